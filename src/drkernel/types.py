@@ -1,0 +1,163 @@
+"""The nouns of drkernel: read this file first.
+
+    Task -> Turn (prompt, answer, Verdict) -> Trajectory -> Batch -> update
+
+A `Task` is what is to be made fast, a submission is source text that defines `ModelNew`, a `Verdict` is what the judge
+says of it. A `Turn` is one prompt, one answer and one verdict; a `Trajectory` is the turns of one episode; a `Batch` is
+trajectories laid out as packed rows of tokens. Nothing here does any work: no I/O, no device, no configuration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+Status = Literal["ok", "incorrect", "hack", "invalid", "not_general", "suspicious"]
+Precision = Literal["ieee", "tf32", "low"]
+
+
+class DrKernelError(Exception):
+    """Bad input at the border (config, file, task, checkpoint). Entry points print it as one line and exit with 2."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A reference module in KernelBench's format, and what the judge needs to know to test answers against it."""
+
+    id: str
+    """Stable across runs and machines, e.g. `generated/row_softmax+scale/3f9c1a2b` or `kernelbench/level1/19`."""
+    source: str
+    """Python that defines `entry_point` (an nn.Module), `get_inputs()` and `get_init_inputs()`."""
+    entry_point: str = "Model"
+    split: str = "train"
+    """train | validation | test."""
+    level: int | None = None
+    """KernelBench's level, where there is one."""
+    family: str = ""
+    """The operator family or composition, e.g. `row_softmax+scale`; metrics are reported by it."""
+    small: dict[str, int] | None = None
+    """Module constants and the values that they take on the simulated device; None lets the judge shrink them itself."""
+    precision: Precision = "ieee"
+    """What arithmetic a correct answer may use: `ieee` fp32, `tf32`, or `low` (bf16/fp16 accumulate)."""
+    info: dict[str, Any] = field(default_factory=dict)
+    """Whatever else the loader knew (problem id, composition, operators); JSON values only."""
+
+    @property
+    def answer_name(self) -> str:
+        """The class that a submission must define."""
+        return f"{self.entry_point}New"
+
+    @property
+    def digest(self) -> str:
+        """Hash of everything that the judge's verdict depends on."""
+        parts = (self.source, self.entry_point, self.precision, sorted((self.small or {}).items()))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One row of a profile: a device kernel, how often it ran in one call, and its share of time."""
+
+    name: str
+    calls: int
+    microseconds: float
+    """Total over the calls of one forward."""
+    triton: bool
+    """True for the submission's own Triton kernels."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judge says of one submission. Only `ok` earns a reward."""
+
+    status: Status
+    reason: str
+    """A short stable word, e.g. `faster`, `lazy`, `wrong_values`, `syntax_error`, `no_triton_launch`, `timeout`."""
+    detail: str = ""
+    """What a person or the policy should know: the error with its line, where and how far outputs differ."""
+    speedup: float | None = None
+    """Reference time / submission time, None unless timed. A noisy device reports the lower bound of its interval."""
+    coverage: float | None = None
+    """Share in [0, 1] of device time in the submission's own Triton kernels, at most the share of operators replaced."""
+    reference_ms: float | None = None
+    submission_ms: float | None = None
+    device: str = ""
+    """Where the times come from, e.g. `simulated:H200` or `cuda:NVIDIA H200`."""
+    seconds: float = 0.0
+    """Wall time that judging took; the only field that differs when the same submission is judged twice."""
+    general: bool = True
+    """False where the submission refuses (with a clear error) other legal shapes."""
+    lazy: bool = False
+    """Correct and honest, but with no real gain."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    """What convinced the judge: case, largest error and its index, forbidden line, operators left; JSON values only."""
+    profile: tuple[KernelTime, ...] = ()
+    """The submission's kernels, most expensive first."""
+    reference_profile: tuple[KernelTime, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Verdict:
+        rows = {key: tuple(KernelTime(**row) for row in data.get(key, ())) for key in ("profile", "reference_profile")}
+        return cls(**{**data, **rows})
+
+
+@dataclass
+class Turn:
+    """One prompt, one answer, one verdict."""
+
+    prompt_ids: list[int]
+    """What this turn adds before the answer: the task in turn 0, the feedback in later turns."""
+    response_ids: list[int]
+    """The tokens that the engine sampled, the end mark included; never re-tokenised."""
+    logprobs: list[float]
+    """log pi(token) of each response token under the engine that sampled it, at the sampling temperature."""
+    source: str | None = None
+    """The submission found in the answer, or None."""
+    verdict: Verdict | None = None
+    finished: bool = True
+    """False where the answer was cut at its token limit."""
+
+
+@dataclass
+class Trajectory:
+    """The turns of one episode on one task. Turn k's full prompt is everything before it, token by token."""
+
+    task_id: str
+    group: int
+    """Trajectories with the same group answer the same prompt and share a baseline."""
+    sample: int
+    """Index within the group."""
+    turns: list[Turn] = field(default_factory=list)
+
+
+@dataclass
+class Batch:
+    """Trajectories packed end to end. T tokens, R rows (one per trajectory, or one per turn).
+
+    Position t predicts the token at t: `loss_mask[t]` says that token t was sampled by the policy, and its
+    log-probability comes from the hidden state at t - 1 of the same row.
+    """
+
+    tokens: Tensor  # int64 [T]
+    positions: Tensor  # int64 [T], from 0 within each row
+    cu_seqlens: Tensor  # int32 [R + 1], row r is tokens[cu_seqlens[r]:cu_seqlens[r + 1]]
+    loss_mask: Tensor  # bool [T]
+    advantages: Tensor  # float32 [T], the turn's advantage on each of its response tokens, else 0
+    rollout_logprobs: Tensor  # float32 [T], 0 outside loss_mask
+    turn_ids: Tensor  # int64 [T], dense over the batch's turns; -1 outside loss_mask
+    trajectory_ids: Tensor  # int64 [T], dense over the batch's trajectories
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(**{f.name: getattr(self, f.name).to(device) for f in dataclasses.fields(self)})
