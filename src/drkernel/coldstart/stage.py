@@ -1,0 +1,113 @@
+"""`python train.py stage=coldstart`: tasks -> graded solutions -> verdicts -> trajectories -> tokenizer -> policy.
+
+Leaves in the run folder: verdicts.jsonl (every solution and what the judge said), metrics.jsonl, and policy/, a Hugging
+Face folder that `policy.path=` takes. Verdicts are the expensive part and are kept as they come: a second call goes on.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import torch
+from rich.console import Console
+
+from drkernel.coldstart import supervised
+from drkernel.coldstart.trajectories import Graded, episode, grade, walk
+from drkernel.config import Config, judge_options
+from drkernel.judge import Judge, feedback
+from drkernel.policy.model import Policy, new_policy
+from drkernel.policy.prompts import CompactPrompts, condense
+from drkernel.policy.tokenizer import END, PAD, train_tokenizer
+from drkernel.tasks.generator import generate
+from drkernel.training.progress import Progress
+from drkernel.training.run import Run
+from drkernel.types import Task, Trajectory
+
+
+def run(config: Config) -> None:
+    options, folder = config.coldstart, Run(config)
+    folder.rewind(0)
+    train_tasks = generate("train", options.tasks, config.seed)
+    held_out = generate("validation", options.held_out, config.seed)
+    with Progress(Console()) as progress:
+        with Judge(**judge_options(config)) as judge:
+            count = progress.part("judging solutions", None)
+            graded = grade(train_tasks + held_out, judge, folder.path / "verdicts.jsonl", count)
+        progress.say(summary(graded))
+        tokenizer = train_tokenizer(texts(train_tasks, graded, config), options.vocabulary)
+        prompts = CompactPrompts(tokenizer)
+        build = partial(trajectories, config, graded, prompts)
+        data, validation = build(train_tasks, options.trajectories), build(held_out, 2)
+        vocabulary = tokenizer.get_vocab()
+        policy = new_policy(len(tokenizer), options.hidden, options.layers, eos_token_id=vocabulary[END], pad_token_id=vocabulary[PAD])
+        policy.to("cuda" if torch.cuda.is_available() else "cpu")
+        tokens = sum(len(t.prompt_ids) + len(t.response_ids) for episode in data for t in episode.turns)
+        progress.say(f"{len(data)} trajectories, {tokens / len(data):.0f} tokens each, {_millions(policy):.1f}M parameters")
+        train(config, policy, data, validation, folder, progress)
+    policy.save(folder.path / "policy", tokenizer, dtype=torch.bfloat16)
+    folder.close()
+
+
+def train(
+    config: Config, policy: Policy, data: list[Trajectory], held_out: list[Trajectory], folder: Run, progress: Progress
+) -> None:
+    options, advance = config.coldstart, None
+
+    def log(step: int, steps: int, metrics: dict[str, float]) -> None:
+        nonlocal advance
+        advance = advance or progress.part("supervised training", steps)
+        advance(1)
+        if step % 50 == 0 or step == steps:
+            metrics["held_out"] = supervised.loss(policy, held_out, config.trainer.micro_batch_tokens)
+            progress.say(f"step {step}/{steps}: loss {metrics['loss']:.4f}, held out {metrics['held_out']:.4f}")
+        folder.log(step, metrics)
+
+    supervised.train(
+        policy,
+        data,
+        epochs=options.epochs,
+        lr=options.lr,
+        batch_tokens=options.batch_tokens,
+        micro_batch_tokens=config.trainer.micro_batch_tokens,
+        seed=config.seed,
+        log=log,
+    )
+
+
+def trajectories(
+    config: Config, graded: dict[str, list[Graded]], prompts: CompactPrompts, tasks: list[Task], per_task: int
+) -> list[Trajectory]:
+    """`per_task` seeded walks through the solutions of each task."""
+    tell = partial(feedback, limit=config.judge.feedback_tokens, count=prompts.count)
+    walks = []
+    for task in tasks:
+        draw = random.Random(f"{config.seed}/{task.id}")
+        for _ in range(per_task):
+            answers = walk(task, graded[task.id], config.trainer.turns, config.coldstart.fused_share, draw)
+            walks.append(episode(task, answers, prompts, tell))
+    return walks
+
+
+def texts(tasks: list[Task], graded: dict[str, list[Graded]], config: Config) -> list[str]:
+    """What the tokenizer learns from: all that the policy will read and write."""
+    solutions = [solution for task in tasks for solution in graded[task.id]]
+    told = [feedback(s.verdict, config.judge.feedback_tokens, lambda text: len(text) // 6) for s in solutions]
+    return [condense(task.source) for task in tasks] + [s.source for s in solutions] + told
+
+
+def summary(graded: dict[str, list[Graded]]) -> str:
+    """How the judge found each kind of solution, in one line."""
+    kinds: dict[str, list[Graded]] = {}
+    for solution in (s for solutions in graded.values() for s in solutions):
+        kinds.setdefault(solution.kind, []).append(solution)
+    parts = []
+    for kind, found in sorted(kinds.items()):
+        speedups = sorted(s.verdict.speedup or 0.0 for s in found if s.verdict.ok)
+        median = f", median {speedups[len(speedups) // 2]:.2f}x" if speedups else ""
+        parts.append(f"{kind}: {len(found)} judged, {len(speedups)} ok{median}")
+    return "; ".join(parts)
+
+
+def _millions(policy: Policy) -> float:
+    return sum(p.numel() for p in policy.parameters()) / 1e6

@@ -1,0 +1,91 @@
+"""Multi-turn trajectories from graded solutions, every verdict real.
+
+Each task has solutions of several kinds (coldstart/solutions.py). The judge tests all of them once; a trajectory then
+walks through them: an answer, the feedback that the judge gave it, another answer. Mistakes are mostly repaired and lazy
+answers sometimes improved, but good answers stay rare on purpose: the supervised policy should know how they are
+written without preferring them, which is what reinforcement learning is there to find out.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from drkernel.coldstart.solutions import solutions
+from drkernel.judge import Judge
+from drkernel.policy.prompts import Prompts
+from drkernel.types import Task, Trajectory, Turn, Verdict
+
+SHARES = {"lazy": 0.40, "partial": 0.20, "mistaken": 0.22, "hack": 0.04}
+"""How often a first answer is of each kind; what is left to 1 is `fused`, at least `ColdstartConfig.fused_share`."""
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A solution and what the judge said of it."""
+
+    kind: str
+    source: str
+    verdict: Verdict
+
+
+def grade(tasks: list[Task], judge: Judge, path: Path, progress: Callable[[int], None]) -> dict[str, list[Graded]]:
+    """Judge every solution of every task. Verdicts are appended to `path` as they come, so a second call goes on."""
+    known = {(r["task"], r["source"]): Verdict.from_dict(r["verdict"]) for r in _lines(path)}
+    wanted = [(task, solution) for task in tasks for solution in solutions(task)]
+    missing = [(task, s) for task, s in wanted if (task.id, s.source) not in known]
+    progress(len(wanted) - len(missing))
+    pending = {judge.submit(task, s.source): (task.id, s.source) for task, s in missing}
+    with open(path, "a", encoding="utf-8") as file:
+        for future in as_completed(pending):
+            task_id, source = pending[future]
+            known[task_id, source] = future.result()
+            record = {"task": task_id, "source": source, "verdict": future.result().to_dict()}
+            file.write(json.dumps(record) + "\n")
+            progress(1)
+    graded: dict[str, list[Graded]] = {task.id: [] for task in tasks}
+    for task, s in wanted:
+        graded[task.id].append(Graded(s.kind, s.source, known[task.id, s.source]))
+    return graded
+
+
+def walk(task: Task, graded: list[Graded], turns: int, fused_share: float, draw: random.Random) -> list[Graded]:
+    """The answers of one trajectory: each is drawn by kind; with probability one half it has to do better than the last."""
+    answers: list[Graded] = []
+    for _ in range(turns):
+        better = [g for g in graded if answers and _worth(g) > _worth(answers[-1])]
+        pool = better if better and draw.random() < 0.5 else graded
+        weights = [_share(g.kind, fused_share) / sum(other.kind == g.kind for other in pool) for g in pool]
+        answers.append(draw.choices(pool, weights)[0])
+    return answers
+
+
+def episode(task: Task, answers: list[Graded], prompts: Prompts, feedback: Callable[[Verdict], str]) -> Trajectory:
+    """Answers as tokens, laid out exactly as a rollout would have produced them."""
+    trajectory = Trajectory(task.id, 0, 0)
+    for k, answer in enumerate(answers):
+        prompt = prompts.next(feedback(answers[k - 1].verdict)) if k else prompts.first(task)
+        response = prompts.answer(answer.source)
+        trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), answer.source, answer.verdict))
+    return trajectory
+
+
+def _share(kind: str, fused_share: float) -> float:
+    rest = (1 - fused_share) / sum(SHARES.values())
+    return SHARES[kind] * rest if kind in SHARES else fused_share
+
+
+def _worth(graded: Graded) -> float:
+    return graded.verdict.speedup or 0.0 if graded.verdict.ok else -1.0
+
+
+def _lines(path: Path) -> Iterator[dict]:
+    """Whole lines only: a killed run may have left half of the last one."""
+    if path.exists():
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
+        yield from (json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines())

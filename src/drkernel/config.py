@@ -1,0 +1,407 @@
+"""The configuration: one dataclass per config group of conf/, a docstring under every field.
+
+Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml). `load` turns what Hydra composed into a `Config` in the first line of an entry point; nobody downstream sees OmegaConf.
+An unknown key, a value of the wrong type or an unknown variant raises `DrKernelError` with the nearest valid name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional
+
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from drkernel.types import DrKernelError
+
+CHOICES = {
+    "stage": ("rl", "coldstart"),
+    "algo.advantage": ("grpo", "rloo", "trloo"),
+    "algo.aggregation": (
+        "token_mean",
+        "sequence_mean_token_sum",
+        "sequence_mean_token_mean",
+        "token_sum_over_constant",
+    ),
+    "reward.name": ("binary", "speedup", "profiling"),
+    "policy.prompts": ("compact", "chat"),
+    "engine.name": ("auto", "transformers", "vllm"),
+    "judge.device": ("auto", "simulated", "cuda"),
+    "judge.shapes": ("reject", "penalise", "ignore"),
+    "logger.wandb": ("disabled", "offline", "online"),
+    "filters.mrs.level": ("token", "turn", "turn_geometric", "trajectory", "geometric"),
+    "filters.prs.mode": ("turn", "geometric"),
+    "trainer.layout": ("trajectory", "turn"),
+}
+"""The fields that take one of a few words."""
+
+
+@dataclass
+class TasksConfig:
+    """What is to be solved (conf/tasks/)."""
+
+    source: str = "generated"
+    """`generated`, a folder laid out like KernelBench, a .jsonl / .parquet / .py file, or `hub:<dataset id>`."""
+    count: Optional[int] = None
+    """How many training tasks to take; None takes all (a generator must be told)."""
+    seed: int = 0
+    """Which tasks the generator draws; the split of a composition never depends on it."""
+    levels: Optional[list[int]] = None
+    """KernelBench levels to keep; None keeps all."""
+    families: Optional[list[str]] = None
+    """Operator families to keep; None keeps all."""
+    eval_source: Optional[str] = None
+    """Where the test tasks come from; None means `source`."""
+    eval_count: int = 32
+    """How many test tasks the before/after table covers."""
+
+
+@dataclass
+class PolicyConfig:
+    """The language model that is trained (conf/policy/)."""
+
+    path: str = "assets/seed"
+    """A Hugging Face folder or hub id with weights and tokenizer."""
+    prompts: str = "compact"
+    """`compact` for policies with drkernel's own tokenizer, `chat` for instruct models."""
+    lr: float = 1e-6
+    """Constant AdamW learning rate. The paper's 1e-6 suits 8B and 14B; a policy of a few million wants far more."""
+
+
+@dataclass
+class EngineConfig:
+    """What generates (conf/engine/)."""
+
+    name: str = "auto"
+    """`auto` takes vLLM where there is a GPU and vLLM, else transformers."""
+    max_answer_tokens: int = 400
+    """Longest answer of one turn."""
+    max_tokens: int = 2048
+    """Longest trajectory, all turns together; a trajectory that would not fit ends early."""
+    slots: int = 64
+    """Sequences that decode together."""
+    temperature: float = 1.0
+    """Sampling temperature in training; log-probabilities on both sides are those of this temperature."""
+    kv_cache_gib: float = 16.0
+    """vLLM only: size of the key-value cache, set explicitly so that nothing has to be estimated."""
+
+
+@dataclass
+class JudgeConfig:
+    """What tests, times and profiles the answers (conf/judge/)."""
+
+    device: str = "auto"
+    """`simulated` runs Triton's interpreter and models time; `cuda` measures; `auto` takes what the machine has."""
+    gpu: str = "H200"
+    """The GPU that the simulated device models."""
+    workers: int = 2
+    """Examiner processes."""
+    timeout_s: float = 20.0
+    """Wall time one submission may take; only a last resort, work is bounded deterministically."""
+    lazy_below: float = 1.05
+    """A correct answer with a smaller speed-up than this is called lazy."""
+    shapes: str = "reject"
+    """An answer that is wrong on another legal shape: `reject`, `penalise` (not_general) or `ignore`."""
+    feedback_tokens: int = 96
+    """Longest feedback after a turn, in tokens of the policy."""
+    secret: Optional[str] = None
+    """Key of the hidden inputs. None derives it from `seed`, so that a run can be repeated bit for bit."""
+
+
+@dataclass
+class AlgoConfig:
+    """How returns become gradients (conf/algo/)."""
+
+    advantage: str = "trloo"
+    """grpo | rloo | trloo (objective/advantages.py)."""
+    std: bool = False
+    """GRPO only: divide by the standard deviation of the group."""
+    gamma: float = 1.0
+    """Discount over turns."""
+    updates: int = 1
+    """Optimizer steps per rollout. With one, as in the paper, the ratio is 1 and clipping cannot act."""
+    clip_low: float = 0.2
+    """Lower clip of the probability ratio: 1 - clip_low."""
+    clip_high: float = 0.28
+    """Upper clip of the probability ratio: 1 + clip_high."""
+    dual_clip: float = 3.0
+    """Bound of the ratio for negative advantages."""
+    aggregation: str = "token_mean"
+    """How token losses are averaged (objective/loss.py). The paper's is `sequence_mean_token_sum`."""
+    loss_scale: float = 1000.0
+    """Divisor of `sequence_mean_token_sum` and length of `token_sum_over_constant`."""
+    importance_cap: Optional[float] = None
+    """Cap of the truncated importance weights (train / rollout) per token; None: no weights, as in the paper."""
+    drop_regressions: bool = False
+    """Drop a failed turn that follows a rewarded one, as the paper's code does without saying."""
+
+
+@dataclass
+class RewardConfig:
+    """What a verdict is worth (conf/reward/)."""
+
+    name: str = "profiling"
+    """binary: C | speedup: C (1 + min(s, cap)) | profiling: C (1 + min(s, cap) + PR)."""
+    cap: float = 3.0
+    """Largest speed-up that pays."""
+    scale: float = 1.0
+    """Factor on the whole reward; the paper's published code uses 0.5."""
+    coverage_from: float = 1.0
+    """PR pays from this speed-up on, so that a full rewrite at half speed does not beat a faster hybrid; paper: 0."""
+    count_hacks: bool = False
+    """Pay hacks whose values are right as if they were honest: the paper's `without hacking check` ablation."""
+
+
+@dataclass
+class ZeroVarianceConfig:
+    """Drop groups whose last-turn rewards do not differ, and draw others in their place."""
+
+    min_std: float = 1e-3
+    """Groups below this standard deviation carry no signal."""
+    max_refills: int = 2
+    """How many times a step may draw more prompts before it goes on with what it has."""
+
+
+@dataclass
+class MrsConfig:
+    """Mismatch rejection sampling: drop what the trainer and the engine disagree on."""
+
+    level: str = "geometric"
+    """token | turn | turn_geometric | trajectory | geometric (over all turns of the trajectory)."""
+    lower: float = 0.999
+    """Smallest accepted ratio at that level."""
+    upper: float = 1.001
+    """Largest accepted ratio at that level."""
+    veto: float = 1e-4
+    """A turn with any token ratio below this is dropped."""
+
+
+@dataclass
+class PrsConfig:
+    """Profiling rejection sampling: keep a correct turn with probability clip((PR - tau) / s, 0, 1)."""
+
+    mode: str = "turn"
+    """`turn` judges each turn by its own coverage, `geometric` a trajectory by the mean over its correct turns."""
+    tau: float = 0.55
+    """Threshold on coverage. The paper's 0.3 lives on its inflated scale; 0.5 to 0.65 is the same on an honest one."""
+    width: float = 0.1
+    """Width of the ramp (the paper's s); 0 is the hard variant."""
+    speedup_from: Optional[float] = None
+    """Keep a turn from this speed-up on, whatever its coverage; None switches this off."""
+    rejected_in_baseline: bool = False
+    """Whether rejected turns stay in the baseline, as in the paper's code."""
+
+
+@dataclass
+class FiltersConfig:
+    """Which rollouts train (conf/filters/); None switches a filter off. Compose: `filters=[zero_variance,mrs]`."""
+
+    zero_variance: Optional[ZeroVarianceConfig] = None
+    mrs: Optional[MrsConfig] = None
+    prs: Optional[PrsConfig] = None
+
+
+@dataclass
+class TrainerConfig:
+    """The size of a step and of a run."""
+
+    steps: int = 300
+    """Optimizer steps."""
+    prompts: int = 16
+    """Groups per step."""
+    samples: int = 16
+    """Trajectories per group."""
+    turns: int = 3
+    """Turns per trajectory."""
+    weight_decay: float = 0.01
+    """AdamW weight decay, on matrices only."""
+    max_grad_norm: float = 1.0
+    """Gradients are clipped to this norm; a step with a non-finite norm is skipped and counted."""
+    micro_batch_tokens: int = 8192
+    """Most tokens in one forward and backward pass."""
+    layout: str = "trajectory"
+    """One packed row per `trajectory` (all turns share their prefix), or per `turn`."""
+    save_every: int = 5
+    """Steps between checkpoints."""
+    keep: int = 2
+    """Checkpoints kept."""
+    eval_samples: int = 4
+    """Trajectories per test task in the before/after table."""
+    threads: Optional[int] = None
+    """CPU threads of the trainer; None takes all cores. Results are bit for bit the same only for the same number."""
+
+
+@dataclass
+class ColdstartConfig:
+    """`stage=coldstart`: trajectories from graded solutions, then supervised training from scratch (conf/coldstart/)."""
+
+    tasks: int = 1500
+    """Generated training tasks whose solutions are judged."""
+    trajectories: int = 12
+    """Trajectories built per task."""
+    held_out: int = 64
+    """Validation tasks whose answers measure the policy during training."""
+    vocabulary: int = 2048
+    """Size of the byte-level BPE."""
+    hidden: int = 192
+    """Width of the policy."""
+    layers: int = 6
+    """Depth of the policy."""
+    epochs: float = 4.0
+    """Passes over the trajectories."""
+    lr: float = 2e-3
+    """Peak AdamW learning rate; linear warm-up over 5 %, then cosine to a tenth."""
+    batch_tokens: int = 32768
+    """Tokens per optimizer step."""
+    fused_share: float = 0.15
+    """Share of the best solutions among the answers: low enough that reinforcement learning has something to find."""
+
+
+@dataclass
+class LoggerConfig:
+    """Where metrics go besides metrics.jsonl (conf/logger/)."""
+
+    wandb: str = "offline"
+    """disabled | offline | online."""
+    project: str = "drkernel"
+    """wandb project."""
+    plots: bool = True
+    """Write PNG plots at the end of the run."""
+
+
+@dataclass
+class Config:
+    """One run. `python train.py` composes it from conf/train.yaml."""
+
+    name: str = "train"
+    """First part of the run folder: outputs/<name>/<overrides>."""
+    stage: str = "rl"
+    """`rl`, or `coldstart` to make the seed policy first."""
+    seed: int = 0
+    """Seed of tasks drawn, rollouts and filters."""
+    run_dir: str = "outputs/train/default"
+    """Where everything of this run goes; stable, so that the same command resumes it."""
+    tasks: TasksConfig = field(default_factory=TasksConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    algo: AlgoConfig = field(default_factory=AlgoConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    filters: FiltersConfig = field(default_factory=FiltersConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    coldstart: ColdstartConfig = field(default_factory=ColdstartConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+
+
+def load(composed: DictConfig) -> Config:
+    """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
+    try:
+        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), composed))
+    except OmegaConfBaseException as error:
+        raise DrKernelError(_explain(error)) from None
+    for key, words in CHOICES.items():
+        value = _get(config, key)
+        if value is not None and value not in words:
+            raise DrKernelError(f"config: {key}={value!r} is none of {', '.join(words)}{_nearest(str(value), words)}")
+    for key in ("trainer.prompts", "trainer.samples", "trainer.turns", "engine.slots", "judge.workers"):
+        if _get(config, key) < 1:
+            raise DrKernelError(f"config: {key}={_get(config, key)} must be at least 1")
+    return config
+
+
+def entry_point(main: Callable[[], None]) -> None:
+    """Run a Hydra main function; what the user got wrong becomes one line on stderr and exit code 2."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    try:
+        main()
+    except DrKernelError as error:
+        sys.exit(_one_line(str(error)))
+    except (HydraException, OmegaConfBaseException) as error:
+        sys.exit(_one_line(explain_overrides(sys.argv[1:], error)))
+
+
+def judge_options(config: Config) -> dict[str, Any]:
+    """The arguments of `drkernel.judge.Judge`; without a secret of its own its key is the seed, so that runs repeat."""
+    options = dataclasses.asdict(config.judge)
+    del options["feedback_tokens"]
+    return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
+
+
+def explain_overrides(overrides: list[str], error: Exception) -> str:
+    """One line for an error of Hydra's own composition: names the override and the nearest valid key.
+
+    >>> explain_overrides(["algo.gama=0"], Exception("Could not override 'algo.gama'."))
+    "config: unknown key 'algo.gama'; did you mean 'algo.gamma'?"
+    """
+    keys = valid_keys()
+    for override in overrides:
+        key = override.split("=", 1)[0].lstrip("+~").split("@")[0]
+        if key and "=" in override and key not in keys and not key.startswith("hydra"):
+            return f"config: unknown key {key!r}{_nearest(key, keys)}"
+    found = re.search(r"Could not find '(\w+)/([^']+)'[^:]*Available options[^:]*:\s*(.*?)(?:Config search|$)", str(error), re.S)
+    if found:
+        group, variant, options = found[1], found[2], found[3].split()
+        return f"config: {group}={variant} is none of {', '.join(options)}{_nearest(variant, options)}"
+    return "config: " + " ".join(str(error).split())
+
+
+def valid_keys(kind: type = Config, prefix: str = "") -> list[str]:
+    """All keys of the configuration, dotted; a group counts as a key (`algo`, `algo.gamma`)."""
+    keys = []
+    for item in dataclasses.fields(kind):
+        keys.append(prefix + item.name)
+        nested = re.search(r"(\w+Config)", str(item.type))
+        if nested:
+            keys += valid_keys(globals()[nested[1]], f"{prefix}{item.name}.")
+    return keys
+
+
+def slug(text: str) -> str:
+    """A folder name for a run from its overrides: readable, stable, never too long.
+
+    >>> slug("algo=grpo,policy.path=/data/x"), slug("")
+    ('algo=grpo,policy.path=-data-x', 'default')
+    """
+    name = re.sub(r"[^\w=,.\[\]+-]", "-", str(text)) or "default"
+    return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def to_yaml(config: Config) -> str:
+    """The whole configuration as YAML, every key in force."""
+    return OmegaConf.to_yaml(OmegaConf.structured(config))
+
+
+OmegaConf.register_new_resolver("slug", slug, replace=True)
+ConfigStore.instance().store("schema", Config)
+
+
+def _one_line(message: str) -> int:
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    return 2
+
+
+def _get(config: Any, key: str) -> Any:
+    for part in key.split("."):
+        config = getattr(config, part, None)
+    return config
+
+
+def _nearest(word: str, words: list[str] | tuple[str, ...]) -> str:
+    best = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"; did you mean {best[0]!r}?" if best else ""
+
+
+def _explain(error: OmegaConfBaseException) -> str:
+    key = getattr(error, "full_key", None) or ""
+    reason = str(error).splitlines()[0]
+    if key and key not in valid_keys():
+        return f"config: unknown key {key!r}{_nearest(key, valid_keys())}"
+    return f"config: {key}: {reason}"

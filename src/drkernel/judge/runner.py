@@ -1,0 +1,141 @@
+"""The process that executes one submission: it answers the examiner's questions and is then killed.
+
+Everything here runs beside code that may have taken the process over. Nothing that is said here is believed: outputs
+are bytes that the examiner compares, and it alone knows the inputs to come and the expected answers.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import socket
+import sys
+import traceback
+import types
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from drkernel.judge import exchange, protocol, simulated
+from drkernel.judge.exchange import Area, Slot
+from drkernel.judge.sandbox import Sandbox
+from drkernel.judge.variation import varied_construction
+
+FILE = "submission.py"
+MAX_TEXT = 2000
+_MOST_FILES = 2**20
+
+
+def main(connection: socket.socket, inputs: Area, outputs: Area, sandbox: Sandbox | None) -> None:
+    """Locks the process in and answers questions until the connection closes. Never returns."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    if sandbox is not None:
+        sandbox.enter()
+    connection = socket.socket(fileno=os.dup2(connection.detach(), 3, inheritable=False))
+    os.closerange(4, _MOST_FILES)
+    warnings.simplefilter("ignore")
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fills uninitialised memory with NaN
+    runner = Runner(inputs, outputs)
+    while True:
+        sequence, nonce, question = protocol.receive(connection)
+        protocol.send(connection, sequence, nonce, runner.answer(question))
+
+
+class Runner:
+    """The submission's module and its models."""
+
+    def __init__(self, inputs: Area, outputs: Area):
+        self.inputs, self.outputs = inputs, outputs
+        self.models: dict[int, nn.Module] = {}
+        self._views: dict[Slot, tuple[Tensor, int]] = {}
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        do = {"load": self._load, "build": self._build, "weights": self._weights, "call": self._call}
+        self.outputs.clear()
+        try:
+            return do[question.pop("do")](**question)
+        except BaseException as error:
+            return {"error": describe(error)}
+
+    def _load(self, source: str, name: str) -> dict[str, Any]:
+        linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+        module = types.ModuleType("submission")
+        module.__file__ = FILE
+        sys.modules["submission"] = module
+        exec(compile(source, FILE, "exec"), module.__dict__)
+        self.build = getattr(module, name)
+        return {}
+
+    def _build(self, model: int, args: Any, slots: list, seed: int, varied: bool) -> dict[str, Any]:
+        values, keywords = self._values(args, slots)
+        torch.manual_seed(seed)
+        with varied_construction(varied):
+            built = self.build(*values, **keywords)
+        if not isinstance(built, nn.Module):
+            raise TypeError(f"{self.build.__name__} is not a torch.nn.Module")
+        self.models[model] = built
+        return {"weights": [[name, self.outputs.put(tensor).to_json()] for name, tensor in tensors_of(built)]}
+
+    def _weights(self, model: int, values: list, slots: list) -> dict[str, Any]:
+        targets = dict(tensors_of(self.models[model]))
+        with torch.no_grad():
+            for name, index in values:
+                targets[name].copy_(self.inputs.view(Slot.parse(slots[index], self.inputs.size)))
+        return {}
+
+    def _call(self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list) -> dict[str, Any]:
+        values = self._values(args, slots)
+        module = self.models[model].train(train)
+        torch.manual_seed(seed)
+        with torch.no_grad(), simulated.record(skip=skip) as ledger:
+            result = module(*values)
+        facts: list[dict[str, Any]] = []
+        given = [view for view, _ in self._views.values()]
+        tree = exchange.encode(result, lambda tensor: self._export(tensor, given, facts))
+        return {"outputs": tree, "tensors": facts, "ledger": ledger.to_json()}
+
+    def _export(self, tensor: Tensor, given: list[Tensor], facts: list) -> int:
+        """Copies an output out, and says what its bytes alone do not show."""
+        if tensor.layout != torch.strided:
+            raise exchange.Unfit(f"an output with layout {tensor.layout}")
+        expanded = any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        shares = tensor.numel() > 0 and any(exchange.overlaps(tensor, other) for other in given if other.numel())
+        slot = self.outputs.put(tensor, dense=True)
+        facts.append({"slot": slot.to_json(), "expanded": expanded, "shares": shares})
+        return len(facts) - 1
+
+    def _values(self, tree: Any, slots: list) -> Any:
+        """The question's values. A tensor at the same place with the same form is the same object as last time."""
+        parsed = [Slot.parse(slot, self.inputs.size) for slot in slots]
+        self._views = {slot: self._views.get(slot) or self._fresh(slot) for slot in parsed}
+        for slot, (view, storage) in self._views.items():
+            if (tuple(view.shape), view.stride()) != (slot.shape, slot.stride) or view.data_ptr() != storage:
+                self._views[slot] = self._fresh(slot)
+        return exchange.decode(tree, lambda index: self._views[parsed[index]][0])
+
+    def _fresh(self, slot: Slot) -> tuple[Tensor, int]:
+        view = self.inputs.view(slot)
+        return view, view.data_ptr()
+
+
+def tensors_of(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """A model's parameters and buffers by name, those outside the state dict included."""
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An error in the submission: its type, message and the last of the submission's own lines that it passed."""
+    line, cause = None, error
+    while cause is not None:
+        frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if frame.filename.endswith(FILE)]
+        line = frames[-1].lineno if frames else line
+        deepest, cause = cause, cause.__cause__
+    if isinstance(error, SyntaxError):
+        line = error.lineno
+    message = str(deepest) or str(error)
+    return {"type": type(deepest).__name__[:80], "message": message[:MAX_TEXT], "line": line}

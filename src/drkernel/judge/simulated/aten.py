@@ -1,0 +1,144 @@
+"""Records the ATen operators of a forward: what a GPU's library kernels would have read, written and computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from .ledger import Ledger, Row
+from .meter import distinct_elements
+
+SECTOR = 32
+
+FREE = frozenset(
+    "alias _unsafe_view lift lift_fresh lift_fresh_copy empty empty_like empty_strided new_empty new_empty_strided empty_permuted "
+    "set_ resize_ sym_size sym_stride sym_numel sym_storage_offset is_same_size _has_compatible_shallow_copy_type "
+    "_assert_async _assert_scalar _assert_tensor_metadata record_stream".split()
+)
+"""Operators that move no data: allocation, metadata and aliasing beyond what their schema says."""
+
+GATHERS = frozenset("embedding index index_select gather take take_along_dim _embedding_bag nll_loss_forward".split())
+"""Operators that read only the selected part of their first tensor: as many elements as they return (or as the index has)."""
+
+IGNORES_SELF = frozenset("copy_ fill_ zero_ uniform_ normal_ bernoulli_ random_ exponential_".split())
+"""In-place operators that overwrite their first argument without reading it."""
+
+
+class Recorder(TorchDispatchMode):
+    """Adds one row per operator and output size to the ledger; works on real, meta and fake tensors alike."""
+
+    def __init__(self, ledger: Ledger):
+        super().__init__()
+        self.ledger = ledger
+        self._rows: dict[tuple, Row] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if _moves_data(func):
+            self._record(func, args, kwargs, result)
+        return result
+
+    def _record(self, func: Any, args: tuple, kwargs: dict, result: Any) -> None:
+        name = func._overloadpacket.__name__
+        read, written = _operands(func, name, args, kwargs, result)
+        numel = max((t.numel() for t in written), default=0)
+        math = _math(read + written)
+        key = (name, numel, tuple(t.numel() for t in read), math)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = Row(name, name, False, output_numel=numel, math=math)
+            self.ledger.rows.append(row)
+        row.calls += 1
+        row.flops += _flops(func, args, kwargs, result)
+        row.arithmetic += max([t.numel() for t in read + written], default=0)
+        for tensor, stored in [(t, False) for t in read] + [(t, True) for t in written]:
+            selected = name in GATHERS and not stored and tensor is read[0]
+            limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
+            unique, total = _bytes(tensor, limit)
+            row.add_traffic(distinct_elements(tensor), unique, total, stored)
+
+
+def _moves_data(func: Any) -> bool:
+    return not func.is_view and func._overloadpacket.__name__ not in FREE and func.namespace in ("aten", "prims", "torchvision")
+
+
+def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> tuple[list[Tensor], list[Tensor]]:
+    """The tensors that an operator reads and writes, each storage region once."""
+    read: dict[tuple, Tensor] = {}
+    written: dict[tuple, Tensor] = {}
+    for index, argument in enumerate(func._schema.arguments):
+        value = args[index] if index < len(args) else kwargs.get(argument.name)
+        mutated = argument.alias_info is not None and argument.alias_info.is_write
+        for tensor in tree_leaves(value):
+            if not isinstance(tensor, Tensor):
+                continue
+            if mutated:
+                written[_region(tensor)] = tensor
+            if not (mutated and (argument.name == "out" or name in IGNORES_SELF)):
+                read[_region(tensor)] = tensor
+    for tensor in tree_leaves(result):
+        if isinstance(tensor, Tensor):
+            written[_region(tensor)] = tensor
+    return list(read.values()), list(written.values())
+
+
+def _region(tensor: Tensor) -> tuple:
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+
+
+def _bytes(tensor: Tensor, limit: int | None) -> tuple[int, int]:
+    """Distinct bytes, and bytes with whole sectors where neighbours in memory belong to something else."""
+    elements = distinct_elements(tensor)
+    if limit is not None:
+        elements = min(elements, limit)
+    unique = elements * tensor.element_size()
+    strides = [abs(s) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if s and n > 1]
+    gap = min(min(strides, default=1), SECTOR // tensor.element_size() or 1)
+    return unique, unique * gap
+
+
+def _math(tensors: list[Tensor]) -> str:
+    kinds = {t.dtype for t in tensors if t.is_floating_point()}
+    if torch.float64 in kinds:
+        return "fp64"
+    return "half" if kinds and kinds <= {torch.float16, torch.bfloat16} else "fp32"
+
+
+def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
+    packet = func._overloadpacket
+    if (count := flop_registry.get(packet)) is not None:
+        return float(count(*args, **kwargs, out_val=result))
+    if (special := _EXTRA_FLOPS.get(packet.__name__)) is not None:
+        return float(special(args, result))
+    return 0.0
+
+
+def _attention(args: tuple, result: Any) -> float:
+    query, key, value = args[:3]
+    batch, heads, rows, width = query.shape
+    return 2.0 * batch * heads * rows * key.shape[-2] * (width + value.shape[-1])
+
+
+def _recurrent(args: tuple, result: Any) -> float:
+    """LSTM and GRU layers: each step of each sequence multiplies with every weight once."""
+    weights = [t for t in tree_leaves(args) if isinstance(t, Tensor) and t.dim() == 2]
+    return 2.0 * args[0].shape[0] * args[0].shape[1] * sum(w.numel() for w in weights)
+
+
+_EXTRA_FLOPS: dict[str, Callable[[tuple, Any], float]] = {
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_fused_attention_overrideable": _attention,
+    "mkldnn_rnn_layer": _recurrent,
+    "lstm": _recurrent,
+    "gru": _recurrent,
+    "mv": lambda args, result: 2.0 * args[0].numel(),
+    "dot": lambda args, result: 2.0 * args[0].numel(),
+    "addmv": lambda args, result: 2.0 * args[1].numel(),
+}

@@ -1,0 +1,65 @@
+"""install() turns this process into a simulated device, record() counts one forward on it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from drkernel.types import DrKernelError
+
+from .ledger import Ledger
+
+WORK_BUDGET = 2e9
+"""Simulated work (numpy elements plus 2000 per interpreted operation) that one record() allows; about 20 s of a slow core."""
+
+_machines: list[Any] = []
+
+
+def install(cuda_shim: bool) -> None:
+    """Makes Triton kernels run on the CPU in this process, for good; further calls do nothing.
+
+    Args:
+        cuda_shim: also make CPU tensors pass for CUDA tensors; for processes that run submissions only.
+
+    Raises:
+        DrKernelError: triton was imported before without TRITON_INTERPRET.
+    """
+    if not _machines:
+        os.environ["TRITON_INTERPRET"] = "1"
+        if "triton.language" in sys.modules:
+            from triton.runtime.jit import JITFunction
+
+            if isinstance(sys.modules["triton.language"].sum, JITFunction):
+                raise DrKernelError("simulated device: triton was imported before install(); set TRITON_INTERPRET=1")
+        from . import interpreter
+
+        _machines.append(interpreter.build())
+    if cuda_shim and len(_machines) == 1:
+        from . import cuda_shim as shim
+
+        _machines.append(shim.install(_machines[0]))
+
+
+@contextlib.contextmanager
+def record(skip: Collection[str] = (), budget: float = WORK_BUDGET) -> Iterator[Ledger]:
+    """Counts the Triton launches and ATen operators of the block.
+
+    Args:
+        skip: sites (see Row) of kernels whose launches are counted but not executed.
+        budget: simulated work of all launches together, see WORK_BUDGET.
+
+    Raises:
+        DrKernelError: install() was not called.
+        WorkBudgetExceeded: from the launch that exceeds the budget.
+    """
+    if not _machines:
+        raise DrKernelError("simulated device: record() before install()")
+    from .aten import Recorder
+    from .interpreter import Session
+
+    ledger = Ledger()
+    with _machines[0].recording(Session(ledger, skip, budget)), Recorder(ledger):
+        yield ledger

@@ -1,0 +1,243 @@
+"""Makes `kernel[grid](...)` run on the CPU: Triton's interpreter with the batched builder, repaired and metered.
+
+Repairs beyond the builder's: the language is patched once instead of at every launch and helper call, arguments are not copied,
+`triton.autotune` works without a driver (the first configuration that survives pruning runs), reductions with
+any combine function are vectorised, and errors name the kernel, the line and its text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import linecache
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch.utils._python_dispatch import _disable_current_modes
+from triton.language.semantic import TritonSemantic
+from triton.runtime import autotuner, errors
+from triton.runtime import interpreter as upstream
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from . import builder as batched
+from .builder import BatchBuilder, Divergence, Handle
+from .ledger import Ledger, Row
+from .meter import MemoryFault, Meter, WorkBudgetExceeded
+
+BATCH_ELEMENTS = 1 << 16
+"""Elements per array that a batch of programs aims at: large enough for numpy, small enough for the cache."""
+
+LAUNCH_BUDGET = 1.5e9
+"""Work (see Meter) that one launch may cost, about 15 s of a slow core."""
+
+
+class Session:
+    """What the launches of one `record()` go to."""
+
+    def __init__(self, ledger: Ledger, skip: Collection[str], budget: float):
+        self.ledger = ledger
+        self.skip = frozenset(skip)
+        self.budget = budget
+        self._rows: dict[Any, Row] = {}
+
+    def row(self, kernel: upstream.InterpretedFunction) -> Row:
+        if kernel not in self._rows:
+            self._rows[kernel] = Row(kernel.__name__[:200], site_of(kernel)[:200], True)
+            self.ledger.rows.append(self._rows[kernel])
+        return self._rows[kernel]
+
+
+def site_of(kernel: upstream.InterpretedFunction) -> str:
+    """`function_name:first line`, decorators included."""
+    return f"{kernel.fn.__name__}:{kernel.fn.__code__.co_firstlineno}"
+
+
+class Machine:
+    """The simulated device of this process."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.capture: list[Callable[[], None]] | None = None
+        self.builder = BatchBuilder()
+        self.semantic = TritonSemantic(self.builder)
+
+    @contextlib.contextmanager
+    def recording(self, session: Session) -> Iterator[None]:
+        outer, self.session = self.session, session
+        try:
+            yield
+        finally:
+            self.session = outer
+
+    def launch(self, kernel: upstream.InterpretedFunction, args: tuple, kwargs: dict, grid: Any) -> None:
+        if self.capture is not None:
+            self.capture.append(lambda: self.launch(kernel, args, kwargs, grid))
+        session = self.session or Session(Ledger(), (), LAUNCH_BUDGET)
+        arguments = inspect.getcallargs(kernel.fn, *args, **{k: v for k, v in kwargs.items() if k in kernel.arg_names})
+        sizes = grid(arguments) if callable(grid) else grid
+        sizes = tuple(int(n) for n in (sizes if isinstance(sizes, (tuple, list)) else (sizes,)))
+        if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
+            raise errors.InterpreterError(f"kernel `{kernel.__name__}`: the grid must have 1 to 3 dimensions of at least 0, found {sizes}")
+        row = session.row(kernel)
+        row.calls += 1
+        if row.site in session.skip or 0 in sizes:
+            return
+        row.programs += int(np.prod(sizes))
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), np.errstate(all="ignore"):
+            for hook in kernel.pre_run_hooks:
+                hook(*args, **kwargs)
+            meter = Meter(row, list(_tensors(arguments)), session.budget)
+            self._run(kernel, arguments, sizes, meter)
+            session.budget -= meter.work
+            meter.finish()
+
+    def _run(self, kernel: upstream.InterpretedFunction, arguments: dict, sizes: tuple, meter: Meter) -> None:
+        constants = {n for n, kind in kernel.fn.__annotations__.items() if "constexpr" in str(kind)}
+        values = {n: a if n in constants else self._value(a) for n, a in arguments.items()}
+        self.builder.meter = meter
+        self.builder.set_grid_dim(*sizes, *(1,) * (3 - len(sizes)))
+        body = _body(kernel)
+        try:
+            start, total, batch = 0, int(np.prod(sizes)), 32
+            while start < total:
+                ids = np.arange(start, min(start + batch, total))
+                shape = self.builder.grid_dim[::-1]
+                self._batch(body, values, np.stack(np.unravel_index(ids, shape)[::-1], axis=1).astype(np.int32))
+                start += len(ids)
+                batch = max(1, min(BATCH_ELEMENTS // meter.largest, 4096))
+        except Exception as error:
+            raise _located(kernel, body, error) from error
+
+    def _batch(self, body: Callable, values: dict, programs: np.ndarray) -> None:
+        """Runs the programs together; where they diverge, undoes their stores and runs each kind apart, lowest id first."""
+        builder, meter = self.builder, self.builder.meter
+        builder.programs, builder.undo = programs, []
+        before = meter.snapshot()
+        try:
+            body(**values)
+        except Divergence as split:
+            builder.roll_back()
+            meter.restore(before)
+            _, first, kind = np.unique(split.values, return_index=True, return_inverse=True)
+            for index in np.argsort(first):
+                self._batch(body, values, programs[kind.reshape(-1) == index])
+
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, bool):
+            return argument
+        if isinstance(argument, tuple):
+            return upstream._tuple_create(argument, map(self._value, argument))
+        return upstream._implicit_cvt(argument)
+
+
+def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, value in arguments.items():
+        for item in value if isinstance(value, tuple) else (value,):
+            item = item.base if isinstance(item, (TensorDescriptor, triton.runtime.jit.TensorWrapper)) else item
+            if isinstance(item, torch.Tensor):
+                yield name, item
+
+
+def _body(kernel: upstream.InterpretedFunction) -> Callable:
+    body = kernel.__dict__.get("_body")
+    if body is None:
+        body = kernel._body = kernel.rewrite()
+    return body
+
+
+def _located(kernel: upstream.InterpretedFunction, body: Callable, error: Exception) -> Exception:
+    """The error with the kernel, the line of its file and the line's text, as the submission's author needs it."""
+    file = body.__code__.co_filename
+    line, trace = kernel.fn.__code__.co_firstlineno, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    text = linecache.getline(file, line).strip()
+    place = f"kernel `{kernel.__name__}` line {line}" + (f" `{text}`" if text else "")
+    message = f"{place}: {error}" if isinstance(error, (MemoryFault, WorkBudgetExceeded)) else f"{place}: {type(error).__name__}: {error}"
+    kind = type(error) if isinstance(error, (MemoryFault, WorkBudgetExceeded)) else errors.InterpreterError
+    return kind(message)
+
+
+def build() -> Machine:
+    """Patches Triton in this process; once."""
+    machine = Machine()
+    upstream.TensorHandle = Handle
+    upstream._get_np_dtype = batched.np_dtype
+    upstream.interpreter_builder = machine.builder
+    upstream.interpreter_semantic = machine.semantic
+    upstream.BlockPointerHandle.materialize_pointers = batched.materialize_block_pointer
+    upstream.TensorDescHandle.materialize_pointers = batched.materialize_descriptor
+    upstream.InterpretedFunction.run = lambda kernel, *args, grid, warmup=False, **kwargs: (
+        None if warmup else machine.launch(kernel, args, kwargs, grid)
+    )
+    upstream.InterpretedFunction.__call__ = lambda kernel, *args, **kwargs: _body(kernel)(*args, **kwargs)
+    autotuner.Autotuner.run = _run_first_configuration
+    _patch_language(machine)
+    return machine
+
+
+def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: Any) -> None:
+    """Autotuning without a clock: the first configuration left after pruning, with every hook a real launch would run."""
+    self.nargs = dict(zip(self.arg_names, args, strict=False))
+    config = self.prune_configs(kwargs)[0]
+    self.best_config = config
+    everything = {**self.nargs, **kwargs, **config.all_kwargs()}
+    if clash := kwargs.keys() & config.kwargs.keys():
+        raise ValueError(f"Conflicting meta-parameters: {', '.join(sorted(clash))}: given by the call and by the configuration")
+    if config.pre_hook is not None:
+        config.pre_hook(everything)
+    if len(self.configs) > 1:
+        self.pre_hook(everything, reset_only=True)
+    self.fn.run(*args, **kwargs, **config.all_kwargs())
+    self.nargs = None
+
+
+def _patch_language(machine: Machine) -> None:
+    from triton.language.extra import libdevice as portable
+    from triton.language.extra.cuda import libdevice
+
+    from . import reductions
+
+    scope = upstream._LangPatchScope()
+    for module in (tl, tl.core):
+        _bind(module, machine.semantic)
+        upstream._patch_lang_core(module, scope)
+        module.reduce = functools.partial(reductions.reduce, machine)
+        module.associative_scan = functools.partial(reductions.scan, machine)
+    for holder in (tl.tensor, tl.math, tl.core.tensor_descriptor_base, libdevice):
+        _bind(holder, machine.semantic)
+    for name, function in inspect.getmembers(portable, inspect.isfunction):
+        setattr(portable, name, getattr(libdevice, name, function))
+    scalar = machine.builder.scalar
+    tl.tensor.__index__ = lambda self: int(scalar(self.handle.data))
+    tl.tensor.__bool__ = lambda self: bool(scalar(self.handle.data)) if self.handle.data.ndim == 1 else True
+    tl.tensor.__repr__ = tl.tensor.__str__ = lambda self: str(self.handle.data)
+    tl.tensor.T = property(lambda self: machine.semantic.permute(self, (1, 0)))
+
+
+_BUILTIN_WRAPPER = tl.core.builtin(lambda: None).__code__
+
+
+def _bind(holder: Any, semantic: TritonSemantic) -> None:
+    """Gives every builtin of a module or class the interpreter's semantic."""
+    for name, member in inspect.getmembers(holder):
+        if tl.core.is_builtin(member):
+            setattr(holder, name, _bound(member, semantic))
+
+
+def _bound(member: Callable, semantic: TritonSemantic) -> Callable:
+    function = member.__wrapped__ if getattr(member, "__code__", None) is _BUILTIN_WRAPPER else member
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs["_semantic"] = semantic
+        return function(*args, **kwargs)
+
+    return call

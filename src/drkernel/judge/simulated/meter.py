@@ -1,0 +1,152 @@
+"""Counts what one kernel launch does: bytes per tensor, arithmetic, products, and the work of simulating it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .ledger import Row
+
+SECTOR_BITS = 5
+"""The L2 cache moves 32-byte sectors: a program that touches 4 bytes of each costs eight times its bytes."""
+
+WORK_PER_STEP = 2000
+"""Work of one interpreted operation beyond its elements: its Python overhead, in units of about 10 ns."""
+
+
+class WorkBudgetExceeded(RuntimeError):
+    """The launch needs more simulated work than one call may cost; deterministic, unlike a timeout."""
+
+
+class MemoryFault(RuntimeError):
+    """A program loads or stores outside of every tensor that the kernel was given."""
+
+
+class Region:
+    """The storage behind one or more tensor arguments, and which of its elements were touched."""
+
+    def __init__(self, name: str, tensor: Any):
+        storage = tensor.untyped_storage()
+        self.name = name
+        self.base = storage.data_ptr()
+        self.size = storage.nbytes()
+        self.element = tensor.element_size()
+        self.shift = self.element.bit_length() - 1
+        self.numel = distinct_elements(tensor)
+        self.tensor = tensor
+        self.touched: dict[bool, np.ndarray] = {}
+        self.total = {False: 0, True: 0}
+
+    def touch(self, offsets: np.ndarray, stored: bool) -> None:
+        if stored not in self.touched:
+            self.touched[stored] = np.zeros(-(-self.size // self.element), dtype=bool)
+        self.touched[stored][offsets >> np.uint64(self.shift)] = True
+
+
+class Meter:
+    """Counters of one launch. `programs` run at once: arrays have a leading axis of that length, or of length 1."""
+
+    def __init__(self, row: Row, arguments: list[tuple[str, Any]], budget: float):
+        self.row = row
+        self.budget = budget
+        self.work = 0.0
+        self.programs = 1
+        self.largest = 1
+        self.arithmetic = 0
+        self.flops = 0
+        regions: dict[int, Region] = {}
+        for name, tensor in arguments:
+            region = Region(name, tensor)
+            known = regions.setdefault(region.base, region)
+            known.numel = max(known.numel, region.numel)
+        self.regions = [r for r in regions.values() if r.size]
+
+    def snapshot(self) -> tuple:
+        """The counters that a batch of programs may take back; `work` is spent either way."""
+        return self.arithmetic, self.flops, [dict(r.total) for r in self.regions]
+
+    def restore(self, counters: tuple) -> None:
+        self.arithmetic, self.flops, totals = counters
+        for region, total in zip(self.regions, totals, strict=True):
+            region.total = dict(total)
+
+    def step(self, size: int, repeat: int) -> None:
+        """One operation on `size` elements, done by `repeat` programs alike."""
+        self.work += size + WORK_PER_STEP
+        if size > 1:
+            self.arithmetic += size * repeat
+        if self.work > self.budget:
+            raise WorkBudgetExceeded(
+                f"the launch needs more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
+            )
+
+    def access(self, pointers: np.ndarray, mask: np.ndarray, stored: bool, repeat: int) -> None:
+        """Checks and counts one load or store. pointers: uint64 [p, ...], mask: bool of the same shape."""
+        self.step(0, repeat)
+        self.largest = max(self.largest, pointers.size // len(pointers))
+        complete = bool(mask.all())
+        valid = pointers.ravel() if complete else pointers[mask]
+        if not valid.size:
+            return
+        region = self._region(valid, stored)
+        offsets = valid - np.uint64(region.base)
+        region.touch(offsets, stored)
+        region.total[stored] += _sectors(pointers, mask, complete) * repeat << SECTOR_BITS
+
+    def _region(self, valid: np.ndarray, stored: bool) -> Region:
+        first = int(valid[0])
+        for region in self.regions:
+            if region.base <= first < region.base + region.size:
+                break
+        else:
+            raise MemoryFault(self._fault(first, stored))
+        outside = valid - np.uint64(region.base) > np.uint64(region.size - region.element)
+        if outside.any():
+            raise MemoryFault(self._fault(int(valid[outside.argmax()]), stored))
+        return region
+
+    def _fault(self, address: int, stored: bool) -> str:
+        verb = "store" if stored else "load"
+        if not self.regions:
+            return f"{verb} through a pointer although the kernel was given no tensor"
+        near = min(self.regions, key=lambda r: max(r.base - address, address - r.base - r.size + 1))
+        index = (address - near.base) // near.element
+        return f"{verb} outside of every tensor: element {index} of `{near.name}`, which has {near.size // near.element} (mask missing?)"
+
+    def finish(self) -> None:
+        """Adds the launch to its row."""
+        self.row.arithmetic += self.arithmetic
+        self.row.flops += self.flops
+        self.row.block = max(self.row.block, self.largest)
+        for region in self.regions:
+            for stored, touched in region.touched.items():
+                unique = min(int(np.count_nonzero(touched)) * region.element, region.size)
+                self.row.add_traffic(region.numel, unique, max(region.total[stored], unique), stored)
+                if stored:
+                    self.row.output_numel = max(self.row.output_numel, unique // region.element)
+
+
+def distinct_elements(tensor: Any) -> int:
+    """Elements at distinct addresses: expanded dimensions count once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= 1 if stride == 0 and size else size
+    return count
+
+
+_NONE = np.uint64(2**64 - 1)
+
+
+def _sectors(pointers: np.ndarray, mask: np.ndarray, complete: bool) -> int:
+    """Sectors that each program touches in this access, summed over the programs."""
+    sectors = (pointers >> np.uint64(SECTOR_BITS)).reshape(len(pointers), -1)
+    if not complete:
+        sectors = np.where(mask.reshape(sectors.shape), sectors, _NONE)
+    if sectors.shape[1] == 1:
+        return int(np.count_nonzero(sectors != _NONE))
+    later, earlier = sectors[:, 1:], sectors[:, :-1]
+    if (later < earlier).any():
+        sectors = np.sort(sectors, axis=1)
+        later, earlier = sectors[:, 1:], sectors[:, :-1]
+    return int(np.count_nonzero((later != earlier) & (later != _NONE)) + np.count_nonzero(sectors[:, 0] != _NONE))

@@ -1,0 +1,74 @@
+"""Number formats that numpy lacks (bfloat16 lives in uint16 arrays) and the functions of libdevice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+
+def bf16_to_fp32(bits: np.ndarray) -> np.ndarray:
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def fp32_to_bf16(values: np.ndarray) -> np.ndarray:
+    """Round to nearest even, as `cvt.rn.bf16.f32` does; NaN stays NaN."""
+    return np.where(np.isnan(values), np.uint16(0x7FC0), (_round_bits(values, 16) >> np.uint32(16)).astype(np.uint16))
+
+
+def round_to_tf32(values: np.ndarray) -> np.ndarray:
+    """fp32 with the 10 mantissa bits that NVIDIA's tensor cores keep of it."""
+    return np.where(np.isfinite(values), _round_bits(values, 13).view(np.float32), values)
+
+
+def _round_bits(values: np.ndarray, drop: int) -> np.ndarray:
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    odd = (bits >> np.uint32(drop)) & np.uint32(1)
+    return (bits + np.uint32((1 << (drop - 1)) - 1) + odd) & np.uint32(0xFFFFFFFF ^ ((1 << drop) - 1))
+
+
+def from_torch(function: Callable) -> Callable[..., np.ndarray]:
+    """A torch function on numpy arrays, invisible to the recorder."""
+
+    def call(*arrays: np.ndarray) -> np.ndarray:
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
+            return function(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)).numpy()
+
+    return call
+
+
+erf = from_torch(torch.erf)
+
+LIBDEVICE: dict[str, Callable[..., np.ndarray]] = {
+    "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "add": np.add, "asin": np.arcsin, "asinh": np.arcsinh,
+    "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt, "ceil": np.ceil, "copysign": np.copysign,
+    "cos": np.cos, "cosh": np.cosh, "cospi": lambda x: np.cos(np.pi * x), "div": np.divide, "erf": erf,
+    "erfc": from_torch(torch.erfc), "erfcx": from_torch(torch.special.erfcx), "erfinv": from_torch(torch.erfinv),
+    "exp": np.exp, "exp10": lambda x: np.power(x.dtype.type(10), x), "exp2": np.exp2, "expm1": np.expm1,
+    "fabs": np.abs, "fdim": lambda x, y: np.maximum(x - y, 0), "fdivide": np.divide, "floor": np.floor,
+    "fma": lambda x, y, z: x * y + z, "fmax": np.fmax, "fmin": np.fmin, "fmod": np.fmod, "hypot": np.hypot,
+    "isfinited": np.isfinite, "finitef": np.isfinite, "isinf": np.isinf, "isnan": np.isnan,
+    "j0": from_torch(torch.special.bessel_j0), "j1": from_torch(torch.special.bessel_j1),
+    "ldexp": np.ldexp, "lgamma": from_torch(torch.lgamma), "llrint": np.rint, "llround": lambda x: np.trunc(x + np.copysign(0.5, x)),
+    "log": np.log, "log10": np.log10, "log1p": np.log1p, "log2": np.log2, "max": np.maximum, "min": np.minimum,
+    "mul": np.multiply, "nearbyint": np.rint, "normcdf": from_torch(torch.special.ndtr), "normcdfinv": from_torch(torch.special.ndtri),
+    "pow": np.power, "powi": np.power, "rcbrt": lambda x: 1 / np.cbrt(x), "rcp": np.reciprocal, "remainder": np.remainder,
+    "rint": np.rint, "round": lambda x: np.trunc(x + np.copysign(x.dtype.type(0.5), x)), "rsqrt": lambda x: 1 / np.sqrt(x),
+    "saturate": lambda x: np.clip(x, 0, 1), "signbit": np.signbit, "sin": np.sin, "sinh": np.sinh,
+    "sinpi": lambda x: np.sin(np.pi * x), "sqrt": np.sqrt, "sub": np.subtract, "tan": np.tan, "tanh": np.tanh,
+    "tgamma": lambda x: np.exp(from_torch(torch.lgamma)(x)), "trunc": np.trunc,
+}  # fmt: skip
+"""By the name of the CUDA function without prefix (`__nv_`, `fast_`) and suffix (`f`, `_rn`)."""
+
+
+def libdevice(symbol: str) -> Callable[..., np.ndarray]:
+    """The numpy function behind a libdevice symbol such as `__nv_fast_expf` or `__nv_fsqrt_rn`."""
+    name = symbol.removeprefix("__nv_").removeprefix("fast_")
+    for rounding in ("_rn", "_rz", "_ru", "_rd"):
+        name = name.removesuffix(rounding)
+    for candidate in (name, name.removesuffix("f"), name.removesuffix("d"), name[1:], name[1:].removesuffix("f")):
+        if candidate in LIBDEVICE:
+            return LIBDEVICE[candidate]
+    raise NotImplementedError(f"libdevice function {symbol} does not exist on the simulated device")

@@ -1,0 +1,183 @@
+"""A process with torch and Triton imported that forks one runner per submission, and buries it.
+
+The zygote never executes submitted code itself and holds no secret: it is forked before the examiner learns any.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from drkernel.judge import protocol, runner, sandbox, simulated
+from drkernel.judge.exchange import Area
+from drkernel.judge.sandbox import Limits, Sandbox
+
+AREA = 64 * 2**20
+_BYE = 10.0
+
+
+class ZygoteDied(Exception):
+    """The zygote is gone; the worker that owns it starts anew."""
+
+
+class Zygote:
+    """The examiner's handle on its zygote.
+
+    Args:
+        locked: False leaves runners without their sandbox (for measuring what it costs).
+    """
+
+    def __init__(self, limits: Limits, locked: bool = True):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pid = os.fork()
+        if not self.pid:
+            ours.close()
+            _serve(theirs, limits, locked)
+        theirs.close()
+        self._control = ours
+
+    def wait_ready(self) -> list[str]:
+        """Blocks until runners can be started; returns the sandbox locks that this machine lacks."""
+        return json.loads(self._hear())["missing"]
+
+    def start(self) -> Process:
+        ours, theirs = socket.socketpair()
+        inputs, outputs = Area.create("inputs", AREA), Area.create("outputs", AREA)
+        try:
+            socket.send_fds(self._control, [b"start"], [theirs.fileno(), inputs.handle, outputs.handle])
+            self._hear()
+        except OSError as error:
+            raise ZygoteDied from error
+        theirs.close()
+        return Process(self, ours, inputs, outputs)
+
+    def bury(self) -> int:
+        """Kills the runner and all that it left behind; returns how it had ended (waitpid's status)."""
+        try:
+            self._control.send(b"bury")
+        except OSError as error:
+            raise ZygoteDied from error
+        return json.loads(self._hear())["status"]
+
+    def _hear(self) -> bytes:
+        try:
+            answer = self._control.recv(4096)
+        except OSError as error:
+            raise ZygoteDied from error
+        if not answer:
+            raise ZygoteDied
+        return answer
+
+
+class Process:
+    """One runner: questions go through `ask`, tensors through `inputs` and `outputs`."""
+
+    def __init__(self, zygote: Zygote, connection: socket.socket, inputs: Area, outputs: Area):
+        self.inputs, self.outputs = inputs, outputs
+        self._zygote, self._connection = zygote, connection
+        self._asker = protocol.Asker(connection)
+
+    def ask(self, question: dict[str, Any], deadline: float) -> dict[str, Any]:
+        return self._asker.ask(question, deadline)
+
+    def end(self) -> str:
+        """Kills the runner. Returns how it had ended by itself, e.g. `signal SIGSEGV`, `exit 0`, or `` if it had not."""
+        gone = self._over()
+        self._connection.close()
+        status = self._zygote.bury()
+        self.inputs.close()
+        self.outputs.close()
+        if not gone:
+            return ""
+        code = os.waitstatus_to_exitcode(status)
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+
+    def _over(self) -> bool:
+        self._connection.settimeout(0)
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
+def _serve(control: socket.socket, limits: Limits, locked: bool) -> None:
+    sandbox.die_with_parent()
+    sandbox.adopt_orphans()
+    sandbox.hide_process()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    simulated.install(cuda_shim=True)
+    _warm_up()
+    box = Sandbox(limits)
+    gc.collect()
+    gc.freeze()
+    control.send(json.dumps({"missing": box.missing_locks()}).encode())
+    pid = 0
+    while True:
+        command, handles, *_ = socket.recv_fds(control, 64, 3)
+        if not command:
+            os._exit(0)
+        if command == b"start":
+            pid = os.fork()
+            if not pid:
+                control.close()
+                areas = [Area(handle, AREA) for handle in handles[1:]]
+                _run(socket.socket(fileno=handles[0]), *areas, box if locked else None)
+            for handle in handles:
+                os.close(handle)
+            control.send(json.dumps({"pid": pid}).encode())
+        else:
+            control.send(json.dumps({"status": _bury(pid)}).encode())
+
+
+def _run(connection: socket.socket, inputs: Area, outputs: Area, box: Sandbox | None) -> None:
+    try:
+        runner.main(connection, inputs, outputs, box)
+    except BaseException:
+        os._exit(70)
+
+
+def _bury(pid: int) -> int:
+    """Kills the runner's session, then every descendant that still lives, and returns the runner's own status."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+    deadline = time.monotonic() + _BYE
+    while True:
+        try:
+            orphan, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return status
+        if not orphan:
+            for child in _children():
+                os.kill(child, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                os._exit(71)
+            time.sleep(0.001)
+
+
+def _children() -> list[int]:
+    """The pids of this process's children."""
+    me, found = str(os.getpid()), []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+        if parent == me:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def _warm_up() -> None:
+    """Does once what would otherwise be done lazily in each runner."""
+    process = runner.Runner.__new__(runner.Runner)
+    del process

@@ -1,0 +1,122 @@
+"""The policy loss: a sum over tokens, each with a weight that is known before the forward pass.
+
+    loss = sum over tokens of weight * token_loss
+
+How the loss averages (over tokens, over turns) is only a matter of the weights, and they are made from counts of the
+whole optimizer step. So the losses, and gradients, of chunks, micro-batches and ranks add up to exactly those of the
+whole, however it is cut.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from drkernel.objective.segments import segment_sum
+from drkernel.objective.tally import Tally, mean_of
+from drkernel.types import DrKernelError
+
+AGGREGATIONS = ("token_mean", "sequence_mean_token_sum", "sequence_mean_token_mean", "token_sum_over_constant")
+LOG_RATIO_LIMIT = 20.0
+
+
+def count(loss_mask: Tensor, sequence_ids: Tensor) -> Tensor:
+    """How many tokens and sequences train: int64 [2]. Add it over everything that makes one optimizer step.
+
+    loss_mask bool [T], sequence_ids int64 [T]; no sequence may be split between two counts
+
+    >>> count(torch.tensor([True, True, False, True]), torch.tensor([0, 0, 1, 2])).tolist()
+    [3, 2]
+    """
+    return torch.stack((loss_mask.sum(), torch.tensor(len(sequence_ids[loss_mask].unique()), device=loss_mask.device)))
+
+
+def token_weights(
+    mode: str, loss_mask: Tensor, sequence_ids: Tensor, totals: Tensor, divisor: float = 1000.0
+) -> Tensor:
+    """The share of each token in the loss: float32 [T], 0 outside `loss_mask`.
+
+    loss_mask     bool [T], tokens that train, after all filters
+    sequence_ids  int64 [T], what counts as one sequence: `Batch.turn_ids` as in the paper, or `Batch.trajectory_ids`
+    totals        int64 [2], `count` of the whole optimizer step, over all micro-batches and ranks
+    divisor       the constant of the two modes that have one
+
+    mode                        weight of a token
+    token_mean                  1 / tokens
+    sequence_mean_token_sum     1 / (sequences * divisor): the paper's, with divisor 1000
+    sequence_mean_token_mean    1 / (sequences * tokens of its own sequence)
+    token_sum_over_constant     1 / divisor
+
+    Departure: the published code averages over the sequences of a micro-batch first; here all sequences weigh the same.
+
+    >>> mask, turns = torch.tensor([True, True, True, False]), torch.tensor([0, 0, 1, 1])
+    >>> totals = count(mask, turns)
+    >>> token_weights("sequence_mean_token_mean", mask, turns, totals).tolist()
+    [0.25, 0.25, 0.5, 0.0]
+    >>> token_weights("sequence_mean_token_sum", mask, turns, totals, divisor=1.0).tolist()
+    [0.5, 0.5, 0.5, 0.0]
+    """
+    tokens, sequences = totals.float().clamp(min=1)
+    mask = loss_mask.float()
+    match mode:
+        case "token_mean":
+            return mask / tokens
+        case "sequence_mean_token_sum":
+            return mask / (sequences * divisor)
+        case "sequence_mean_token_mean":
+            return mask / (sequences * segment_sum(mask, sequence_ids).clamp(min=1))
+        case "token_sum_over_constant":
+            return mask / divisor
+    raise DrKernelError(f"loss aggregation: found {mode!r}, expected one of {', '.join(AGGREGATIONS)}")
+
+
+def policy_loss(
+    logp: Tensor,
+    logp_old: Tensor,
+    advantages: Tensor,
+    weights: Tensor,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.28,
+    dual_clip: float | None = 3.0,
+) -> tuple[Tensor, Tally]:
+    """The clipped surrogate of PPO with dual clip, summed with `weights`.
+
+    Source: Schulman et al. 2017; unequal bounds, Yu et al. 2025; dual clip, Ye et al. 2020; numbers, paper section 6.1.
+
+    With r = exp(logp - logp_old), per token
+
+        l = max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high))
+        l = min(l, -A dual_clip)   where A < 0
+
+    logp        float [T]  under the policy that learns; the gradient goes through this alone
+    logp_old    float [T]  under the trainer's policy before the rollout's first step. `logp.detach()` if that step is
+                           the only one, as in the paper's recipe: then r = 1 and no clip can act
+    advantages  float [T]
+    weights     float [T]  `token_weights`, if wanted times `importance_weights`; a token of weight 0 is not looked at
+
+    Returns the loss, a scalar, and metrics: the share of tokens that each clip holds back, the KL of old to new (k3).
+
+    >>> logp = torch.tensor([0.0, 0.0], requires_grad=True)
+    >>> loss, _ = policy_loss(logp, logp.detach(), torch.tensor([2.0, -1.0]), torch.tensor([0.5, 0.5]))
+    >>> loss.backward()
+    >>> loss.item(), logp.grad.tolist()
+    (-0.5, [-1.0, 0.5])
+    """
+    active = weights != 0
+    log_ratio = torch.where(active, logp - logp_old, 0.0).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    ratio = log_ratio.exp()
+    plain = -advantages * ratio
+    clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
+    losses = torch.maximum(plain, clipped)
+    bound = torch.full_like(losses, float("inf")) if dual_clip is None else -advantages * dual_clip
+    bounded = (advantages < 0) & (losses > bound)
+    losses = torch.where(bounded, bound, losses)
+    loss = (torch.where(active, losses, 0.0) * weights).sum()
+    held = clipped > plain
+    return loss, {
+        "policy/clipped_low": mean_of((held & (advantages < 0)).double(), active),
+        "policy/clipped_high": mean_of((held & (advantages > 0)).double(), active),
+        "policy/clipped_dual": mean_of(bounded.double(), active),
+        "policy/kl": mean_of((ratio - 1 - log_ratio).detach(), active),
+    }

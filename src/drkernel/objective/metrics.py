@@ -1,0 +1,118 @@
+"""Metrics: Fast@p and the shares of correct, lazy and hacked answers, each with its interval.
+
+Every sample counts. (The published trainer keys its table by prompt, so that of 16 samples one remains.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from drkernel.objective.rollouts import Rollouts, last_turn
+from drkernel.objective.segments import segment_sum
+
+THRESHOLDS = (1.0, 1.2, 1.5, 2.0)
+Z95 = 1.96
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over samples and its 95 % interval.
+
+    >>> print(Estimate(0.5, 0.25, 0.75, 16))
+    0.500 [0.250, 0.750]
+    """
+
+    value: float
+    low: float
+    high: float
+    samples: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def fast_at(correct: Tensor, speedup: Tensor, threshold: float) -> Tensor:
+    """Which samples are correct and at least `threshold` times as fast as the reference; Fast@p is their share.
+
+    correct bool [...], speedup float [...] -> bool [...]. KernelBench's fast_p; the paper's Fast@p counts a hack as incorrect.
+
+    >>> fast_at(torch.tensor([True, True, False]), torch.tensor([1.2, 1.1, 9.0]), 1.2).tolist()
+    [True, False, False]
+    """
+    return correct & (speedup >= threshold)
+
+
+def best_of_history(correct: Tensor, speedup: Tensor) -> tuple[Tensor, Tensor]:
+    """The fastest correct answer up to each turn, as (correct, speedup), each [B, T]. Paper section 6.
+
+    >>> correct, speedup = torch.tensor([[True, False, True]]), torch.tensor([[1.5, 9.0, 1.2]])
+    >>> best_of_history(correct, speedup)[1].tolist()
+    [[1.5, 1.5, 1.5]]
+    """
+    return correct.cummax(1).values, torch.where(correct, speedup, 0.0).cummax(1).values
+
+
+def wilson(share: float, samples: float, z: float = Z95) -> tuple[float, float]:
+    """Wilson's interval of a share seen in `samples` independent draws; unlike share +- z * se it stays in [0, 1].
+
+    >>> [round(bound, 3) for bound in wilson(0.0, 16)]
+    [0.0, 0.194]
+    """
+    spread = z * math.sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples))
+    centre, width = share + z * z / (2 * samples), 1 + z * z / samples
+    return max(0.0, (centre - spread) / width), min(1.0, (centre + spread) / width)
+
+
+def estimate(values: Tensor, tasks: Tensor) -> Estimate:
+    """The mean of `values` and its interval over tasks like these.
+
+    values bool or float [N], tasks int64 [N]: samples of one task are alike, so tasks are what is independent
+
+    The variance of the mean comes from the tasks' totals (cluster-robust). A mean (float) gets mean +- 1.96 se, which is
+    NaN for one task, since it tells nothing of others. A share (bool) gets Wilson's interval, for the number of
+    independent draws that would have this variance, at least one per task. To compare two policies on the same tasks,
+    estimate the differences.
+
+    >>> print(estimate(torch.tensor([True, True, False, False]), torch.tensor([0, 1, 2, 3])))
+    0.500 [0.150, 0.850]
+    >>> print(estimate(torch.tensor([True, True, False, False]), torch.tensor([0, 0, 1, 1])))
+    0.500 [0.095, 0.905]
+    """
+    samples, clusters = len(values), len(tasks.unique())
+    if samples == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    mean = values.double().mean()
+    errors = values.double() - mean
+    variance = (segment_sum(errors, tasks) * errors).sum() / samples**2  # the sum over tasks of total error, squared
+    variance = (variance * clusters / (clusters - 1)).item() if clusters > 1 else math.nan
+    mean = mean.item()
+    if values.dtype == torch.bool:
+        draws = mean * (1 - mean) / variance if variance > 0 else clusters
+        return Estimate(mean, *wilson(mean, min(max(draws, clusters), samples)), samples)
+    margin = Z95 * math.sqrt(variance)
+    return Estimate(mean, mean - margin, mean + margin, samples)
+
+
+def summary(rollouts: Rollouts) -> dict[str, Estimate]:
+    """The table of an evaluation; groups are tasks. `summary(rollouts.first(t))` is the same after t turns.
+
+    reward, correct, fast@p at the last turn; best/correct, best/fast@p for the best of the history; hack and lazy as
+    shares of all answers of all turns.
+    """
+    exists, tasks = rollouts.exists, rollouts.groups
+    best_correct, best_speedup = best_of_history(rollouts.correct, rollouts.speedup)
+    views = {
+        "": (last_turn(rollouts.correct, exists), last_turn(rollouts.speedup, exists)),
+        "best/": (best_correct[:, -1], best_speedup[:, -1]),
+    }
+    table = {"reward": estimate(last_turn(rollouts.rewards, exists), tasks)}
+    for prefix, (correct, speedup) in views.items():
+        table[f"{prefix}correct"] = estimate(correct, tasks)
+        for threshold in THRESHOLDS:
+            table[f"{prefix}fast@{threshold:g}"] = estimate(fast_at(correct, speedup, threshold), tasks)
+    answers = tasks[:, None].expand_as(exists)[exists]
+    return table | {name: estimate(getattr(rollouts, name)[exists], answers) for name in ("hack", "lazy")}

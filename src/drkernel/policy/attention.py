@@ -1,0 +1,85 @@
+"""One attention function for every Hugging Face decoder: it hands q, k and v to a layout that knows which token sees which.
+
+`ATTENTION` is registered with transformers' AttentionInterface. A forward passes `layout=...`; the trainer's layout is `Packed`
+(rows end to end, each causal, none sees another), the engine's is in `kv.py`. transformers builds no mask for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import AttentionInterface
+
+from drkernel.types import DrKernelError
+
+ATTENTION = "drkernel"
+
+
+class Layout(Protocol):
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """query [T, Hq, D], key and value [T, Hkv, D] -> [T, Hq, D]."""
+
+
+class Packed:
+    """Causal attention within each row of a packed sequence; exact, and without a T x T mask.
+
+    cu_seqlens int32 [R + 1]: row r is tokens cu_seqlens[r] : cu_seqlens[r + 1].
+    """
+
+    def __init__(self, cu_seqlens: Tensor):
+        self.cu_seqlens = cu_seqlens
+        self.bounds = cu_seqlens.tolist()
+        self.longest = max(end - start for start, end in zip(self.bounds, self.bounds[1:], strict=False))
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+            return varlen(query, key, value, self.cu_seqlens, self.longest, scale)
+        rows = [
+            causal(query[start:end], key[start:end], value[start:end], scale)
+            for start, end in zip(self.bounds, self.bounds[1:], strict=False)
+        ]
+        return torch.cat(rows)
+
+
+def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """One row: query [n, Hq, D], key and value [n, Hkv, D] -> [n, Hq, D]."""
+    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (query, key, value))
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
+    return out[0].transpose(0, 1)
+
+
+def varlen(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, longest: int, scale: float) -> Tensor:
+    """Flash attention over packed rows. The one place that knows torch's versions: `is_causal` in 2.10, `window_size`
+    since 2.11, `enable_gqa` and a head-count check since 2.12."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    accepted = inspect.signature(varlen_attn).parameters
+    options: dict = {"window_size": (-1, 0)} if "window_size" in accepted else {"is_causal": True}
+    if "scale" in accepted:
+        options["scale"] = scale
+    if "enable_gqa" in accepted:
+        options["enable_gqa"] = query.shape[1] != key.shape[1]
+    elif query.shape[1] != key.shape[1]:
+        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
+    return varlen_attn(query, key, value, cu_seqlens, cu_seqlens, longest, longest, **options)
+
+
+def attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, layout=None, **options):
+    """transformers' attention interface: query [1, Hq, T, D], key and value [1, Hkv, T, D] -> ([1, T, Hq, D], None)."""
+    if layout is None:
+        raise DrKernelError("attention 'drkernel': the forward got no layout; go through drkernel.policy.Policy")
+    if options.get("sliding_window") or options.get("softcap") or options.get("s_aux") is not None or dropout:
+        raise DrKernelError(
+            f"model {module.config.model_type}: sliding windows, soft caps, sinks and attention dropout are not supported"
+        )
+    assert query.shape[0] == 1 and attention_mask is None
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return layout.attend(module.layer_idx, q, k, v, scale).unsqueeze(0), None
+
+
+AttentionInterface.register(ATTENTION, attention)

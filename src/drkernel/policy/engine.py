@@ -1,0 +1,70 @@
+"""What generates: requests in, completions out, one `step` at a time; the same protocol for every engine.
+
+A later turn names its `parent`, the request whose tokens it extends, so that the engine only reads what is new.
+A completion depends on (weights, prompt_ids and parents, seed, max_tokens, sampling) and never on other requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from drkernel.policy.model import Policy
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is drawn. Log-probabilities are always those of the whole distribution at `temperature`, so that
+    training ratios stay unbiased; top_p and top_k, which cut it, are for evaluation."""
+
+    temperature: float = 1.0
+    """0 takes the most probable token; its log-probability is then that at temperature 1."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 keeps all tokens."""
+
+
+@dataclass(frozen=True)
+class Request:
+    id: str
+    prompt_ids: list[int]
+    """The whole sequence so far, all earlier turns included."""
+    max_tokens: int
+    seed: int
+    parent: str | None = None
+    """A completed request whose prompt and completion `prompt_ids` begins with; it can be extended once."""
+    sampling: Sampling = Sampling()
+
+
+@dataclass(frozen=True)
+class Completion:
+    id: str
+    token_ids: list[int]
+    """The stop token included."""
+    logprobs: list[float]
+    finished: bool
+    """False where max_tokens or the context ended it before a stop token."""
+
+
+class Engine(Protocol):
+    context: int
+    """The most tokens that a sequence may have."""
+
+    @property
+    def busy(self) -> bool:
+        """True while some request is not completed."""
+
+    def add(self, request: Request) -> None:
+        """Queues a request. Raises DrKernelError where it cannot be served."""
+
+    def step(self) -> list[Completion]:
+        """Goes on with the queued requests for a moment and returns those that completed."""
+
+    def release(self, id: str) -> None:
+        """Forgets a completed request that nothing will extend."""
+
+    def sync(self, policy: Policy) -> None:
+        """Takes over the policy's weights. No request may be in flight."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,123 @@
+"""Keys and values of the sequences that decode together, and attention over them at ragged lengths.
+
+A slot is a fixed stretch of memory for one sequence. Attention runs per sequence over its own length, rounded up to a
+bucket: neighbouring slots with the same bucket share one call, and since that kernel treats every (sequence, head) alone,
+a sequence's result does not depend on who its neighbours are (tests/policy/test_engine.py holds it to the bit).
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+BUCKET = 64
+"""Decode attention reads keys up to the next multiple of this; more makes fewer calls and more waste."""
+
+
+class Slots:
+    """Key and value memory [layers, slots, Hkv, context, D]."""
+
+    def __init__(self, config, slots: int, context: int, dtype: torch.dtype, device: torch.device):
+        heads = config.num_key_value_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        context = -(-context // BUCKET) * BUCKET
+        # Zeros, not empty: what lies beyond a sequence's end gets weight 0, and 0 times NaN would not be 0.
+        self.keys = torch.zeros(config.num_hidden_layers, slots, heads, context, size, dtype=dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+        self.mask = torch.full((slots, 1, 1, context), -torch.inf, dtype=dtype, device=device)
+        self.count = slots
+        self._views: dict[tuple[int, int, int], list[tuple[Tensor, Tensor]]] = {}
+
+    def take(self, slot: int, length: int) -> Tensor:
+        """A copy of a sequence's first `length` keys and values, [2, layers, Hkv, length, D]."""
+        return torch.stack((self.keys[:, slot, :, :length], self.values[:, slot, :, :length]))
+
+    def put(self, slot: int, saved: Tensor | None) -> int:
+        """Begins a sequence in a slot with what `take` saved, or with nothing; returns its length."""
+        length = 0 if saved is None else saved.shape[3]
+        if saved is not None:
+            self.keys[:, slot, :, :length], self.values[:, slot, :, :length] = saved
+        self.mask[slot] = -torch.inf
+        self.mask[slot, ..., :length] = 0
+        return length
+
+    def views(self, first: int, last: int, bucket: int) -> list[tuple[Tensor, Tensor]]:
+        """Per layer the keys and values of slots first:last up to `bucket`; kept, since making views costs time."""
+        key = (first, last, bucket)
+        if key not in self._views:
+            if len(self._views) > 2048:
+                self._views.clear()
+            pairs = zip(self.keys, self.values, strict=True)
+            self._views[key] = [(k[first:last, :, :bucket], v[first:last, :, :bucket]) for k, v in pairs]
+        return self._views[key]
+
+
+class Prefill:
+    """Layout of prompt tokens: segment (slot, start, n) holds tokens start : start + n of the sequence in that slot.
+
+    Rows beyond the segments are padding; nothing is written for them and their result is 0.
+    """
+
+    def __init__(self, slots: Slots, segments: list[tuple[int, int, int]]):
+        self.slots = slots
+        self.segments = segments
+        self.masks = [
+            torch.ones(n, start + n, dtype=torch.bool, device=slots.keys.device).tril(start) if start else None
+            for _, start, n in segments
+        ]
+        for slot, start, n in segments:
+            slots.mask[slot, ..., start : start + n] = 0
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        keys, values = self.slots.keys[layer], self.slots.values[layer]
+        out = torch.zeros_like(query)
+        row = 0
+        for (slot, start, n), mask in zip(self.segments, self.masks, strict=True):
+            end = start + n
+            keys[slot, :, start:end] = key[row : row + n].transpose(0, 1)
+            values[slot, :, start:end] = value[row : row + n].transpose(0, 1)
+            result = F.scaled_dot_product_attention(
+                query[row : row + n].transpose(0, 1).unsqueeze(0),
+                keys[slot : slot + 1, :, :end],
+                values[slot : slot + 1, :, :end],
+                attn_mask=mask,
+                is_causal=mask is None,
+                scale=scale,
+                enable_gqa=query.shape[1] != key.shape[1],
+            )
+            out[row : row + n] = result[0].transpose(0, 1)
+            row += n
+        return out
+
+
+class Decode:
+    """Layout of one new token per sequence: row i is the token at positions[i] in slots_used[i], in ascending order."""
+
+    def __init__(self, slots: Slots, used: list[int], positions: list[int]):
+        self.slots = slots
+        device = slots.keys.device
+        self.used, self.positions = torch.tensor(used, device=device), torch.tensor(positions, device=device)
+        slots.mask[self.used, 0, 0, self.positions] = 0
+        self.runs = []
+        start = 0
+        buckets = [position // BUCKET * BUCKET + BUCKET for position in positions]
+        for i in range(1, len(used) + 1):
+            if i == len(used) or used[i] != used[i - 1] + 1 or buckets[i] != buckets[i - 1]:
+                first, last, bucket = used[start], used[i - 1] + 1, buckets[start]
+                self.runs.append((start, i, slots.mask[first:last, ..., :bucket], slots.views(first, last, bucket)))
+                start = i
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        n = len(self.used)
+        self.slots.keys[layer][self.used, :, self.positions] = key[:n]
+        self.slots.values[layer][self.used, :, self.positions] = value[:n]
+        # The query heads that share a key head become the rows of one small matrix product: no key is read twice.
+        grouped = query.reshape(len(query), key.shape[1], -1, query.shape[2])
+        out = torch.zeros_like(grouped)
+        for first, last, mask, views in self.runs:
+            keys, values = views[layer]
+            out[first:last] = F.scaled_dot_product_attention(
+                grouped[first:last], keys, values, attn_mask=mask, scale=scale
+            )
+        return out.reshape(query.shape)

@@ -1,0 +1,162 @@
+"""The policy: a Hugging Face causal LM that scores packed rows without ever holding all logits.
+
+`forward` returns hidden states, so that FSDP's hooks run on it; the head is then applied in chunks over the sampled tokens alone.
+Training uses `backward`: per chunk head -> loss -> backward at once, then one backward through the body (torchtitan's
+ChunkedLossWrapper; reference/training.md 2.4). That needs losses that are sums over tokens, which policy gradients are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, Qwen3Config
+
+from drkernel.policy.attention import ATTENTION, Packed
+from drkernel.types import Batch, DrKernelError
+
+class Scores(NamedTuple):
+    """Per token of a batch, 0 outside its loss mask."""
+
+    logprobs: Tensor  # float32 [T]
+    entropy: Tensor  # float32 [T], no gradient
+    loss: Tensor  # float32 scalar, the sum of the token losses (0 without a loss)
+
+
+class Policy(nn.Module):
+    """A causal LM over packed rows. `chunk` is the number of tokens whose logits exist at the same time."""
+
+    def __init__(self, model: nn.Module, chunk: int = 4096):
+        super().__init__()
+        self.model = model
+        self.chunk = chunk
+
+    @classmethod
+    def load(cls, source: str | Path, dtype: torch.dtype = torch.float32, device: str = "cpu", chunk: int = 4096) -> Policy:
+        """From a local Hugging Face folder or a hub id. Raises DrKernelError where it is missing or damaged."""
+        model = _pretrained(
+            "policy", source, AutoModelForCausalLM.from_pretrained, dtype=dtype, attn_implementation=ATTENTION
+        )
+        return cls(model.to(device), chunk)
+
+    def save(self, folder: str | Path, tokenizer: PreTrainedTokenizerBase, dtype: torch.dtype | None = None) -> None:
+        """Writes a Hugging Face folder (config, safetensors, tokenizer) that transformers and vLLM load.
+
+        dtype: what the weights are stored as, e.g. torch.bfloat16; None keeps theirs.
+        """
+        stored: dict[int, Tensor] = {}  # by address, so that tied weights stay tied and are written once
+        weights = {
+            name: stored.setdefault(tensor.data_ptr(), tensor.to(dtype or tensor.dtype)) for name, tensor in self.weights()
+        }
+        self.model.save_pretrained(folder, state_dict=weights)
+        tokenizer.save_pretrained(folder)
+
+    @property
+    def body(self) -> nn.Module:
+        return self.model.base_model
+
+    @property
+    def head(self) -> nn.Module:
+        return self.model.get_output_embeddings()
+
+    @property
+    def device(self) -> torch.device:
+        return self.head.weight.device
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """(Hugging Face name, full tensor) of every weight, for an engine; sharded ones are gathered one at a time."""
+        for name, tensor in self.model.state_dict().items():
+            yield name, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor.detach()
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Hidden states [T, hidden] of the packed rows."""
+        output = self.body(
+            input_ids=batch.tokens.unsqueeze(0),
+            position_ids=batch.positions.unsqueeze(0),
+            layout=Packed(batch.cu_seqlens),
+            use_cache=False,
+        )
+        return output.last_hidden_state[0]
+
+    @torch.no_grad()
+    def logprobs(self, batch: Batch, temperature: float = 1.0) -> Scores:
+        """log pi(token) at each sampled token, no gradient."""
+        return self._score(batch, self(batch), temperature)
+
+    def backward(
+        self, batch: Batch, token_loss: Callable[[Tensor, Tensor], Tensor], temperature: float = 1.0
+    ) -> Scores:
+        """Adds the gradient of a loss that is a sum over tokens to the parameters' `.grad`; returns what was scored.
+
+        token_loss(logprobs float32 [n], index int64 [n]) -> scalar: the summed loss of the tokens at `index` of the batch,
+        already weighted and normalised. A batch without sampled tokens runs the same backward with a zero gradient, so
+        that sharded ranks stay in step.
+        """
+        hidden = self(batch)
+        leaf = hidden.detach().requires_grad_()
+        scores = self._score(batch, leaf, temperature, token_loss)
+        hidden.backward(torch.zeros_like(hidden) if leaf.grad is None else leaf.grad)
+        return scores
+
+    def _score(self, batch: Batch, hidden: Tensor, temperature: float, token_loss=None) -> Scores:
+        index = batch.loss_mask.nonzero().squeeze(1)
+        assert not (batch.loss_mask & (batch.positions == 0)).any(), "a row's first token has nothing that predicts it"
+        scores = Scores(*(torch.zeros(n, device=hidden.device) for n in (len(batch.tokens), len(batch.tokens), ())))
+        for part in index.split(self.chunk) if len(index) else ():
+            logits = self.head(hidden[part - 1]).float() / temperature
+            logp = logits.log_softmax(-1)
+            taken = logp.gather(1, batch.tokens[part].unsqueeze(1)).squeeze(1)
+            scores.logprobs[part] = taken.detach()
+            scores.entropy[part] = -(logp.detach().exp() * logp.detach()).sum(-1)
+            if token_loss is not None:
+                loss = token_loss(taken, part)
+                loss.backward()
+                scores.loss.add_(loss.detach().float())
+        return scores
+
+
+def new_policy(
+    vocab_size: int, hidden: int = 192, layers: int = 6, positions: int = 4096, seed: int = 0, **ids: int | None
+) -> Policy:
+    """A Qwen3-shaped policy from scratch: heads of 64, two query heads per key/value head, tied embeddings.
+
+    With a vocabulary of 2,048: hidden 192 and 6 layers are 3.4M parameters, hidden 256 and 8 layers 6.9M.
+    ids: `eos_token_id` and `pad_token_id` for the config.
+    """
+    kv_heads = max(1, round(hidden / 128))
+    config = Qwen3Config(
+        vocab_size=vocab_size,
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2 * kv_heads,
+        num_key_value_heads=kv_heads,
+        head_dim=64,
+        max_position_embeddings=positions,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        **ids,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Policy(AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=ATTENTION))
+
+
+def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a local folder or hub id. Raises DrKernelError where it is missing or damaged."""
+    return _pretrained("tokenizer", source, AutoTokenizer.from_pretrained)
+
+
+def _pretrained(what: str, source: str | Path, load: Callable, **options):
+    # Loading a folder that others wrote is a process border: transformers raises a dozen unrelated types there.
+    try:
+        return load(source, **options)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        kind = "folder" if Path(source).exists() else "folder or hub id"
+        raise DrKernelError(
+            f"{what} {kind} {str(source)!r}: not loadable ({reason}); expected config.json, model.safetensors, tokenizer files"
+        ) from error

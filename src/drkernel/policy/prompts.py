@@ -1,0 +1,176 @@
+"""What the policy reads: `chat` for instruct models, `compact` for small policies with drkernel's own tokenizer.
+
+A trajectory is one growing token sequence, first(task) answer next(feedback) answer ..., and nothing generated is ever
+re-tokenised. Text of tasks and feedback is encoded with special tokens off, so that it cannot end or forge a turn.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from transformers import PreTrainedTokenizerBase
+
+from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, TASK, decode, encode
+from drkernel.policy.wording import EXAMPLE, OPENING, REVISION
+from drkernel.types import DrKernelError, Task
+
+
+class Prompts(Protocol):
+    tokenizer: PreTrainedTokenizerBase
+    stop_ids: set[int]
+    """Tokens that end an answer."""
+
+    def first(self, task: Task) -> list[int]:
+        """The tokens before the first answer."""
+
+    def next(self, feedback: str, finished: bool = True) -> list[int]:
+        """The tokens between an answer and the next one; `finished=False` also ends an answer that was cut short."""
+
+    def answer(self, source: str) -> list[int]:
+        """The tokens of an answer that submits `source`, the end mark included (for supervised training)."""
+
+    def extract(self, answer: str, name: str = "ModelNew") -> str | None:
+        """The submission in an answer's text: source that defines class `name`, or None."""
+
+    def text(self, ids: list[int]) -> str:
+        """The text of generated tokens."""
+
+    def count(self, text: str) -> int:
+        """How many tokens a text takes in a prompt."""
+
+
+class _Base:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        self.tokenizer = tokenizer
+
+    def text(self, ids: list[int]) -> str:
+        return decode(self.tokenizer, ids)
+
+    def count(self, text: str) -> int:
+        return len(encode(self.tokenizer, text))
+
+
+class CompactPrompts(_Base):
+    """<|task|> source <|answer|> submission <|end|> <|feedback|> text <|answer|> submission <|end|> ..."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        super().__init__(tokenizer)
+        known = tokenizer.get_vocab()
+        missing = [token for token in (TASK, ANSWER, FEEDBACK, END) if token not in known]
+        if missing:
+            raise DrKernelError(f"policy.prompts: 'compact' wants the tokens {missing} in the tokenizer; use 'chat'")
+        self._task, self._answer, self._feedback, self._end = (known[t] for t in (TASK, ANSWER, FEEDBACK, END))
+        self.stop_ids = {self._end}
+
+    def first(self, task: Task) -> list[int]:
+        return [self._task, *encode(self.tokenizer, condense(task.source)), self._answer]
+
+    def next(self, feedback: str, finished: bool = True) -> list[int]:
+        cut = [] if finished else [self._end]
+        return [*cut, self._feedback, *encode(self.tokenizer, feedback), self._answer]
+
+    def answer(self, source: str) -> list[int]:
+        return [*encode(self.tokenizer, source), self._end]
+
+    def extract(self, answer: str, name: str = "ModelNew") -> str | None:
+        return answer if answer.strip() else None
+
+
+class ChatPrompts(_Base):
+    """Through the tokenizer's chat template; content as the paper's (reference/dr-kernel.md 1.2), in our own words.
+
+    The template is rendered once around marks; the pieces between them are the glue that surrounds every message.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        super().__init__(tokenizer)
+        if not tokenizer.chat_template:
+            raise DrKernelError("policy.prompts: 'chat' wants a tokenizer with a chat template; use 'compact'")
+        marks = ["drkernel-mark-1", "drkernel-mark-2", "drkernel-mark-3"]
+        roles = ("user", "assistant", "user")
+        opening = self._pieces(marks[:1], roles[:1])
+        dialogue = self._pieces(marks, roles)
+        self._before, self._after = opening
+        between, self._after_feedback = dialogue[2], dialogue[3]
+        if tokenizer.eos_token_id is None or not between:
+            raise DrKernelError("policy.prompts: the chat template ends an answer with nothing that can be recognised")
+        self.stop_ids = {tokenizer.eos_token_id}
+        if between[0] in tokenizer.all_special_ids:
+            self.stop_ids.add(between[0])
+        self._end, self._between = ([between[0]], between[1:]) if between[0] in self.stop_ids else ([], between)
+
+    def _pieces(self, contents: list[str], roles: tuple[str, ...]) -> list[list[int]]:
+        messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
+        text = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+        pieces = re.split("|".join(contents), text)
+        if len(pieces) != len(contents) + 1:
+            raise DrKernelError("policy.prompts: the chat template drops or repeats messages, which 'chat' cannot extend")
+        return [self.tokenizer.encode(piece, add_special_tokens=False) for piece in pieces]
+
+    def first(self, task: Task) -> list[int]:
+        text = OPENING.format(name=task.answer_name, entry=task.entry_point, example=EXAMPLE.strip(), source=task.source.strip())
+        return [*self._before, *encode(self.tokenizer, text), *self._after]
+
+    def next(self, feedback: str, finished: bool = True) -> list[int]:
+        text = encode(self.tokenizer, REVISION.format(feedback=feedback.strip()))
+        return [*([] if finished else self._end), *self._between, *text, *self._after_feedback]
+
+    def answer(self, source: str) -> list[int]:
+        return [*encode(self.tokenizer, f"```python\n{source.strip()}\n```"), *self._end]
+
+    def extract(self, answer: str, name: str = "ModelNew") -> str | None:
+        closed = [block for language, block, complete in fences(answer) if complete and language in PYTHON]
+        blocks = closed or [block for language, block, _ in fences(answer) if language in PYTHON]
+        if not blocks and "```" not in answer:
+            blocks = [answer]
+        return next((block for block in reversed(blocks) if defines(block, name)), None)
+
+
+def load_prompts(style: str, tokenizer: PreTrainedTokenizerBase) -> Prompts:
+    """`compact` or `chat`."""
+    styles = {"compact": CompactPrompts, "chat": ChatPrompts}
+    if style not in styles:
+        raise DrKernelError(f"policy.prompts: found {style!r}, expected one of {', '.join(styles)}")
+    return styles[style](tokenizer)
+
+
+PYTHON = {"python", "py", "python3", ""}
+
+
+def fences(text: str) -> list[tuple[str, str, bool]]:
+    """(language, content, closed) of each fenced block, read line by line as Markdown does: a heading before a block or
+    backticks within a line are no fences (the original's heading patterns took them in, reference/dr-kernel.md 9.2.14).
+
+    >>> fences("# Kernel\\n```python\\nx = 1\\n```\\nand ```y```\\n```\\nz")
+    [('python', 'x = 1\\n', True), ('', 'z\\n', False)]
+    """
+    blocks, content, mark, language = [], [], "", ""
+    for line in text.splitlines():
+        found = re.fullmatch(r" {0,3}(`{3,})\s*([^`]*)", line)
+        if not mark and found:
+            mark, language, content = found[1], (found[2].split() or [""])[0].lower(), []
+        elif mark and found and len(found[1]) >= len(mark) and not found[2].strip():
+            blocks.append((language, "".join(content), True))
+            mark = ""
+        elif mark:
+            content.append(line + "\n")
+    return blocks + ([(language, "".join(content), False)] if mark else [])
+
+
+def defines(source: str, name: str) -> bool:
+    """Whether a line of the source begins `class name`."""
+    return re.search(rf"^class\s+{re.escape(name)}\b", source, re.MULTILINE) is not None
+
+
+def condense(source: str) -> str:
+    """A task's source without what says nothing: blank lines, trailing blanks, and the imports that all tasks share.
+
+    >>> condense("import torch\\nimport torch.nn as nn\\n\\nclass Model(nn.Module):  \\n    pass\\n")
+    'class Model(nn.Module):\\n    pass\\n'
+    """
+    lines = [line.rstrip() for line in source.splitlines()]
+    shared = ("import torch", "import torch.nn as nn", "import torch.nn.functional as F", "from torch import nn")
+    return "".join(line + "\n" for line in lines if line and line not in shared)

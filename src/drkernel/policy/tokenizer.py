@@ -1,0 +1,54 @@
+"""A byte-level BPE for small policies: learnt from tasks, answers and feedback, lossless, about 8 characters per token.
+
+Merges may span spaces but never go past the end of a line: templated Triton code repeats in pieces of lines. User text is
+always encoded by `encode`, which cannot produce a special token whatever the text says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+TASK, ANSWER, FEEDBACK, END, PAD = SPECIAL = ("<|task|>", "<|answer|>", "<|feedback|>", "<|end|>", "<|pad|>")
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int = 2048, longest: int = 28) -> PreTrainedTokenizerFast:
+    """A tokenizer with at most `vocabulary` tokens of at most `longest` bytes; `save_pretrained` stores it.
+
+    The first five ids are the special tokens, then come the 256 bytes, so that any text round-trips.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"[^\n]*\n|[^\n]+"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        max_token_length=longest,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END,
+        pad_token=PAD,
+        extra_special_tokens=[TASK, ANSWER, FEEDBACK],
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Token ids of text that others wrote: special tokens in it come out as ordinary characters."""
+    return tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+
+
+def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+    """The text of generated ids, special tokens left out."""
+    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

@@ -1,0 +1,178 @@
+"""Multi-turn episodes: answers stream to the judge while the engine goes on with others, feedback streams back.
+
+One loop, one thread. A trajectory waits for its own verdict and for nothing else; since an engine's completion depends on
+its own sequence alone, the trajectories do not depend on how long any verdict takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from drkernel.judge import feedback
+from drkernel.policy.engine import Completion, Engine, Request, Sampling
+from drkernel.policy.prompts import Prompts
+from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
+
+
+class Judge(Protocol):
+    def submit(self, task: Task, source: str) -> Future[Verdict]: ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a rollout stands, for a progress bar."""
+
+    turns_done: int
+    turns_total: int
+    tokens: int
+    """Sampled so far."""
+    judging: int
+    """Verdicts awaited now."""
+
+
+def rollout(
+    engine: Engine,
+    judge: Judge,
+    prompts: Prompts,
+    tasks: Sequence[Task],
+    samples_per_task: int,
+    turns: int,
+    max_tokens: int,
+    seed: int,
+    feedback_limit: int,
+    on_progress: Callable[[Progress], None] | None = None,
+    first_group: int = 0,
+    sampling: Sampling = Sampling(),
+    deadline_s: float = 600.0,
+) -> list[Trajectory]:
+    """samples_per_task trajectories for each task, ordered by (task, sample); task i is group `first_group + i`.
+
+    max_tokens: longest answer of one turn. A later turn is begun only where its longest answer still fits the engine's
+    context, so a trajectory with fewer than `turns` turns reached that limit. seed: with group, sample and turn it seeds
+    each answer. feedback_limit: in the policy's tokens. deadline_s: how long to wait for a verdict when there is nothing
+    else to do.
+
+    Raises DrKernelError where a task does not fit the context or a verdict does not come; a failed judging is raised as is.
+    """
+    return _Rollout(
+        engine, judge, prompts, turns, max_tokens, seed, feedback_limit, on_progress, sampling, deadline_s
+    ).run(tasks, samples_per_task, first_group)
+
+
+def answer_seed(seed: int, group: int, sample: int, turn: int) -> int:
+    """63 bits that name one answer of a run, the same on every machine."""
+    digest = hashlib.sha256(f"{seed}/{group}/{sample}/{turn}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+@dataclass
+class _Episode:
+    task: Task
+    trajectory: Trajectory
+    tokens: list[int]
+    """The whole sequence so far."""
+    prompt_ids: list[int]
+    """What the turn now in progress added before its answer."""
+
+    def request_id(self, turn: int) -> str:
+        return f"{self.trajectory.group}.{self.trajectory.sample}.{turn}"
+
+
+@dataclass
+class _Rollout:
+    engine: Engine
+    judge: Judge
+    prompts: Prompts
+    turns: int
+    max_tokens: int
+    seed: int
+    feedback_limit: int
+    on_progress: Callable[[Progress], None] | None
+    sampling: Sampling
+    deadline_s: float
+
+    def run(self, tasks: Sequence[Task], samples: int, first_group: int) -> list[Trajectory]:
+        self.generating: dict[str, _Episode] = {}
+        self.verdicts: SimpleQueue[tuple[_Episode, Future[Verdict]]] = SimpleQueue()
+        self.judging = self.turns_done = self.tokens = 0
+        self.turns_total = len(tasks) * samples * self.turns
+        trajectories = []
+        for group, task in enumerate(tasks, first_group):
+            first = self.prompts.first(task)
+            if len(first) + self.max_tokens > self.engine.context:
+                raise DrKernelError(
+                    f"task {task.id}: found a prompt of {len(first)} tokens, expected at most "
+                    f"{self.engine.context - self.max_tokens} (engine.max_tokens - engine.max_answer_tokens)"
+                )
+            for sample in range(samples):
+                trajectories.append(Trajectory(task.id, group, sample))
+                self._ask(_Episode(task, trajectories[-1], [], []), first)
+        while self.generating or self.judging:
+            self._collect_verdicts()
+            for completion in self.engine.step() if self.engine.busy else ():
+                self._answered(self.generating.pop(completion.id), completion)
+            if self.on_progress:
+                self.on_progress(Progress(self.turns_done, self.turns_total, self.tokens, self.judging))
+        return trajectories
+
+    def _ask(self, episode: _Episode, prompt_ids: list[int]) -> None:
+        turn = len(episode.trajectory.turns)
+        episode.prompt_ids = prompt_ids
+        episode.tokens += prompt_ids
+        request = Request(
+            id=episode.request_id(turn),
+            prompt_ids=list(episode.tokens),
+            max_tokens=self.max_tokens,
+            seed=answer_seed(self.seed, episode.trajectory.group, episode.trajectory.sample, turn),
+            parent=episode.request_id(turn - 1) if turn else None,
+            sampling=self.sampling,
+        )
+        self.generating[request.id] = episode
+        self.engine.add(request)
+
+    def _answered(self, episode: _Episode, completion: Completion) -> None:
+        source = self.prompts.extract(self.prompts.text(completion.token_ids), episode.task.answer_name)
+        turn = Turn(episode.prompt_ids, completion.token_ids, completion.logprobs, source, None, completion.finished)
+        episode.trajectory.turns.append(turn)
+        episode.tokens += completion.token_ids
+        self.tokens += len(completion.token_ids)
+        self.judging += 1
+        future = self.judge.submit(episode.task, source) if source is not None else _no_code(episode.task)
+        future.add_done_callback(lambda done: self.verdicts.put((episode, done)))
+
+    def _collect_verdicts(self) -> None:
+        """Takes the verdicts that are there; waits for one where nothing is left to generate."""
+        while self.judging:
+            try:
+                episode, future = self.verdicts.get(block=not self.generating, timeout=self.deadline_s)
+            except Empty:
+                if self.generating:
+                    return
+                raise DrKernelError(f"judge: no verdict within {self.deadline_s:g} s, {self.judging} are awaited") from None
+            self.judging -= 1
+            self._judged(episode, future.result())
+
+    def _judged(self, episode: _Episode, verdict: Verdict) -> None:
+        turn = episode.trajectory.turns[-1]
+        turn.verdict = verdict
+        self.turns_done += 1
+        following: list[int] = []
+        if len(episode.trajectory.turns) < self.turns:
+            text = feedback(verdict, self.feedback_limit, self.prompts.count)
+            following = self.prompts.next(text, turn.finished)
+        if following and len(episode.tokens) + len(following) + self.max_tokens <= self.engine.context:
+            self._ask(episode, following)
+        else:
+            self.turns_total -= self.turns - len(episode.trajectory.turns)
+            self.engine.release(episode.request_id(len(episode.trajectory.turns) - 1))
+
+
+def _no_code(task: Task) -> Future[Verdict]:
+    future: Future[Verdict] = Future()
+    future.set_result(Verdict("invalid", "no_code", f"The answer has no code that defines class {task.answer_name}."))
+    return future

@@ -1,0 +1,71 @@
+"""A seeded generator of tasks in KernelBench's format, split by operator composition.
+
+A composition (the ordered names of its operators) belongs to exactly one of train, validation and test, whatever its
+shapes, literals and style; so test tasks ask for combinations that training never showed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+
+from drkernel.tasks.families import FAMILIES, draw, layout_of
+from drkernel.tasks.writer import describe, write
+from drkernel.types import DrKernelError, Task
+
+SPLITS = ("train", "validation", "test")
+
+
+def split_of(key: str) -> str:
+    """The split that a key falls into: 80 % train, 10 % validation, 10 % test, the same on every machine.
+
+    >>> split_of("relu"), split_of("scale+relu")
+    ('train', 'train')
+    """
+    bucket = int(hashlib.sha256(f"drkernel split {key}".encode()).hexdigest(), 16) % 10
+    return {8: "validation", 9: "test"}.get(bucket, "train")
+
+
+def generate(split: str, count: int, seed: int, families: Sequence[str] | None = None) -> list[Task]:
+    """`count` distinct tasks of a split; a longer draw with the same seed begins with the shorter one.
+
+    Args:
+        split: train, validation or test.
+        families: names of `FAMILIES` to draw from, in turn; None for all.
+
+    Raises:
+        DrKernelError: unknown split or family, or a family that has no `count` distinct tasks.
+    """
+    if split not in SPLITS:
+        raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}")
+    names = list(FAMILIES) if families is None else list(families)
+    if unknown := [name for name in names if name not in FAMILIES]:
+        raise DrKernelError(f"unknown task family {unknown[0]!r}; expected one of {', '.join(FAMILIES)}")
+    tasks: dict[str, Task] = {}
+    for task in _stream(split, seed, names):
+        if len(tasks) >= count:
+            break
+        tasks.setdefault(task.id, task)
+    return list(tasks.values())
+
+
+def _stream(split: str, seed: int, families: list[str]) -> Iterator[Task]:
+    """Families in turn, each round in a new order."""
+    rng = random.Random(f"{split}/{seed}")
+    while families:
+        for family in rng.sample(families, len(families)):
+            yield _draw_task(family, split, rng)
+
+
+def _draw_task(family: str, split: str, rng: random.Random) -> Task:
+    composition = draw(family, rng)
+    while split_of("+".join(composition)) != split:
+        composition = draw(family, rng)
+    info = describe(family, composition, layout_of(family, composition, rng), rng)
+    source = write(info)
+    digest = hashlib.sha256(f"{source}{sorted(info['small'].items())}".encode()).hexdigest()[:8]
+    name = "+".join(composition)
+    return Task(
+        id=f"generated/{name}/{digest}", source=source, split=split, family=family, small=info["small"], info=info
+    )

@@ -1,0 +1,126 @@
+"""A task's source as running code: the reference module, its constructor arguments and its inputs.
+
+Task files are trusted input (submissions are not: they never come here).
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from drkernel.types import DrKernelError, Task
+
+
+class Reference:
+    """Executes a task's source in a fresh namespace and builds what it describes.
+
+    Args:
+        task: its `source` must define `entry_point`, `get_inputs()` and `get_init_inputs()`.
+        constants: other values for some of the module-level int constants, e.g. `task.small` or a hidden shape.
+
+    Raises:
+        DrKernelError: naming the task, the line and the error, where the source is broken or a name is missing.
+    """
+
+    constants: dict[str, int]
+    """Every module-level int constant (`ROWS = 128`, `m, n = 64, 32`) with the value in force."""
+
+    def __init__(self, task: Task, constants: Mapping[str, int] | None = None):
+        self.task = task
+        self._file = f"<{task.id}>"
+        overrides = dict(constants or {})
+        with self._border("loading"):
+            tree = ast.parse(task.source, self._file)
+        literals = _int_constants(tree)
+        if unknown := sorted(overrides.keys() - literals.keys()):
+            raise DrKernelError(f"task {task.id}: no module-level int constant {unknown[0]!r}; it has {sorted(literals)}")
+        for name, value in overrides.items():
+            for node in literals[name]:
+                node.value = int(value)
+        self.constants = {name: nodes[-1].value for name, nodes in literals.items()}
+        module = ModuleType(f"task_{task.digest}")
+        with self._border("loading"):
+            exec(compile(tree, self._file, "exec"), module.__dict__)
+        self._namespace = module.__dict__
+        for name in (task.entry_point, "get_inputs", "get_init_inputs"):
+            if not callable(self._namespace.get(name)):
+                raise DrKernelError(f"task {task.id}: the source does not define {name!r}")
+
+    def init_args(self) -> tuple[list, dict]:
+        """Positional and keyword arguments of the constructor; `[[], {...}]` means keywords only (KernelBench)."""
+        args = self._call("get_init_inputs", self._namespace["get_init_inputs"])
+        if len(args) == 2 and isinstance(args[0], (list, tuple)) and not args[0] and isinstance(args[1], dict):
+            return [], dict(args[1])
+        return list(args), {}
+
+    def model(self, seed: int) -> nn.Module:
+        """The reference module, built right after `torch.manual_seed(seed)` and left on the default device."""
+        args, kwargs = self.init_args()
+        torch.manual_seed(seed)
+        model = self._call(self.task.entry_point, self._namespace[self.task.entry_point], *args, **kwargs)
+        if not isinstance(model, nn.Module):
+            raise DrKernelError(f"task {self.task.id}: {self.task.entry_point} is not a torch.nn.Module")
+        return model
+
+    def inputs(self, seed: int) -> list:
+        """What `get_inputs()` returns right after `torch.manual_seed(seed)`."""
+        torch.manual_seed(seed)
+        return list(self._call("get_inputs", self._namespace["get_inputs"]))
+
+    def forward(self, model: nn.Module, inputs: list) -> Any:
+        """The reference's answer, without gradients."""
+        with torch.no_grad():
+            return self._call("forward", model, *inputs)
+
+    def _call(self, what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
+        with self._border(what):
+            return function(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _border(self, what: str) -> Iterator[None]:
+        """Turns whatever the task file raises into one line with the task, the place and the error."""
+        try:
+            yield
+        except Exception as error:
+            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self._file]
+            line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+            place = f"line {line}, " if line else ""
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            raise DrKernelError(f"task {self.task.id}: {place}{what}: {text}") from error
+
+
+def _int_constants(tree: ast.Module) -> dict[str, list[ast.Constant]]:
+    """The literal nodes of module-level int constants by name; signs are folded into the literal."""
+    found: dict[str, list[ast.Constant]] = {}
+
+    def bind(target: ast.expr, value: ast.expr | None) -> ast.expr | None:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            value.elts = [bind(t, v) for t, v in zip(target.elts, value.elts, strict=True)]
+        elif isinstance(target, ast.Name) and value is not None:
+            value = _folded(value)
+            if isinstance(value, ast.Constant) and type(value.value) is int:
+                found.setdefault(target.id, []).append(value)
+        return value
+
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                statement.value = bind(target, statement.value)
+        elif isinstance(statement, ast.AnnAssign):
+            statement.value = bind(statement.target, statement.value)
+    return found
+
+
+def _folded(node: ast.expr) -> ast.expr:
+    """`-3` as one literal, all else as it is."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        if type(node.operand.value) is int:
+            return ast.copy_location(ast.Constant(-node.operand.value), node)
+    return node

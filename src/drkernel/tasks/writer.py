@@ -1,0 +1,195 @@
+"""From a composition to the source of a reference module, in one of many styles.
+
+`describe` makes every random choice and returns it as JSON values; `write` turns them into text. The description is
+kept in `Task.info`, so that cold-start answers can be built from the same choices.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+from drkernel.tasks.families import FAMILIES, OPERATORS
+from drkernel.tasks.layouts import LAYOUTS, Layout
+from drkernel.tasks.stages import INPUT_STAGES, Operator
+
+_ATTRIBUTES = {
+    "bias": ("bias", "b"),
+    "gain": ("gain", "alpha"),
+    "weight": ("weight", "gamma"),
+    "offset": ("offset", "beta"),
+    "linear": ("linear", "fc", "proj"),
+    "embedding": ("embedding", "emb", "table"),
+    "group_norm": ("norm", "gn"),
+    "layer_norm": ("norm", "ln"),
+    "rms_norm": ("norm", "rms"),
+}
+_ARGUMENTS = {
+    "n": ("n", "dim", "features"),
+    "k": ("k", "in_dim", "in_features"),
+    "g": ("g", "groups", "num_groups"),
+    "v": ("v", "vocab", "num_embeddings"),
+}
+_FIRST_NAMES, _SECOND_NAMES, _FRESH_NAMES = ("x", "x", "inp", "a"), ("y", "other", "b"), ("h", "out", "z")
+
+
+def describe(family: str, composition: tuple[str, ...], layout_name: str, rng: random.Random) -> dict[str, Any]:
+    """All choices that make a task of a composition.
+
+    Returns:
+        composition, family, layout; `literals` per operator; `weights`: text of each weight per operator;
+        `modules`: [attribute, constructor] pairs; `args`: the constructor's argument names; `shape` and `small`: value
+        of each module constant; `style`: spelling of each operator, flow of the body, names.
+    """
+    layout = LAYOUTS[layout_name]
+    names = rng.choice(layout.names)
+    full = rng.choice(layout.full)
+    small = [rng.randint(*bounds) for bounds in layout.small]
+    operators = [OPERATORS[name] for name in composition]
+    index = rng.randrange(3)
+    flow = rng.choice(("nested", "reassign", "fresh"))
+    info = {
+        "composition": list(composition),
+        "family": family,
+        "layout": layout_name,
+        "literals": {
+            op.name: {key: rng.choice(values) for key, values in op.literals.items()} for op in operators if op.literals
+        },
+        "weights": {},
+        "modules": [],
+        "args": {},
+        "shape": dict(zip(names, full, strict=True)),
+        "small": dict(zip(names, small, strict=True)),
+        "style": {
+            "flow": flow,
+            "spelling": {op.name: _spelling(op, flow, rng) for op in operators},
+            "names": [rng.choice(_FIRST_NAMES), rng.choice(_SECOND_NAMES), rng.choice(_FRESH_NAMES)],
+        },
+    }
+    arguments = {key: choices[index] for key, choices in _ARGUMENTS.items()}
+    for op in operators:
+        if op.parametric:
+            _add_weights(info, op, arguments, rng)
+    used = " ".join(constructor for _, constructor in info["modules"])
+    info["args"] = {name: layout.args[key] for key, name in arguments.items() if re.search(rf"\b{name}\b", used)}
+    return info
+
+
+def _spelling(op: Operator, flow: str, rng: random.Random) -> str:
+    """Which of the operator's spellings to use; `manual` repeats its operand, so it must be a variable."""
+    kinds = ["functional", "method", "layer"] + ["manual"] * (flow != "nested")
+    return rng.choice([kind for kind in kinds if getattr(op, kind)])
+
+
+def _add_weights(info: dict[str, Any], op: Operator, arguments: dict[str, str], rng: random.Random) -> None:
+    """Names the operator's weights and adds the statements that make them."""
+    values = {**arguments, **info["literals"].get(op.name, {})}
+    if info["style"]["spelling"][op.name] == "layer":
+        attribute = rng.choice(_ATTRIBUTES[op.name])
+        info["modules"].append([attribute, op.layer.format(**values)])
+        own = {"weight": "weight", "offset": "bias"}
+        info["weights"][op.name] = {key: f"{attribute}.{own[key]}" for key in op.parameters}
+        return
+    info["weights"][op.name] = {}
+    for key, constructor in op.parameters.items():
+        attribute = rng.choice(_ATTRIBUTES[key])
+        info["modules"].append([attribute, constructor.format(**values)])
+        info["weights"][op.name][key] = attribute
+
+
+def spell(info: dict[str, Any], name: str, x: str, y: str, spelling: str) -> str:
+    """The torch expression of one operator applied to the expression `x`.
+
+    Weighted layers are called by their attribute; other layers have none here and take their functional spelling.
+    """
+    op = OPERATORS[name]
+    template = getattr(op, spelling)
+    if spelling == "layer":
+        weights = info["weights"].get(name)
+        if weights is None:
+            template = op.functional
+        else:
+            template = "self." + next(iter(weights.values())).split(".")[0] + "({x})"
+    atom = x if re.fullmatch(r"[\w.]+(\(.*\))?", x) and _balanced(x) else f"({x})"
+    x = atom if template.startswith("{x}") or template.count("{x}") > 1 or re.search(r"[-+*] \{x\}", template) else x
+    return template.format(x=x, y=y, **info["literals"].get(name, {}), **info["weights"].get(name, {}))
+
+
+def _balanced(text: str) -> bool:
+    """Whether the text is one name or one call, not a product of calls."""
+    depth = 0
+    for place, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0 and char == ")" and place < len(text) - 1:
+            return text[place + 1] in ".[" and " " not in text[place + 1 :].split("(")[0]
+    return True
+
+
+def write(info: dict[str, Any]) -> str:
+    """The source of the task: imports, size constants, `Model`, `get_inputs`, `get_init_inputs`."""
+    layout = LAYOUTS[info["layout"]]
+    sizes = dict(zip(layout.roles, info["shape"], strict=True))
+    acts: list[tuple[str, str]] = []
+    body = _body(info, acts)
+    init = [f"self.{attribute} = {constructor}" for attribute, constructor in [*info["modules"], *acts]]
+    inputs = ", ".join(_inputs(info, layout, sizes))
+    arguments = ", ".join(template.format(**sizes) for template in info["args"].values())
+    lines = ["import torch", "import torch.nn as nn"]
+    if "F." in "".join(body):
+        lines.append("import torch.nn.functional as F")
+    lines += ["", *(f"{name} = {value}" for name, value in info["shape"].items()), "", "", "class Model(nn.Module):"]
+    if init:
+        lines += [f"    def __init__({', '.join(['self', *info['args']])}):", "        super().__init__()"]
+        lines += [*(f"        {line}" for line in init), ""]
+    lines += [f"    def forward({', '.join(['self', *_input_names(info)])}):", *(f"        {line}" for line in body)]
+    lines += ["", "", "def get_inputs():", f"    return [{inputs}]"]
+    lines += ["", "", "def get_init_inputs():", f"    return [{arguments}]", ""]
+    return "\n".join(lines)
+
+
+def has_second_input(composition: list[str]) -> bool:
+    return any(OPERATORS[name].second for name in composition)
+
+
+def _input_names(info: dict[str, Any]) -> list[str]:
+    return info["style"]["names"][: 2 if has_second_input(info["composition"]) else 1]
+
+
+def _inputs(info: dict[str, Any], layout: Layout, sizes: dict[str, str]) -> list[str]:
+    """The expressions that make the inputs; a second one has the shape at the place where it is used."""
+    shape = layout.x.format(**sizes)
+    made = [layout.first.format(shape=shape, **sizes)]
+    core = FAMILIES[info["family"]].cores
+    place = next((i for i, name in enumerate(info["composition"]) if name in core), -1)
+    for i, name in enumerate(info["composition"]):
+        second = OPERATORS[name].second
+        if second:
+            moved = name in INPUT_STAGES and layout.out and (i > place or info["composition"][0] == "linear")
+            here = (layout.out if moved else layout.x).format(**sizes)
+            made.append((second if second != "same" else "torch.randn({shape})").format(shape=here, **sizes))
+    return made
+
+
+def _body(info: dict[str, Any], acts: list[tuple[str, str]]) -> list[str]:
+    """The statements of `forward`; layers without weights that it calls are added to `acts`."""
+    style = info["style"]
+    names = _input_names(info)
+    x, y, fresh = names[0], names[-1], style["names"][2]
+    variable, value = x, x
+    lines = []
+    for place, name in enumerate(info["composition"]):
+        op, spelling = OPERATORS[name], style["spelling"][name]
+        if op.prepare:
+            lines.append(op.prepare.format(x=value))
+        if spelling == "layer" and not op.parametric:
+            attribute = name if any(key == "act" for key, _ in acts) or len(name) % 2 else "act"
+            acts.append((attribute, op.layer.format(**info["literals"].get(name, {}))))
+            value = f"self.{attribute}({', '.join([value] + [y] * bool(op.second))})"
+        else:
+            value = spell(info, name, value, y, spelling)
+        if style["flow"] != "nested" and place < len(info["composition"]) - 1:
+            variable = variable if style["flow"] == "reassign" else fresh
+            lines.append(f"{variable} = {value}")
+            value = variable
+    return [*lines, f"return {value}"]

@@ -1,0 +1,100 @@
+"""Trajectories become one packed Batch, and the Batch becomes micro-batches.
+
+A trajectory's turns extend each other token by token, so all of them fit in one row, with one advantage per turn spread
+over that turn's response tokens:
+
+    row    | task | answer 1 | feedback 1 | answer 2 | feedback 2 | answer 3 |
+    mask   |  0   |    1     |     0      |    1     |     0      |    1     |
+    turn   |  -1  |    0     |    -1      |    1     |    -1      |    2     |
+
+`layout="turn"` writes one row per turn instead (prefix, then that turn's answer): the paper's way, two to three times
+the tokens, the same gradient. Which one is used never changes the result beyond rounding (tests/training/test_packing.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from drkernel.types import Batch, Trajectory
+
+
+def pack(trajectories: list[Trajectory], layout: str = "trajectory") -> Batch:
+    """All trajectories of a step end to end. Advantages are zero until `spread` fills them.
+
+    Turn k of trajectory b has turn id `b * K + k`, where K is the largest number of turns.
+    """
+    most = max(len(trajectory.turns) for trajectory in trajectories)
+    rows = [row for b, t in enumerate(trajectories) for row in (_rows(t, b, most) if layout == "turn" else [_row(t, b, most)])]
+    lengths = [len(row[0]) for row in rows]
+    tokens, loss_mask, logprobs, turn_ids, trajectory_ids = (sum(columns, []) for columns in zip(*rows, strict=True))
+    return Batch(
+        tokens=torch.tensor(tokens),
+        positions=torch.cat([torch.arange(length) for length in lengths]),
+        cu_seqlens=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
+        loss_mask=torch.tensor(loss_mask),
+        advantages=torch.zeros(len(tokens)),
+        rollout_logprobs=torch.tensor(logprobs),
+        turn_ids=torch.tensor(turn_ids),
+        trajectory_ids=torch.tensor(trajectory_ids),
+    )
+
+
+def spread(per_turn: Tensor, batch: Batch) -> Tensor:
+    """A value per turn [B, K] onto that turn's response tokens [T]; zero elsewhere."""
+    return torch.where(batch.loss_mask, per_turn.flatten()[batch.turn_ids.clamp(min=0)], torch.zeros((), dtype=per_turn.dtype))
+
+
+def split(batch: Batch, max_tokens: int) -> list[tuple[Tensor, Batch]]:
+    """Micro-batches of at most `max_tokens` tokens (a longer row stands alone), each with its positions in the batch.
+
+    Rows are taken longest first into the first micro-batch with room, so that few micro-batches are needed.
+    """
+    starts, ends = batch.cu_seqlens[:-1].tolist(), batch.cu_seqlens[1:].tolist()
+    bins: list[list[int]] = []
+    room: list[int] = []
+    for row in sorted(range(len(starts)), key=lambda r: (starts[r] - ends[r], r)):
+        length = ends[row] - starts[row]
+        slot = next((i for i, free in enumerate(room) if free >= length), None)
+        if slot is None:
+            bins.append([])
+            room.append(max_tokens)
+            slot = len(bins) - 1
+        bins[slot].append(row)
+        room[slot] -= length
+    return [select(batch, sorted(rows)) for rows in bins]
+
+
+def parts(batch: Batch, number: int) -> Iterator[tuple[Tensor, Batch]]:
+    """The rows dealt out in turn to at most `number` batches, each for one optimizer step."""
+    rows = len(batch.cu_seqlens) - 1
+    for first in range(min(number, rows)):
+        yield select(batch, list(range(first, rows, number)))
+
+
+def select(batch: Batch, rows: list[int]) -> tuple[Tensor, Batch]:
+    """Some rows of a batch, and where their tokens stood in it."""
+    spans = [(int(batch.cu_seqlens[r]), int(batch.cu_seqlens[r + 1])) for r in rows]
+    index = torch.cat([torch.arange(start, end) for start, end in spans])
+    names = ("tokens", "positions", "loss_mask", "advantages", "rollout_logprobs", "turn_ids", "trajectory_ids")
+    cu_seqlens = torch.tensor([0, *accumulate(end - start for start, end in spans)], dtype=torch.int32)
+    return index, Batch(cu_seqlens=cu_seqlens, **{name: getattr(batch, name)[index] for name in names})
+
+
+def _row(trajectory: Trajectory, b: int, most: int, last: int | None = None, only: int | None = None) -> tuple[list, ...]:
+    tokens, mask, logprobs, turn_ids = [], [], [], []
+    for k, turn in enumerate(trajectory.turns[:last]):
+        trained = only is None or k == only
+        prompt, answer = len(turn.prompt_ids), len(turn.response_ids)
+        tokens += turn.prompt_ids + turn.response_ids
+        mask += [False] * prompt + [trained] * answer
+        logprobs += [0.0] * prompt + (turn.logprobs if trained else [0.0] * answer)
+        turn_ids += [-1] * prompt + [b * most + k if trained else -1] * answer
+    return tokens, mask, logprobs, turn_ids, [b] * len(tokens)
+
+
+def _rows(trajectory: Trajectory, b: int, most: int) -> list[tuple[list, ...]]:
+    return [_row(trajectory, b, most, last=k + 1, only=k) for k in range(len(trajectory.turns))]

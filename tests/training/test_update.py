@@ -1,0 +1,64 @@
+"""The gradient is that of the whole batch, however its tokens are laid out and cut."""
+
+import pytest
+import torch
+
+from drkernel.objective.loss import count, policy_loss, token_weights
+from drkernel.policy.model import new_policy
+from drkernel.training import update
+from drkernel.training.packing import pack, parts, spread
+from drkernel.types import Trajectory, Turn
+
+
+@pytest.fixture(scope="module")
+def episodes():
+    draw = torch.Generator().manual_seed(0)
+
+    def take(n):
+        return torch.randint(0, 50, (n,), generator=draw).tolist()
+
+    shapes = [((5, 4), (3, 6), (2, 3)), ((6, 2),), ((4, 5), (2, 2)), ((7, 3), (3, 9), (4, 1))]
+    return [Trajectory("t", 0, i, [Turn(take(p), take(a), [-3.9] * a) for p, a in shape]) for i, shape in enumerate(shapes)]
+
+
+def gradients(episodes, layout, max_tokens, aggregation="token_mean"):
+    torch.manual_seed(0)
+    policy = new_policy(50, hidden=64, layers=2).double()
+    batch = pack(episodes, layout)
+    batch.advantages = spread(torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(4, 3), batch)
+    totals = count(batch.loss_mask, batch.turn_ids)
+    weights = token_weights(aggregation, batch.loss_mask, batch.turn_ids, totals)
+    loss = lambda lp, i: policy_loss(lp, lp.detach(), batch.advantages[i], weights[i])[0]
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.0)
+    update.step(policy, optimizer, batch, loss, max_tokens=max_tokens, max_grad_norm=float("inf"))
+    return torch.cat([p.grad.flatten() for p in policy.parameters()])
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean_token_sum", "sequence_mean_token_mean"])
+def test_all_turns_in_one_row_give_the_gradient_of_one_row_per_turn(episodes, aggregation):
+    merged, separate = (gradients(episodes, layout, 10_000, aggregation) for layout in ("trajectory", "turn"))
+    torch.testing.assert_close(merged, separate, rtol=1e-5, atol=1e-8)
+    assert merged.abs().max() > 0
+
+
+@pytest.mark.parametrize("max_tokens", [1, 25, 40])
+def test_micro_batches_add_up_to_the_whole(episodes, max_tokens):
+    whole, cut = gradients(episodes, "trajectory", 10_000), gradients(episodes, "trajectory", max_tokens)
+    torch.testing.assert_close(whole, cut, rtol=1e-5, atol=1e-8)
+
+
+def test_a_step_whose_gradient_is_not_finite_changes_nothing_and_is_counted(episodes):
+    policy = new_policy(50, hidden=64, layers=2)
+    before = [p.clone() for p in policy.parameters()]
+    optimizer = update.make_optimizer(policy, lr=1.0, weight_decay=0.1)
+    metrics = update.step(
+        policy, optimizer, pack(episodes), lambda lp, _: lp.sum() * float("nan"), max_tokens=100, max_grad_norm=1.0
+    )
+    assert metrics["skipped"] == 1
+    assert all(torch.equal(p, q) for p, q in zip(policy.parameters(), before, strict=True))
+
+
+def test_several_updates_share_the_rows_between_them(episodes):
+    batch = pack(episodes)
+    index = torch.cat([i for i, _ in parts(batch, 3)])
+    assert sorted(index.tolist()) == list(range(len(batch.tokens)))

@@ -1,0 +1,296 @@
+"""Multi-turn reinforcement learning of a policy that writes Triton kernels.
+
+    python train.py algo=trloo reward=profiling filters=full     one run; the same command again resumes it
+    python train.py stage=coldstart                              make the seed policy that the default run starts from
+
+The algorithm is TRLOO with profiling rewards (Dr. Kernel, arXiv 2602.05885), or what the config groups choose instead:
+
+    rollout     `samples` trajectories of `turns` turns for each of `prompts` tasks; the judge answers every turn
+    reward      R = C (1 + min(s, 3) + PR) per turn, then rewards-to-go per (trajectory, turn)
+    filters     groups without spread are dropped and refilled; PRS and MRS reject single turns or trajectories
+    advantage   leave-one-out within each (prompt, turn)
+    update      one clipped policy-gradient step over packed rows, one row per trajectory
+
+Departures from the paper, each selectable back: coverage is a share of device time alone, so PRS has another threshold
+and rejected turns leave the baseline; PR pays from a speed-up of 1 on; the loss averages over tokens. With one optimizer
+step per rollout the probability ratio is 1, so there is no pass for old log-probabilities and clipping cannot act.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import hydra
+import torch
+from omegaconf import DictConfig
+from rich.console import Console
+
+from drkernel import config as configuration
+from drkernel.coldstart import stage as coldstart
+from drkernel.config import Config
+from drkernel.judge import Judge, feedback
+from drkernel.objective import filters, returns
+from drkernel.objective.advantages import ADVANTAGES
+from drkernel.objective.loss import count, policy_loss, token_weights
+from drkernel.objective.metrics import fast_at
+from drkernel.objective.mismatch import importance_weights, rollout_correction
+from drkernel.objective.rewards import REWARDS
+from drkernel.objective.rollouts import Rollouts, tabulate
+from drkernel.objective.tally import Tally, add, mean_of, means
+from drkernel.policy import load_engine
+from drkernel.policy.engine import Engine, Sampling
+from drkernel.policy.model import Policy, load_tokenizer
+from drkernel.policy.prompts import Prompts, load_prompts
+from drkernel.rollout.episodes import rollout
+from drkernel.tasks import load_tasks
+from drkernel.training import checkpoint, report, update
+from drkernel.training.packing import pack, parts, spread
+from drkernel.training.progress import Progress
+from drkernel.training.run import Run
+from drkernel.types import Batch, Task, Trajectory
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="train")
+def main(composed: DictConfig) -> None:
+    config = configuration.load(composed)
+    (coldstart.run if config.stage == "coldstart" else train)(config)
+
+
+@dataclass
+class State:
+    """Where a run stands, besides weights and optimizer: all that the next step depends on."""
+
+    step: int = 0
+    cursor: int = 0  # prompts drawn so far
+    skipped: int = 0  # steps without an update
+    wandb_id: str | None = None
+    metrics_offset: int = 0
+
+
+@dataclass
+class World:
+    """What a run is made of; built once in `train`."""
+
+    config: Config
+    tasks: list[Task]
+    policy: Policy
+    prompts: Prompts
+    engine: Engine
+    judge: Judge
+    progress: Progress
+    state: State = field(default_factory=State)
+
+
+def train(config: Config) -> None:
+    console = Console()
+    torch.manual_seed(config.seed)
+    torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
+    run = Run(config)
+    tasks = load_tasks(config.tasks.source, split="train", count=config.tasks.count, seed=config.tasks.seed,
+                       levels=config.tasks.levels, families=config.tasks.families)
+    held_out = load_tasks(config.tasks.eval_source or config.tasks.source, split="test", count=config.tasks.eval_count,
+                          levels=config.tasks.levels, families=config.tasks.families)
+    policy = Policy.load(config.policy.path, device="cuda" if torch.cuda.is_available() else "cpu")
+    prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
+    optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
+
+    with (
+        Judge(**configuration.judge_options(config)) as judge,
+        closing(make_engine(config, policy, prompts)) as engine,
+        Progress(console) as progress,
+    ):
+        world = World(config, tasks, policy, prompts, engine, judge, progress)
+        resume(world, run, optimizer)
+        for _ in progress.steps(world.state.step, config.trainer.steps):
+            started = time.perf_counter()
+            engine.sync(policy)
+            trajectories, rollouts, decision = collect(world)
+            generated = time.perf_counter()
+            batch, tally = prepare(world, trajectories, rollouts, decision)
+            metrics = learn(world, optimizer, batch)
+            state = world.state
+            state.step += 1
+            state.skipped += metrics["skipped"]
+            updated = time.perf_counter()
+            run.log(state.step, describe(rollouts) | means(tally) | metrics | {
+                "prompts_drawn": state.cursor,
+                "skipped_total": state.skipped,
+                "time/rollout": generated - started,
+                "time/update": updated - generated,
+            })
+            if state.step % config.trainer.save_every == 0 or state.step == config.trainer.steps:
+                save(world, run, optimizer)
+        finish(world, run, held_out, console)
+    run.close()
+
+
+def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]:
+    """Roll out until `prompts` groups carry signal, or the refills are used up. Dropped groups leave the batch."""
+    config, state = world.config, world.state
+    options, kept = turn_filters(config), []
+    refills = config.filters.zero_variance.max_refills if config.filters.zero_variance else 0
+    for attempt in range(refills + 1):
+        missing = config.trainer.prompts - len({t.group for t in kept})
+        if missing == 0:
+            break
+        fresh = play(world, draw(world, missing), config.trainer.samples, first_group=state.cursor - missing,
+                     seed=config.seed, title=f"step {state.step + 1}" + (f", refill {attempt}" if attempt else ""))
+        if "zero_variance" in options:
+            table = tabulated(config, fresh)
+            only = filters.decide({"zero_variance": options["zero_variance"]}, table, torch.zeros(table.exists.shape))
+            alive = set(filters.surviving_groups(only, table.groups).tolist())
+            # The last attempt keeps everything if nothing else would be left: such a step logs a gradient of zero.
+            last = attempt == refills and not kept and not alive
+            fresh = [t for t in fresh if t.group in alive or last]
+        kept += fresh
+    rollouts = tabulated(config, kept)
+    uniforms = torch.rand(rollouts.exists.shape, generator=torch.Generator().manual_seed(hash((config.seed, state.step))))
+    return kept, rollouts, filters.decide(options, rollouts, uniforms)
+
+
+def prepare(world: World, trajectories: list[Trajectory], rollouts: Rollouts, decision: filters.Decision) -> tuple[Batch, Tally]:
+    """Returns, mismatch rejection, advantages: everything that the loss needs, on the tokens of one packed batch."""
+    config, algo = world.config, world.config.algo
+    exists = rollouts.exists
+    if algo.drop_regressions:
+        exists = returns.without_regressions(rollouts.rewards, exists)
+    batch = pack(trajectories, config.trainer.layout)
+    tally = dict(decision.tally)
+    keep = spread((decision.keep & exists).float(), batch).bool()
+    if config.filters.mrs or algo.importance_cap:
+        trained = update.logprobs(world.policy, batch, max_tokens=config.trainer.micro_batch_tokens, temperature=config.engine.temperature)
+        tokens = (trained, batch.rollout_logprobs, batch.turn_ids, batch.trajectory_ids, batch.loss_mask)
+        if config.filters.mrs:
+            accepted, diagnosis = rollout_correction(*tokens, **dataclasses.asdict(config.filters.mrs))
+            keep, tally = keep & accepted, tally | diagnosis
+    G = returns.reward_to_go(rollouts.rewards, exists, algo.gamma)
+    estimator = "grpo_std" if algo.advantage == "grpo" and algo.std else algo.advantage
+    A = ADVANTAGES[estimator](G, exists, rollouts.groups, decision.in_baseline & exists)
+    batch.advantages = spread(A, batch)
+    if algo.importance_cap:
+        batch.advantages = batch.advantages * importance_weights(*tokens, cap=algo.importance_cap)
+    batch.loss_mask = keep
+    return batch, tally | {"kept": mean_of(keep.double(), batch.turn_ids >= 0)}
+
+
+def learn(world: World, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[str, float]:
+    """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows."""
+    algo, trainer, device, tallies = world.config.algo, world.config.trainer, world.policy.device, []
+    options = {"max_tokens": trainer.micro_batch_tokens, "temperature": world.config.engine.temperature}
+    old = update.logprobs(world.policy, batch, **options).to(device) if algo.updates > 1 else None
+    for index, part in parts(batch, algo.updates):
+        totals = count(part.loss_mask, part.turn_ids)
+        weights = token_weights(algo.aggregation, part.loss_mask, part.turn_ids, totals, algo.loss_scale).to(device)
+        advantages, before = part.advantages.to(device), None if old is None else old[index.to(device)]
+
+        def token_loss(logprobs: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+            reference = logprobs.detach() if before is None else before[at]  # noqa: B023
+            clip = {"clip_low": algo.clip_low, "clip_high": algo.clip_high, "dual_clip": algo.dual_clip}
+            loss, tally = policy_loss(logprobs, reference, advantages[at], weights[at], **clip)  # noqa: B023
+            tallies.append(tally)
+            return loss
+
+        metrics = update.step(world.policy, optimizer, part, token_loss, max_grad_norm=trainer.max_grad_norm, **options)
+    return metrics | means(add(*tallies))
+
+
+
+def draw(world: World, number: int) -> list[Task]:
+    """The next prompts: a fresh permutation of the tasks each epoch, a pure function of (seed, how many were drawn)."""
+    state, tasks, picked = world.state, world.tasks, []
+    for position in range(state.cursor, state.cursor + number):
+        epoch, offset = divmod(position, len(tasks))
+        order = torch.randperm(len(tasks), generator=torch.Generator().manual_seed(hash((world.config.seed, epoch))))
+        picked.append(tasks[order[offset]])
+    state.cursor += number
+    return picked
+
+
+def play(world: World, tasks: list[Task], samples: int, *, first_group: int, seed: int, title: str) -> list[Trajectory]:
+    """Multi-turn episodes: `samples` per task; generation and judging overlap."""
+    config = world.config
+    return rollout(
+        world.engine,
+        world.judge,
+        world.prompts,
+        tasks,
+        samples_per_task=samples,
+        turns=config.trainer.turns,
+        max_tokens=config.engine.max_answer_tokens,
+        seed=seed,
+        feedback=partial(feedback, limit=config.judge.feedback_tokens, count=world.prompts.count),
+        first_group=first_group,
+        sampling=Sampling(temperature=config.engine.temperature),
+        on_progress=world.progress.rollout(title),
+    )
+
+
+def make_engine(config: Config, policy: Policy, prompts: Prompts) -> Engine:
+    options = config.engine
+    return load_engine(options.name, policy, prompts.stop_ids, options.slots, options.max_tokens)
+
+
+def tabulated(config: Config, trajectories: list[Trajectory]) -> Rollouts:
+    """Verdicts as tensors, and the reward that the config chooses."""
+    options = dataclasses.asdict(config.reward)
+    name, count_hacks = options.pop("name"), options.pop("count_hacks")
+    forgiving = lambda verdict: verdict.ok or (verdict.status == "hack" and verdict.speedup is not None)
+    return tabulate(trajectories, partial(REWARDS[name], **options), forgiving if count_hacks else lambda verdict: verdict.ok)
+
+
+def turn_filters(config: Config) -> dict[str, dict]:
+    """The filters of `objective.filters` that are on, with their options."""
+    chosen = {}
+    if config.filters.zero_variance:
+        chosen["zero_variance"] = {"min_std": config.filters.zero_variance.min_std}
+    if config.filters.prs:
+        chosen["prs"] = dataclasses.asdict(config.filters.prs)
+    return chosen
+
+
+def describe(rollouts: Rollouts) -> dict[str, float]:
+    """What the rollouts of a step were like, over all turns; `speedup` and `coverage` over correct answers."""
+    exists, correct = rollouts.exists, rollouts.correct
+    every = {"reward": rollouts.rewards, "correct": correct, "hacks": rollouts.hack, "lazy": rollouts.lazy,
+             "fast@1": fast_at(correct, rollouts.speedup, 1.0), "fast@1.2": fast_at(correct, rollouts.speedup, 1.2)}
+    tally = {name: mean_of(values.double(), exists) for name, values in every.items()}
+    return means(tally | {"speedup": mean_of(rollouts.speedup, correct), "coverage": mean_of(rollouts.coverage, correct)})
+
+
+def save(world: World, run: Run, optimizer: torch.optim.Optimizer) -> None:
+    world.state.metrics_offset = run.metrics_offset
+    state = {"policy": world.policy.state_dict(), "optimizer": optimizer.state_dict(), "state": dataclasses.asdict(world.state)}
+    checkpoint.save(run.path / "checkpoints", world.state.step, state, world.config.trainer.keep)
+
+
+def resume(world: World, run: Run, optimizer: torch.optim.Optimizer) -> None:
+    """Go on from the newest checkpoint of this run folder, if there is one."""
+    saved = checkpoint.load_latest(run.path / "checkpoints")
+    if saved:
+        world.policy.load_state_dict(saved["policy"])
+        optimizer.load_state_dict(saved["optimizer"])
+        world.state = State(**saved["state"])
+        world.progress.say(f"resumed {run.path} at step {world.state.step}")
+    run.rewind(world.state.metrics_offset)
+    world.state.wandb_id = run.start_wandb(world.state.wandb_id)
+
+
+def finish(world: World, run: Run, held_out: list[Task], console: Console) -> None:
+    """Export the policy, then compare it with the one that the run began with on tasks it never trained on."""
+    config = world.config
+    world.policy.save(run.path / "policy", world.prompts.tokenizer)
+    tables = {}
+    for name, policy in (("before", Policy.load(config.policy.path, device=world.policy.device)), ("after", world.policy)):
+        world.engine.sync(policy)
+        episodes = play(world, held_out, config.trainer.eval_samples, first_group=0, seed=-1, title=f"test split, {name}")
+        tables[name] = tabulated(config, episodes)
+    report.write(run, tables, console, title=f"{len(held_out)} held-out tasks x {config.trainer.eval_samples} samples x {config.trainer.turns} turns")
+
+
+if __name__ == "__main__":
+    configuration.entry_point(main)
