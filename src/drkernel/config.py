@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Callable, Optional
 
 from hydra.core.config_store import ConfigStore
@@ -22,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from drkernel.types import DrKernelError
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 CHOICES = {
     "stage": ("rl", "coldstart"),
     "algo.advantage": ("grpo", "rloo", "trloo"),
@@ -69,7 +71,7 @@ class PolicyConfig:
     """The language model that is trained (conf/policy/)."""
 
     path: str = "assets/seed"
-    """A Hugging Face folder or hub id with weights and tokenizer."""
+    """A Hugging Face folder (looked up from the working directory, then from the repository) or hub id."""
     prompts: str = "compact"
     """`compact` for policies with drkernel's own tokenizer, `chat` for instruct models."""
     lr: float = 1e-6
@@ -314,6 +316,8 @@ def load(composed: DictConfig) -> Config:
     for key in ("trainer.prompts", "trainer.samples", "trainer.turns", "engine.slots", "judge.workers"):
         if _get(config, key) < 1:
             raise DrKernelError(f"config: {key}={_get(config, key)} must be at least 1")
+    if not Path(config.policy.path).exists() and (REPOSITORY / config.policy.path).exists():
+        config.policy.path = str(REPOSITORY / config.policy.path)
     return config
 
 

@@ -10,7 +10,7 @@ def group_of(size: int, turns: int = 1):
     return torch.ones(size, turns, dtype=torch.bool), torch.zeros(size, dtype=torch.int64)
 
 
-def random_table(rows: int = 24, turns: int = 3, prompts: int = 5):
+def random_table(rows: int = 14, turns: int = 3, prompts: int = 4):
     """Trajectories of 1 to `turns` turns, prompts with shuffled, non-contiguous numbers and groups of unequal size."""
     generator = torch.Generator().manual_seed(0)
     returns = torch.randn(rows, turns, generator=generator)
@@ -114,6 +114,12 @@ def test_rloo_gives_all_turns_of_a_trajectory_the_advantage_of_its_total_return(
     exists = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
     advantages = rloo(returns, exists, torch.tensor([0, 0, 0]))
     assert advantages.tolist() == [[4.5, 4.5, 4.5], [0, 0, 0], [-4.5, 0, 0]]
+
+
+def test_rloo_counts_a_trajectory_of_which_some_turn_counts():
+    returns, counted = torch.tensor([[6.0, 4.0], [3.0, 1.0], [0.0, 0.0]]), torch.tensor([[0, 1], [1, 1], [0, 0]]) > 0
+    exists, groups = group_of(3, 2)
+    assert rloo(returns, exists, groups, counted)[:2].tolist() == [[3, 3], [-3, -3]]
 
 
 def test_for_a_single_turn_rloo_is_trloo():

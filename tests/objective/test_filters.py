@@ -59,6 +59,8 @@ def test_spread_in_an_earlier_turn_counts_if_asked_for():
     rollouts = table(2, 2, rewards=[[0.0, 2.0], [1.0, 2.0]])
     assert not zero_variance(rollouts, chance(rollouts), turns="last").keep.any()
     assert zero_variance(rollouts, chance(rollouts), turns="any").keep.all()
+    ended = table(2, 2, rewards=[[2.0, 2.0], [2.0, 0.0]], exists=[[True, True], [True, False]])
+    assert not zero_variance(ended, chance(ended), turns="any").keep.any(), "a missing turn is not a reward of 0"
 
 
 def test_groups_that_are_too_small_are_dropped_and_trajectories_without_turns_do_not_count():
@@ -74,14 +76,14 @@ def test_groups_that_are_too_small_are_dropped_and_trajectories_without_turns_do
 )
 def test_prs_keeps_correct_turns_at_the_rate_of_the_ramp(coverage, rate):
     rollouts = covered([[coverage]] * 4000)
-    kept = prs(rollouts, chance(rollouts), tau=0.5, s=0.1).keep.float().mean().item()
+    kept = prs(rollouts, chance(rollouts), tau=0.5, width=0.1).keep.float().mean().item()
     assert kept == pytest.approx(rate, abs=0.03 if 0 < rate < 1 else 1e-6)
 
 
 def test_prs_never_keeps_at_the_foot_of_the_ramp_and_always_at_its_top():
     rollouts = covered([[0.5], [0.75]])
     for uniform in (0.0, 1 - 2**-24):
-        assert prs(rollouts, torch.full((2, 1), uniform), tau=0.5, s=0.25).keep.tolist() == [[False], [True]]
+        assert prs(rollouts, torch.full((2, 1), uniform), tau=0.5, width=0.25).keep.tolist() == [[False], [True]]
 
 
 def test_prs_with_the_papers_threshold_keeps_more():
@@ -98,14 +100,14 @@ def test_prs_leaves_incorrect_turns_alone():
 def test_hard_prs_asks_for_the_threshold_and_uses_no_chance():
     rollouts = covered([[0.5], [0.49]])
     for uniform in (0.0, 0.999):
-        assert prs(rollouts, torch.full((2, 1), uniform), mode="hard", tau=0.5).keep.tolist() == [[True], [False]]
+        assert prs(rollouts, torch.full((2, 1), uniform), width=0, tau=0.5).keep.tolist() == [[True], [False]]
 
 
 def test_prs_over_a_trajectory_goes_by_the_geometric_mean_of_its_correct_turns():
     coverage = [[0.25, 1.0], [0.25, 0.81], [0.0, 1.0], [0.8, 0.0]]
     rollouts = covered(coverage)
     rollouts.correct[3, 1] = False
-    keep = prs(rollouts, chance(rollouts), level="trajectory", mode="hard", tau=0.5).keep
+    keep = prs(rollouts, chance(rollouts), mode="geometric", width=0, tau=0.5).keep
     assert keep.tolist() == [[True] * 2, [False] * 2, [False] * 2, [True] * 2]
 
 
@@ -130,13 +132,21 @@ def test_flaw_19_turns_that_prs_rejects_leave_the_baseline_unless_the_published_
     assert kept_advantages(rejected_in_baseline=True) == [1.5, -4.5], "which do not even sum to 0"
 
 
+def test_the_one_turn_that_prs_leaves_of_a_group_is_compared_with_those_it_rejects():
+    rollouts = covered([[0.0, 0.9], [0.0, 0.9], [0.9, 0.0]])
+    decision = prs(rollouts, chance(rollouts))
+    assert decision.keep.tolist() == [[False, True], [False, True], [True, False]]
+    assert decision.in_baseline.tolist() == [[True, True], [True, True], [True, False]]
+
+
 def test_filters_compose_in_any_order():
     rollouts = covered([[0.9], [0.1], [0.9], [0.9]], rewards=[[3.0], [2.0], [1.0], [1.0]], groups=[0, 0, 1, 1])
     uniforms = chance(rollouts)
     names = ["zero_variance", "prs", "none"]
     decisions = [decide({name: {} for name in order}, rollouts, uniforms) for order in (names, names[::-1])]
     for decision in decisions:
-        assert decision.keep.tolist() == decision.in_baseline.tolist() == [[True], [False], [False], [False]]
+        assert decision.keep.tolist() == [[True], [False], [False], [False]]
+        assert decision.in_baseline.tolist() == [[True], [True], [False], [False]]
         assert means(decision.tally) == {"zero_variance/kept": 0.5, "prs/kept": 0.75}
     assert decide({}, rollouts, uniforms).keep.all()
     assert decide({"prs": {"tau": 0.0}}, rollouts, uniforms).keep.all()
@@ -146,6 +156,6 @@ def test_an_unknown_filter_or_mode_is_refused_with_the_known_ones():
     rollouts = table(1, 1)
     with pytest.raises(DrKernelError, match="found 'psr', expected one of none, zero_variance, prs"):
         decide({"psr": {}}, rollouts, chance(rollouts))
-    for filter, options in [(prs, {"mode": "x"}), (prs, {"level": "x"}), (zero_variance, {"turns": "x"})]:
+    for filter, options in [(prs, {"mode": "x"}), (zero_variance, {"turns": "x"})]:
         with pytest.raises(DrKernelError, match="found 'x', expected"):
             filter(rollouts, chance(rollouts), **options)

@@ -117,10 +117,19 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     assert 0.92 <= hits / 400 <= 0.98
 
 
+def test_a_task_with_many_samples_is_still_one_task():
+    found = estimate(torch.tensor([True] * 18 + [False] * 2), torch.tensor([0] * 18 + [1, 2]))
+    low, high = wilson(0.9, 20)
+    assert found.high - found.low > 1.5 * (high - low)
+
+
 def test_one_task_and_no_task_claim_nothing():
     assert math.isnan(estimate(torch.tensor([1.0, 2.0]), torch.zeros(2)).low)
     share = estimate(torch.ones(64, dtype=torch.bool), torch.zeros(64))
     assert share.low < 0.3
+    for samples in range(2, 40):
+        share = estimate(torch.arange(samples) == 0, torch.zeros(samples))
+        assert share.high > 0.75, "a single draw, whatever rounding does"
     assert math.isnan(estimate(torch.tensor([]), torch.tensor([])).value)
 
 

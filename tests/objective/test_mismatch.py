@@ -47,6 +47,13 @@ def test_products_grow_with_length_and_geometric_means_do_not():
     assert sum(correct(delta, level="geometric", **options)[0]) == 100
 
 
+def test_the_geometric_mean_of_a_turn_leaves_out_other_turns_and_tokens_without_a_value():
+    delta = [0.003, math.nan, -0.003, 0.0, 0.0015, 0.0]
+    assert correct(delta, level="turn_geometric")[0] == [0, 0, 0, 0, 1, 1]
+    assert correct(delta, level="geometric")[0] == [1, 0, 1, 1, 1, 1]
+    assert correct([0.0018, math.nan, 0, 0, 0, 0], level="turn_geometric")[0] == [0, 0, 1, 1, 1, 1]
+
+
 def test_the_veto_rejects_the_turn_of_the_token_and_no_other():
     delta = [0.0, 0.0, -9.3, 9.3, 0.0, 0.0]  # ln 1e-4 = -9.21
     keep, metrics = correct(delta)

@@ -15,13 +15,16 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from drkernel.coldstart.solutions import solutions
+from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import Judge
 from drkernel.policy.prompts import Prompts
 from drkernel.types import Task, Trajectory, Turn, Verdict
 
-SHARES = {"lazy": 0.40, "partial": 0.20, "mistaken": 0.22, "hack": 0.04}
-"""How often a first answer is of each kind; what is left to 1 is `fused`, at least `ColdstartConfig.fused_share`."""
+SHARES = {"lazy": 0.36, "slow": 0.12, "partial": 0.24, "mistaken": 0.24, "hack": 0.04}
+"""How often an answer is of each kind, among those that are not `fused` (`ColdstartConfig.fused_share`)."""
+
+MOST = {"mistaken": 3, "hack": 1}
+"""Of these kinds a task has more solutions than are worth judging: this many are drawn."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Graded:
 def grade(tasks: list[Task], judge: Judge, path: Path, progress: Callable[[int], None]) -> dict[str, list[Graded]]:
     """Judge every solution of every task. Verdicts are appended to `path` as they come, so a second call goes on."""
     known = {(r["task"], r["source"]): Verdict.from_dict(r["verdict"]) for r in _lines(path)}
-    wanted = [(task, solution) for task in tasks for solution in solutions(task)]
+    wanted = [(task, solution) for task in tasks for solution in chosen(task)]
     missing = [(task, s) for task, s in wanted if (task.id, s.source) not in known]
     progress(len(wanted) - len(missing))
     pending = {judge.submit(task, s.source): (task.id, s.source) for task, s in missing}
@@ -51,6 +54,13 @@ def grade(tasks: list[Task], judge: Judge, path: Path, progress: Callable[[int],
     for task, s in wanted:
         graded[task.id].append(Graded(s.kind, s.source, known[task.id, s.source]))
     return graded
+
+
+def chosen(task: Task) -> list[Solution]:
+    """The solutions of a task that are judged: a draw that depends on the task alone."""
+    found, draw = solutions(task), random.Random(task.id)
+    few = {kind: _few([s for s in found if s.kind == kind], most, draw) for kind, most in MOST.items()}
+    return [s for s in found if s.kind not in MOST or s in few[s.kind]]
 
 
 def walk(task: Task, graded: list[Graded], turns: int, fused_share: float, draw: random.Random) -> list[Graded]:
@@ -72,6 +82,10 @@ def episode(task: Task, answers: list[Graded], prompts: Prompts, feedback: Calla
         response = prompts.answer(answer.source)
         trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), answer.source, answer.verdict))
     return trajectory
+
+
+def _few(found: list[Solution], most: int, draw: random.Random) -> list[Solution]:
+    return draw.sample(found, min(most, len(found)))
 
 
 def _share(kind: str, fused_share: float) -> float:

@@ -60,6 +60,11 @@ class Expected:
         depth: terms that enter one output element, roughly; rounding grows with its square root.
     """
 
+    edits = False
+    """Whether the reference changes its inputs."""
+    aliases = False
+    """Whether an output of the reference lies in an input's memory."""
+
     def __init__(self, exact: Any, rounded: Any, shaken: Any, unit: float, depth: float):
         self.rounded = rounded
         self.leaves = list(leaves(rounded))
@@ -73,6 +78,11 @@ class Expected:
     @property
     def finite(self) -> bool:
         return all(part.finite for part in self._parts.values())
+
+    @property
+    def usable(self) -> bool:
+        """Whether NaN and infinities, if any, lie where they lie in fp64."""
+        return all(part.usable for part in self._parts.values())
 
     @property
     def sharp(self) -> bool:
@@ -100,10 +110,12 @@ class _Leaf:
     def __init__(self, exact: Any, rounded: Any, shaken: Any, unit: float, depth: float):
         self.rounded = rounded
         if not _is_float(rounded):
-            self.finite, self.sharp = True, _same(exact, rounded) and _same(exact, shaken)
+            self.finite = self.usable = True
+            self.sharp = _same(exact, rounded) and _same(exact, shaken)
             return
         self.exact, near, shaken = (torch.as_tensor(v).double() for v in (exact, rounded, shaken))
         self.finite = bool(near.isfinite().all()) and bool(self.exact.isfinite().all())
+        self.usable = bool((near.isfinite() == self.exact.isfinite()).all())
         unit = max(unit, torch.finfo(rounded.dtype).eps if isinstance(rounded, Tensor) else 0.0) * math.sqrt(depth)
         errors = [torch.nan_to_num((other - self.exact).abs(), nan=0.0, posinf=0.0) for other in (near, shaken)]
         size = torch.nan_to_num(self.exact, nan=0.0, posinf=0.0, neginf=0.0).abs()

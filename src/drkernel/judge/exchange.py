@@ -10,7 +10,7 @@ import fcntl
 import mmap
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ class Slot:
         return self.extent * DTYPES[self.dtype].itemsize
 
     def to_json(self) -> list:
-        return list(asdict(self).values())
+        return [self.offset, self.dtype, list(self.shape), list(self.stride)]
 
     @classmethod
     def parse(cls, data: Any, size: int) -> Slot:

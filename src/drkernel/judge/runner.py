@@ -88,11 +88,13 @@ class Runner:
                 targets[name].copy_(self.inputs.view(Slot.parse(slots[index], self.inputs.size)))
         return {}
 
-    def _call(self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list) -> dict[str, Any]:
+    def _call(
+        self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list, budget: float
+    ) -> dict[str, Any]:
         values = self._values(args, slots)
         module = self.models[model].train(train)
         torch.manual_seed(seed)
-        with torch.no_grad(), simulated.record(skip=skip) as ledger:
+        with torch.no_grad(), simulated.record(skip=skip, budget=budget) as ledger:
             result = module(*values)
         facts: list[dict[str, Any]] = []
         given = [view for view, _ in self._views.values()]
@@ -129,13 +131,12 @@ def tensors_of(model: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An error in the submission: its type, message and the last of the submission's own lines that it passed."""
+    """An error in the submission: its type, message and the deepest of the submission's own lines behind it."""
     line, cause = None, error
     while cause is not None:
         frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if frame.filename.endswith(FILE)]
         line = frames[-1].lineno if frames else line
-        deepest, cause = cause, cause.__cause__
+        cause = cause.__cause__
     if isinstance(error, SyntaxError):
         line = error.lineno
-    message = str(deepest) or str(error)
-    return {"type": type(deepest).__name__[:80], "message": message[:MAX_TEXT], "line": line}
+    return {"type": type(error).__name__[:80], "message": str(error)[:MAX_TEXT], "line": line}

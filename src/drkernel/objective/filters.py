@@ -1,6 +1,6 @@
 """Filters: which turns train, and which of the others still count in the baseline.
 
-Turn filters judge the table of rollouts, before advantages. Each is `filter(rollouts, uniforms, **options) -> Decision`.
+Turn filters judge the table of rollouts, before advantages: `filter(rollouts, uniforms, **options) -> Decision`.
 `uniforms`, float [B, T] in [0, 1), is all the chance that they may use; the caller draws it.
 
     none           keep all
@@ -99,19 +99,18 @@ def prs(
     rollouts: Rollouts,
     uniforms: Tensor,
     *,
-    mode: str = "soft",
-    tau: float = 0.5,
-    s: float = 0.1,
-    level: str = "turn",
+    mode: str = "turn",
+    tau: float = 0.55,
+    width: float = 0.1,
     speedup_from: float | None = None,
     rejected_in_baseline: bool = False,
 ) -> Decision:
-    """PRS: keep a correct turn with probability clip((PR - tau) / s, 0, 1). Paper eq. 9 and appendix D.
+    """PRS: keep a correct turn with probability clip((PR - tau) / width, 0, 1). Paper eq. 9 and appendix D.
 
-    mode          `soft` keeps a turn if its number in `uniforms` is below the probability; `hard` keeps PR >= tau
-    tau, s        where the ramp begins, and its width
-    level         `turn` judges each turn by its PR; `trajectory` judges all turns by the geometric mean of the PR of
-                  the correct ones, and by the number of turn 0
+    uniforms      a turn is kept if its number is below its probability
+    mode          `turn` judges each turn by its PR; `geometric` judges all turns of a trajectory by the geometric mean
+                  of the PR of the correct ones, and by the number of turn 0
+    tau, width    where the ramp begins, and how long it is; width 0 is the hard variant, which keeps PR >= tau
     speedup_from  a turn at least this fast is kept whatever its PR; None switches the rule off
     rejected_in_baseline   True is the published code
 
@@ -119,32 +118,32 @@ def prs(
 
     Departures. (1) The paper's tau = 0.3 was tuned on a coverage that adds host time and counts ATen work once per
     nesting level; ours is a share of device time. With k levels, 0.3 there is 0.3 k / (0.7 + 0.3 k) here: 0.46 for
-    two, 0.56 for three, hence 0.5. (2) Rejected turns leave the baseline. If they stay, advantages of the turns that
-    train no longer sum to 0: all of them are pushed up or down for answers that do not train.
+    two, 0.56 for three, 0.63 for four, hence 0.55. (2) Rejected turns leave the baseline. If they stay, advantages of
+    the turns that train no longer sum to 0: all of them are pushed up or down for answers that do not train. Only a
+    turn that is left alone is compared with the rejected, for without a baseline it would count for its whole return.
 
     >>> from dataclasses import replace
     >>> table = replace(
     ...     Rollouts.empty(3, 2),
     ...     exists=torch.ones(3, 2, dtype=torch.bool),
     ...     correct=torch.tensor([[True, True], [True, True], [False, True]]),
-    ...     coverage=torch.tensor([[0.45, 0.7], [0.55, 0.55], [0.0, 0.5]]),
+    ...     coverage=torch.tensor([[0.5, 0.7], [0.6, 0.6], [0.0, 0.5]]),
     ... )
     >>> uniforms = torch.tensor([[0.0, 0.9], [0.3, 0.7], [0.9, 0.0]])
     >>> prs(table, uniforms).keep.tolist()
     [[False, True], [True, False], [True, False]]
     """
-    if mode not in ("soft", "hard"):
-        raise DrKernelError(f"prs mode: found {mode!r}, expected soft or hard")
-    if level not in ("turn", "trajectory"):
-        raise DrKernelError(f"prs level: found {level!r}, expected turn or trajectory")
+    if mode not in ("turn", "geometric"):
+        raise DrKernelError(f"prs mode: found {mode!r}, expected turn or geometric")
     coverage = rollouts.coverage
-    if level == "trajectory":
+    if mode == "geometric":
         coverage, uniforms = _geometric_mean(coverage, rollouts.correct), uniforms[:, :1]
-    passed = coverage >= tau if mode == "hard" else uniforms < ((coverage - tau) / s).clamp(0, 1)
+    passed = uniforms < ((coverage - tau) / width).clamp(0, 1) if width else coverage >= tau
     if speedup_from is not None:
         passed = passed | (rollouts.speedup >= speedup_from)
     keep = rollouts.exists & (passed | ~rollouts.correct)
-    in_baseline = rollouts.exists if rejected_in_baseline else keep
+    alone = segment_sum(keep.long(), rollouts.groups) <= 1
+    in_baseline = torch.where(alone | rejected_in_baseline, rollouts.exists, keep)
     return Decision(keep, in_baseline, {"prs/kept": mean_of(keep.double(), rollouts.exists & rollouts.correct)})
 
 
@@ -165,7 +164,7 @@ def decide(filters: Mapping[str, Mapping[str, Any]], rollouts: Rollouts, uniform
 
 
 def surviving_groups(decision: Decision, groups: Tensor) -> Tensor:
-    """The groups of which at least one turn is kept, sorted: int64 [G]."""
+    """The groups of which at least one turn is kept, sorted: int64 [G]; for `zero_variance`, those to train on."""
     return groups[decision.keep.any(1)].unique()
 
 

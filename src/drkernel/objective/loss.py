@@ -2,9 +2,8 @@
 
     loss = sum over tokens of weight * token_loss
 
-How the loss averages (over tokens, over turns) is only a matter of the weights, and they are made from counts of the
-whole optimizer step. So the losses, and gradients, of chunks, micro-batches and ranks add up to exactly those of the
-whole, however it is cut.
+How the loss averages, over tokens or over turns, is only a matter of the weights, and they are made from counts of the
+whole optimizer step. So losses and gradients of chunks, micro-batches and ranks simply add up to those of the step.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LOG_RATIO_LIMIT = 20.0
 def count(loss_mask: Tensor, sequence_ids: Tensor) -> Tensor:
     """How many tokens and sequences train: int64 [2]. Add it over everything that makes one optimizer step.
 
-    loss_mask bool [T], sequence_ids int64 [T]; no sequence may be split between two counts
+    loss_mask bool [T], sequence_ids int64 [T]; no sequence may be split between counts
 
     >>> count(torch.tensor([True, True, False, True]), torch.tensor([0, 0, 1, 2])).tolist()
     [3, 2]
@@ -78,7 +77,7 @@ def policy_loss(
     *,
     clip_low: float = 0.2,
     clip_high: float = 0.28,
-    dual_clip: float | None = 3.0,
+    dual_clip: float = 3.0,
 ) -> tuple[Tensor, Tally]:
     """The clipped surrogate of PPO with dual clip, summed with `weights`.
 
@@ -87,7 +86,7 @@ def policy_loss(
     With r = exp(logp - logp_old), per token
 
         l = max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high))
-        l = min(l, -A dual_clip)   where A < 0
+        l = min(l, -A dual_clip)   where A < 0; dual_clip = inf leaves this out
 
     logp        float [T]  under the policy that learns; the gradient goes through this alone
     logp_old    float [T]  under the trainer's policy before the rollout's first step. `logp.detach()` if that step is
@@ -109,7 +108,7 @@ def policy_loss(
     plain = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
     losses = torch.maximum(plain, clipped)
-    bound = torch.full_like(losses, float("inf")) if dual_clip is None else -advantages * dual_clip
+    bound = -advantages * dual_clip
     bounded = (advantages < 0) & (losses > bound)
     losses = torch.where(bounded, bound, losses)
     loss = (torch.where(active, losses, 0.0) * weights).sum()

@@ -38,7 +38,7 @@ class Estimate:
 def fast_at(correct: Tensor, speedup: Tensor, threshold: float) -> Tensor:
     """Which samples are correct and at least `threshold` times as fast as the reference; Fast@p is their share.
 
-    correct bool [...], speedup float [...] -> bool [...]. KernelBench's fast_p; the paper's Fast@p counts a hack as incorrect.
+    correct bool [...], speedup float [...] -> bool [...]. KernelBench's fast_p; as in the paper, a hack is not correct.
 
     >>> fast_at(torch.tensor([True, True, False]), torch.tensor([1.2, 1.1, 9.0]), 1.2).tolist()
     [True, False, False]
@@ -72,10 +72,10 @@ def estimate(values: Tensor, tasks: Tensor) -> Estimate:
 
     values bool or float [N], tasks int64 [N]: samples of one task are alike, so tasks are what is independent
 
-    The variance of the mean comes from the tasks' totals (cluster-robust). A mean (float) gets mean +- 1.96 se, which is
-    NaN for one task, since it tells nothing of others. A share (bool) gets Wilson's interval, for the number of
-    independent draws that would have this variance, at least one per task. To compare two policies on the same tasks,
-    estimate the differences.
+    The variance of the mean comes from the tasks' totals (cluster-robust). A mean (float) gets mean +- 1.96 se, which
+    is NaN for one task, since it tells nothing of others. A share (bool) gets Wilson's interval for the number of
+    independent draws that would have this variance; for one per task where all samples agree. To compare two policies
+    on the same tasks, estimate the differences.
 
     >>> print(estimate(torch.tensor([True, True, False, False]), torch.tensor([0, 1, 2, 3])))
     0.500 [0.150, 0.850]
@@ -85,15 +85,13 @@ def estimate(values: Tensor, tasks: Tensor) -> Estimate:
     samples, clusters = len(values), len(tasks.unique())
     if samples == 0:
         return Estimate(math.nan, math.nan, math.nan, 0)
-    mean = values.double().mean()
+    mean = values.double().mean().item()
     errors = values.double() - mean
-    variance = (segment_sum(errors, tasks) * errors).sum() / samples**2  # the sum over tasks of total error, squared
-    variance = (variance * clusters / (clusters - 1)).item() if clusters > 1 else math.nan
-    mean = mean.item()
+    variance = (segment_sum(errors, tasks) * errors).sum().item() / samples**2  # the sum over tasks of (total error)^2
     if values.dtype == torch.bool:
-        draws = mean * (1 - mean) / variance if variance > 0 else clusters
-        return Estimate(mean, *wilson(mean, min(max(draws, clusters), samples)), samples)
-    margin = Z95 * math.sqrt(variance)
+        draws = mean * (1 - mean) / variance if variance > 0 and clusters > 1 else clusters
+        return Estimate(mean, *wilson(mean, min(draws, samples)), samples)
+    margin = Z95 * math.sqrt(max(variance, 0.0) * clusters / (clusters - 1)) if clusters > 1 else math.nan
     return Estimate(mean, mean - margin, mean + margin, samples)
 
 

@@ -38,6 +38,5 @@ def without_regressions(rewards: Tensor, exists: Tensor) -> Tensor:
     >>> without_regressions(rewards, torch.ones(1, 4, dtype=torch.bool)).tolist()
     [[True, True, False, True]]
     """
-    succeeded = exists & (rewards > 0)
-    before = succeeded.cumsum(dim=1) > succeeded.int()
-    return exists & ~(before & (rewards <= 0))
+    after_success = (exists & (rewards > 0)).cumsum(dim=1) > 0
+    return exists & ~(after_success & (rewards <= 0))

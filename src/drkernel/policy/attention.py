@@ -1,7 +1,7 @@
-"""One attention function for every Hugging Face decoder: it hands q, k and v to a layout that knows which token sees which.
+"""One attention function for every Hugging Face decoder: it hands q, k and v to a layout that knows who sees whom.
 
-`ATTENTION` is registered with transformers' AttentionInterface. A forward passes `layout=...`; the trainer's layout is `Packed`
-(rows end to end, each causal, none sees another), the engine's is in `kv.py`. transformers builds no mask for it.
+`ATTENTION` is registered with transformers' AttentionInterface, which then builds no masks. A forward passes
+`layout=...`: the trainer's is `Packed` (rows end to end, each causal, none sees another), the engine's are in `kv.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Packed:
         self.longest = max(end - start for start, end in zip(self.bounds, self.bounds[1:], strict=False))
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+        if query.is_cuda and value.dtype in (torch.bfloat16, torch.float16):
+            # Under autocast the norms return float32 queries and keys beside half-precision values.
+            query, key = query.to(value.dtype), key.to(value.dtype)
             return varlen(query, key, value, self.cu_seqlens, self.longest, scale)
         rows = [
             causal(query[start:end], key[start:end], value[start:end], scale)
@@ -74,7 +76,7 @@ def attention(module, query, key, value, attention_mask, scaling=None, dropout=0
         raise DrKernelError("attention 'drkernel': the forward got no layout; go through drkernel.policy.Policy")
     if options.get("sliding_window") or options.get("softcap") or options.get("s_aux") is not None or dropout:
         raise DrKernelError(
-            f"model {module.config.model_type}: sliding windows, soft caps, sinks and attention dropout are not supported"
+            f"model {module.config.model_type}: sliding windows, soft caps, sinks and dropout are not supported"
         )
     assert query.shape[0] == 1 and attention_mask is None
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))

@@ -1,8 +1,8 @@
 """Keys and values of the sequences that decode together, and attention over them at ragged lengths.
 
 A slot is a fixed stretch of memory for one sequence. Attention runs per sequence over its own length, rounded up to a
-bucket: neighbouring slots with the same bucket share one call, and since that kernel treats every (sequence, head) alone,
-a sequence's result does not depend on who its neighbours are (tests/policy/test_engine.py holds it to the bit).
+bucket. Neighbouring slots with the same bucket share one call; the kernel treats every (sequence, head) alone, so that
+a sequence's result does not depend on its neighbours (tests/policy/test_engine.py holds it to the bit).
 """
 
 from __future__ import annotations

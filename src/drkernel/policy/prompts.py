@@ -107,11 +107,14 @@ class ChatPrompts(_Base):
         )
         pieces = re.split("|".join(contents), text)
         if len(pieces) != len(contents) + 1:
-            raise DrKernelError("policy.prompts: the chat template drops or repeats messages, which 'chat' cannot extend")
+            raise DrKernelError(
+                "policy.prompts: the chat template drops or repeats messages, so 'chat' cannot extend it"
+            )
         return [self.tokenizer.encode(piece, add_special_tokens=False) for piece in pieces]
 
     def first(self, task: Task) -> list[int]:
-        text = OPENING.format(name=task.answer_name, entry=task.entry_point, example=EXAMPLE.strip(), source=task.source.strip())
+        words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
+        text = OPENING.format(source=task.source.strip(), **words)
         return [*self._before, *encode(self.tokenizer, text), *self._after]
 
     def next(self, feedback: str, finished: bool = True) -> list[int]:

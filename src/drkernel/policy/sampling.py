@@ -18,8 +18,8 @@ def uniforms(seed: int, count: int) -> list[float]:
     return np.random.Generator(np.random.Philox(key=seed % 2**64)).random(count).tolist()
 
 
-def sample(logits: Tensor, uniform: Tensor, settings: list[Sampling]) -> tuple[list[int], list[float]]:
-    """logits [N, vocabulary], uniform float64 [N] in [0, 1) -> tokens [N] and their log-probabilities [N].
+def sample(logits: Tensor, draws: list[float], settings: list[Sampling]) -> tuple[list[int], list[float]]:
+    """logits [N, vocabulary], draws [N] in [0, 1) -> tokens [N] and their log-probabilities [N].
 
     By inversion of the cumulative distribution. The log-probabilities are those before top_k and top_p cut anything.
     """
@@ -30,8 +30,8 @@ def sample(logits: Tensor, uniform: Tensor, settings: list[Sampling]) -> tuple[l
         if setting.temperature == 0 or setting.top_k > 0 or setting.top_p < 1:
             mass[row] = truncate(mass[row], setting)
     cdf = mass.double().cumsum(-1)
-    tokens = torch.searchsorted(cdf, uniform.unsqueeze(1) * cdf[:, -1:], right=True)
-    tokens = tokens.clamp_(max=logits.shape[1] - 1)
+    uniform = torch.tensor(draws, dtype=torch.float64, device=logits.device).unsqueeze(1)
+    tokens = torch.searchsorted(cdf, uniform * cdf[:, -1:], right=True).clamp_(max=logits.shape[1] - 1)
     return tokens.squeeze(1).tolist(), logp.gather(1, tokens).squeeze(1).tolist()
 
 

@@ -1,7 +1,7 @@
 """A byte-level BPE for small policies: learnt from tasks, answers and feedback, lossless, about 8 characters per token.
 
-Merges may span spaces but never go past the end of a line: templated Triton code repeats in pieces of lines. User text is
-always encoded by `encode`, which cannot produce a special token whatever the text says.
+Merges may span spaces but never go past the end of a line: templated Triton code repeats in pieces of lines. Text that
+others wrote goes through `encode`, which cannot produce a special token whatever the text says.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ Every step admits waiting requests into free slots, reads their prompts, and dec
 A completed sequence leaves its slot; its keys and values are kept until a later turn extends it or it is released, and
 a prompt that many requests share is read once.
 
-Bits: a token's result may depend on its own sequence alone. Attention is per sequence (kv.py), random numbers per request
-(sampling.py), and everything else works row by row except matrix products, whose kernel may change with the number of
-rows. `_row_step` finds out, on this machine and for this model's shapes, whether numbers of rows
-can be mixed.
+Bits: a token's result may depend on its own sequence alone. Attention is per sequence (kv.py), random numbers are per
+request (sampling.py), and everything else works row by row except matrix products, whose kernel may change with the
+number of rows. `_row_step` finds out, on this machine and for this model's matrices, whether it does.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class _Sequence:
 class TransformersEngine:
     """drkernel.policy.engine.Engine over a copy of the policy's model.
 
-    slots: sequences that decode together. context: most tokens of a sequence, prompt and answers. stop_ids end an answer.
+    stop_ids end an answer; slots: sequences that decode together; context: most tokens of a sequence, all turns.
     """
 
     def __init__(self, policy: Policy, stop_ids: set[int], slots: int = 64, context: int = 2048):
@@ -82,10 +81,10 @@ class TransformersEngine:
             )
         if request.parent is not None:
             if request.parent not in self._kept:
-                raise DrKernelError(f"request {request.id}: parent {request.parent!r} is not completed or already extended")
+                raise DrKernelError(f"request {request.id}: parent {request.parent!r} is not there to be extended")
             tokens, _ = self._kept[request.parent]
             if request.prompt_ids[: len(tokens)] != tokens:
-                raise DrKernelError(f"request {request.id}: the prompt does not extend the tokens of {request.parent!r}")
+                raise DrKernelError(f"request {request.id}: the prompt does not extend parent {request.parent!r}")
         self._waiting.append(request)
 
     def release(self, id: str) -> None:
@@ -164,7 +163,7 @@ class TransformersEngine:
         rows = _round_up(len(sequences), self._row_step or self._slots.count)
         hidden = self._forward([s.tokens[-1] for s in sequences], positions, layout, rows)
         logits = self.model.get_output_embeddings()(hidden)[: len(sequences)]
-        draws = torch.tensor([s.uniforms[len(s.logprobs)] for s in sequences], dtype=torch.float64, device=logits.device)
+        draws = [s.uniforms[len(s.logprobs)] for s in sequences]
         tokens, logprobs = sample(logits, draws, [s.request.sampling for s in sequences])
         completed = []
         for sequence, token, logprob in zip(sequences, tokens, logprobs, strict=True):
@@ -202,8 +201,8 @@ def _round_up(count: int, step: int) -> int:
 
 @torch.no_grad()
 def _row_step(model: nn.Module, slots: int) -> int | None:
-    """ROW_STEP if, on this machine and for this model's matrices, a row's product has the same bits at every place of every
-    multiple of ROW_STEP rows; else None, and the engine keeps to one number of rows for decoding and reads prompts alone.
+    """ROW_STEP if a row's product with each of the model's matrices has the same bits at any place in any multiple of
+    ROW_STEP rows; else None, and the engine always decodes the same number of rows and reads every prompt alone.
 
     On CUDA there is no promise to keep, and the answer is ROW_STEP.
     """

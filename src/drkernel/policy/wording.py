@@ -46,11 +46,11 @@ class ModelNew(nn.Module):
 """
 
 OPENING = """\
-You are an expert in GPU programming. Write custom Triton kernels that replace PyTorch operators of the module below, so that \
-it runs faster and computes the same.
+You are an expert in GPU programming. Write custom Triton kernels that replace PyTorch operators of the module below, \
+so that it runs faster and computes the same.
 
-You decide which operators to replace and which to keep. Fusing several of them into one kernel is welcome, and so is a better \
-algorithm (for example a softmax in one pass over its input).
+You decide which operators to replace and which to keep. Fusing several of them into one kernel is welcome, and so is \
+a better algorithm (for example a softmax in one pass over its input).
 
 An example of a module and an answer:
 
@@ -62,9 +62,10 @@ The module to make faster:
 {source}
 ```
 
-Answer with one Python code block that defines a class `{name}` with the same constructor and forward arguments as `{entry}`, \
-with all its imports. Write complete code that compiles and runs, not pseudocode, and no tests. Parameters must be created in \
-the same order as in `{entry}`, since both are built from one seed. The result must be right for any values and any legal shapes.
+Answer with one Python code block that defines a class `{name}` with the same constructor and forward arguments as \
+`{entry}`, with all its imports. Write complete code that compiles and runs, not pseudocode, and no tests. \
+Parameters must be created in the same order as in `{entry}`, since both are built from one seed. \
+The result must be right for any values and any legal shapes.
 
 Think step by step: where the time goes, what can be fused, how the work is split into blocks; then give the code.
 """
@@ -74,6 +75,6 @@ Your last answer was run. What was found:
 
 {feedback}
 
-Improve on your answers so far: repair what is wrong; if it is right, make it faster. Think step by step, then give one \
-```python block with the complete new code of the class.
+Improve on your answers so far: repair what is wrong; if it is right, make it faster. \
+Think step by step, then give one ```python block with the complete new code of the class.
 """

@@ -1,7 +1,7 @@
 """Multi-turn episodes: answers stream to the judge while the engine goes on with others, feedback streams back.
 
-One loop, one thread. A trajectory waits for its own verdict and for nothing else; since an engine's completion depends on
-its own sequence alone, the trajectories do not depend on how long any verdict takes.
+One loop, one thread. A trajectory waits for its own verdict and for nothing else; since a completion depends on its own
+sequence alone, the trajectories do not depend on how long any verdict takes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from drkernel.judge import feedback
 from drkernel.policy.engine import Completion, Engine, Request, Sampling
 from drkernel.policy.prompts import Prompts
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
+
+TRAINING = Sampling()
 
 
 class Judge(Protocol):
@@ -47,17 +49,18 @@ def rollout(
     feedback_limit: int,
     on_progress: Callable[[Progress], None] | None = None,
     first_group: int = 0,
-    sampling: Sampling = Sampling(),
+    sampling: Sampling = TRAINING,
     deadline_s: float = 600.0,
 ) -> list[Trajectory]:
     """samples_per_task trajectories for each task, ordered by (task, sample); task i is group `first_group + i`.
 
     max_tokens: longest answer of one turn. A later turn is begun only where its longest answer still fits the engine's
-    context, so a trajectory with fewer than `turns` turns reached that limit. seed: with group, sample and turn it seeds
-    each answer. feedback_limit: in the policy's tokens. deadline_s: how long to wait for a verdict when there is nothing
-    else to do.
+    context, so a trajectory with fewer than `turns` turns reached that limit. seed: seeds each answer, together with
+    group, sample and turn. feedback_limit: in the policy's tokens. deadline_s: how long to wait for a verdict when
+    nothing else is left to do.
 
-    Raises DrKernelError where a task does not fit the context or a verdict does not come; a failed judging is raised as is.
+    Raises DrKernelError where a task does not fit the context or a verdict does not come; what a judging raises, it
+    raises too.
     """
     return _Rollout(
         engine, judge, prompts, turns, max_tokens, seed, feedback_limit, on_progress, sampling, deadline_s
@@ -146,14 +149,17 @@ class _Rollout:
         future.add_done_callback(lambda done: self.verdicts.put((episode, done)))
 
     def _collect_verdicts(self) -> None:
-        """Takes the verdicts that are there; waits for one where nothing is left to generate."""
+        """Takes the verdicts that are there; waits for the first one where nothing is left to generate."""
+        idle = not self.generating
         while self.judging:
             try:
-                episode, future = self.verdicts.get(block=not self.generating, timeout=self.deadline_s)
+                episode, future = self.verdicts.get(block=idle, timeout=self.deadline_s)
             except Empty:
-                if self.generating:
+                if not idle:
                     return
-                raise DrKernelError(f"judge: no verdict within {self.deadline_s:g} s, {self.judging} are awaited") from None
+                waited = f"no verdict within {self.deadline_s:g} s, {self.judging} are awaited"
+                raise DrKernelError(f"judge: {waited}") from None
+            idle = False
             self.judging -= 1
             self._judged(episode, future.result())
 

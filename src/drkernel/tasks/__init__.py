@@ -1,1 +1,83 @@
-"""What is to be solved: KernelBench files, JSONL and parquet sets, the generator, and their splits."""
+"""What is to be solved: the generator, KernelBench folders, record files, hub datasets, and their splits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from drkernel.tasks.generator import generate
+from drkernel.tasks.kernelbench import read_folder, read_task, write_task
+from drkernel.tasks.records import read_hub, read_records
+from drkernel.tasks.splits import SPLITS
+from drkernel.types import DrKernelError, Task
+
+__all__ = ["generate", "load_tasks", "read_task", "write_task"]
+
+
+def load_tasks(
+    source: str,
+    *,
+    split: str,
+    count: int | None = None,
+    seed: int = 0,
+    levels: Sequence[int] | None = None,
+    families: Sequence[str] | None = None,
+) -> list[Task]:
+    """Tasks of one split from any source.
+
+    Args:
+        source: `generated`, a folder (KernelBench's layout), a .jsonl or .parquet file, one .py file (in every split),
+            or `hub:<dataset id>`.
+        split: train, validation, test; or all, for sources that are a benchmark as a whole.
+        count: how many; None takes all (the generator needs a number). More than there are is no error.
+        seed: which ones, where there are more.
+        levels: KernelBench levels to keep.
+        families: values of `Task.family` to keep.
+
+    Raises:
+        DrKernelError: unknown split, unreadable source, or nothing left of it.
+    """
+    if split not in (*SPLITS, "all"):
+        raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}, all")
+    if count is not None and count < 1:
+        raise DrKernelError(f"tasks from {source}: count must be positive, found {count}")
+    if source == "generated":
+        return _generated(split, count, seed, levels, families)
+    tasks = [task for task in _read(source, split, levels) if split in ("all", task.split)]
+    tasks = [task for task in tasks if levels is None or task.level in levels]
+    tasks = [task for task in tasks if families is None or task.family in families]
+    if not tasks:
+        wanted = [
+            f"split={split}",
+            f"levels={list(levels)}" * bool(levels),
+            f"families={list(families or [])}" * bool(families),
+        ]
+        raise DrKernelError(f"tasks from {source}: none with {', '.join(filter(None, wanted))}")
+    if count is not None and count < len(tasks):
+        return random.Random(seed).sample(tasks, count)
+    return tasks
+
+
+def _generated(split: str, count: int | None, seed: int, levels: object, families: Sequence[str] | None) -> list[Task]:
+    if count is None:
+        raise DrKernelError("tasks from generated: a count is needed, the generator does not end")
+    if levels is not None:
+        raise DrKernelError("tasks from generated: they have no levels; choose families instead")
+    if split == "all":
+        raise DrKernelError(f"tasks from generated: choose one split of {', '.join(SPLITS)}")
+    return generate(split, count, seed, families)
+
+
+def _read(source: str, split: str, levels: Sequence[int] | None) -> list[Task]:
+    if source.startswith("hub:"):
+        return read_hub(source.removeprefix("hub:"))
+    if source.endswith(".py"):
+        return [replace(read_task(source), split=split if split in SPLITS else "test")]
+    if source.endswith((".jsonl", ".parquet")):
+        return read_records(source)
+    if Path(source).is_dir():
+        return read_folder(source, levels)
+    expected = "generated, a folder, a .jsonl, .parquet or .py file, or hub:<dataset id>"
+    raise DrKernelError(f"tasks from {source}: no such source; expected {expected}")

@@ -1,4 +1,4 @@
-"""The operators at the heart of a composition: norms, reductions, products, losses, scans, pooling, layouts, look-ups."""
+"""The operators at the heart of a composition: norms, reductions, products, losses, scans, pooling, look-ups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ def _one_sided(state: dict) -> dict:
 def _norms() -> list[Operator]:
     weights = {"weight": _ONES, "offset": _ZEROS}
     return [
-        Operator("softmax", "F.softmax({x}, dim=-1)", "{x}.softmax(dim=-1)", layer="nn.Softmax(dim=-1)", leaves=_one_sided(_SMALL)),
+        Operator(
+            "softmax",
+            "F.softmax({x}, dim=-1)",
+            "{x}.softmax(dim=-1)",
+            layer="nn.Softmax(dim=-1)",
+            leaves=_one_sided(_SMALL),
+        ),
         Operator(
             "log_softmax",
             "F.log_softmax({x}, dim=-1)",
@@ -96,7 +102,13 @@ def _pairs() -> list[Operator]:
     bce = "F.binary_cross_entropy_with_logits({x}, {y})"
     return [
         Operator("dot", "torch.sum({x} * {y}, dim=-1)", "({x} * {y}).sum(dim=-1)", second="same", leaves=_LARGE),
-        Operator("cosine", "F.cosine_similarity({x}, {y}, dim=-1)", layer="nn.CosineSimilarity(dim=-1)", second="same", leaves=_SMALL),
+        Operator(
+            "cosine",
+            "F.cosine_similarity({x}, {y}, dim=-1)",
+            layer="nn.CosineSimilarity(dim=-1)",
+            second="same",
+            leaves=_SMALL,
+        ),
         Operator(
             "squared_distance",
             "torch.sum(({x} - {y}) ** 2, dim=-1)",
@@ -149,7 +161,9 @@ def _scans() -> list[Operator]:
 def _pool(kind: str, rank: int) -> Operator:
     name = f"{kind}_pool{rank}d"
     layer = f"nn.{kind.capitalize()}Pool{rank}d({{w}})"
-    return Operator(name, f"F.{name}({{x}}, {{w}})", layer=layer, literals={"w": ("2", "3", "4")}, leaves={"size": "unit"})
+    return Operator(
+        name, f"F.{name}({{x}}, {{w}})", layer=layer, literals={"w": ("2", "3", "4")}, leaves={"size": "unit"}
+    )
 
 
 def _moves() -> list[Operator]:

@@ -52,14 +52,20 @@ FAMILIES: dict[str, Family] = {
     "layer_norm": Family(("layer_norm",), pre=_NORM_PRE, post=_ANY),
     "rms_norm": Family(("rms_norm",), pre=_NORM_PRE, post=_ANY),
     "group_norm": Family(("group_norm",), ("groups",), pre=_without(_ANY, "scale", "shift"), post=_ANY),
-    "residual_norm": Family(("layer_norm", "rms_norm"), pre=_NORM_PRE, post=UNARY_STAGES, lengths=(0, 1, 1, 2, 2), first=("add_input",)),
+    "residual_norm": Family(
+        ("layer_norm", "rms_norm"), pre=_NORM_PRE, post=UNARY_STAGES, lengths=(0, 1, 1, 2, 2), first=("add_input",)
+    ),
     "normalize": Family(("normalize",), pre=_NORM_PRE, post=_COLUMNWISE, lengths=(1, 1, 2, 2, 3)),
     "row_reduction": Family(
         ("sum", "mean", "logsumexp", "var", "norm"), ("rows_reduced",), _without(_ANY, "shift"), _REDUCED_POST
     ),
     "row_extremum": Family(("max", "min"), ("rows_reduced",), _MONOTONE, _REDUCED_POST),
-    "column_reduction": Family(("sum_dim0", "mean_dim0", "sum_dim1", "mean_dim1"), ("dim0", "dim1"), _ANY, _REDUCED_POST),
-    "column_extremum": Family(("max_dim0", "min_dim0", "max_dim1", "min_dim1"), ("dim0", "dim1"), _MONOTONE, _REDUCED_POST),
+    "column_reduction": Family(
+        ("sum_dim0", "mean_dim0", "sum_dim1", "mean_dim1"), ("dim0", "dim1"), _ANY, _REDUCED_POST
+    ),
+    "column_extremum": Family(
+        ("max_dim0", "min_dim0", "max_dim1", "min_dim1"), ("dim0", "dim1"), _MONOTONE, _REDUCED_POST
+    ),
     "linear": Family(("linear",), ("linear",), post=_without(_COLUMNWISE, "bias"), lengths=(1, 2, 2, 3, 3, 4)),
     "matmul": Family(("matmul",), ("matmul",), post=UNARY_STAGES + COLUMN_STAGES, lengths=(1, 2, 2, 3, 3, 4)),
     "linear_norm": Family(
@@ -71,7 +77,10 @@ FAMILIES: dict[str, Family] = {
     ),
     "loss": Family(_LOSSES, ("rows_reduced",), _without(UNARY_STAGES, "shift"), lengths=(0, 1, 1, 2, 2, 3)),
     "similarity": Family(
-        ("dot", "cosine", "squared_distance", "l1_distance"), ("rows_reduced",), _without(UNARY_STAGES, "scale"), _REDUCED_POST
+        ("dot", "cosine", "squared_distance", "l1_distance"),
+        ("rows_reduced",),
+        _without(UNARY_STAGES, "scale"),
+        _REDUCED_POST,
     ),
     "scan": Family(("cumsum", "reverse_cumsum", "exclusive_cumsum"), ("matrix",), _COLUMNWISE, _COLUMNWISE),
     "pool": Family(
@@ -80,7 +89,9 @@ FAMILIES: dict[str, Family] = {
     "transpose": Family(("transpose",), ("transpose",), UNARY_STAGES, _ANY, lengths=(1, 1, 2, 2, 3)),
     "gather": Family(("gather",), ("gather",), post=UNARY_STAGES + COLUMN_STAGES, lengths=(0, 1, 1, 2, 2, 3)),
     "embedding": Family(("embedding",), ("embedding",), post=_COLUMNWISE, lengths=(0, 1, 1, 2, 2, 3)),
-    "glu": Family(("glu", "swiglu", "geglu", "reglu", "tanh_glu"), ("glu",), post=_COLUMNWISE, lengths=(0, 1, 1, 2, 2, 3)),
+    "glu": Family(
+        ("glu", "swiglu", "geglu", "reglu", "tanh_glu"), ("glu",), post=_COLUMNWISE, lengths=(0, 1, 1, 2, 2, 3)
+    ),
 }
 
 

@@ -11,20 +11,9 @@ import random
 from collections.abc import Iterator, Sequence
 
 from drkernel.tasks.families import FAMILIES, draw, layout_of
+from drkernel.tasks.splits import SPLITS, split_of
 from drkernel.tasks.writer import describe, write
 from drkernel.types import DrKernelError, Task
-
-SPLITS = ("train", "validation", "test")
-
-
-def split_of(key: str) -> str:
-    """The split that a key falls into: 80 % train, 10 % validation, 10 % test, the same on every machine.
-
-    >>> split_of("relu"), split_of("scale+relu")
-    ('train', 'train')
-    """
-    bucket = int(hashlib.sha256(f"drkernel split {key}".encode()).hexdigest(), 16) % 10
-    return {8: "validation", 9: "test"}.get(bucket, "train")
 
 
 def generate(split: str, count: int, seed: int, families: Sequence[str] | None = None) -> list[Task]:

@@ -37,7 +37,9 @@ _CUBES = ((64, 512, 1024), (128, 256, 1024), (64, 256, 2048), (32, 1024, 1024))
 _CUBE_NAMES = (("BATCH", "ROWS", "COLS"), ("B", "M", "N"), ("batch_size", "length", "features"))
 
 LAYOUTS: dict[str, Layout] = {
-    "flat": Layout(("rows", "cols"), _ROW_NAMES, _MATRICES, ((17, 29), (130, 199)), "{rows}, {cols}", args={"n": "{cols}"}),
+    "flat": Layout(
+        ("rows", "cols"), _ROW_NAMES, _MATRICES, ((17, 29), (130, 199)), "{rows}, {cols}", args={"n": "{cols}"}
+    ),
     "flat3d": Layout(
         ("batch", "seq", "cols"),
         _TOKEN_NAMES,
@@ -46,24 +48,30 @@ LAYOUTS: dict[str, Layout] = {
         "{batch}, {seq}, {cols}",
         args={"n": "{cols}"},
     ),
-    "matrix": Layout(("rows", "cols"), _ROW_NAMES, _MATRICES, ((5, 8), (97, 199)), "{rows}, {cols}", args={"n": "{cols}"}),
+    "matrix": Layout(
+        ("rows", "cols"), _ROW_NAMES, _MATRICES, ((5, 8), (129, 199)), "{rows}, {cols}", args={"n": "{cols}"}
+    ),
     "tokens": Layout(
         ("batch", "seq", "cols"),
         _TOKEN_NAMES,
         _TOKENS,
-        ((2, 2), (4, 5), (97, 199)),
+        ((2, 2), (4, 5), (129, 199)),
         "{batch}, {seq}, {cols}",
         args={"n": "{cols}"},
     ),
     "groups": Layout(
         ("batch", "groups", "width", "length"),
-        (("BATCH", "GROUPS", "WIDTH", "LENGTH"), ("B", "G", "W", "L"), ("batch_size", "groups", "group_size", "length")),
+        (
+            ("BATCH", "GROUPS", "WIDTH", "LENGTH"),
+            ("B", "G", "W", "L"),
+            ("batch_size", "groups", "group_size", "length"),
+        ),
         ((64, 32, 4, 2048), (128, 16, 8, 1024), (256, 16, 4, 1024), (64, 16, 16, 1024)),
-        ((3, 4), (2, 2), (4, 5), (23, 39)),
+        ((3, 4), (2, 2), (5, 7), (23, 39)),
         "{batch}, {groups} * {width}, {length}",
         args={"g": "{groups}", "n": "{groups} * {width}"},
     ),
-    "rows_reduced": Layout(("rows", "cols"), _ROW_NAMES, _MATRICES, ((5, 8), (97, 199)), "{rows}, {cols}", out="-"),
+    "rows_reduced": Layout(("rows", "cols"), _ROW_NAMES, _MATRICES, ((5, 8), (129, 199)), "{rows}, {cols}", out="-"),
     "dim0": Layout(
         ("rows", "cols"),
         _ROW_NAMES,
@@ -73,7 +81,12 @@ LAYOUTS: dict[str, Layout] = {
         out="-",
     ),
     "dim1": Layout(
-        ("batch", "rows", "cols"), _CUBE_NAMES, _CUBES, ((4, 4), (19, 43), (67, 120)), "{batch}, {rows}, {cols}", out="-"
+        ("batch", "rows", "cols"),
+        _CUBE_NAMES,
+        _CUBES,
+        ((4, 4), (19, 43), (67, 120)),
+        "{batch}, {rows}, {cols}",
+        out="-",
     ),
     "transpose": Layout(
         ("batch", "rows", "cols"),
@@ -85,7 +98,12 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "linear": Layout(
         ("m", "k", "n"),
-        (("BATCH", "IN", "OUT"), ("M", "K", "N"), ("batch_size", "in_features", "out_features"), ("ROWS", "D_IN", "D_OUT")),
+        (
+            ("BATCH", "IN", "OUT"),
+            ("M", "K", "N"),
+            ("batch_size", "in_features", "out_features"),
+            ("ROWS", "D_IN", "D_OUT"),
+        ),
         ((16384, 128, 2048), (32768, 64, 1024), (16384, 256, 4096), (8192, 128, 4096), (32768, 128, 2048)),
         ((67, 90), (33, 45), (70, 100)),
         "{m}, {k}",
@@ -103,9 +121,14 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "linear_rows": Layout(
         ("m", "k", "n"),
-        (("BATCH", "IN", "OUT"), ("M", "K", "N"), ("batch_size", "in_features", "out_features"), ("ROWS", "D_IN", "D_OUT")),
+        (
+            ("BATCH", "IN", "OUT"),
+            ("M", "K", "N"),
+            ("batch_size", "in_features", "out_features"),
+            ("ROWS", "D_IN", "D_OUT"),
+        ),
         ((16384, 128, 2048), (32768, 64, 1024), (16384, 128, 4096), (32768, 128, 1024)),
-        ((5, 8), (33, 60), (97, 199)),
+        ((5, 8), (33, 60), (129, 199)),
         "{m}, {k}",
         out="{m}, {n}",
         args={"k": "{k}", "n": "{n}"},
@@ -130,7 +153,7 @@ LAYOUTS: dict[str, Layout] = {
         ("rows", "half"),
         (("ROWS", "HALF"), ("BATCH", "DIM"), ("M", "H"), ("batch_size", "hidden")),
         _MATRICES,
-        ((5, 8), (97, 199)),
+        ((5, 8), (129, 199)),
         "{rows}, 2 * {half}",
         out="{rows}, {half}",
         args={"n": "{half}"},
@@ -139,7 +162,7 @@ LAYOUTS: dict[str, Layout] = {
         ("rows", "cols", "count"),
         (("ROWS", "COLS", "COUNT"), ("N", "D", "K"), ("num_rows", "dim", "count")),
         ((32768, 1024, 16384), (65536, 512, 65536), (16384, 2048, 16384), (50000, 768, 32768)),
-        ((11, 19), (97, 199), (5, 8)),
+        ((11, 19), (129, 199), (5, 8)),
         "{rows}, {cols}",
         out="{count}, {cols}",
         args={"n": "{cols}"},
@@ -148,7 +171,7 @@ LAYOUTS: dict[str, Layout] = {
         ("vocab", "cols", "count"),
         (("VOCAB", "DIM", "COUNT"), ("V", "D", "N"), ("vocab_size", "dim", "num_tokens")),
         ((32768, 1024, 16384), (65536, 512, 65536), (16384, 2048, 16384), (50000, 768, 32768)),
-        ((11, 19), (97, 199), (5, 8)),
+        ((11, 19), (129, 199), (5, 8)),
         "{count},",
         out="{count}, {cols}",
         args={"v": "{vocab}", "n": "{cols}"},

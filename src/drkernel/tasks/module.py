@@ -40,7 +40,9 @@ class Reference:
             tree = ast.parse(task.source, self._file)
         literals = _int_constants(tree)
         if unknown := sorted(overrides.keys() - literals.keys()):
-            raise DrKernelError(f"task {task.id}: no module-level int constant {unknown[0]!r}; it has {sorted(literals)}")
+            raise DrKernelError(
+                f"task {task.id}: no module-level int constant {unknown[0]!r}; it has {sorted(literals)}"
+            )
         for name, value in overrides.items():
             for node in literals[name]:
                 node.value = int(value)
@@ -89,7 +91,9 @@ class Reference:
         try:
             yield
         except Exception as error:
-            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self._file]
+            lines = [
+                frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self._file
+            ]
             line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
             place = f"line {line}, " if line else ""
             text = " ".join(f"{type(error).__name__}: {error}".split())
@@ -120,7 +124,7 @@ def _int_constants(tree: ast.Module) -> dict[str, list[ast.Constant]]:
 
 def _folded(node: ast.expr) -> ast.expr:
     """`-3` as one literal, all else as it is."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-        if type(node.operand.value) is int:
-            return ast.copy_location(ast.Constant(-node.operand.value), node)
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if type(value) is int:
+            return ast.copy_location(ast.Constant(-value), node)
     return node

@@ -80,7 +80,9 @@ _ALL = ("small", "unit", "large")
 STAGES: dict[str, Operator] = {
     op.name: op
     for op in (
-        Operator("relu", "F.relu({x})", "torch.relu({x})", layer="nn.ReLU()", leaves=_POSITIVE, sizes=_ALL[1:], **_SIGNED),
+        Operator(
+            "relu", "F.relu({x})", "torch.relu({x})", layer="nn.ReLU()", leaves=_POSITIVE, sizes=_ALL[1:], **_SIGNED
+        ),
         _activation(
             "leaky_relu",
             "F.leaky_relu({x}, {a})",
@@ -101,7 +103,7 @@ STAGES: dict[str, Operator] = {
         _activation("logsigmoid", "F.logsigmoid({x})", "nn.LogSigmoid()", needs_unbounded=True, leaves=_POSITIVE),
         _activation("softsign", "F.softsign({x})", "nn.Softsign()", needs_unbounded=True, leaves=_BOUNDED),
         _saturating("sigmoid", "torch.sigmoid({x})", "{x}.sigmoid()", "nn.Sigmoid()", False),
-        _saturating("tanh", "torch.tanh({x})", "{x}.tanh()", "nn.Tanh()", True),
+        Operator("tanh", "torch.tanh({x})", "{x}.tanh()", layer="nn.Tanh()", needs_unbounded=True, leaves=_BOUNDED),
         _saturating("hardsigmoid", "F.hardsigmoid({x})", "", "nn.Hardsigmoid()", False, **_SIGNED),
         _saturating("relu6", "F.relu6({x})", "", "nn.ReLU6()", False, **_SIGNED),
         _saturating(

@@ -6,13 +6,14 @@ kept in `Task.info`, so that cold-start answers can be built from the same choic
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 from typing import Any
 
 from drkernel.tasks.families import FAMILIES, OPERATORS
 from drkernel.tasks.layouts import LAYOUTS, Layout
-from drkernel.tasks.stages import INPUT_STAGES, Operator
+from drkernel.tasks.stages import INPUT_STAGES, STAGES, Operator
 
 _ATTRIBUTES = {
     "bias": ("bias", "b"),
@@ -26,12 +27,12 @@ _ATTRIBUTES = {
     "rms_norm": ("norm", "rms"),
 }
 _ARGUMENTS = {
-    "n": ("n", "dim", "features"),
     "k": ("k", "in_dim", "in_features"),
     "g": ("g", "groups", "num_groups"),
     "v": ("v", "vocab", "num_embeddings"),
+    "n": ("n", "dim", "features"),
 }
-_FIRST_NAMES, _SECOND_NAMES, _FRESH_NAMES = ("x", "x", "inp", "a"), ("y", "other", "b"), ("h", "out", "z")
+_FIRST_NAMES, _SECOND_NAMES, _FRESH_NAMES = ("x", "x", "inp"), ("y", "other"), ("h", "out", "z")
 
 
 def describe(family: str, composition: tuple[str, ...], layout_name: str, rng: random.Random) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def describe(family: str, composition: tuple[str, ...], layout_name: str, rng: r
     }
     arguments = {key: choices[index] for key, choices in _ARGUMENTS.items()}
     for op in operators:
-        if op.parametric:
+        if op.parameters:
             _add_weights(info, op, arguments, rng)
     used = " ".join(constructor for _, constructor in info["modules"])
     info["args"] = {name: layout.args[key] for key, name in arguments.items() if re.search(rf"\b{name}\b", used)}
@@ -105,25 +106,17 @@ def spell(info: dict[str, Any], name: str, x: str, y: str, spelling: str) -> str
     """
     op = OPERATORS[name]
     template = getattr(op, spelling)
+    weights = info["weights"].get(name, {})
     if spelling == "layer":
-        weights = info["weights"].get(name)
-        if weights is None:
-            template = op.functional
-        else:
-            template = "self." + next(iter(weights.values())).split(".")[0] + "({x})"
-    atom = x if re.fullmatch(r"[\w.]+(\(.*\))?", x) and _balanced(x) else f"({x})"
-    x = atom if template.startswith("{x}") or template.count("{x}") > 1 or re.search(r"[-+*] \{x\}", template) else x
-    return template.format(x=x, y=y, **info["literals"].get(name, {}), **info["weights"].get(name, {}))
+        attribute = next(iter(weights.values()), "").split(".")[0]
+        template = f"self.{attribute}({{x}})" if weights else op.functional
+    bare = _binds_tightly(x) or re.search(r"\w\(\{x\}[,)]", template)
+    return template.format(x=x if bare else f"({x})", y=y, **info["literals"].get(name, {}), **weights)
 
 
-def _balanced(text: str) -> bool:
-    """Whether the text is one name or one call, not a product of calls."""
-    depth = 0
-    for place, char in enumerate(text):
-        depth += (char == "(") - (char == ")")
-        if depth == 0 and char == ")" and place < len(text) - 1:
-            return text[place + 1] in ".[" and " " not in text[place + 1 :].split("(")[0]
-    return True
+def _binds_tightly(expression: str) -> bool:
+    """Whether operators and methods can be applied to the text without parentheses around it."""
+    return isinstance(ast.parse(expression, mode="eval").body, (ast.Name, ast.Call, ast.Attribute, ast.Subscript))
 
 
 def write(info: dict[str, Any]) -> str:
@@ -182,8 +175,8 @@ def _body(info: dict[str, Any], acts: list[tuple[str, str]]) -> list[str]:
         op, spelling = OPERATORS[name], style["spelling"][name]
         if op.prepare:
             lines.append(op.prepare.format(x=value))
-        if spelling == "layer" and not op.parametric:
-            attribute = name if any(key == "act" for key, _ in acts) or len(name) % 2 else "act"
+        if spelling == "layer" and not op.parameters:
+            attribute = "act" if name in STAGES and len(name) % 2 and not acts else name
             acts.append((attribute, op.layer.format(**info["literals"].get(name, {}))))
             value = f"self.{attribute}({', '.join([value] + [y] * bool(op.second))})"
         else:

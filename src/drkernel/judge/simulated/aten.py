@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
@@ -30,18 +31,26 @@ IGNORES_SELF = frozenset("copy_ fill_ zero_ uniform_ normal_ bernoulli_ random_ 
 """In-place operators that overwrite their first argument without reading it."""
 
 
-class Recorder(TorchDispatchMode):
-    """Adds one row per operator and output size to the ledger; works on real, meta and fake tensors alike."""
+def without_compiler(mode: type[TorchDispatchMode]) -> type[TorchDispatchMode]:
+    """Takes torch's guard against dynamo off a mode's handler: its first call would import the compiler, 1.5 s per process."""
+    mode.__torch_dispatch__ = getattr(mode.__torch_dispatch__, "__wrapped__", mode.__torch_dispatch__)
+    return mode
 
-    def __init__(self, ledger: Ledger):
+
+@without_compiler
+class Recorder(TorchDispatchMode):
+    """Adds one row per operator and sizes (per call, unless `merge`) to the ledger; works on real, meta and fake tensors alike."""
+
+    def __init__(self, ledger: Ledger, merge: bool = True):
         super().__init__()
         self.ledger = ledger
+        self._merge = merge
         self._rows: dict[tuple, Row] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if _moves_data(func):
+        if moves_data(func):
             self._record(func, args, kwargs, result)
         return result
 
@@ -51,7 +60,7 @@ class Recorder(TorchDispatchMode):
         numel = max((t.numel() for t in written), default=0)
         math = _math(read + written)
         key = (name, numel, tuple(t.numel() for t in read), math)
-        row = self._rows.get(key)
+        row = self._rows.get(key) if self._merge else None
         if row is None:
             row = self._rows[key] = Row(name, name, False, output_numel=numel, math=math)
             self.ledger.rows.append(row)
@@ -65,8 +74,37 @@ class Recorder(TorchDispatchMode):
             row.add_traffic(distinct_elements(tensor), unique, total, stored)
 
 
-def _moves_data(func: Any) -> bool:
-    return not func.is_view and func._overloadpacket.__name__ not in FREE and func.namespace in ("aten", "prims", "torchvision")
+def follow_custom_operators(active: Callable[[], Recorder | None]) -> None:
+    """Records what Python implementations of custom operators (torch.library) call; a dispatch mode alone sees only the outer call."""
+    register = torch.library.Library.impl
+
+    def impl(self: torch.library.Library, op_name: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if callable(function) and not kwargs.get("with_keyset"):
+            function = _recorded(function, active)
+        return register(self, op_name, function, *args, **kwargs)
+
+    torch.library.Library.impl = impl
+
+
+def _recorded(function: Callable, active: Callable[[], Recorder | None]) -> Callable:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        recorder = active()
+        if recorder is None or _get_current_dispatch_mode() is recorder:
+            return function(*args, **kwargs)
+        with recorder:
+            return function(*args, **kwargs)
+
+    return call
+
+
+def moves_data(func: Any) -> bool:
+    """Whether a GPU would run a kernel for this operator."""
+    return (
+        not func.is_view
+        and func._overloadpacket.__name__ not in FREE
+        and func.namespace in ("aten", "prims", "torchvision")
+    )
 
 
 def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> tuple[list[Tensor], list[Tensor]]:

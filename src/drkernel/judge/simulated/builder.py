@@ -80,12 +80,34 @@ def together(*arrays: np.ndarray) -> list[np.ndarray]:
     return [np.broadcast_to(a, (count, *a.shape[1:])) for a in arrays]
 
 
+def _gather(place: Any, pointers: np.ndarray, where: np.ndarray, fill: np.ndarray, kind: np.dtype) -> np.ndarray:
+    """What lies at the pointers, `fill` where masked; all arrays of one shape."""
+    found = place and place[0].elements(kind, place[1])
+    if not found:
+        return upstream._interpreter.load(pointers, where, fill, kind)
+    memory, index = found
+    if place[2]:
+        return memory[index].reshape(pointers.shape)
+    result = fill.copy()
+    result[where] = memory[index]
+    return result
+
+
+def _scatter(place: Any, pointers: np.ndarray, where: np.ndarray, data: np.ndarray) -> None:
+    found = place and place[0].elements(data.dtype, place[1])
+    if not found:
+        upstream._interpreter.store(pointers, data, where)
+    else:
+        memory, index = found
+        memory[index] = data.ravel() if place[2] else data[where]
+
+
 class BatchBuilder(upstream.InterpreterBuilder):
     """Executes what the kernel's Python code asks for, on `self.programs` [P, 3] grid positions at once."""
 
     meter: Meter
     programs: np.ndarray
-    undo: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+    undo: list[tuple]
 
     def _done(self, data: np.ndarray, dtype: Any) -> Handle:
         self.meter.step(data.size, self._repeat(data))
@@ -109,7 +131,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
     # memory
 
     def create_load(self, ptr: Handle, cache: Any, eviction: Any, volatile: Any) -> Handle:
-        return self.create_masked_load(ptr, Handle(np.ones((1,) * ptr.data.ndim, bool), tl.int1), None, cache, eviction, volatile)
+        return self.create_masked_load(
+            ptr, Handle(np.ones((1,) * ptr.data.ndim, bool), tl.int1), None, cache, eviction, volatile
+        )
 
     def create_store(self, ptr: Handle, value: Handle, cache: Any, eviction: Any) -> None:
         self.create_masked_store(ptr, value, Handle(np.ones((1,) * ptr.data.ndim, bool), tl.int1), cache, eviction)
@@ -119,32 +143,33 @@ class BatchBuilder(upstream.InterpreterBuilder):
         kind = np_dtype(dtype)
         fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
         pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
-        self.meter.access(pointers, where, False, self._repeat(pointers))
-        return Handle(upstream._interpreter.load(pointers, where, fill, kind), dtype)
+        place = self.meter.access(pointers, where, False, self._repeat(pointers))
+        return Handle(_gather(place, pointers, where, fill, kind), dtype)
 
     def create_masked_store(self, ptr: Handle, value: Handle, mask: Handle, *options: Any) -> None:
-        pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, value.data))
-        data = data.astype(np_dtype(ptr.get_element_ty()), copy=False)
-        self.meter.access(pointers, where, True, self._repeat(pointers))
-        self._remember(pointers, where, data.dtype)
-        upstream._interpreter.store(pointers, data, where)
+        kind = np_dtype(ptr.get_element_ty())
+        data = value.data.astype(kind, copy=False)
+        pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, data))
+        place = self.meter.access(pointers, where, True, self._repeat(pointers))
+        self._remember(place, pointers, where, kind)
+        _scatter(place, pointers, where, data)
 
-    def _remember(self, pointers: np.ndarray, where: np.ndarray, kind: np.dtype) -> None:
+    def _remember(self, place: Any, pointers: np.ndarray, where: np.ndarray, kind: np.dtype) -> None:
         if len(self.programs) > 1:
-            self.undo.append((pointers, upstream._interpreter.load(pointers, where, np.zeros(where.shape, kind), kind), where))
+            old = _gather(place, pointers, where, np.zeros(where.shape, kind), kind)
+            self.undo.append((place, pointers, where, old))
 
     def roll_back(self) -> None:
         """Takes back every store of this batch."""
-        for pointers, data, where in reversed(self.undo):
-            upstream._interpreter.store(pointers, data, where)
+        for place, pointers, where, old in reversed(self.undo):
+            _scatter(place, pointers, where, old)
 
     def _atomic(self, ptr: Handle, value: Handle, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         every = np.empty((len(self.programs),) + (1,) * (ptr.data.ndim - 1))
         arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
         self.meter.access(pointers, where, False, 1)
-        self.meter.access(pointers, where, True, 1)
-        self._remember(pointers, where, data.dtype)
+        self._remember(self.meter.access(pointers, where, True, 1), pointers, where, data.dtype)
         return pointers, data, where
 
     def create_atomic_cas(self, ptr: Handle, cmp: Handle, val: Handle, sem: Any, scope: Any) -> Handle:
@@ -210,7 +235,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         result = np.matmul(left, right, dtype=d.data.dtype if d.data.dtype != np.float16 else np.float32)
         rows, inner, columns = *left.shape[-2:], right.shape[-1]
         batch = int(np.prod(result.shape[:-2]))
-        self.meter.flops += 2 * batch * rows * inner * columns * self._repeat(result)
+        passes = 3 if precision == upstream._ir.INPUT_PRECISION.TF32x3 else 1
+        self.meter.flops += 2 * passes * batch * rows * inner * columns * self._repeat(result)
         self.meter.work += batch * rows * inner * columns / 32
         self.meter.row.math = _dot_math(a.dtype.scalar, precision)
         return Handle((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
@@ -225,7 +251,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
         data = widen(handle.data, dtype)
         return data.astype(np.float32) if data.dtype == np.float16 else data
 
-    def create_extern_elementwise(self, library: Any, path: Any, symbol: str, args: list, kind: Any, pure: Any) -> Handle:
+    def create_extern_elementwise(
+        self, library: Any, path: Any, symbol: str, args: list, kind: Any, pure: Any
+    ) -> Handle:
         function = numerics.libdevice(symbol)
         data = [widen(a.data, a.dtype.scalar) for a in args]
         return self._done(narrow(function(*np.broadcast_arrays(*data)), kind.scalar), kind.scalar)
@@ -277,7 +305,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
     # block pointers and descriptors
 
     def create_advance(self, ptr: Any, offsets: list[Handle]) -> Any:
-        moved = [Handle(o.data + d.data.astype(o.data.dtype), o.dtype) for o, d in zip(ptr.offsets, offsets, strict=True)]
+        moved = [
+            Handle(o.data + d.data.astype(o.data.dtype), o.dtype) for o, d in zip(ptr.offsets, offsets, strict=True)
+        ]
         return upstream.BlockPointerHandle(ptr.base, ptr.shape, ptr.strides, moved, ptr.block_shape, ptr.order)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -23,17 +22,9 @@ def install(cuda_shim: bool) -> None:
 
     Args:
         cuda_shim: also make CPU tensors pass for CUDA tensors; for processes that run submissions only.
-
-    Raises:
-        DrKernelError: triton was imported before without TRITON_INTERPRET.
     """
     if not _machines:
         os.environ["TRITON_INTERPRET"] = "1"
-        if "triton.language" in sys.modules:
-            from triton.runtime.jit import JITFunction
-
-            if isinstance(sys.modules["triton.language"].sum, JITFunction):
-                raise DrKernelError("simulated device: triton was imported before install(); set TRITON_INTERPRET=1")
         from . import interpreter
 
         _machines.append(interpreter.build())
@@ -57,9 +48,8 @@ def record(skip: Collection[str] = (), budget: float = WORK_BUDGET) -> Iterator[
     """
     if not _machines:
         raise DrKernelError("simulated device: record() before install()")
-    from .aten import Recorder
     from .interpreter import Session
 
     ledger = Ledger()
-    with _machines[0].recording(Session(ledger, skip, budget)), Recorder(ledger):
+    with _machines[0].recording(Session(ledger, skip, budget)):
         yield ledger

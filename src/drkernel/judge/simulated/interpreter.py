@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import linecache
+import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ from triton.runtime import interpreter as upstream
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from . import builder as batched
+from .aten import Recorder, follow_custom_operators
 from .builder import BatchBuilder, Divergence, Handle
 from .ledger import Ledger, Row
 from .meter import MemoryFault, Meter, WorkBudgetExceeded
@@ -43,6 +45,7 @@ class Session:
         self.ledger = ledger
         self.skip = frozenset(skip)
         self.budget = budget
+        self.recorder = Recorder(ledger)
         self._rows: dict[Any, Row] = {}
 
     def row(self, kernel: upstream.InterpretedFunction) -> Row:
@@ -70,7 +73,8 @@ class Machine:
     def recording(self, session: Session) -> Iterator[None]:
         outer, self.session = self.session, session
         try:
-            yield
+            with session.recorder:
+                yield
         finally:
             self.session = outer
 
@@ -82,7 +86,9 @@ class Machine:
         sizes = grid(arguments) if callable(grid) else grid
         sizes = tuple(int(n) for n in (sizes if isinstance(sizes, (tuple, list)) else (sizes,)))
         if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-            raise errors.InterpreterError(f"kernel `{kernel.__name__}`: the grid must have 1 to 3 dimensions of at least 0, found {sizes}")
+            raise errors.InterpreterError(
+                f"kernel `{kernel.__name__}`: the grid must have 1 to 3 dimensions of at least 0, found {sizes}"
+            )
         row = session.row(kernel)
         row.calls += 1
         if row.site in session.skip or 0 in sizes:
@@ -160,7 +166,11 @@ def _located(kernel: upstream.InterpretedFunction, body: Callable, error: Except
         trace = trace.tb_next
     text = linecache.getline(file, line).strip()
     place = f"kernel `{kernel.__name__}` line {line}" + (f" `{text}`" if text else "")
-    message = f"{place}: {error}" if isinstance(error, (MemoryFault, WorkBudgetExceeded)) else f"{place}: {type(error).__name__}: {error}"
+    message = (
+        f"{place}: {error}"
+        if isinstance(error, (MemoryFault, WorkBudgetExceeded))
+        else f"{place}: {type(error).__name__}: {error}"
+    )
     kind = type(error) if isinstance(error, (MemoryFault, WorkBudgetExceeded)) else errors.InterpreterError
     return kind(message)
 
@@ -179,24 +189,49 @@ def build() -> Machine:
     )
     upstream.InterpretedFunction.__call__ = lambda kernel, *args, **kwargs: _body(kernel)(*args, **kwargs)
     autotuner.Autotuner.run = _run_first_configuration
+    _interpret_library()
     _patch_language(machine)
+    triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
+    follow_custom_operators(lambda: machine.session and machine.session.recorder)
     return machine
 
 
 def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: Any) -> None:
-    """Autotuning without a clock: the first configuration left after pruning, with every hook a real launch would run."""
+    """Autotuning without a clock: the first configuration left after pruning, chosen once per key.
+
+    As on a GPU, `reset_to_zero` and the pre-hook act when the choice is made, not at every launch.
+    """
     self.nargs = dict(zip(self.arg_names, args, strict=False))
-    config = self.prune_configs(kwargs)[0]
-    self.best_config = config
+    arguments = {name: value for name, value in {**self.nargs, **kwargs}.items() if name in self.arg_names}
+    dtypes = [str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")]
+    key = (*(arguments[name] for name in self.keys if name in arguments), *dtypes)
+    fresh = key not in self.cache
+    if fresh:
+        self.cache[key] = self.prune_configs(kwargs)[0]
+    self.best_config = config = self.cache[key]
+    if clash := sorted(kwargs.keys() & config.kwargs.keys()):
+        raise ValueError(f"Conflicting meta-parameters: {clash} given by the call and by the configuration")
     everything = {**self.nargs, **kwargs, **config.all_kwargs()}
-    if clash := kwargs.keys() & config.kwargs.keys():
-        raise ValueError(f"Conflicting meta-parameters: {', '.join(sorted(clash))}: given by the call and by the configuration")
+    if fresh and len(self.configs) > 1:
+        with _disable_current_modes():
+            self.pre_hook(everything, reset_only=True)
     if config.pre_hook is not None:
         config.pre_hook(everything)
-    if len(self.configs) > 1:
-        self.pre_hook(everything, reset_only=True)
     self.fn.run(*args, **kwargs, **config.all_kwargs())
     self.nargs = None
+
+
+def _interpret_library() -> None:
+    """Turns the library functions (tl.sum, tl.zeros, ...) of a triton that was imported before TRITON_INTERPRET was set."""
+    compiled = triton.runtime.jit.JITFunction
+    interpreted = functools.cache(upstream.InterpretedFunction)
+    modules = [module for name, module in sys.modules.items() if name.startswith("triton.language")]
+    for holder in (*modules, tl.tensor):
+        for name, value in list(vars(holder).items()):
+            if isinstance(value, compiled):
+                function = interpreted(value.fn)
+                method = lambda *args, _function=function, **kwargs: _function(*args, **kwargs)
+                setattr(holder, name, method if holder is tl.tensor else function)
 
 
 def _patch_language(machine: Machine) -> None:
@@ -209,6 +244,7 @@ def _patch_language(machine: Machine) -> None:
     for module in (tl, tl.core):
         _bind(module, machine.semantic)
         upstream._patch_lang_core(module, scope)
+    for module in (tl, tl.core):
         module.reduce = functools.partial(reductions.reduce, machine)
         module.associative_scan = functools.partial(reductions.scan, machine)
     for holder in (tl.tensor, tl.math, tl.core.tensor_descriptor_base, libdevice):

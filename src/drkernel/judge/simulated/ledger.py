@@ -78,7 +78,10 @@ class Ledger:
     rows: list[Row] = field(default_factory=list)
 
     def to_json(self) -> str:
-        rows = [[*(getattr(r, key) for key in _ROW), [[t.numel, t.unique, t.total, t.stored] for t in r.tensors]] for r in self.rows]
+        rows = [
+            [*(getattr(r, key) for key in _ROW), [[t.numel, t.unique, t.total, t.stored] for t in r.tensors]]
+            for r in self.rows
+        ]
         return json.dumps(rows, separators=(",", ":"))
 
     @classmethod

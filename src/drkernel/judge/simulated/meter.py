@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ class Region:
         self.shift = self.element.bit_length() - 1
         self.numel = distinct_elements(tensor)
         self.tensor = tensor
+        self._views: dict[np.dtype, np.ndarray] = {}
         self.touched: dict[bool, np.ndarray] = {}
         self.total = {False: 0, True: 0}
 
@@ -42,6 +44,15 @@ class Region:
         if stored not in self.touched:
             self.touched[stored] = np.zeros(-(-self.size // self.element), dtype=bool)
         self.touched[stored][offsets >> np.uint64(self.shift)] = True
+
+    def elements(self, kind: np.dtype, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """The storage as an array of `kind` and the indices of byte offsets into it; None where they are not aligned."""
+        if kind.itemsize != self.element or (self.element > 1 and (offsets & np.uint64(self.element - 1)).any()):
+            return None
+        if kind not in self._views:
+            memory = (ctypes.c_char * (self.size // self.element * self.element)).from_address(self.base)
+            self._views[kind] = np.frombuffer(memory, dtype=kind)
+        return self._views[kind], (offsets >> np.uint64(self.shift)).view(np.int64)
 
 
 class Meter:
@@ -81,30 +92,42 @@ class Meter:
                 f"the launch needs more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
             )
 
-    def access(self, pointers: np.ndarray, mask: np.ndarray, stored: bool, repeat: int) -> None:
-        """Checks and counts one load or store. pointers: uint64 [p, ...], mask: bool of the same shape."""
+    def access(
+        self, pointers: np.ndarray, mask: np.ndarray, stored: bool, repeat: int
+    ) -> tuple[Region, np.ndarray, bool] | None:
+        """Checks and counts one load or store. pointers: uint64 [p, ...], mask: bool of the same shape.
+
+        Returns the tensor that all unmasked pointers belong to, their byte offsets in it (flat) and whether none is
+        masked; None where nothing is accessed or several tensors are.
+        """
         self.step(0, repeat)
         self.largest = max(self.largest, pointers.size // len(pointers))
         complete = bool(mask.all())
         valid = pointers.ravel() if complete else pointers[mask]
         if not valid.size:
-            return
-        region = self._region(valid, stored)
-        offsets = valid - np.uint64(region.base)
-        region.touch(offsets, stored)
-        region.total[stored] += _sectors(pointers, mask, complete) * repeat << SECTOR_BITS
+            return None
+        sectors = _sectors(pointers, mask, complete) * repeat << SECTOR_BITS
+        first = next((r for r in self.regions if r.base <= int(valid[0]) < r.base + r.size), None)
+        if first is not None:
+            offsets = valid - np.uint64(first.base)
+            if int(offsets.max()) + first.element <= first.size:
+                first.touch(offsets, stored)
+                first.total[stored] += sectors
+                return first, offsets, complete
+        self._scattered(valid, stored, sectors)
+        return None
 
-    def _region(self, valid: np.ndarray, stored: bool) -> Region:
-        first = int(valid[0])
+    def _scattered(self, valid: np.ndarray, stored: bool, sectors: int) -> None:
+        """One access to several tensors, or outside of all."""
+        known = np.zeros(valid.shape, bool)
         for region in self.regions:
-            if region.base <= first < region.base + region.size:
-                break
-        else:
-            raise MemoryFault(self._fault(first, stored))
-        outside = valid - np.uint64(region.base) > np.uint64(region.size - region.element)
-        if outside.any():
-            raise MemoryFault(self._fault(int(valid[outside.argmax()]), stored))
-        return region
+            offsets = valid - np.uint64(region.base)
+            inside = offsets <= np.uint64(region.size - region.element)
+            region.touch(offsets[inside], stored)
+            region.total[stored] += int(sectors * inside.mean())
+            known |= inside
+        if not known.all():
+            raise MemoryFault(self._fault(int(valid[known.argmin()]), stored))
 
     def _fault(self, address: int, stored: bool) -> str:
         verb = "store" if stored else "load"

@@ -1,0 +1,128 @@
+"""Graded answers to generated tasks: what a cold start learns from.
+
+All are built from the composition in one compact style. The grades: `fused` does everything in one kernel, `partial`
+leaves one operator to torch, `lazy` puts one cheap stage into Triton and leaves the rest, `mistaken` looks right and is
+wrong, `hack` launches a kernel whose result nobody uses.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from drkernel.coldstart.kernels import Kernel, build
+from drkernel.coldstart.solutions_wrong import mistakes
+from drkernel.tasks.cores import CORES
+from drkernel.tasks.families import FAMILIES, OPERATORS
+from drkernel.tasks.stages import STAGES
+from drkernel.tasks.writer import has_second_input, spell
+from drkernel.types import DrKernelError, Task
+
+Kind = Literal["lazy", "partial", "fused", "mistaken", "hack"]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A complete submission, its grade and what makes it so (the mistake's or the split's name)."""
+
+    kind: Kind
+    source: str
+    note: str = ""
+
+
+def solutions(task: Task, wrong: int = 4) -> list[Solution]:
+    """Graded answers to a generated task: the right ones, then `wrong` mistakes and a hack, the same at each call.
+
+    Raises:
+        DrKernelError: the task does not come from the generator.
+    """
+    info = task.info
+    if "composition" not in info or "layout" not in info:
+        raise DrKernelError(f"task {task.id}: graded solutions exist for generated tasks only")
+    right = [Solution(kind, _render(info, plan), note) for kind, note, plan in _plans(info)]
+    draw = random.Random(task.id)
+    mistaken = [Solution("mistaken", source, note) for note, source in mistakes(info, right[-1].source)]
+    hacks = [Solution("hack", _dead_kernel(info), "dead_kernel"), Solution("hack", _decoy(info), "decoy")]
+    return [*right, *draw.sample(mistaken, min(wrong, len(mistaken))), draw.choice(hacks)]
+
+
+Plan = tuple[list[str], list[str], list[str]]
+"""A composition cut in three: what torch does before the kernel, what the kernel does, what torch does after it."""
+
+
+def _plans(info: dict[str, Any]) -> list[tuple[Kind, str, Plan]]:
+    """(kind, note, plan) of the right answers, the cheapest first and `fused` last."""
+    operators = info["composition"]
+    product = operators[:1] if operators[0] in ("linear", "matmul") else []
+    rest = operators[len(product) :]
+    plans: list[tuple[Kind, str, Plan]] = []
+    stages = [place for place, name in enumerate(operators) if name in STAGES]
+    if stages and len(operators) > 1:
+        last = stages[-1]
+        plans.append(("lazy", "one_stage", (operators[:last], [operators[last]], operators[last + 1 :])))
+    if len(rest) > 2:
+        plans.append(("partial", "first_in_torch", (product + rest[:1], rest[1:], [])))
+    if len(rest) > 2 or (len(rest) == 2 and rest[0] in CORES):
+        plans.append(("partial", "last_in_torch", (product, rest[:-1], rest[-1:])))
+    if FAMILIES[info["family"]].lead:
+        return [*plans, ("fused", "library_product", (product, rest, []))]
+    if product and len(rest) > 1:
+        plans.append(("partial", "library_product", (product, rest, [])))
+    return [*plans, ("fused", "one_kernel", ([], operators, []))]
+
+
+def _render(info: dict[str, Any], plan: Plan) -> str:
+    """The submission that follows a plan."""
+    before, inside, after = plan
+    kernel = build(info, inside)
+    lines = [*_torch(info, before, "x"), *kernel.call(), *_torch(info, after, "o"), f"return {kernel.result}"]
+    return _file(info, kernel, lines)
+
+
+def _torch(info: dict[str, Any], operators: list[str], value: str, target: str = "") -> list[str]:
+    """Statements that apply operators to `value` in torch and leave the result in `target` (or in `value`)."""
+    lines, target = [], target or value
+    for name in operators:
+        op = OPERATORS[name]
+        layer = op.parameters and info["style"]["spelling"][name] == "layer"
+        lines += [op.prepare.format(x=value)] if op.prepare else []
+        lines.append(f"{target} = {spell(info, name, value, 'y', 'layer' if layer else 'functional')}")
+        value = target
+    return lines
+
+
+def _dead_kernel(info: dict[str, Any]) -> str:
+    """Copies the input, drops the copy and answers in torch."""
+    copy = build(info, [])
+    return _file(info, copy, [*copy.call(), *_torch(info, info["composition"], "x"), "return x"])
+
+
+def _decoy(info: dict[str, Any]) -> str:
+    """Launches the kernel that would do, drops what it made and answers in torch."""
+    operators = info["composition"]
+    product = operators[:1] if FAMILIES[info["family"]].lead else []
+    kernel = build(info, operators[len(product) :])
+    lines = [*_torch(info, operators, "x", "h"), *_torch(info, product, "x"), *kernel.call(), "return h"]
+    return _file(info, kernel, lines)
+
+
+def _file(info: dict[str, Any], kernel: Kernel, forward: list[str]) -> str:
+    """A submission: imports, the kernel, and a `ModelNew` with the parameters of the reference in the same order."""
+    lines = ["import torch", "import torch.nn as nn"]
+    if any("F." in line for line in forward):
+        lines.append("import torch.nn.functional as F")
+    lines += [
+        "import triton",
+        "import triton.language as tl",
+        "",
+        *kernel.definition(),
+        "",
+        "class ModelNew(nn.Module):",
+    ]
+    if info["modules"]:
+        lines += [f"    def __init__({', '.join(['self', *info['args']])}):", "        super().__init__()"]
+        lines += [*(f"        self.{name} = {constructor}" for name, constructor in info["modules"]), ""]
+    inputs = ["self", "x", *["y"] * has_second_input(info["composition"])]
+    lines += [f"    def forward({', '.join(inputs)}):", *(f"        {line}" for line in forward)]
+    return "\n".join(lines) + "\n"

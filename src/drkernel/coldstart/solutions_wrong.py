@@ -1,0 +1,127 @@
+"""Realistic mistakes, made by editing a right answer: each note names what a feedback should let the policy repair.
+
+None of them writes outside its tensors, so that they can be run anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from drkernel.coldstart.kernels import lines_of
+from drkernel.coldstart.kernels_lines import STAGE_LINES
+from drkernel.tasks.stages import COLUMN_STAGES, INPUT_STAGES, UNARY_STAGES
+
+_PADDING_MATTERS = {
+    "softmax",
+    "log_softmax",
+    "layer_norm",
+    "group_norm",
+    "var",
+    "logsumexp",
+    "kl_loss",
+    "cross_entropy",
+}
+_GROWING = {"linear", "relu", "leaky_relu", "silu", "gelu", "abs", "square", "scale", *INPUT_STAGES, *COLUMN_STAGES}
+_NOT_IN_TRITON = {
+    "relu",
+    "leaky_relu",
+    "silu",
+    "gelu",
+    "tanh",
+    "elu",
+    "softplus",
+    "clamp",
+    "square",
+    "mish",
+    "softsign",
+}
+
+
+def mistakes(info: dict[str, Any], source: str) -> list[tuple[str, str]]:
+    """(name, edited source) for every mistake that this answer can hold; none equals the right answer."""
+    made = [(name, edit(info, source)) for name, edit in _EDITS.items()]
+    return [(name, wrong) for name, wrong in made if wrong is not None and wrong != source]
+
+
+def _replace(old: str, new: str) -> Callable[[dict, str], str]:
+    return lambda info, source: source.replace(old, new, 1)
+
+
+def _stage_lines(info: dict, source: str) -> list[tuple[str, str]]:
+    """(stage, its text in the source) for each unary stage of the kernel, at whatever indentation."""
+    found = []
+    for name in info["composition"]:
+        if name in UNARY_STAGES:
+            pattern = r"\n +".join(re.escape(line) for line in lines_of(info, name, STAGE_LINES))
+            if match := re.search(rf"^ +{pattern}\n", source, re.MULTILINE):
+                found.append((name, match.group()))
+    return found
+
+
+def _forgotten_stage(info: dict, source: str) -> str | None:
+    found = _stage_lines(info, source)
+    return source.replace(found[-1][1], "", 1) if found else None
+
+
+def _no_such_function(info: dict, source: str) -> str | None:
+    """Spells an activation as torch would: `tl.relu`, `tl.gelu` and the like do not exist."""
+    for name, text in _stage_lines(info, source):
+        if name in _NOT_IN_TRITON:
+            indent = text[: len(text) - len(text.lstrip())]
+            return source.replace(text, f"{indent}v = tl.{name}(v)\n", 1)
+    return None
+
+
+def _wrong_literal(info: dict, source: str) -> str | None:
+    for name, text in _stage_lines(info, source):
+        if name != "clamp" and (value := info["literals"].get(name, {}).get("a")):
+            return source.replace(text, text.replace(value, str(round(2 * float(value) + 0.1, 2))), 1)
+    return None
+
+
+def _padding_counts(info: dict, source: str) -> str | None:
+    """Lets the lanes beyond the row take part in sums and maxima."""
+    if not _PADDING_MATTERS & set(info["composition"]):
+        return None
+    return re.sub(r"tl\.where\(m, (v(?: \* v)?), [^()]*(?:\(\"inf\"\))?\)", r"\1", source)
+
+
+def _no_maximum(info: dict, source: str) -> str | None:
+    """Wrong for large values only, so the values must not be bounded before."""
+    before = info["composition"][: next((i for i, name in enumerate(info["composition"]) if "softmax" in name), 0)]
+    if not set(before) <= _GROWING:
+        return None
+    if "softmax" in info["composition"]:
+        return source.replace("tl.exp(v - tl.max(v, 0))", "tl.exp(v)", 1)
+    return source.replace("    v = v - tl.max(v, 0)\n", "", 1)
+
+
+def _missing_bracket(info: dict, source: str) -> str:
+    return re.sub(r"(tl\.store\(.*)\)\n", r"\1\n", source, count=1)
+
+
+def _missing_argument(info: dict, source: str) -> str:
+    edited = source.replace("def forward(self, x, y):", "def forward(self, x):", 1)
+    return edited if edited != source else re.sub(r"def __init__\(self, .*\):", "def __init__(self):", source, count=1)
+
+
+_EDITS: dict[str, Callable[[dict, str], str | None]] = {
+    "undefined_name": _replace("tl.store(o_ptr", "tl.store(out_ptr"),
+    "missing_bracket": _missing_bracket,
+    "missing_import": _replace("import triton.language as tl\n", ""),
+    "no_such_function": _no_such_function,
+    "wrong_axis": _replace("(v, 0)", "(v, 1)"),
+    "block_not_a_power_of_two": _replace("BLOCK=triton.next_power_of_2(n)", "BLOCK=n"),
+    "missing_argument": _missing_argument,
+    "forgotten_stage": _forgotten_stage,
+    "wrong_literal": _wrong_literal,
+    "wrong_row": _replace("x_ptr + i, mask=m", "x_ptr + c, mask=m"),
+    "wrong_divisor": _replace(" / n\n", " / BLOCK\n"),
+    "padding_counts": _padding_counts,
+    "no_maximum": _no_maximum,
+    "tail_left_out": _replace("triton.cdiv(t, 1024)", "t // 1024"),
+    "half_precision": _replace("o = torch.empty_like(x)", "o = torch.empty_like(x, dtype=torch.float16)"),
+    "returns_input": _replace("return o\n", "return x\n"),
+}

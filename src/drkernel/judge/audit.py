@@ -1,0 +1,101 @@
+"""How fast, and by whose work: from the ledgers of one call of the reference and one of the submission.
+
+Source: reference/judging.md 3.5. Coverage is the smaller of two shares: the submission's Triton kernels' share of its
+own modelled time, and the share of the reference's compute work that no longer happens in ATen operators.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from drkernel.judge.simulated import Gpu, Ledger, Scale, floor_microseconds, price
+from drkernel.types import KernelTime
+
+_FREE = frozenset(
+    "copy_ clone _to_copy fill fill_ zero_ zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full "
+    "arange scalar_tensor lift_fresh_copy contiguous _pin_memory constant_pad_nd cat stack _copy_from".split()
+)
+"""ATen operators that allocate, fill, copy or cast: neither work that is replaced nor work that is left."""
+_NOTHING = 1e-3
+_LIBRARY_SHARE, _LIBRARY_LIMIT = 0.6, 10.0
+
+
+@dataclass(frozen=True)
+class Bill:
+    """The reference's side of the comparison; the same for every submission to a task."""
+
+    ledger: Ledger
+    scale: Scale
+    gpu: Gpu
+    floor_us: float
+    """No honest forward of the full-size task is faster."""
+
+    def profile(self) -> tuple[KernelTime, ...]:
+        return price(self.ledger, self.gpu, self.scale)
+
+
+@dataclass(frozen=True)
+class Audit:
+    speedup: float
+    coverage: float
+    replaced: float
+    """Share in [0, 1] of the reference's compute work (modelled, without launches) that ATen no longer does."""
+    reference_us: float
+    submission_us: float
+    profile: tuple[KernelTime, ...]
+    reference_profile: tuple[KernelTime, ...]
+    doubt: str = ""
+    """Why the time cannot be true, or empty."""
+
+    @property
+    def nothing_replaced(self) -> bool:
+        return self.replaced < _NOTHING
+
+
+def audit(bill: Bill, ledger: Ledger) -> Audit:
+    """Prices a submission's call against the reference's."""
+    theirs, ours = bill.profile(), price(ledger, bill.gpu, bill.scale)
+    reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (theirs, ours))
+    triton = sum(row.microseconds for row in ours if row.triton) / (submission_us or 1.0)
+    left, before = (_aten_work(rows, bill) for rows in (ledger, bill.ledger))
+    replaced = min(1.0, max(0.0, 1.0 - left / before)) if before else 1.0
+    speedup = reference_us / submission_us if submission_us else 0.0
+    doubt = _doubt(bill, speedup, submission_us)
+    coverage = min(replaced, triton)
+    return Audit(speedup, coverage, replaced, reference_us, submission_us, ours, theirs, doubt)
+
+
+def input_bytes(ledger: Ledger, sizes: list[tuple[int, int]]) -> int:
+    """Bytes of the inputs that the reference really reads; `sizes` are (elements, bytes) of each input tensor."""
+    read: dict[int, int] = {}
+    for row in ledger.rows:
+        for tensor in row.tensors:
+            if not tensor.stored:
+                read[tensor.numel] = max(read.get(tensor.numel, 0), tensor.unique)
+    return sum(min(size, read.get(numel, 0)) for numel, size in sizes)
+
+
+def bill(ledger: Ledger, scale: Scale, gpu: Gpu, inputs: int, outputs: int) -> Bill:
+    """`inputs` and `outputs` are bytes of the small task that must be moved."""
+    return Bill(ledger, scale, gpu, floor_microseconds(gpu, scale, inputs, outputs))
+
+
+def _aten_work(ledger: Ledger, bill: Bill) -> float:
+    """Modelled device time, without any launch cost, that ATen's compute operators take."""
+    ideal = dataclasses.replace(bill.gpu, kernel_us=0.0, aten_host_us=0.0, triton_host_us=0.0)
+    only_copies = all(row.name in _FREE for row in bill.ledger.rows)
+    rows = [row for row in ledger.rows if not row.triton and (only_copies or row.name not in _FREE)]
+    return sum(time.microseconds for time in price(Ledger(rows), ideal, bill.scale))
+
+
+def _doubt(bill: Bill, speedup: float, submission_us: float) -> str:
+    if submission_us < 0.8 * bill.floor_us:
+        return f"{submission_us:.3g} us is less than its inputs and outputs need to move ({bill.floor_us:.3g} us)"
+    times = bill.profile()
+    total = sum(row.microseconds for row in times) or 1.0
+    products = {row.name for row in bill.ledger.rows if row.flops}
+    library = sum(row.microseconds for row in times if row.name in products) / total
+    if speedup > _LIBRARY_LIMIT and library > _LIBRARY_SHARE:
+        return f"{speedup:.3g}x on a task that {100 * library:.0f}% library products dominate"
+    return ""

@@ -1,0 +1,391 @@
+"""One submission against one task: from the first question to the verdict.
+
+The order is that of cost: what most submissions fail at comes first. Every answer is copied out of the shared memory
+before it is compared, and inputs are checked for edits after every call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+from drkernel.judge import audit, cases, variation
+from drkernel.judge.cases import Case, Plan, Seeds, Side
+from drkernel.judge.compare import Got, Mismatch
+from drkernel.judge.exchange import Slot, Unfit, decode, encode
+from drkernel.judge.paper import Paper
+from drkernel.judge.protocol import Gone, Late, ProtocolViolation
+from drkernel.judge.simulated import Ledger
+from drkernel.judge.zygote import Process
+from drkernel.types import KernelTime, Verdict
+
+MAX_ROWS = 2000
+_WORK_PER_SECOND = 1.5e7
+"""Simulated work that one call may cost per second of the time limit: a quarter of it on a slow core, so that an
+endless kernel meets this limit, the same on every machine, before it meets the clock."""
+
+
+class Ruling(Exception):
+    """The verdict is reached: no further question is asked."""
+
+    def __init__(self, status: str, reason: str, detail: str, **evidence: Any):
+        super().__init__(detail)
+        self.verdict = Verdict(status, reason, detail, evidence=evidence)
+
+
+class Failed(Exception):
+    """The submission raised an error in answer to a question."""
+
+    def __init__(self, kind: str, message: str, line: int | None):
+        super().__init__(message)
+        self.kind, self.message, self.line = kind, message, line
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What one call returned, in private memory."""
+
+    outputs: Any
+    ledger: Ledger
+    aliases: bool
+    """Whether an output lies in an input's memory."""
+    edited: bool
+    """Whether the call changed its inputs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What a judge decides by; part of the key of its cache."""
+
+    device: str = "simulated:H200"
+    timeout_s: float = 20.0
+    lazy_below: float = 1.05
+    shapes: str = "reject"
+    gate: bool = True
+
+
+class Exam:
+    """One submission's examination."""
+
+    def __init__(self, paper: Paper, terms: Terms, seeds: Seeds, process: Process, source: str):
+        self.paper, self.terms, self.seeds, self.process, self.source = paper, terms, seeds, process, source
+        self.sides: dict[int, Side] = {}
+        self.varied = False
+        self.general = True
+        self.evidence: dict[str, Any] = {}
+
+    def run(self) -> Verdict:
+        """The verdict. Raises ZygoteDied if the machinery breaks; never anything for what the submission does."""
+        try:
+            self._load()
+            first, train = self._first_case()
+            self._expect_triton(self._right(first))
+            self._near_repeat(first)
+            drawn = [first, *self._further_cases(train)]
+            last = self._draw(Plan("the given inputs, again", 0, "given", train[0]), "last")
+            final = self._right(last)
+            self._expect_triton(final)
+            self._ablate(final.ledger, [last, *(c for c in drawn if c.plan.model == 0)])
+            return self._priced(final.ledger)
+        except Ruling as ruling:
+            return ruling.verdict
+        except Failed as failure:
+            return _ruling_of(failure, self.source).verdict
+        except Late:
+            return Ruling("invalid", "timeout", f"no answer within {self.terms.timeout_s:g} s").verdict
+        except (ProtocolViolation, Unfit) as error:
+            return Ruling("invalid", "protocol_violation", str(error)).verdict
+
+    # questions
+
+    def _ask(self, **question: Any) -> dict[str, Any]:
+        answer = self.process.ask(question, time.monotonic() + self.terms.timeout_s)
+        if error := answer.get("error"):
+            raise _failure(error)
+        return answer
+
+    def _load(self) -> None:
+        self._ask(do="load", source=self.source, name=self.paper.task.answer_name)
+
+    def _build(self, model: int, perturb: bool) -> None:
+        """Constructs a model on both sides under one seed, and gives both the same other weights if asked to."""
+        reference = self.paper.reference if model < 2 else self.paper.hidden[model - 2]
+        seed = self.seeds("model", model)
+        self.sides[model] = side = cases.side(reference, seed, perturb and not self.varied, perturb and self.varied)
+        args, kwargs = reference.init_args()
+        tree, slots = self._put([args, kwargs])
+        built = self._ask(do="build", model=model, args=tree, slots=slots, seed=seed, varied=side.varied)
+        if not side.values:
+            return
+        theirs = {name: self._take(slot) for name, slot in _pairs(built.get("weights"))}
+        writes = variation.follow(side.weights, theirs, side.values)
+        if writes is None:
+            self.varied = True
+            self._build(model, perturb)
+            return
+        self.process.inputs.clear()
+        slots = [self.process.inputs.put(value).to_json() for value in writes.values()]
+        self._ask(do="weights", model=model, values=[[name, i] for i, name in enumerate(writes)], slots=slots)
+
+    def _call(self, case: Case, skip: tuple[str, ...] = ()) -> Answer:
+        if case.plan.model not in self.sides:
+            self._build(case.plan.model, perturb=case.plan.model != 1)
+        tree, slots = self._put(case.inputs)
+        before = self.process.inputs.snapshot()
+        answer = self._ask(
+            do="call",
+            model=case.plan.model,
+            args=tree,
+            slots=slots,
+            train=case.plan.train,
+            seed=case.seed,
+            skip=list(skip),
+            budget=self.terms.timeout_s * _WORK_PER_SECOND,
+        )
+        edited = not self.process.inputs.same(before)
+        facts = [_Fact.parse(fact, self.process.outputs.size) for fact in _list(answer.get("tensors"))]
+        values = [Got(self._take(fact.slot), fact.expanded, fact.shares) for fact in facts]
+        outputs = decode(answer.get("outputs"), lambda index: _item(values, index))
+        try:
+            ledger = Ledger.from_json(str(answer.get("ledger")), MAX_ROWS)
+        except ValueError as error:
+            raise ProtocolViolation(str(error)) from error
+        return Answer(outputs, ledger, any(fact.shares for fact in facts), edited)
+
+    def _put(self, value: Any) -> tuple[Any, list]:
+        self.process.inputs.clear()
+        slots: list[list] = []
+
+        def put(tensor: Any) -> int:
+            slots.append(self.process.inputs.put(tensor).to_json())
+            return len(slots) - 1
+
+        return encode(value, put), slots
+
+    def _take(self, slot: Any) -> Any:
+        """A private copy of a tensor that the runner has written."""
+        slot = slot if isinstance(slot, Slot) else Slot.parse(slot, self.process.outputs.size)
+        return self.process.outputs.view(slot).clone()
+
+    # cases
+
+    def _draw(self, plan: Plan, *what: Any) -> Case | None:
+        if plan.model not in self.sides:
+            self._build(plan.model, perturb=plan.model != 1)
+        side, seed = self.sides[plan.model], self.seeds("inputs", plan.name, *what)
+        return cases.draw(self.paper.task, plan, side, seed, self.paper.depth)
+
+    def _first_case(self) -> tuple[Case, tuple[bool, ...]]:
+        """The given inputs under the first mode in which the answer is right; settles how weights are varied."""
+        ruling: Exception | None = None
+        for train in self.paper.modes:
+            plan = Plan("the given inputs", 0, "given", train[0])
+            self.varied = False
+            self.sides.clear()
+            for _ in range(2):
+                try:
+                    case = self._draw(plan)
+                    self._right(case)
+                    return case, train
+                except (Ruling, Failed) as failed:
+                    ruling = ruling or failed
+                if self.varied or 0 not in self.sides or not self.sides[0].values:
+                    break
+                self.varied = True
+                self.sides.clear()
+        raise ruling
+
+    def _further_cases(self, train: tuple[bool, ...]) -> list[Case]:
+        drawn = []
+        shapes = 0 if self.terms.shapes == "ignore" else len(self.paper.hidden)
+        for plan in cases.plans(train, shapes):
+            if plan.model >= 2:
+                self._other_shape(plan)
+            elif case := self._draw(plan):
+                self._expect_triton(self._right(case))
+                drawn.append(case)
+        return drawn
+
+    def _other_shape(self, plan: Plan) -> None:
+        """A clear error on another legal shape is allowed (`general` is then false); a wrong answer is not."""
+        try:
+            if case := self._draw(plan):
+                self._right(case)
+        except Failed as failure:
+            self.general = False
+            self.evidence["other_shape"] = f"{failure.kind}: {failure.message}"[:300]
+        except Gone:
+            raise Ruling("not_general", "crash_on_other_shape", "the process died on another shape") from None
+        except Ruling as ruling:
+            if self.terms.shapes == "reject":
+                verdict = ruling.verdict
+                raise Ruling("not_general", "wrong_on_other_shape", verdict.detail, **verdict.evidence) from None
+            self.general = False
+            self.evidence["other_shape"] = ruling.verdict.detail
+
+    def _near_repeat(self, first: Case) -> None:
+        """Almost the same inputs at the same place: an answer kept from the last call is wrong here."""
+        plan = dataclasses.replace(first.plan, name="the last inputs with single elements changed")
+        seed = self.seeds("touched")
+        inputs = cases.touched(first.inputs, seed)
+        if inputs is None:
+            return
+        paper = self.paper
+        expected = cases.answer(paper.task, self.sides[0], inputs, plan.train, seed, paper.depth)
+        if expected.finite and expected.sharp:
+            self._right(Case(plan, inputs, expected, seed))
+
+    def _right(self, case: Case) -> Answer:
+        """The answer to a case, which is a ruling unless it is right."""
+        answer = self._call(case)
+        problem = case.expected.check(answer.outputs)
+        if answer.edited and not case.expected.edits:
+            problem = Mismatch("edits_input", "forward changes its input tensors in place")
+        elif not problem and answer.aliases and not case.expected.aliases:
+            problem = Mismatch("aliases_input", "the output lies in an input's memory")
+        if problem:
+            evidence = {k: v for k, v in dataclasses.asdict(problem).items() if v not in ("", (), None)}
+            evidence.pop("text")
+            detail = f"{problem.text} (case: {case.plan.name}, inputs {_shapes(case.inputs)})"
+            raise Ruling("incorrect", problem.reason, detail, case=case.plan.name, **_plain(evidence))
+        return answer
+
+    # did the Triton kernels do it
+
+    def _expect_triton(self, answer: Answer) -> None:
+        if not any(row.triton and row.programs for row in answer.ledger.rows):
+            left = sorted({row.name for row in answer.ledger.rows if not row.triton})[:8]
+            detail = "no Triton kernel is launched in forward; PyTorch computes the answer"
+            raise Ruling("hack", "no_triton_launch", detail, operators=left)
+
+    def _ablate(self, ledger: Ledger, drawn: list[Case]) -> None:
+        """Leaves out launches: all of them, then each kernel alone. The answer must become wrong somewhere."""
+        sites = [row.site for row in ledger.rows if row.triton and row.programs]
+        if not self._needs(tuple(sites), drawn[:1]):
+            detail = "the output does not depend on any Triton launch: " + ", ".join(sites)
+            raise Ruling("hack", "launch_without_effect", detail, kernels=sites)
+        for site in sites if len(sites) > 1 else []:
+            if not self._needs((site,), drawn):
+                detail = f"the kernel {site} does not affect the output"
+                raise Ruling("hack", "useless_kernel", detail, kernel=site)
+
+    def _needs(self, sites: tuple[str, ...], drawn: list[Case]) -> bool:
+        for case in drawn:
+            try:
+                answer = self._call(case, skip=sites)
+            except Failed:
+                return True
+            if case.expected.check(answer.outputs) is not None:
+                return True
+        return False
+
+    def _priced(self, ledger: Ledger) -> Verdict:
+        result = audit.audit(self.paper.bill, ledger)
+        kept = sorted({row.name for row in ledger.rows if not row.triton})
+        if result.nothing_replaced:
+            detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
+            raise Ruling("hack", "nothing_replaced", detail, operators=kept)
+        lazy = result.speedup < self.terms.lazy_below
+        status, reason = "ok", "faster" if not lazy else "slower" if result.speedup < 1 else "lazy"
+        if result.doubt:
+            status, reason = "suspicious", "too_fast"
+        self.evidence |= {"replaced": round(result.replaced, 4), "operators_left": kept}
+        self.evidence["weights_varied"] = "at construction" if self.varied else bool(self.sides[0].values)
+        return Verdict(
+            status,
+            reason,
+            result.doubt,
+            speedup=result.speedup,
+            coverage=result.coverage,
+            reference_ms=result.reference_us / 1000,
+            submission_ms=result.submission_us / 1000,
+            general=self.general,
+            lazy=lazy,
+            evidence=self.evidence,
+            profile=_top(result.profile),
+            reference_profile=_top(result.reference_profile),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fact:
+    """What a runner says of an output beyond its bytes."""
+
+    slot: Slot
+    expanded: bool
+    shares: bool
+
+    @classmethod
+    def parse(cls, data: Any, size: int) -> _Fact:
+        if not isinstance(data, dict) or any(type(data.get(key)) is not bool for key in ("expanded", "shares")):
+            raise ProtocolViolation("an output described wrongly")
+        return cls(Slot.parse(data.get("slot"), size), data["expanded"], data["shares"])
+
+
+def crashed(how: str) -> Verdict:
+    """The verdict on a submission whose process ended before it answered; `how` as Process.end() puts it."""
+    if how in ("signal SIGXCPU", "signal SIGKILL"):
+        return Ruling("invalid", "timeout", "the process used up its processor time or memory").verdict
+    return Ruling("invalid", "crashed", f"the process ended without an answer ({how or 'connection closed'})").verdict
+
+
+_REASONS = {
+    "SyntaxError": "syntax_error",
+    "IndentationError": "syntax_error",
+    "ModuleNotFoundError": "import_error",
+    "ImportError": "import_error",
+    "WorkBudgetExceeded": "timeout",
+    "MemoryFault": "out_of_bounds",
+    "MemoryError": "out_of_memory",
+    "SystemExit": "crashed",
+}
+
+
+def _ruling_of(failure: Failed, source: str) -> Ruling:
+    lines = source.splitlines()
+    code = lines[failure.line - 1].strip()[:160] if failure.line and failure.line <= len(lines) else ""
+    place = f"line {failure.line}: `{code}`: " if code and not failure.message.startswith("kernel `") else ""
+    reason = _REASONS.get(failure.kind, "runtime_error")
+    detail = f"{place}{failure.kind}: {' '.join(failure.message.split())}"
+    return Ruling("invalid", reason, detail[:800], error=failure.kind, line=failure.line)
+
+
+def _failure(error: Any) -> Exception:
+    if not isinstance(error, dict) or not all(isinstance(error.get(key), str) for key in ("type", "message")):
+        return ProtocolViolation("an error described wrongly")
+    line = error.get("line")
+    text = "".join(c if c.isprintable() or c == "\\n" else " " for c in error["message"][:2000])
+    kind = error["type"][:80] if error["type"].isidentifier() else "Error"
+    return Failed(kind, text, line if type(line) is int and 0 < line < 10**6 else None)
+
+
+def _list(data: Any) -> list:
+    if not isinstance(data, list) or len(data) > 256:
+        raise ProtocolViolation("a list that is none, or too long")
+    return data
+
+
+def _pairs(data: Any) -> list[tuple[str, Any]]:
+    pairs = _list(data)
+    if not all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
+        raise ProtocolViolation("weights described wrongly")
+    return [(name, slot) for name, slot in pairs]
+
+
+def _item(values: list, index: int) -> Any:
+    if not 0 <= index < len(values):
+        raise ProtocolViolation("an output that is not there")
+    return values[index]
+
+
+def _shapes(inputs: list) -> str:
+    return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in inputs if hasattr(t, "shape"))
+
+
+def _plain(evidence: dict[str, Any]) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, float) and v - v else v for k, v in evidence.items()}
+
+
+def _top(rows: tuple[KernelTime, ...], count: int = 16) -> tuple[KernelTime, ...]:
+    return rows[:count]

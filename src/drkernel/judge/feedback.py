@@ -1,0 +1,57 @@
+"""What the policy reads about its last answer: short, complete, always worded alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from drkernel.types import KernelTime, Verdict
+
+_WORDS = {
+    "incorrect": "wrong",
+    "hack": "refused",
+    "invalid": "error",
+    "not_general": "not general",
+    "suspicious": "suspicious",
+}
+
+
+def feedback(verdict: Verdict, limit: int, count: Callable[[str], int]) -> str:
+    """Text for the next turn: status and reason first, then the most useful facts that fit.
+
+    Args:
+        limit: at most so many tokens.
+        count: tokens of a text.
+    """
+    lines = _lines(verdict)
+    while len(lines) > 1 and count("\n".join(lines)) > limit:
+        lines.pop()
+    text = "\n".join(lines)
+    if count(text) <= limit:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count(text[:middle].rstrip()) <= limit else (low, middle - 1)
+    return text[:low].rstrip()
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    if verdict.status != "ok":
+        head = f"{_WORDS[verdict.status]}: {verdict.reason}"
+        return [f"{head}: {verdict.detail}" if verdict.detail else head]
+    head = f"correct, {verdict.reason}: speedup {verdict.speedup:.2f} coverage {verdict.coverage:.2f}"
+    if not verdict.general:
+        head += ", fails on other shapes"
+    return [head, f"yours: {_times(verdict.profile)}", f"reference: {_times(verdict.reference_profile)}"]
+
+
+def _times(rows: tuple[KernelTime, ...], most: int = 4) -> str:
+    shown = [f"{_name(row)} {row.microseconds:.1f}us" for row in rows[:most]]
+    if rest := sum(row.microseconds for row in rows[most:]):
+        shown.append(f"others {rest:.1f}us")
+    return ", ".join(shown)
+
+
+def _name(row: KernelTime) -> str:
+    name = row.name.partition(":")[0] + (" (triton)" if row.triton else "")
+    return name if row.calls == 1 else f"{row.calls} x {name}"

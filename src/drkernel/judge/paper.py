@@ -1,0 +1,132 @@
+"""What the examiner prepares once per task: small sizes, hidden shapes, the reference's bill, and whether it is fit."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from drkernel.judge import audit, cases, shrink, simulated
+from drkernel.judge.cases import Case, Plan, Seeds
+from drkernel.judge.compare import Got, leaves
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError, Task
+
+HIDDEN_SHAPES = 2
+_TRIES = 24
+
+
+@dataclass
+class Paper:
+    """A task, ready to be set to any number of submissions."""
+
+    task: Task
+    reference: Reference
+    hidden: list[Reference]
+    """The same task at shapes that are published nowhere."""
+    modes: list[tuple[bool, ...]]
+    """See cases.modes."""
+    depth: float
+    bill: audit.Bill
+
+
+def write(task: Task, secret: bytes, gpu: simulated.Gpu) -> Paper:
+    """Prepares a task.
+
+    Raises:
+        DrKernelError: the reference fails, is too large to shrink, or a trivial answer would pass for right.
+    """
+    task = shrink.fit(task)
+    seeds = Seeds(secret, task.digest)
+    reference = Reference(task, task.small)
+    seed = seeds("paper")
+    model, inputs = reference.model(seed).eval(), reference.inputs(seed)
+    with simulated.record() as ledger:
+        outputs = reference.forward(model, inputs)
+    tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
+    sizes = [(t.numel(), t.numel() * t.element_size()) for t in tensors]
+    written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
+    bill = audit.bill(ledger, simulated.scale_of(task), gpu, audit.input_bytes(ledger, sizes), written)
+    hidden = list(itertools.islice(_hidden(task, reference, seeds), HIDDEN_SHAPES))
+    depth = cases.depth_of(ledger)
+    paper = Paper(task, reference, hidden, cases.modes(reference, seed), depth, bill)
+    _refuse_degenerate(paper, seeds)
+    return paper
+
+
+def _hidden(task: Task, reference: Reference, seeds: Seeds) -> Any:
+    """References at other sizes that run, stay finite and are not much larger."""
+    seed = seeds("shapes")
+    model, inputs = reference.model(seed), reference.inputs(seed)
+    seen = {shrink.sizes_of(inputs, model)[0]}
+    limit = 4 * _elements(inputs) + 4096
+    for constants in itertools.islice(shrink.hidden_shapes(reference, seed), _TRIES):
+        try:
+            other = Reference(task, constants)
+            model, inputs = other.model(seed).eval(), other.inputs(seed)
+            if (sizes := shrink.sizes_of(inputs, model)[0]) in seen or _elements(inputs) > limit:
+                continue
+            if shrink.finite(other.forward(model, inputs)):
+                seen.add(sizes)
+                yield other
+        except DrKernelError:
+            continue
+
+
+def _elements(inputs: list) -> int:
+    return sum(t.numel() for _, t in leaves(inputs) if isinstance(t, Tensor))
+
+
+def _refuse_degenerate(paper: Paper, seeds: Seeds) -> None:
+    """DrKernelError if an answer that does no work is (nearly) right in every case. Source: judging.md 3.2.7."""
+    side = cases.side(paper.reference, seeds("degenerate"), perturb=True)
+    train = paper.modes[-1][0]
+    drawn = []
+    for index, regime in enumerate(cases.REGIMES):
+        plan = Plan(regime, 0, regime, train)
+        if case := cases.draw(paper.task, plan, side, seeds("degenerate", index), paper.depth):
+            drawn.append(case)
+    if not shrink.finite(drawn[0].inputs):
+        raise DrKernelError(f"task {paper.task.id}: its inputs are not finite")
+    if not drawn[0].expected.usable:
+        raise DrKernelError(f"task {paper.task.id}: the reference's output has NaN or infinities that depend on rounding")
+    for name, predict in _trivial(drawn[0]).items():
+        if all(_passes(case, predict) for case in drawn):
+            raise DrKernelError(f"task {paper.task.id}: degenerate: {name} would pass for a right answer")
+
+
+def _trivial(first: Case) -> dict[str, Any]:
+    """Answers that do no work, by what they are: functions of a case and an output of it, None where they have none."""
+    answer = first.expected.rounded
+    constants = {t.shape: float(t.double().mean()) for _, t in leaves(answer) if isinstance(t, Tensor)}
+    predictors: dict[str, Any] = {
+        "an output of zeros": lambda case, leaf: torch.zeros_like(leaf),
+        "a constant": lambda case, leaf: torch.full_like(leaf, constants[leaf.shape]) if leaf.shape in constants else None,
+    }
+    if isinstance(answer, Tensor):
+        predictors["an earlier output"] = lambda case, leaf: leaf if case is first else answer
+    for index in range(sum(isinstance(value, Tensor) for value in first.inputs)):
+        predictors[f"input {index} unchanged"] = lambda case, leaf, index=index: _input(case, leaf, index)
+    return predictors
+
+
+def _input(case: Case, leaf: Tensor, index: int) -> Tensor | None:
+    value = [value for value in case.inputs if isinstance(value, Tensor)][index]
+    return value.to(leaf.dtype) if value.shape == leaf.shape else None
+
+
+def _passes(case: Case, predict: Any) -> bool:
+    """Whether a predictor comes within ten times the tolerance on every output of a case."""
+
+    def guess(tree: Any) -> Any:
+        if isinstance(tree, (list, tuple)):
+            return [guess(part) for part in tree]
+        if isinstance(tree, dict):
+            return {key: guess(part) for key, part in tree.items()}
+        value = predict(case, tree) if isinstance(tree, Tensor) else tree
+        return Got(value) if isinstance(value, Tensor) else value
+
+    return case.expected.check(guess(case.expected.rounded), tolerance=10.0) is None

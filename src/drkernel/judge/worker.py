@@ -1,0 +1,106 @@
+"""A worker of the judge: one examiner process and the zygote that it forks. Started by `Judge`, one per worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import socket
+import sys
+import time
+from collections import OrderedDict
+from typing import Any
+
+import torch
+
+from drkernel.judge import admission, paper, protocol, sandbox, simulated
+from drkernel.judge.cases import Seeds
+from drkernel.judge.exam import Exam, Terms, crashed
+from drkernel.judge.protocol import Gone
+from drkernel.judge.sandbox import Limits
+from drkernel.judge.zygote import Zygote, ZygoteDied
+from drkernel.types import DrKernelError, Task, Verdict
+
+_PAPERS = 128
+
+
+class Examiner:
+    """Judges submissions one at a time. Trusted: holds the secret, the references and the expected answers."""
+
+    def __init__(self, zygote: Zygote, terms: Terms, secret: bytes):
+        self.zygote, self.terms, self.secret = zygote, terms, secret
+        self._papers: OrderedDict[str, paper.Paper | DrKernelError] = OrderedDict()
+
+    def paper(self, task: Task) -> paper.Paper:
+        """The prepared task, from the cache where possible; DrKernelError where the task is unusable."""
+        if task.digest not in self._papers:
+            gpu = simulated.GPUS[self.terms.device.partition(":")[2]]
+            try:
+                self._papers[task.digest] = paper.write(task, self.secret, gpu)
+            except DrKernelError as error:
+                self._papers[task.digest] = error
+            if len(self._papers) > _PAPERS:
+                self._papers.popitem(last=False)
+        self._papers.move_to_end(task.digest)
+        found = self._papers[task.digest]
+        if isinstance(found, DrKernelError):
+            raise found
+        return found
+
+    def judge(self, task: Task, source: str) -> Verdict:
+        start = time.perf_counter()
+        verdict = self._refused(task, source) or self._examined(task, source)
+        return dataclasses.replace(verdict, device=self.terms.device, seconds=time.perf_counter() - start)
+
+    def _refused(self, task: Task, source: str) -> Verdict | None:
+        if not self.terms.gate:
+            return None
+        found = admission.inspect(source, task.answer_name)
+        return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
+
+    def _examined(self, task: Task, source: str) -> Verdict:
+        prepared = self.paper(task)
+        seeds = Seeds(self.secret, admission.digest(source), task.digest)
+        process = self.zygote.start()
+        verdict = None
+        try:
+            verdict = Exam(prepared, self.terms, seeds, process, source).run()
+        except Gone:
+            pass
+        finally:
+            ending = process.end()
+        return verdict or crashed(ending)
+
+
+def main() -> None:
+    """Serves one Judge over the socket whose number is the only argument, until it closes."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    torch.set_num_threads(1)
+    sandbox.hide_process()
+    _, nonce, settings = protocol.receive(connection)
+    zygote = Zygote(Limits(**settings["limits"]))
+    simulated.install(cuda_shim=False)
+    protocol.send(connection, 1, nonce, {"missing": zygote.wait_ready()})
+    sequence, nonce, body = protocol.receive(connection)
+    examiner = Examiner(zygote, Terms(**settings["terms"]), bytes.fromhex(body["secret"]))
+    protocol.send(connection, sequence, nonce, {})
+    while True:
+        sequence, nonce, body = protocol.receive(connection)
+        protocol.send(connection, sequence, nonce, _answer(examiner, body))
+
+
+def _answer(examiner: Examiner, body: dict[str, Any]) -> dict[str, Any]:
+    task = Task(**body["task"])
+    try:
+        if body["source"] is None:
+            examiner.paper(task)
+            return {}
+        return {"verdict": json.loads(json.dumps(examiner.judge(task, body["source"]).to_dict()))}
+    except DrKernelError as error:
+        return {"error": str(error)}
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (Gone, ZygoteDied):
+        sys.exit(0)

@@ -1,0 +1,99 @@
+"""Tasks from Python files: single ones, and folders laid out like KernelBench (`level1/19_ReLU.py`)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from drkernel.tasks.splits import split_of
+from drkernel.types import DrKernelError, Task
+
+_LEVEL = re.compile(r"level_?(\d+)")
+_PROBLEM = re.compile(r"(\d+)_(.+)\.py")
+_REQUIRED = ("Model", "get_inputs", "get_init_inputs")
+
+
+def read_task(path: str | Path, task_id: str | None = None) -> Task:
+    """One task file. A module-level dict literal `SMALL` becomes `Task.small` and leaves the source.
+
+    Raises:
+        DrKernelError: no such file, a syntax error, or `Model`, `get_inputs` or `get_init_inputs` is not defined.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text, str(path))
+    except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
+        raise DrKernelError(f"task file {path}: {type(error).__name__}: {error}") from error
+    defined = {name for node in tree.body for name in _names(node)}
+    if missing := [name for name in _REQUIRED if name not in defined]:
+        raise DrKernelError(f"task file {path}: does not define {missing[0]!r}")
+    source, small = _without_small(path, text, tree)
+    return Task(id=task_id or f"file/{path.stem}", source=source, small=small, info={"file": path.name})
+
+
+def write_task(task: Task, path: str | Path) -> None:
+    """Writes a task as a file that `read_task` gives back: the source, then `SMALL`."""
+    small = "" if task.small is None else f"\nSMALL = {task.small!r}\n"
+    Path(path).write_text(task.source.rstrip("\n") + "\n" + small, encoding="utf-8")
+
+
+def read_folder(folder: str | Path, levels: Sequence[int] | None = None) -> list[Task]:
+    """The problems of `folder/level*/` or `folder/KernelBench/level*/`, by number; other folders by file name.
+
+    Ids are `kernelbench/level1/19`, so that they do not depend on where the folder lies. Splits go by hash of the id.
+
+    Raises:
+        DrKernelError: no folder, or a broken file in it.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DrKernelError(f"task folder {folder}: no such folder")
+    root = folder / "KernelBench" if (folder / "KernelBench").is_dir() else folder
+    tasks = []
+    for inner in sorted(path for path in root.iterdir() if path.is_dir() and _LEVEL.fullmatch(path.name)):
+        level = int(_LEVEL.fullmatch(inner.name)[1])
+        if levels is None or level in levels:
+            tasks += [_problem(path, number, name, level) for number, name, path in _problems(inner)]
+    if tasks or levels is not None:
+        return tasks
+    return [_split(read_task(path)) for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")]
+
+
+def _problems(folder: Path) -> list[tuple[int, str, Path]]:
+    matches = [(_PROBLEM.fullmatch(path.name), path) for path in folder.glob("*.py")]
+    return sorted((int(match[1]), match[2], path) for match, path in matches if match)
+
+
+def _problem(path: Path, number: int, name: str, level: int) -> Task:
+    task = read_task(path, f"kernelbench/level{level}/{number}")
+    return _split(replace(task, level=level, family=f"level{level}", info={"problem_id": number, "name": name}))
+
+
+def _split(task: Task) -> Task:
+    return replace(task, split=split_of(task.id))
+
+
+def _names(node: ast.stmt) -> list[str]:
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _without_small(path: Path, text: str, tree: ast.Module) -> tuple[str, dict[str, int] | None]:
+    node = next((node for node in tree.body if isinstance(node, ast.Assign) and _names(node) == ["SMALL"]), None)
+    if node is None:
+        return text, None
+    try:
+        small = ast.literal_eval(node.value)
+    except ValueError:
+        small = None
+    if not isinstance(small, dict) or not all(isinstance(k, str) and type(v) is int for k, v in small.items()):
+        raise DrKernelError(f"task file {path}: line {node.lineno}: SMALL must be a dict literal of names and ints")
+    lines = text.splitlines(keepends=True)
+    source = "".join(lines[: node.lineno - 1] + lines[node.end_lineno :])
+    return source.rstrip("\n") + "\n", small

@@ -1,0 +1,150 @@
+"""Tasks from records: JSONL and parquet files, and datasets on the Hugging Face hub.
+
+Four schemas are told apart by their keys: ours (`id`, `source`, ... as `Task` has them); the paper's query pool and
+validation set (`reward_model.ground_truth`, `extra_info`); its cold-start set (`original_python_code`); KernelBench's
+own (`code`, `level`, `problem_id`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from drkernel.tasks.splits import SPLITS, split_of
+from drkernel.types import DrKernelError, Task
+
+Record = dict[str, Any]
+_COLUMNS = (
+    *(f.name for f in dataclasses.fields(Task)),
+    *("data_source", "reward_model", "extra_info", "original_python_code", "uuid"),
+    *("module_name", "repo_name", "code", "name", "problem_id"),
+)
+_KEPT = ("uuid", "problem_id", "name", "module_name", "repo_name", "type", "ops", "data_source")
+
+
+def read_records(path: str | Path) -> list[Task]:
+    """The tasks of a .jsonl or .parquet file, in order, each source once.
+
+    Raises:
+        DrKernelError: no such file, not JSONL or parquet, or a record in none of the schemas (with its line or row).
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DrKernelError(f"task file {path}: no such file")
+    rows = _parquet(path) if path.suffix == ".parquet" else _jsonl(path)
+    return _distinct(_task(record, f"task file {path}: {place}") for place, record in rows)
+
+
+def read_hub(dataset: str) -> list[Task]:
+    """All tasks of a Hugging Face dataset. Its own `validation` and `test` rows stay there; the rest splits by hash.
+
+    Raises:
+        DrKernelError: the dataset cannot be fetched, or a row is in none of the schemas.
+    """
+    import datasets
+
+    try:
+        parts = datasets.load_dataset(dataset)
+    except Exception as error:
+        raise DrKernelError(f"hub:{dataset}: cannot be loaded: {type(error).__name__}: {error}") from error
+    tasks = []
+    for part, rows in parts.items():
+        named = {"split": part} if part in ("validation", "test") else {}
+        tasks += [_task({**named, **row}, f"hub:{dataset}: {part} row {i}") for i, row in enumerate(rows)]
+    return _distinct(tasks)
+
+
+def _jsonl(path: Path) -> Iterator[tuple[str, Record]]:
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    record = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise DrKernelError(f"task file {path}: line {number}: not JSON: {error.msg}") from error
+                yield f"line {number}", record
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise DrKernelError(f"task file {path}: not a parquet file: {error}") from error
+    columns = [name for name in file.schema_arrow.names if name in _COLUMNS]
+    rows = (row for batch in file.iter_batches(batch_size=1024, columns=columns) for row in batch.to_pylist())
+    yield from ((f"row {number}", row) for number, row in enumerate(rows))
+
+
+def _task(record: Record, place: str) -> Task:
+    """One record as a task; `place` says where it was found."""
+    if not isinstance(record, dict):
+        raise DrKernelError(f"{place}: expected an object, found {type(record).__name__}")
+    if "id" in record and "source" in record:
+        return _own(record, place)
+    extra = {**record, **_object(record.get("extra_info"))}
+    source = (
+        _object(record.get("reward_model")).get("ground_truth")
+        or record.get("original_python_code")
+        or record.get("code")
+    )
+    if not isinstance(source, str):
+        wanted = "'source' with 'id', 'reward_model.ground_truth', 'original_python_code' or 'code'"
+        raise DrKernelError(f"{place}: no reference source: expected {wanted}, found {sorted(record)}")
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    origin = record.get("data_source") or ("coldstart" if "original_python_code" in record else "kernelbench")
+    number = next((extra[key] for key in ("uuid", "problem_id") if extra.get(key) is not None), digest[:8])
+    level = re.search(r"\d+", str(extra.get("level") or ""))
+    kept = {key: extra[key] for key in _KEPT if isinstance(extra.get(key), (str, int, float))}
+    where = f"level{level[0]}/" if level and origin == "kernelbench" else ""
+    return Task(
+        id=f"{origin}/{where}{number}",
+        source=source,
+        entry_point=extra.get("entry_point") or "Model",
+        split=_split(extra, digest),
+        level=int(level[0]) if level else None,
+        family="+".join(_operators(extra.get("ops"))) or (f"level{level[0]}" if level else origin),
+        info=kept,
+    )
+
+
+def _own(record: Record, place: str) -> Task:
+    known = {f.name for f in dataclasses.fields(Task)}
+    if unknown := sorted(record.keys() - known):
+        raise DrKernelError(f"{place}: unknown key {unknown[0]!r}; a task has {', '.join(sorted(known))}")
+    if not isinstance(record["source"], str) or record.get("split", "train") not in SPLITS:
+        raise DrKernelError(f"{place}: 'source' must be text and 'split' one of {', '.join(SPLITS)}")
+    given = {key: value for key, value in record.items() if value is not None}
+    return Task(**{"split": split_of(record["id"]), **given})
+
+
+def _split(extra: Record, digest: str) -> str:
+    """What the record says; the paper's validation set is a test set here; everything else by hash of the source."""
+    if extra.get("split") in SPLITS:
+        return extra["split"]
+    return "test" if "validation" in str(extra.get("data_source")) else split_of(digest)
+
+
+def _object(value: Any) -> Record:
+    """A nested object, given as such or as JSON text."""
+    value = json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+    return value if isinstance(value, dict) else {}
+
+
+def _operators(value: Any) -> list[str]:
+    value = json.loads(value) if isinstance(value, str) and value.startswith("[") else value
+    return [str(name) for name in value] if isinstance(value, (list, tuple)) else []
+
+
+def _distinct(tasks: Iterable[Task]) -> list[Task]:
+    found: dict[str, Task] = {}
+    for task in tasks:
+        found.setdefault(task.source, task)
+    return list(found.values())

@@ -1,0 +1,3 @@
+from drkernel.judge.simulated import install
+
+install(cuda_shim=False)

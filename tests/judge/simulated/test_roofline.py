@@ -1,0 +1,134 @@
+"""Modelled times: from the small run to the full size, and what makes a kernel fast or slow."""
+
+import dataclasses
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from drkernel.judge.simulated import GPUS, Ledger, Row, Scale, Traffic, floor_microseconds, price, record, scale_of
+from drkernel.tasks.module import Reference
+from drkernel.types import Task
+
+H200 = GPUS["H200"]
+
+CHAIN = Task(
+    id="chain",
+    source="""
+import torch
+from torch import nn
+ROWS, COLUMNS = 16384, 4096
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(columns))
+    def forward(self, x):
+        return torch.relu(torch.tanh(x + self.bias) * 0.5)
+def get_inputs():
+    return [torch.rand(ROWS, COLUMNS)]
+def get_init_inputs():
+    return [COLUMNS]
+""",
+    small={"ROWS": 64, "COLUMNS": 128},
+)
+
+
+@triton.jit
+def fused(x, bias, out, columns, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + i, mask=i < n) + tl.load(bias + i % columns, mask=i < n)
+    value = 2 * tl.sigmoid(2 * value) - 1
+    tl.store(out + i, tl.maximum(value * 0.5, 0.0), mask=i < n)
+
+
+def total(ledger, scale=None, gpu=H200):
+    return sum(row.microseconds for row in price(ledger, gpu, scale or Scale()))
+
+
+def reference_run(task):
+    reference = Reference(task, task.small)
+    model, inputs = reference.model(0), reference.inputs(0)
+    with torch.no_grad(), record() as ledger:
+        model(*inputs)
+    return model, inputs, ledger
+
+
+def test_tensors_scale_by_their_own_factor():
+    scale = scale_of(CHAIN)
+    assert scale.of_tensor(64 * 128) == 16384 * 4096 / (64 * 128)
+    assert scale.of_tensor(128) == 32
+    assert scale.of_tensor(1) == 1
+
+
+def test_fusing_four_operators_gains_what_it_gains_on_a_gpu():
+    model, (x,), eager = reference_run(CHAIN)
+    out = torch.empty_like(x)
+    with record() as ledger:
+        fused[(triton.cdiv(x.numel(), 1024),)](x, model.bias, out, 128, x.numel(), BLOCK=1024)
+    scale = scale_of(CHAIN)
+    moved = 2 * 4 * 16384 * 4096 / H200.bandwidth * 1e6
+    assert total(eager, scale) == pytest.approx(4 * moved, rel=0.1)
+    assert 2.5 < total(eager, scale) / total(ledger, scale) < 5
+
+
+def test_a_task_without_small_constants_uses_the_judges():
+    task = dataclasses.replace(CHAIN, small=None)
+    assert scale_of(task) == Scale()
+    assert scale_of(task, {"ROWS": 16384, "COLUMNS": 128}).of_tensor(16384 * 128) == 32
+
+
+def test_products_scale_by_their_flops():
+    source = """
+import torch
+from torch import nn
+N = 4096
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+def get_inputs():
+    return [torch.rand(N, N), torch.rand(N, N)]
+def get_init_inputs():
+    return []
+"""
+    task = Task(id="mm", source=source, small={"N": 64})
+    _, _, ledger = reference_run(task)
+    scale = scale_of(task)
+    assert scale.of_products(ledger.rows[0]) == 64**3
+    assert total(ledger, scale) == pytest.approx(2 * 4096**3 / H200.flops["fp32"] * 1e6, rel=0.1)
+
+
+def test_a_reference_whose_shapes_depend_on_data_scales_by_its_inputs():
+    source = CHAIN.source.replace("x + self.bias", "x[x[:, 0].nonzero().sum().item() :] + self.bias")
+    scale = scale_of(dataclasses.replace(CHAIN, source=source))
+    assert scale.bytes == scale.flops == 16384 * 4096 / (64 * 128)
+
+
+def kernel(programs=1000, unique=10**9, total=None, **fields):
+    return Ledger([Row("k", "k:1", True, 1, programs, tensors=[Traffic(unique // 4, unique, total or unique)], **fields)])
+
+
+def test_what_slows_a_kernel_down():
+    base = total(kernel())
+    assert base == pytest.approx(1e9 / H200.bandwidth * 1e6, rel=0.05)
+    assert total(kernel(programs=1)) > 20 * base  # one SM
+    assert total(kernel(total=8 * 10**9)) > 3 * base  # a sector per element
+    assert total(kernel(flops=1e12, math="fp32")) > 5 * total(kernel(flops=1e12, math="half"))
+    assert total(kernel(programs=30_000_000)) > 5 * base  # tiny blocks
+    assert total(kernel(), gpu=GPUS["A100"]) > 2 * base
+
+
+def test_small_work_costs_its_launches():
+    ten = Ledger([Row("add", "add", False, 10, tensors=[Traffic(100, 800, 800)])])
+    assert total(ten) == pytest.approx(10 * H200.aten_host_us, rel=0.2)
+
+
+def test_the_profile_is_sorted_and_says_who_launched():
+    ledger = Ledger([Row("add", "add", False, 1), *kernel().rows])
+    profile = price(ledger, H200, Scale())
+    assert [(row.name, row.triton) for row in profile] == [("k:1", True), ("add", False)]
+
+
+def test_no_kernel_is_faster_than_the_floor():
+    floor = floor_microseconds(H200, Scale(), 5 * 10**8, 5 * 10**8)
+    assert 0.8 * total(kernel()) < floor < total(kernel())

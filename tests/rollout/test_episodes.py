@@ -1,0 +1,183 @@
+"""Episodes stream: nothing waits for another trajectory's verdict, and no result depends on how long verdicts take."""
+
+import random
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+
+import pytest
+
+from drkernel.policy import Sampling, load_engine, load_prompts, new_policy
+from drkernel.policy.tokenizer import train_tokenizer
+from drkernel.rollout import rollout
+from drkernel.types import DrKernelError, Task, Verdict
+
+SOURCE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * {}\n"
+TASKS = [Task(f"t{i}", SOURCE.format(i)) for i in range(3)]
+
+
+class SlowJudge:
+    """Judges by a digest of the source after a random delay, several at a time. A stand-in for the real judge's timing
+    only: its verdicts, like the judge's, depend on the task and the source alone."""
+
+    def __init__(self, seed: int, longest: float = 0.05):
+        self.random, self.longest = random.Random(seed), longest
+        self.pool = ThreadPoolExecutor(4)
+        self.sources: list[str] = []
+
+    def submit(self, task: Task, source: str) -> Future:
+        self.sources.append(source)
+        return self.pool.submit(self._judge, task, source, self.random.random() * self.longest)
+
+    def _judge(self, task: Task, source: str, delay: float) -> Verdict:
+        time.sleep(delay)
+        number = sum(source.encode()) % 97
+        return Verdict("incorrect", "wrong_values", f"{task.id}: differs at [{number}]", seconds=delay)
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    return load_prompts("compact", train_tokenizer([task.source for task in TASKS] + ["differs at wrong values"], 320))
+
+
+@pytest.fixture(scope="module")
+def policy(prompts):
+    return new_policy(len(prompts.tokenizer), hidden=64, layers=2, seed=4)
+
+
+def play(prompts, policy, judge, slots=16, context=512, **options):
+    engine = load_engine("transformers", policy, prompts.stop_ids, slots, context)
+    settings = {"samples_per_task": 4, "turns": 3, "max_tokens": 30, "seed": 7, "feedback_limit": 24, **options}
+    trajectories = rollout(engine, judge, prompts, TASKS, **settings)
+    assert not engine.busy and not engine._kept
+    return trajectories
+
+
+def content(trajectories) -> list[dict]:
+    """All of the trajectories but the wall time of judging."""
+    plain = [asdict(t) for t in trajectories]
+    for trajectory in plain:
+        for turn in trajectory["turns"]:
+            del turn["verdict"]["seconds"]
+    return plain
+
+
+@pytest.fixture(scope="module")
+def played(prompts, policy):
+    return play(prompts, policy, SlowJudge(0, longest=0.0))
+
+
+def test_order_and_shape_of_the_result(played):
+    assert [(t.task_id, t.group, t.sample) for t in played] == [(f"t{i}", i, s) for i in range(3) for s in range(4)]
+    assert all(len(t.turns) == 3 and all(turn.verdict for turn in t.turns) for t in played)
+
+
+def test_judging_times_and_slots_change_nothing(prompts, policy, played):
+    for seed in (1, 2):
+        assert content(play(prompts, policy, SlowJudge(seed))) == content(played)
+    assert content(play(prompts, policy, SlowJudge(3), slots=5)) == content(played)
+
+
+def test_groups_are_independent_of_each_other(prompts, policy, played):
+    engine = load_engine("transformers", policy, prompts.stop_ids, 16, 512)
+    only = rollout(engine, SlowJudge(5), prompts, TASKS[2:], 4, 3, 30, 7, 24, first_group=2)
+    assert content(only) == content(played)[8:]
+
+
+def test_turns_extend_token_by_token(prompts, played):
+    for task, trajectory in zip([task for task in TASKS for _ in range(4)], played, strict=True):
+        assert trajectory.turns[0].prompt_ids == prompts.first(task)
+        for before, turn in zip(trajectory.turns, trajectory.turns[1:], strict=False):
+            marks = prompts.tokenizer.decode(turn.prompt_ids)
+            assert marks.startswith("<|feedback|>" if before.finished else "<|end|><|feedback|>")
+            assert marks.endswith("<|answer|>")
+        for turn in trajectory.turns:
+            assert len(turn.response_ids) == len(turn.logprobs) <= 30
+            assert turn.finished == (turn.response_ids[-1] in prompts.stop_ids)
+            assert turn.source == (prompts.text(turn.response_ids) or None)
+
+
+def test_feedback_is_that_of_the_last_verdict_within_its_limit(prompts, played):
+    for trajectory in played:
+        for before, turn in zip(trajectory.turns, trajectory.turns[1:], strict=False):
+            text = prompts.tokenizer.decode(turn.prompt_ids).split("<|feedback|>")[1].removesuffix("<|answer|>")
+            assert prompts.count(text) <= 24
+            assert text.strip() and before.verdict is not None
+
+
+def test_generation_goes_on_while_a_verdict_is_awaited(prompts, policy):
+    """The first answer's verdict comes only after every other trajectory is complete."""
+    others = threading.Event()
+
+    class Holding(SlowJudge):
+        held = False
+
+        def submit(self, task, source):
+            if self.held:
+                return super().submit(task, source)
+            self.held = True
+            return self.pool.submit(lambda: others.wait(20) and self._judge(task, source, 0.0))
+
+    def watch(progress):
+        if progress.judging == 1 and progress.turns_done >= 11 * 3:
+            others.set()
+
+    judge = Holding(0, longest=0.0)
+    trajectories = play(prompts, policy, judge, on_progress=watch)
+    assert others.is_set() and all(len(t.turns) == 3 for t in trajectories)
+
+
+def test_answer_without_code_does_not_reach_the_judge(prompts, policy, monkeypatch):
+    monkeypatch.setattr(prompts, "extract", lambda answer, name: None)
+    judge = SlowJudge(0)
+    trajectories = play(prompts, policy, judge)
+    assert not judge.sources
+    verdicts = {(turn.verdict.status, turn.verdict.reason) for t in trajectories for turn in t.turns}
+    assert verdicts == {("invalid", "no_code")} and all(turn.source is None for t in trajectories for turn in t.turns)
+
+
+def test_trajectory_that_reaches_the_context_ends_early(prompts, policy, played):
+    longest = max(sum(len(t.prompt_ids + t.response_ids) for t in trajectory.turns) for trajectory in played)
+    trajectories = play(prompts, policy, SlowJudge(0), context=longest - 25)
+    assert min(len(t.turns) for t in trajectories) < 3
+    for short, full in zip(content(trajectories), content(played), strict=True):
+        assert short["turns"] == full["turns"][: len(short["turns"])]
+
+
+def test_task_that_does_not_fit_is_named(prompts, policy):
+    with pytest.raises(DrKernelError, match="task t0: found a prompt of"):
+        play(prompts, policy, SlowJudge(0), context=35)
+
+
+def test_failed_judging_is_an_error(prompts, policy):
+    class Broken(SlowJudge):
+        def _judge(self, task, source, delay):
+            raise RuntimeError("examiner lost")
+
+    with pytest.raises(RuntimeError, match="examiner lost"):
+        play(prompts, policy, Broken(0))
+
+
+def test_verdict_that_never_comes_is_an_error(prompts, policy):
+    class Silent(SlowJudge):
+        def submit(self, task, source):
+            return Future()
+
+    with pytest.raises(DrKernelError, match=r"no verdict within 0.2 s, 12 are awaited"):
+        play(prompts, policy, Silent(0), deadline_s=0.2)
+
+
+def test_seed_changes_all_answers_and_greedy_none(prompts, policy, played):
+    other = play(prompts, policy, SlowJudge(0, 0.0), seed=8)
+    assert all(a.turns[0].response_ids != b.turns[0].response_ids for a, b in zip(played, other, strict=True))
+    assert len({tuple(t.turns[0].response_ids) for t in played[:4]}) > 1
+    greedy = play(prompts, policy, SlowJudge(0, 0.0), sampling=Sampling(temperature=0.0), samples_per_task=2)
+    assert content(greedy)[0]["turns"] == content(greedy)[1]["turns"]
+
+
+def test_progress_reaches_the_total(prompts, policy):
+    seen = []
+    play(prompts, policy, SlowJudge(0), on_progress=seen.append)
+    assert seen[-1].turns_done == seen[-1].turns_total == 36 and seen[-1].judging == 0
+    assert [p.tokens for p in seen] == sorted(p.tokens for p in seen)
