@@ -23,7 +23,6 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import hydra
 import torch
@@ -57,8 +56,9 @@ from drkernel.types import Batch, Task, Trajectory
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
 def main(composed: DictConfig) -> None:
-    config = configuration.load(composed)
-    (coldstart.run if config.stage == "coldstart" else train)(config)
+    with configuration.one_line_errors():
+        config = configuration.load(composed)
+        (coldstart.run if config.stage == "coldstart" else train)(config)
 
 
 @dataclass
@@ -91,10 +91,21 @@ def train(config: Config) -> None:
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
     run = Run(config)
-    tasks = load_tasks(config.tasks.source, split="train", count=config.tasks.count, seed=config.tasks.seed,
-                       levels=config.tasks.levels, families=config.tasks.families)
-    held_out = load_tasks(config.tasks.eval_source or config.tasks.source, split="test", count=config.tasks.eval_count,
-                          levels=config.tasks.levels, families=config.tasks.families)
+    tasks = load_tasks(
+        config.tasks.source,
+        split="train",
+        count=config.tasks.count,
+        seed=config.tasks.seed,
+        levels=config.tasks.levels,
+        families=config.tasks.families,
+    )
+    held_out = load_tasks(
+        config.tasks.eval_source or config.tasks.source,
+        split="test",
+        count=config.tasks.eval_count,
+        levels=config.tasks.levels,
+        families=config.tasks.families,
+    )
     policy = Policy.load(config.policy.path, device="cuda" if torch.cuda.is_available() else "cpu")
     prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
     optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
@@ -117,15 +128,23 @@ def train(config: Config) -> None:
             state.step += 1
             state.skipped += metrics["skipped"]
             updated = time.perf_counter()
-            run.log(state.step, describe(rollouts) | means(tally) | metrics | {
-                "prompts_drawn": state.cursor,
-                "skipped_total": state.skipped,
-                "time/rollout": generated - started,
-                "time/update": updated - generated,
-            })
+            run.log(
+                state.step,
+                describe(rollouts)
+                | means(tally)
+                | metrics
+                | {
+                    "prompts_drawn": state.cursor,
+                    "skipped_total": state.skipped,
+                    "time/rollout": generated - started,
+                    "time/update": updated - generated,
+                },
+            )
             if state.step % config.trainer.save_every == 0 or state.step == config.trainer.steps:
                 save(world, run, optimizer)
-        finish(world, run, held_out, console)
+        if (run.read("report.json") or {}).get("step") != world.state.step:
+            finish(world, run, held_out)
+    report.show(run.read("report.json"), console)
     run.close()
 
 
@@ -138,8 +157,14 @@ def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]
         missing = config.trainer.prompts - len({t.group for t in kept})
         if missing == 0:
             break
-        fresh = play(world, draw(world, missing), config.trainer.samples, first_group=state.cursor - missing,
-                     seed=config.seed, title=f"step {state.step + 1}" + (f", refill {attempt}" if attempt else ""))
+        fresh = play(
+            world,
+            draw(world, missing),
+            config.trainer.samples,
+            first_group=state.cursor - missing,
+            seed=config.seed,
+            title=f"step {state.step + 1}" + (f", refill {attempt}" if attempt else ""),
+        )
         if "zero_variance" in options:
             table = tabulated(config, fresh)
             only = filters.decide({"zero_variance": options["zero_variance"]}, table, torch.zeros(table.exists.shape))
@@ -149,11 +174,15 @@ def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]
             fresh = [t for t in fresh if t.group in alive or last]
         kept += fresh
     rollouts = tabulated(config, kept)
-    uniforms = torch.rand(rollouts.exists.shape, generator=torch.Generator().manual_seed(hash((config.seed, state.step))))
+    uniforms = torch.rand(
+        rollouts.exists.shape, generator=torch.Generator().manual_seed(hash((config.seed, state.step)))
+    )
     return kept, rollouts, filters.decide(options, rollouts, uniforms)
 
 
-def prepare(world: World, trajectories: list[Trajectory], rollouts: Rollouts, decision: filters.Decision) -> tuple[Batch, Tally]:
+def prepare(
+    world: World, trajectories: list[Trajectory], rollouts: Rollouts, decision: filters.Decision
+) -> tuple[Batch, Tally]:
     """Returns, mismatch rejection, advantages: everything that the loss needs, on the tokens of one packed batch."""
     config, algo = world.config, world.config.algo
     exists = rollouts.exists
@@ -163,7 +192,9 @@ def prepare(world: World, trajectories: list[Trajectory], rollouts: Rollouts, de
     tally = dict(decision.tally)
     keep = spread((decision.keep & exists).float(), batch).bool()
     if config.filters.mrs or algo.importance_cap:
-        trained = update.logprobs(world.policy, batch, max_tokens=config.trainer.micro_batch_tokens, temperature=config.engine.temperature)
+        trained = update.logprobs(
+            world.policy, batch, max_tokens=config.trainer.micro_batch_tokens, temperature=config.engine.temperature
+        )
         tokens = (trained, batch.rollout_logprobs, batch.turn_ids, batch.trajectory_ids, batch.loss_mask)
         if config.filters.mrs:
             accepted, diagnosis = rollout_correction(*tokens, **dataclasses.asdict(config.filters.mrs))
@@ -197,7 +228,6 @@ def learn(world: World, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[
 
         metrics = update.step(world.policy, optimizer, part, token_loss, max_grad_norm=trainer.max_grad_norm, **options)
     return metrics | means(add(*tallies))
-
 
 
 def draw(world: World, number: int) -> list[Task]:
@@ -240,7 +270,9 @@ def tabulated(config: Config, trajectories: list[Trajectory]) -> Rollouts:
     options = dataclasses.asdict(config.reward)
     name, count_hacks = options.pop("name"), options.pop("count_hacks")
     forgiving = lambda verdict: verdict.ok or (verdict.status == "hack" and verdict.speedup is not None)
-    return tabulate(trajectories, partial(REWARDS[name], **options), forgiving if count_hacks else lambda verdict: verdict.ok)
+    return tabulate(
+        trajectories, partial(REWARDS[name], **options), forgiving if count_hacks else lambda verdict: verdict.ok
+    )
 
 
 def turn_filters(config: Config) -> dict[str, dict]:
@@ -256,15 +288,27 @@ def turn_filters(config: Config) -> dict[str, dict]:
 def describe(rollouts: Rollouts) -> dict[str, float]:
     """What the rollouts of a step were like, over all turns; `speedup` and `coverage` over correct answers."""
     exists, correct = rollouts.exists, rollouts.correct
-    every = {"reward": rollouts.rewards, "correct": correct, "hacks": rollouts.hack, "lazy": rollouts.lazy,
-             "fast@1": fast_at(correct, rollouts.speedup, 1.0), "fast@1.2": fast_at(correct, rollouts.speedup, 1.2)}
+    every = {
+        "reward": rollouts.rewards,
+        "correct": correct,
+        "hacks": rollouts.hack,
+        "lazy": rollouts.lazy,
+        "fast@1": fast_at(correct, rollouts.speedup, 1.0),
+        "fast@1.2": fast_at(correct, rollouts.speedup, 1.2),
+    }
     tally = {name: mean_of(values.double(), exists) for name, values in every.items()}
-    return means(tally | {"speedup": mean_of(rollouts.speedup, correct), "coverage": mean_of(rollouts.coverage, correct)})
+    return means(
+        tally | {"speedup": mean_of(rollouts.speedup, correct), "coverage": mean_of(rollouts.coverage, correct)}
+    )
 
 
 def save(world: World, run: Run, optimizer: torch.optim.Optimizer) -> None:
     world.state.metrics_offset = run.metrics_offset
-    state = {"policy": world.policy.state_dict(), "optimizer": optimizer.state_dict(), "state": dataclasses.asdict(world.state)}
+    state = {
+        "policy": world.policy.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "state": dataclasses.asdict(world.state),
+    }
     checkpoint.save(run.path / "checkpoints", world.state.step, state, world.config.trainer.keep)
 
 
@@ -280,17 +324,21 @@ def resume(world: World, run: Run, optimizer: torch.optim.Optimizer) -> None:
     world.state.wandb_id = run.start_wandb(world.state.wandb_id)
 
 
-def finish(world: World, run: Run, held_out: list[Task], console: Console) -> None:
+def finish(world: World, run: Run, held_out: list[Task]) -> None:
     """Export the policy, then compare it with the one that the run began with on tasks it never trained on."""
     config = world.config
     world.policy.save(run.path / "policy", world.prompts.tokenizer)
-    tables = {}
-    for name, policy in (("before", Policy.load(config.policy.path, device=world.policy.device)), ("after", world.policy)):
+    tables = []
+    beginning = Policy.load(config.policy.path, device=str(world.policy.device))
+    for name, policy in (("before", beginning), ("after", world.policy)):
         world.engine.sync(policy)
-        episodes = play(world, held_out, config.trainer.eval_samples, first_group=0, seed=-1, title=f"test split, {name}")
-        tables[name] = tabulated(config, episodes)
-    report.write(run, tables, console, title=f"{len(held_out)} held-out tasks x {config.trainer.eval_samples} samples x {config.trainer.turns} turns")
+        title = f"test split, {name}"
+        episodes = play(world, held_out, config.trainer.eval_samples, first_group=0, seed=-1, title=title)
+        tables.append(tabulated(config, episodes))
+    sizes = f"{len(held_out)} tasks x {config.trainer.eval_samples} samples x {config.trainer.turns} turns"
+    report.write(run, world.state.step, *tables, title=f"{sizes}, compositions that training never saw")
 
 
 if __name__ == "__main__":
-    configuration.entry_point(main)
+    with configuration.one_line_errors():
+        main()

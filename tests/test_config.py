@@ -9,7 +9,6 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from drkernel import config as configuration
-from drkernel.types import DrKernelError
 
 ROOT = Path(__file__).parents[1]
 ALGOS, REWARDS = ("grpo", "rloo", "trloo"), ("binary", "speedup", "profiling")
@@ -40,7 +39,12 @@ def test_every_variant_of_every_group_composes_and_is_short(group):
 
 def test_the_papers_recipe_is_the_full_filter():
     filters = load("filters=full").filters
-    assert (filters.mrs.level, filters.mrs.lower, filters.mrs.upper, filters.mrs.veto) == ("geometric", 0.999, 1.001, 1e-4)
+    assert (filters.mrs.level, filters.mrs.lower, filters.mrs.upper, filters.mrs.veto) == (
+        "geometric",
+        0.999,
+        1.001,
+        1e-4,
+    )
     assert filters.prs.width == 0.1 and 0.5 <= filters.prs.tau <= 0.65
 
 

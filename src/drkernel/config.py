@@ -6,15 +6,17 @@ An unknown key, a value of the wrong type or an unknown variant raises `DrKernel
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import hashlib
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
@@ -52,15 +54,15 @@ class TasksConfig:
 
     source: str = "generated"
     """`generated`, a folder laid out like KernelBench, a .jsonl / .parquet / .py file, or `hub:<dataset id>`."""
-    count: Optional[int] = None
+    count: int | None = None
     """How many training tasks to take; None takes all (a generator must be told)."""
     seed: int = 0
     """Which tasks the generator draws; the split of a composition never depends on it."""
-    levels: Optional[list[int]] = None
+    levels: list[int] | None = None
     """KernelBench levels to keep; None keeps all."""
-    families: Optional[list[str]] = None
+    families: list[str] | None = None
     """Operator families to keep; None keeps all."""
-    eval_source: Optional[str] = None
+    eval_source: str | None = None
     """Where the test tasks come from; None means `source`."""
     eval_count: int = 32
     """How many test tasks the before/after table covers."""
@@ -114,7 +116,7 @@ class JudgeConfig:
     """An answer that is wrong on another legal shape: `reject`, `penalise` (not_general) or `ignore`."""
     feedback_tokens: int = 96
     """Longest feedback after a turn, in tokens of the policy."""
-    secret: Optional[str] = None
+    secret: str | None = None
     """Key of the hidden inputs. None derives it from `seed`, so that a run can be repeated bit for bit."""
 
 
@@ -140,7 +142,7 @@ class AlgoConfig:
     """How token losses are averaged (objective/loss.py). The paper's is `sequence_mean_token_sum`."""
     loss_scale: float = 1000.0
     """Divisor of `sequence_mean_token_sum` and length of `token_sum_over_constant`."""
-    importance_cap: Optional[float] = None
+    importance_cap: float | None = None
     """Cap of the truncated importance weights (train / rollout) per token; None: no weights, as in the paper."""
     drop_regressions: bool = False
     """Drop a failed turn that follows a rewarded one, as the paper's code does without saying."""
@@ -196,7 +198,7 @@ class PrsConfig:
     """Threshold on coverage. The paper's 0.3 lives on its inflated scale; 0.5 to 0.65 is the same on an honest one."""
     width: float = 0.1
     """Width of the ramp (the paper's s); 0 is the hard variant."""
-    speedup_from: Optional[float] = None
+    speedup_from: float | None = None
     """Keep a turn from this speed-up on, whatever its coverage; None switches this off."""
     rejected_in_baseline: bool = False
     """Whether rejected turns stay in the baseline, as in the paper's code."""
@@ -206,9 +208,9 @@ class PrsConfig:
 class FiltersConfig:
     """Which rollouts train (conf/filters/); None switches a filter off. Compose: `filters=[zero_variance,mrs]`."""
 
-    zero_variance: Optional[ZeroVarianceConfig] = None
-    mrs: Optional[MrsConfig] = None
-    prs: Optional[PrsConfig] = None
+    zero_variance: ZeroVarianceConfig | None = None
+    mrs: MrsConfig | None = None
+    prs: PrsConfig | None = None
 
 
 @dataclass
@@ -237,7 +239,7 @@ class TrainerConfig:
     """Checkpoints kept."""
     eval_samples: int = 4
     """Trajectories per test task in the before/after table."""
-    threads: Optional[int] = None
+    threads: int | None = None
     """CPU threads of the trainer; None takes all cores. Results are bit for bit the same only for the same number."""
 
 
@@ -321,21 +323,31 @@ def load(composed: DictConfig) -> Config:
     return config
 
 
-def entry_point(main: Callable[[], None]) -> None:
-    """Run a Hydra main function; what the user got wrong becomes one line on stderr and exit code 2."""
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """What the user got wrong becomes one line on stderr and exit code 2.
+
+    Wraps the Hydra entry point, for errors of composition, and its body, before Hydra adds lines of its own.
+    """
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     try:
-        main()
+        yield
     except DrKernelError as error:
-        sys.exit(_one_line(str(error)))
+        message = str(error)
     except (HydraException, OmegaConfBaseException) as error:
-        sys.exit(_one_line(explain_overrides(sys.argv[1:], error)))
+        message = explain_overrides(sys.argv[1:], error)
+    else:
+        return
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(2)
 
 
 def judge_options(config: Config) -> dict[str, Any]:
     """The arguments of `drkernel.judge.Judge`; without a secret of its own its key is the seed, so that runs repeat."""
     options = dataclasses.asdict(config.judge)
     del options["feedback_tokens"]
+    if options["device"] == "auto":
+        options["device"] = "simulated"
     return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
 
 
@@ -350,7 +362,9 @@ def explain_overrides(overrides: list[str], error: Exception) -> str:
         key = override.split("=", 1)[0].lstrip("+~").split("@")[0]
         if key and "=" in override and key not in keys and not key.startswith("hydra"):
             return f"config: unknown key {key!r}{_nearest(key, keys)}"
-    found = re.search(r"Could not find '(\w+)/([^']+)'[^:]*Available options[^:]*:\s*(.*?)(?:Config search|$)", str(error), re.S)
+    found = re.search(
+        r"Could not find '(\w+)/([^']+)'[^:]*Available options[^:]*:\s*(.*?)(?:Config search|$)", str(error), re.S
+    )
     if found:
         group, variant, options = found[1], found[2], found[3].split()
         return f"config: {group}={variant} is none of {', '.join(options)}{_nearest(variant, options)}"
@@ -385,11 +399,6 @@ def to_yaml(config: Config) -> str:
 
 OmegaConf.register_new_resolver("slug", slug, replace=True)
 ConfigStore.instance().store("schema", Config)
-
-
-def _one_line(message: str) -> int:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
-    return 2
 
 
 def _get(config: Any, key: str) -> Any:

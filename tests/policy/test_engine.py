@@ -35,13 +35,13 @@ def requests(count: int) -> list[Request]:
 
 def run(made: TransformersEngine, batch: list[Request], delay: int = 0) -> dict:
     """All completions; `delay` engine steps pass between the arrivals."""
-    done, waiting = {}, list(batch)
-    while waiting or made.busy:
-        for _ in range(delay or 1):
-            if waiting and (not delay or not _):
-                for request in [waiting.pop(0)] if delay else [waiting.pop(0) for _ in range(len(waiting))]:
-                    made.add(request)
+    done = {}
+    for request in batch:
+        made.add(request)
+        for _ in range(delay):
             done.update((c.id, c) for c in made.step())
+    while made.busy:
+        done.update((c.id, c) for c in made.step())
     return done
 
 

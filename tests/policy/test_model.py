@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
 from drkernel.policy import Policy, load_tokenizer, new_policy
-from drkernel.policy.attention import ATTENTION
+from drkernel.policy.attention import ATTENTION, Packed
 from drkernel.types import Batch, DrKernelError
 
 VOCABULARY = 97
@@ -182,3 +182,20 @@ def test_new_policy_is_small_and_reproducible_and_leaves_the_global_random_state
     assert torch.equal(torch.random.get_rng_state(), state)
     assert sum(p.numel() for p in one.parameters()) <= 8_000_000
     assert torch.equal(one.head.weight, two.head.weight) and not torch.equal(one.head.weight, other.head.weight)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_varlen_attention_on_a_gpu_equals_the_loop_over_rows():
+    bounds = torch.tensor([0, 33, 34, 200], dtype=torch.int32, device="cuda")
+    torch.manual_seed(0)
+    shapes = ((200, 4, 64), (200, 2, 64), (200, 2, 64))
+    q, k, v = (torch.randn(shape, device="cuda").bfloat16().requires_grad_() for shape in shapes)
+    exact = [x.detach().float().requires_grad_() for x in (q, k, v)]
+    fast, slow = Packed(bounds).attend(0, q, k, v, 0.125), Packed(bounds).attend(0, *exact, 0.125)
+    torch.testing.assert_close(fast.float(), slow, rtol=0, atol=2e-2)
+    weights = torch.randn_like(slow)
+    (fast.float() * weights).sum().backward()
+    (slow * weights).sum().backward()
+    for x, y in zip((q, k, v), exact, strict=True):
+        torch.testing.assert_close(x.grad.float(), y.grad, rtol=0, atol=6e-2)

@@ -2,7 +2,7 @@
 
 import torch
 
-from drkernel.training.packing import pack, spread, split
+from drkernel.training.packing import pack, split, spread
 from drkernel.types import Trajectory, Turn
 
 

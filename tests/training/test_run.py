@@ -48,9 +48,10 @@ def test_a_run_may_be_made_longer(tmp_path):
 
 
 def test_offline_wandb_keeps_its_files_in_the_run_folder_and_resumes_its_id(tmp_path):
+    identity = None
     for step in (1, 2):
         run = Run(config_for(tmp_path, logger=LoggerConfig(wandb="offline")))
-        identity = run.start_wandb(None if step == 1 else identity)
+        identity = run.start_wandb(identity)
         run.log(step, {"reward": 1.0})
         run.close()
     assert any((tmp_path / "wandb").rglob(f"run-{identity}.wandb"))

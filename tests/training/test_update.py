@@ -18,7 +18,9 @@ def episodes():
         return torch.randint(0, 50, (n,), generator=draw).tolist()
 
     shapes = [((5, 4), (3, 6), (2, 3)), ((6, 2),), ((4, 5), (2, 2)), ((7, 3), (3, 9), (4, 1))]
-    return [Trajectory("t", 0, i, [Turn(take(p), take(a), [-3.9] * a) for p, a in shape]) for i, shape in enumerate(shapes)]
+    return [
+        Trajectory("t", 0, i, [Turn(take(p), take(a), [-3.9] * a) for p, a in shape]) for i, shape in enumerate(shapes)
+    ]
 
 
 def gradients(episodes, layout, max_tokens, aggregation="token_mean"):

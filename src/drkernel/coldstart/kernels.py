@@ -252,8 +252,6 @@ def _transpose(info: dict, core: str, pre: list, post: list, tensors: tuple) -> 
 
 
 def _product(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
-    linear = core == "linear"
-    pointer, index = ("w_ptr", "c * k + j[:, None]") if linear else ("y_ptr", "j[:, None] * n + c")
     body = [
         "r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]",
         "c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]",
@@ -261,18 +259,16 @@ def _product(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Ke
         "for s in range(0, k, 32):",
         "    j = s + tl.arange(0, 32)",
         "    a = tl.load(x_ptr + r * k + j[None, :], mask=(r < t) & (j[None, :] < k), other=0.0)",
-        f"    b = tl.load({pointer} + {index}, mask=(j[:, None] < k) & (c < n), other=0.0)",
+        "    b = tl.load(y_ptr + j[:, None] * n + c, mask=(j[:, None] < k) & (c < n), other=0.0)",
         '    v = tl.dot(a, b, v, input_precision="ieee")',
         "m = (r < t) & (c < n)",
         "i = r * n + c",
-        *["v = v + tl.load(b_ptr + c, mask=c < n, other=0.0)"] * linear,
     ]
-    columns = f"self.{info['weights'][core]['weight']}.shape[0]" if linear else "y.shape[1]"
     return Kernel(
         tensors,
         ("t", "k", "n"),
         {"BLOCK": "64"},
         [*body, *post, _STORE],
-        ["t, k = x.shape", f"n = {columns}", "o = x.new_empty(t, n)"],
+        ["t, k = x.shape", "n = y.shape[1]", "o = x.new_empty(t, n)"],
         "(triton.cdiv(t, 64), triton.cdiv(n, 64))",
     )

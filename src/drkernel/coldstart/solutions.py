@@ -63,7 +63,7 @@ def _plans(info: dict[str, Any]) -> list[tuple[Kind, str, Plan]]:
         plans.append(("lazy", "one_stage", (operators[:last], [operators[last]], operators[last + 1 :])))
     if len(rest) > 2:
         plans.append(("partial", "first_in_torch", (product + rest[:1], rest[1:], [])))
-    if len(rest) > 2 or (len(rest) == 2 and rest[0] in CORES):
+    if len(rest) > 2 or (len(rest) == 2 and rest[0] in CORES and rest[0] != "transpose"):
         plans.append(("partial", "last_in_torch", (product, rest[:-1], rest[-1:])))
     if FAMILIES[info["family"]].lead:
         return [*plans, ("fused", "library_product", (product, rest, []))]

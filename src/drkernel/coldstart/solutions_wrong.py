@@ -41,7 +41,7 @@ _NOT_IN_TRITON = {
 
 def mistakes(info: dict[str, Any], source: str) -> list[tuple[str, str]]:
     """(name, edited source) for every mistake that this answer can hold; none equals the right answer."""
-    made = [(name, edit(info, source)) for name, edit in _EDITS.items()]
+    made = [(name, edit(info, source)) for name, edit in EDITS.items()]
     return [(name, wrong) for name, wrong in made if wrong is not None and wrong != source]
 
 
@@ -89,13 +89,18 @@ def _padding_counts(info: dict, source: str) -> str | None:
 
 
 def _no_maximum(info: dict, source: str) -> str | None:
-    """Wrong for large values only, so the values must not be bounded before."""
-    before = info["composition"][: next((i for i, name in enumerate(info["composition"]) if "softmax" in name), 0)]
-    if not set(before) <= _GROWING:
+    """Exponentials without the maximum taken off: wrong for large values only, so nothing may bound them before."""
+    operators = info["composition"]
+    place = next((i for i, name in enumerate(operators) if name in ("softmax", "log_softmax", "kl_loss")), None)
+    if place is None or not set(operators[:place]) <= _GROWING:
         return None
-    if "softmax" in info["composition"]:
-        return source.replace("tl.exp(v - tl.max(v, 0))", "tl.exp(v)", 1)
-    return source.replace("    v = v - tl.max(v, 0)\n", "", 1)
+    edited = source.replace("tl.exp(v - tl.max(v, 0))", "tl.exp(v)", 1)
+    return edited if edited != source else source.replace("    v = v - tl.max(v, 0)\n", "", 1)
+
+
+def _wrong_divisor(info: dict, source: str) -> str:
+    edited = source.replace(" / (n - 1)", " / n", 1)
+    return edited if edited != source else source.replace(" / n\n", " / BLOCK\n", 1)
 
 
 def _missing_bracket(info: dict, source: str) -> str:
@@ -107,7 +112,7 @@ def _missing_argument(info: dict, source: str) -> str:
     return edited if edited != source else re.sub(r"def __init__\(self, .*\):", "def __init__(self):", source, count=1)
 
 
-_EDITS: dict[str, Callable[[dict, str], str | None]] = {
+EDITS: dict[str, Callable[[dict, str], str | None]] = {
     "undefined_name": _replace("tl.store(o_ptr", "tl.store(out_ptr"),
     "missing_bracket": _missing_bracket,
     "missing_import": _replace("import triton.language as tl\n", ""),
@@ -118,7 +123,7 @@ _EDITS: dict[str, Callable[[dict, str], str | None]] = {
     "forgotten_stage": _forgotten_stage,
     "wrong_literal": _wrong_literal,
     "wrong_row": _replace("x_ptr + i, mask=m", "x_ptr + c, mask=m"),
-    "wrong_divisor": _replace(" / n\n", " / BLOCK\n"),
+    "wrong_divisor": _wrong_divisor,
     "padding_counts": _padding_counts,
     "no_maximum": _no_maximum,
     "tail_left_out": _replace("triton.cdiv(t, 1024)", "t // 1024"),

@@ -40,10 +40,14 @@ def run(config: Config) -> None:
         build = partial(trajectories, config, graded, prompts)
         data, validation = build(train_tasks, options.trajectories), build(held_out, 2)
         vocabulary = tokenizer.get_vocab()
-        policy = new_policy(len(tokenizer), options.hidden, options.layers, eos_token_id=vocabulary[END], pad_token_id=vocabulary[PAD])
+        policy = new_policy(
+            len(tokenizer), options.hidden, options.layers, eos_token_id=vocabulary[END], pad_token_id=vocabulary[PAD]
+        )
         policy.to("cuda" if torch.cuda.is_available() else "cpu")
         tokens = sum(len(t.prompt_ids) + len(t.response_ids) for episode in data for t in episode.turns)
-        progress.say(f"{len(data)} trajectories, {tokens / len(data):.0f} tokens each, {_millions(policy):.1f}M parameters")
+        progress.say(
+            f"{len(data)} trajectories, {tokens / len(data):.0f} tokens each, {_millions(policy):.1f}M parameters"
+        )
         train(config, policy, data, validation, folder, progress)
     policy.save(folder.path / "policy", tokenizer, dtype=torch.bfloat16)
     folder.close()

@@ -17,7 +17,11 @@ _FREE = frozenset(
     "arange scalar_tensor lift_fresh_copy contiguous _pin_memory constant_pad_nd cat stack _copy_from".split()
 )
 """ATen operators that allocate, fill, copy or cast: neither work that is replaced nor work that is left."""
-_NOTHING = 1e-3
+_KINDS = dict.fromkeys("relu threshold hardtanh clamp clamp_min clamp_max".split(), "clamp")
+_KINDS |= dict.fromkeys("add sub rsub".split(), "add") | dict.fromkeys("sum mean".split(), "sum")
+_KINDS |= dict.fromkeys("max amax".split(), "max") | dict.fromkeys("min amin".split(), "min")
+"""Operators that stand in for one another; library products are one kind too."""
+_NOTHING, _KEPT = 1e-3, 0.9
 _LIBRARY_SHARE, _LIBRARY_LIMIT = 0.6, 10.0
 
 
@@ -41,6 +45,8 @@ class Audit:
     coverage: float
     replaced: float
     """Share in [0, 1] of the reference's compute work (modelled, without launches) that ATen no longer does."""
+    fewer: bool
+    """Whether ATen does clearly less of any one kind of operator than in the reference."""
     reference_us: float
     submission_us: float
     profile: tuple[KernelTime, ...]
@@ -50,7 +56,7 @@ class Audit:
 
     @property
     def nothing_replaced(self) -> bool:
-        return self.replaced < _NOTHING
+        return self.replaced < _NOTHING and not self.fewer
 
 
 def audit(bill: Bill, ledger: Ledger) -> Audit:
@@ -59,11 +65,12 @@ def audit(bill: Bill, ledger: Ledger) -> Audit:
     reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (theirs, ours))
     triton = sum(row.microseconds for row in ours if row.triton) / (submission_us or 1.0)
     left, before = (_aten_work(rows, bill) for rows in (ledger, bill.ledger))
-    replaced = min(1.0, max(0.0, 1.0 - left / before)) if before else 1.0
+    replaced = min(1.0, max(0.0, 1.0 - sum(left.values()) / (sum(before.values()) or 1.0)))
+    fewer = any(left.get(kind, 0.0) < _KEPT * work for kind, work in before.items())
     speedup = reference_us / submission_us if submission_us else 0.0
     doubt = _doubt(bill, speedup, submission_us)
     coverage = min(replaced, triton)
-    return Audit(speedup, coverage, replaced, reference_us, submission_us, ours, theirs, doubt)
+    return Audit(speedup, coverage, replaced, fewer, reference_us, submission_us, ours, theirs, doubt)
 
 
 def input_bytes(ledger: Ledger, sizes: list[tuple[int, int]]) -> int:
@@ -81,12 +88,17 @@ def bill(ledger: Ledger, scale: Scale, gpu: Gpu, inputs: int, outputs: int) -> B
     return Bill(ledger, scale, gpu, floor_microseconds(gpu, scale, inputs, outputs))
 
 
-def _aten_work(ledger: Ledger, bill: Bill) -> float:
-    """Modelled device time, without any launch cost, that ATen's compute operators take."""
+def _aten_work(ledger: Ledger, bill: Bill) -> dict[str, float]:
+    """Modelled device time, without any launch cost, that ATen's compute operators take, by kind of operator."""
     ideal = dataclasses.replace(bill.gpu, kernel_us=0.0, aten_host_us=0.0, triton_host_us=0.0)
     only_copies = all(row.name in _FREE for row in bill.ledger.rows)
-    rows = [row for row in ledger.rows if not row.triton and (only_copies or row.name not in _FREE)]
-    return sum(time.microseconds for time in price(Ledger(rows), ideal, bill.scale))
+    work: dict[str, float] = {}
+    for row in ledger.rows:
+        if not row.triton and (only_copies or row.name not in _FREE):
+            kind = "product" if row.flops else row.name.removesuffix("_")
+            kind = _KINDS.get(kind, kind)
+            work[kind] = work.get(kind, 0.0) + sum(t.microseconds for t in price(Ledger([row]), ideal, bill.scale))
+    return work
 
 
 def _doubt(bill: Bill, speedup: float, submission_us: float) -> str:

@@ -104,6 +104,12 @@ class Expected:
         return None
 
 
+    def is_among(self, values: list[Tensor]) -> bool:
+        """Whether each floating output is, in some shape, one of these values."""
+        parts = [(part, leaf.numel()) for part, (_, leaf) in zip(self._parts.values(), self.leaves, strict=True) if _is_float(leaf) and isinstance(leaf, Tensor)]
+        return bool(parts) and all(any(v.numel() == n and part.equals(v) for v in values) for part, n in parts)
+
+
 class _Leaf:
     """One output: its fp64 value and how far an answer may be from it."""
 
@@ -142,6 +148,10 @@ class _Leaf:
         if torch.equal(value, rounded):
             return None
         return _mismatch("wrong_values", path, value, rounded, value != rounded)
+
+    def equals(self, value: Tensor) -> bool:
+        """Whether a tensor of any shape and dtype holds the values."""
+        return self._check_values("", value.double().reshape(self.exact.shape), 1.0) is None
 
     def _check_scalar(self, path: str, rounded: Any, got: Any, tolerance: float) -> Mismatch | None:
         if type(rounded) is not type(got):

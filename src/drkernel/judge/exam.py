@@ -10,6 +10,8 @@ import dataclasses
 import time
 from typing import Any
 
+from torch import Tensor
+
 from drkernel.judge import audit, cases, variation
 from drkernel.judge.cases import Case, Plan, Seeds, Side
 from drkernel.judge.compare import Got, Mismatch
@@ -52,6 +54,8 @@ class Answer:
     """Whether an output lies in an input's memory."""
     edited: bool
     """Whether the call changed its inputs."""
+    seen: list[Tensor]
+    """Where launches were left out: what ATen operators computed all the same."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +155,8 @@ class Exam:
             ledger = Ledger.from_json(str(answer.get("ledger")), MAX_ROWS)
         except ValueError as error:
             raise ProtocolViolation(str(error)) from error
-        return Answer(outputs, ledger, any(fact.shares for fact in facts), edited)
+        seen = [self._take(slot) for slot in _list(answer.get("seen"))]
+        return Answer(outputs, ledger, any(fact.shares for fact in facts), edited, seen)
 
     def _put(self, value: Any) -> tuple[Any, list]:
         self.process.inputs.clear()
@@ -246,7 +251,8 @@ class Exam:
             problem = Mismatch("aliases_input", "the output lies in an input's memory")
         if problem:
             evidence = {k: v for k, v in dataclasses.asdict(problem).items() if v not in ("", (), None)}
-            evidence.pop("text")
+            for key in ("text", "reason"):
+                evidence.pop(key)
             detail = f"{problem.text} (case: {case.plan.name}, inputs {_shapes(case.inputs)})"
             raise Ruling("incorrect", problem.reason, detail, case=case.plan.name, **_plain(evidence))
         return answer
@@ -261,10 +267,12 @@ class Exam:
 
     def _ablate(self, ledger: Ledger, drawn: list[Case]) -> None:
         """Leaves out launches: all of them, then each kernel alone. The answer must become wrong somewhere."""
-        sites = [row.site for row in ledger.rows if row.triton and row.programs]
-        if not self._needs(tuple(sites), drawn[:1]):
+        sites = tuple(row.site for row in ledger.rows if row.triton and row.programs)
+        if not self._needs(sites, drawn[:1]):
             detail = "the output does not depend on any Triton launch: " + ", ".join(sites)
-            raise Ruling("hack", "launch_without_effect", detail, kernels=sites)
+            raise Ruling("hack", "launch_without_effect", detail, kernels=list(sites))
+        if all(case.expected.is_among(self._seen(case, sites)) for case in drawn):
+            raise Ruling("hack", "nothing_replaced", "PyTorch computes the whole answer; the Triton kernels only pass it on")
         for site in sites if len(sites) > 1 else []:
             if not self._needs((site,), drawn):
                 detail = f"the kernel {site} does not affect the output"
@@ -279,6 +287,13 @@ class Exam:
             if case.expected.check(answer.outputs) is not None:
                 return True
         return False
+
+    def _seen(self, case: Case, sites: tuple[str, ...]) -> list[Tensor]:
+        """What PyTorch computes when these launches are left out."""
+        try:
+            return self._call(case, skip=sites).seen
+        except Failed:
+            return []
 
     def _priced(self, ledger: Ledger) -> Verdict:
         result = audit.audit(self.paper.bill, ledger)

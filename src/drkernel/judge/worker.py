@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from drkernel.judge import admission, paper, protocol, sandbox, simulated
-from drkernel.judge.cases import Seeds
+from drkernel.judge.cases import Seeds, seed_one_generator
 from drkernel.judge.exam import Exam, Terms, crashed
 from drkernel.judge.protocol import Gone
 from drkernel.judge.sandbox import Limits
@@ -79,6 +79,7 @@ def main() -> None:
     _, nonce, settings = protocol.receive(connection)
     zygote = Zygote(Limits(**settings["limits"]))
     simulated.install(cuda_shim=False)
+    seed_one_generator()
     protocol.send(connection, 1, nonce, {"missing": zygote.wait_ready()})
     sequence, nonce, body = protocol.receive(connection)
     examiner = Examiner(zygote, Terms(**settings["terms"]), bytes.fromhex(body["secret"]))

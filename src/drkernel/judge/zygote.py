@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from drkernel.judge import protocol, runner, sandbox, simulated
+from drkernel.judge import protocol, runner, sandbox
 from drkernel.judge.exchange import Area
 from drkernel.judge.sandbox import Limits, Sandbox
 
@@ -116,7 +116,7 @@ def _serve(control: socket.socket, limits: Limits, locked: bool) -> None:
     sandbox.adopt_orphans()
     sandbox.hide_process()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    simulated.install(cuda_shim=True)
+    runner.prepare()
     _warm_up()
     box = Sandbox(limits)
     gc.collect()
@@ -189,6 +189,7 @@ def _warm_up() -> None:
         {"do": "load", "source": _WARM, "name": "ModelNew"},
         {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0, "varied": True},
         call | {"skip": [], "budget": 1e8},
+        call | {"skip": ["double:6"], "budget": 1e8},
     ]
     for question in questions:
         if error := model.answer(question).get("error"):
@@ -214,5 +215,5 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         y = torch.empty_like(x)
         double[(triton.cdiv(x.numel(), 32),)](x, y, x.numel(), BLOCK=32)
-        return y
+        return y + self.norm(x.view(-1, 4)).relu().view(-1)
 """

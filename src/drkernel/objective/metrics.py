@@ -101,16 +101,53 @@ def summary(rollouts: Rollouts) -> dict[str, Estimate]:
     reward, correct, fast@p at the last turn; best/correct, best/fast@p for the best of the history; hack and lazy as
     shares of all answers of all turns.
     """
+    return {name: estimate(values, tasks) for name, (values, tasks) in measures(rollouts).items()}
+
+
+def difference(before: Rollouts, after: Rollouts) -> dict[str, Estimate]:
+    """after - before of each measure, paired by task: the groups of both are the same tasks.
+
+    >>> from drkernel.objective.rollouts import Rollouts
+    >>> before, after = Rollouts.empty(4, 1), Rollouts.empty(4, 1)
+    >>> for table, right in ((before, [0, 0, 1, 0]), (after, [1, 1, 1, 0])):
+    ...     table.exists[:], table.groups[:] = True, torch.tensor([0, 1, 2, 3])
+    ...     table.correct[:, 0] = torch.tensor(right).bool()
+    >>> difference(before, after)["correct"].value
+    0.5
+    """
+    sides = [measures(rollouts) for rollouts in (before, after)]
+    changes = {}
+    for name in sides[0]:
+        (old_tasks, old), (new_tasks, new) = (_task_means(*side[name]) for side in sides)
+        assert torch.equal(old_tasks, new_tasks), "a paired comparison needs the same tasks on both sides"
+        changes[name] = estimate(new - old, new_tasks)
+    return changes
+
+
+def measures(rollouts: Rollouts) -> dict[str, tuple[Tensor, Tensor]]:
+    """What `summary` averages: name -> (values [N], the task of each [N]).
+
+    >>> table = Rollouts.empty(rows=2, turns=3)
+    >>> table.exists[:] = True
+    >>> {name: len(values) for name, (values, tasks) in measures(table).items() if name in ("reward", "hack")}
+    {'reward': 2, 'hack': 6}
+    """
     exists, tasks = rollouts.exists, rollouts.groups
     best_correct, best_speedup = best_of_history(rollouts.correct, rollouts.speedup)
     views = {
         "": (last_turn(rollouts.correct, exists), last_turn(rollouts.speedup, exists)),
         "best/": (best_correct[:, -1], best_speedup[:, -1]),
     }
-    table = {"reward": estimate(last_turn(rollouts.rewards, exists), tasks)}
+    table = {"reward": (last_turn(rollouts.rewards, exists), tasks)}
     for prefix, (correct, speedup) in views.items():
-        table[f"{prefix}correct"] = estimate(correct, tasks)
+        table[f"{prefix}correct"] = (correct, tasks)
         for threshold in THRESHOLDS:
-            table[f"{prefix}fast@{threshold:g}"] = estimate(fast_at(correct, speedup, threshold), tasks)
+            table[f"{prefix}fast@{threshold:g}"] = (fast_at(correct, speedup, threshold), tasks)
     answers = tasks[:, None].expand_as(exists)[exists]
-    return table | {name: estimate(getattr(rollouts, name)[exists], answers) for name in ("hack", "lazy")}
+    return table | {name: (getattr(rollouts, name)[exists], answers) for name in ("hack", "lazy")}
+
+
+def _task_means(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:
+    """The tasks, sorted, and the mean of `values` [N] over each: both [tasks]."""
+    names, index, number = tasks.unique(return_inverse=True, return_counts=True)
+    return names, values.new_zeros(len(names), dtype=torch.float64).index_add(0, index, values.double()) / number

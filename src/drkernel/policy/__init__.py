@@ -27,11 +27,16 @@ __all__ = [
 
 
 def load_engine(
-    name: str, policy: Policy, stop_ids: set[int], slots: int = 64, context: int = 2048, **vllm: object
+    name: str,
+    policy: Policy,
+    stop_ids: set[int],
+    slots: int = 64,
+    context: int = 2048,
+    kv_cache_gib: float = 16.0,
 ) -> Engine:
     """`transformers`, `vllm`, or `auto`: vLLM where there is a GPU and vLLM, else transformers.
 
-    slots: sequences that decode together; context: most tokens of a trajectory. vllm: what VllmEngine alone takes.
+    slots: sequences that decode together; context: most tokens of a trajectory; kv_cache_gib: for vLLM alone.
     """
     if name == "auto":
         name = "vllm" if torch.cuda.is_available() and importlib.util.find_spec("vllm") else "transformers"
@@ -42,5 +47,5 @@ def load_engine(
     if name == "vllm":
         from drkernel.policy.vllm_engine import VllmEngine
 
-        return VllmEngine(policy, stop_ids, slots, context, **vllm)
+        return VllmEngine(policy, stop_ids, slots, context, kv_cache_gib)
     raise DrKernelError(f"engine.name: found {name!r}, expected auto, transformers or vllm")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from drkernel.types import DrKernelError
+
 if TYPE_CHECKING:
     from drkernel.policy.model import Policy
 
@@ -35,6 +37,15 @@ class Request:
     parent: str | None = None
     """A completed request whose prompt and completion `prompt_ids` begins with; it can be extended once."""
     sampling: Sampling = Sampling()
+
+    def check(self, context: int) -> None:
+        """Raises DrKernelError where an engine with this context could not generate a single token."""
+        length = len(self.prompt_ids)
+        if not 0 < length < context or self.max_tokens < 1:
+            raise DrKernelError(
+                f"request {self.id}: found {length} prompt tokens and max_tokens {self.max_tokens}, "
+                f"expected 1 to {context - 1} (the engine's context) and at least 1"
+            )
 
 
 @dataclass(frozen=True)

@@ -65,20 +65,15 @@ class TransformersEngine:
         self._row_step = _row_step(self.model, slots)
         self._waiting: deque[Request] = deque()
         self._running: dict[int, _Sequence] = {}
-        self._kept: dict[str, tuple[list[int], Tensor]] = {}
-        self._prompts: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
+        self._kept: dict[str, tuple[list[int], tuple[Tensor, Tensor]]] = {}
+        self._prompts: OrderedDict[tuple[int, ...], tuple[Tensor, Tensor]] = OrderedDict()
 
     @property
     def busy(self) -> bool:
         return bool(self._waiting or self._running)
 
     def add(self, request: Request) -> None:
-        length = len(request.prompt_ids)
-        if not 0 < length < self.context or request.max_tokens < 1:
-            raise DrKernelError(
-                f"request {request.id}: found {length} prompt tokens and max_tokens {request.max_tokens}, "
-                f"expected 1 to {self.context - 1} (the engine's context) and at least 1"
-            )
+        request.check(self.context)
         if request.parent is not None:
             if request.parent not in self._kept:
                 raise DrKernelError(f"request {request.id}: parent {request.parent!r} is not there to be extended")

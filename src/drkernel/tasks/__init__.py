@@ -49,12 +49,9 @@ def load_tasks(
     tasks = [task for task in tasks if levels is None or task.level in levels]
     tasks = [task for task in tasks if families is None or task.family in families]
     if not tasks:
-        wanted = [
-            f"split={split}",
-            f"levels={list(levels)}" * bool(levels),
-            f"families={list(families or [])}" * bool(families),
-        ]
-        raise DrKernelError(f"tasks from {source}: none with {', '.join(filter(None, wanted))}")
+        filters = {"split": split, "levels": levels, "families": families}
+        wanted = ", ".join(f"{name}={value}" for name, value in filters.items() if value is not None)
+        raise DrKernelError(f"tasks from {source}: none with {wanted}")
     if count is not None and count < len(tasks):
         return random.Random(seed).sample(tasks, count)
     return tasks

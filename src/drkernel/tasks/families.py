@@ -24,28 +24,27 @@ def _without(stages: tuple[str, ...], *names: str) -> tuple[str, ...]:
 class Family:
     """A core operator, the stages that may surround it and the layouts that it comes in.
 
-    `lead` is an operator in front of everything (a linear layer before a norm). Chains of stages alone have no cores.
+    Chains of stages alone have no cores.
     """
 
     cores: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ("matrix", "tokens")
     pre: tuple[str, ...] = ()
     post: tuple[str, ...] = ()
-    lengths: tuple[int, ...] = (0, 1, 1, 2, 2, 2, 3, 3)
+    lengths: tuple[int, ...] = (0, 1, 1, 2, 2, 2, 2, 3, 3, 3)
     """Numbers of stages, drawn uniformly: repeat one to weigh it."""
     lead: str = ""
+    """An operator in front of everything, which a good answer leaves to the library: a linear layer."""
     first: tuple[str, ...] = ()
     """One of these opens the composition."""
 
 
 _NORM_PRE = _without(_COLUMNWISE, "scale", "shift")
 _SOFTMAX_PRE = _without(_COLUMNWISE, "shift")
-_REDUCED_POST = UNARY_STAGES
 _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "bce_loss", "kl_loss", "cross_entropy")
-_DIMS = {"rows_reduced": "", "dim0": "_dim0", "dim1": "_dim1"}
 
 FAMILIES: dict[str, Family] = {
-    "elementwise": Family((), ("flat", "flat3d"), post=_ANY, lengths=(1, 2, 2, 3, 3, 3, 4, 4, 5)),
+    "elementwise": Family((), ("flat", "flat3d"), post=_ANY, lengths=(1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5)),
     "bias_activation": Family((), ("flat", "flat3d"), post=_COLUMNWISE, lengths=(1, 2, 2, 3, 3), first=COLUMN_STAGES),
     "softmax": Family(("softmax",), pre=_SOFTMAX_PRE, post=_COLUMNWISE),
     "log_softmax": Family(("log_softmax",), pre=_SOFTMAX_PRE, post=_COLUMNWISE),
@@ -57,16 +56,16 @@ FAMILIES: dict[str, Family] = {
     ),
     "normalize": Family(("normalize",), pre=_NORM_PRE, post=_COLUMNWISE, lengths=(1, 1, 2, 2, 3)),
     "row_reduction": Family(
-        ("sum", "mean", "logsumexp", "var", "norm"), ("rows_reduced",), _without(_ANY, "shift"), _REDUCED_POST
+        ("sum", "mean", "logsumexp", "var", "norm"), ("rows_reduced",), _without(_ANY, "shift"), UNARY_STAGES
     ),
-    "row_extremum": Family(("max", "min"), ("rows_reduced",), _MONOTONE, _REDUCED_POST),
+    "row_extremum": Family(("max", "min"), ("rows_reduced",), _MONOTONE, UNARY_STAGES),
     "column_reduction": Family(
-        ("sum_dim0", "mean_dim0", "sum_dim1", "mean_dim1"), ("dim0", "dim1"), _ANY, _REDUCED_POST
+        ("sum_dim0", "mean_dim0", "sum_dim1", "mean_dim1"), ("dim0", "dim1"), _ANY, UNARY_STAGES
     ),
     "column_extremum": Family(
-        ("max_dim0", "min_dim0", "max_dim1", "min_dim1"), ("dim0", "dim1"), _MONOTONE, _REDUCED_POST
+        ("max_dim0", "min_dim0", "max_dim1", "min_dim1"), ("dim0", "dim1"), _MONOTONE, UNARY_STAGES
     ),
-    "linear": Family(("linear",), ("linear",), post=_without(_COLUMNWISE, "bias"), lengths=(1, 2, 2, 3, 3, 4)),
+    "linear": Family((), ("linear",), post=_without(_COLUMNWISE, "bias"), lengths=(2, 2, 3, 3, 4), lead="linear"),
     "matmul": Family(("matmul",), ("matmul",), post=UNARY_STAGES + COLUMN_STAGES, lengths=(1, 2, 2, 3, 3, 4)),
     "linear_norm": Family(
         ("softmax", "layer_norm", "rms_norm", "log_softmax"),
@@ -80,7 +79,7 @@ FAMILIES: dict[str, Family] = {
         ("dot", "cosine", "squared_distance", "l1_distance"),
         ("rows_reduced",),
         _without(UNARY_STAGES, "scale"),
-        _REDUCED_POST,
+        UNARY_STAGES,
     ),
     "scan": Family(("cumsum", "reverse_cumsum", "exclusive_cumsum"), ("matrix",), _COLUMNWISE, _COLUMNWISE),
     "pool": Family(
@@ -104,21 +103,22 @@ def layout_of(family: str, composition: tuple[str, ...], rng: random.Random) -> 
 
 
 def draw(family: str, rng: random.Random) -> tuple[str, ...]:
-    """A random sound composition of the family: the names of its operators, first to last."""
+    """A random sound composition of the family: the names of its operators, first to last.
+
+    The number of stages is drawn once and stages until they fit, so that long chains are not rarer than meant.
+    """
+    chosen = FAMILIES[family]
     while True:
-        composition = _draw(FAMILIES[family], rng)
-        if is_sound(composition):
-            return composition
-
-
-def _draw(family: Family, rng: random.Random) -> tuple[str, ...]:
-    count = rng.choice(family.lengths)
-    before = rng.randint(0, count) if family.pre and family.post else count if family.pre else 0
-    core = [rng.choice(family.cores)] if family.cores else []
-    opening = [rng.choice(family.first)] if family.first else []
-    pre = [rng.choice(family.pre) for _ in range(before)]
-    post = [rng.choice(family.post) for _ in range(count - before)]
-    return tuple([family.lead] * bool(family.lead) + opening + pre + core + post)
+        count = rng.choice(chosen.lengths)
+        before = rng.randint(0, count) if chosen.pre and chosen.post else count if chosen.pre else 0
+        core = [rng.choice(chosen.cores)] if chosen.cores else []
+        for _ in range(100):
+            opening = [chosen.lead] if chosen.lead else [rng.choice(chosen.first)] if chosen.first else []
+            pre = [rng.choice(chosen.pre) for _ in range(before)]
+            post = [rng.choice(chosen.post) for _ in range(count - before)]
+            composition = (*opening, *pre, *core, *post)
+            if is_sound(composition):
+                return composition
 
 
 def is_sound(composition: tuple[str, ...]) -> bool:

@@ -24,11 +24,13 @@ def generate(split: str, count: int, seed: int, families: Sequence[str] | None =
         families: names of `FAMILIES` to draw from, in turn; None for all.
 
     Raises:
-        DrKernelError: unknown split or family, or a family that has no `count` distinct tasks.
+        DrKernelError: unknown split or family, or no family at all.
     """
     if split not in SPLITS:
         raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}")
     names = list(FAMILIES) if families is None else list(families)
+    if not names:
+        raise DrKernelError("generated tasks: the list of families is empty")
     if unknown := [name for name in names if name not in FAMILIES]:
         raise DrKernelError(f"unknown task family {unknown[0]!r}; expected one of {', '.join(FAMILIES)}")
     tasks: dict[str, Task] = {}
@@ -42,7 +44,7 @@ def generate(split: str, count: int, seed: int, families: Sequence[str] | None =
 def _stream(split: str, seed: int, families: list[str]) -> Iterator[Task]:
     """Families in turn, each round in a new order."""
     rng = random.Random(f"{split}/{seed}")
-    while families:
+    while True:
         for family in rng.sample(families, len(families)):
             yield _draw_task(family, split, rng)
 

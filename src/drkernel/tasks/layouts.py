@@ -1,7 +1,8 @@
 """Shapes of generated tasks: tensors, constructor arguments, and sizes for a GPU and for the simulated device.
 
-Full sizes move 60 MB to 1 GB, so that bandwidth and not launch latency decides. Small ones give a natural kernel four
-to twelve programs in Triton's interpreter and are no multiples of a block, so that masks matter.
+Full sizes move 200 MB to 1.5 GB, so that bandwidth and not the launch of kernels decides: below some 50 us a timing on
+an H200 says more about Python than about a kernel. Small ones give a natural kernel two to twelve programs in Triton's
+interpreter and are no multiples of a block, so that masks matter.
 """
 
 from __future__ import annotations
@@ -31,15 +32,34 @@ class Layout:
 
 _ROW_NAMES = (("ROWS", "COLS"), ("BATCH", "DIM"), ("M", "N"), ("batch_size", "features"), ("B", "D"))
 _TOKEN_NAMES = (("BATCH", "SEQ", "DIM"), ("B", "T", "C"), ("batch_size", "seq_len", "hidden"))
-_MATRICES = ((8192, 2048), (16384, 1024), (16384, 2048), (8192, 4096), (32768, 1024), (16384, 1536), (8192, 3072))
-_TOKENS = ((16, 1024, 1024), (16, 2048, 1024), (8, 2048, 2048), (32, 512, 2048), (16, 1024, 1536), (64, 512, 1024))
-_CUBES = ((64, 512, 1024), (128, 256, 1024), (64, 256, 2048), (32, 1024, 1024))
 _CUBE_NAMES = (("BATCH", "ROWS", "COLS"), ("B", "M", "N"), ("batch_size", "length", "features"))
+_LINEAR_NAMES = (("BATCH", "IN", "OUT"), ("M", "K", "N"), ("batch_size", "in_features", "out_features"))
+_IMAGE_NAMES = (
+    ("BATCH", "CHANNELS", "HEIGHT", "WIDTH"),
+    ("B", "C", "H", "W"),
+    ("batch_size", "channels", "height", "width"),
+)
+_GROUP_NAMES = (
+    ("BATCH", "GROUPS", "WIDTH", "LENGTH"),
+    ("B", "G", "W", "L"),
+    ("batch_size", "groups", "group_size", "length"),
+)
+
+_MATRICES = ((32768, 2048), (65536, 1024), (16384, 4096), (49152, 1536), (24576, 3072), (32768, 1536), (65536, 768))
+_WIDE = ((65536, 2048), (131072, 1024), (32768, 4096), (81920, 1536), (40960, 3072))
+_TALL = ((1024, 131072), (512, 262144), (1024, 65536), (2048, 65536))
+_TOKENS = ((32, 2048, 1024), (16, 2048, 2048), (64, 1024, 1024), (32, 1024, 2048), (32, 2048, 768), (16, 1024, 4096))
+_CUBES = ((128, 512, 1024), (256, 256, 1024), (64, 512, 2048), (64, 1024, 1024))
+_BIG_CUBES = ((128, 512, 2048), (256, 512, 1024), (256, 256, 2048), (128, 1024, 1024))
+_PRODUCTS = ((16384, 128, 2048), (32768, 64, 1024), (16384, 256, 4096), (8192, 128, 4096), (32768, 128, 2048))
+_TABLES = ((16384, 1024, 65536), (32768, 512, 131072), (8192, 2048, 32768), (16384, 768, 65536))
+"""Rows, columns, look-ups: enough look-ups to read nearly every row."""
+
+_ROW = (150, 199)
+"""A small row: one block of 256 in a row kernel. Seven of them fill more than one block of 1024 in a flat kernel."""
 
 LAYOUTS: dict[str, Layout] = {
-    "flat": Layout(
-        ("rows", "cols"), _ROW_NAMES, _MATRICES, ((17, 29), (130, 199)), "{rows}, {cols}", args={"n": "{cols}"}
-    ),
+    "flat": Layout(("rows", "cols"), _ROW_NAMES, _MATRICES, ((17, 29), _ROW), "{rows}, {cols}", args={"n": "{cols}"}),
     "flat3d": Layout(
         ("batch", "seq", "cols"),
         _TOKEN_NAMES,
@@ -48,42 +68,29 @@ LAYOUTS: dict[str, Layout] = {
         "{batch}, {seq}, {cols}",
         args={"n": "{cols}"},
     ),
-    "matrix": Layout(
-        ("rows", "cols"), _ROW_NAMES, _MATRICES, ((5, 8), (129, 199)), "{rows}, {cols}", args={"n": "{cols}"}
-    ),
+    "matrix": Layout(("rows", "cols"), _ROW_NAMES, _MATRICES, ((7, 9), _ROW), "{rows}, {cols}", args={"n": "{cols}"}),
     "tokens": Layout(
         ("batch", "seq", "cols"),
         _TOKEN_NAMES,
         _TOKENS,
-        ((2, 2), (4, 5), (129, 199)),
+        ((2, 2), (4, 5), _ROW),
         "{batch}, {seq}, {cols}",
         args={"n": "{cols}"},
     ),
     "groups": Layout(
         ("batch", "groups", "width", "length"),
-        (
-            ("BATCH", "GROUPS", "WIDTH", "LENGTH"),
-            ("B", "G", "W", "L"),
-            ("batch_size", "groups", "group_size", "length"),
-        ),
-        ((64, 32, 4, 2048), (128, 16, 8, 1024), (256, 16, 4, 1024), (64, 16, 16, 1024)),
-        ((3, 4), (2, 2), (5, 7), (23, 39)),
+        _GROUP_NAMES,
+        ((512, 32, 4, 1024), (1024, 16, 8, 512), (512, 32, 2, 2048), (1024, 8, 4, 1024)),
+        ((4, 5), (2, 2), (5, 7), (29, 39)),
         "{batch}, {groups} * {width}, {length}",
         args={"g": "{groups}", "n": "{groups} * {width}"},
     ),
-    "rows_reduced": Layout(("rows", "cols"), _ROW_NAMES, _MATRICES, ((5, 8), (129, 199)), "{rows}, {cols}", out="-"),
-    "dim0": Layout(
-        ("rows", "cols"),
-        _ROW_NAMES,
-        ((256, 65536), (512, 65536), (512, 32768), (256, 131072)),
-        ((19, 43), (131, 250)),
-        "{rows}, {cols}",
-        out="-",
-    ),
+    "rows_reduced": Layout(("rows", "cols"), _ROW_NAMES, _WIDE, ((7, 9), _ROW), "{rows}, {cols}", out="-"),
+    "dim0": Layout(("rows", "cols"), _ROW_NAMES, _TALL, ((19, 43), (131, 250)), "{rows}, {cols}", out="-"),
     "dim1": Layout(
         ("batch", "rows", "cols"),
         _CUBE_NAMES,
-        _CUBES,
+        _BIG_CUBES,
         ((4, 4), (19, 43), (67, 120)),
         "{batch}, {rows}, {cols}",
         out="-",
@@ -98,13 +105,8 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "linear": Layout(
         ("m", "k", "n"),
-        (
-            ("BATCH", "IN", "OUT"),
-            ("M", "K", "N"),
-            ("batch_size", "in_features", "out_features"),
-            ("ROWS", "D_IN", "D_OUT"),
-        ),
-        ((16384, 128, 2048), (32768, 64, 1024), (16384, 256, 4096), (8192, 128, 4096), (32768, 128, 2048)),
+        _LINEAR_NAMES,
+        _PRODUCTS,
         ((67, 90), (33, 45), (70, 100)),
         "{m}, {k}",
         out="{m}, {n}",
@@ -113,7 +115,7 @@ LAYOUTS: dict[str, Layout] = {
     "matmul": Layout(
         ("m", "k", "n"),
         (("M", "K", "N"), ("ROWS", "INNER", "COLS"), ("m", "k", "n")),
-        ((8192, 128, 4096), (16384, 64, 2048), (8192, 256, 8192), (16384, 128, 2048)),
+        _PRODUCTS,
         ((67, 90), (33, 45), (70, 100)),
         "{m}, {k}",
         out="{m}, {n}",
@@ -121,14 +123,9 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "linear_rows": Layout(
         ("m", "k", "n"),
-        (
-            ("BATCH", "IN", "OUT"),
-            ("M", "K", "N"),
-            ("batch_size", "in_features", "out_features"),
-            ("ROWS", "D_IN", "D_OUT"),
-        ),
-        ((16384, 128, 2048), (32768, 64, 1024), (16384, 128, 4096), (32768, 128, 1024)),
-        ((5, 8), (33, 60), (129, 199)),
+        _LINEAR_NAMES,
+        _PRODUCTS,
+        ((7, 9), (33, 60), _ROW),
         "{m}, {k}",
         out="{m}, {n}",
         args={"k": "{k}", "n": "{n}"},
@@ -136,16 +133,16 @@ LAYOUTS: dict[str, Layout] = {
     "pool1d": Layout(
         ("batch", "channels", "length"),
         (("BATCH", "CHANNELS", "LENGTH"), ("B", "C", "L"), ("batch_size", "channels", "length")),
-        ((32, 64, 8192), (64, 32, 16384), (32, 128, 4096), (64, 128, 4096)),
-        ((4, 5), (5, 7), (203, 290)),
+        ((128, 64, 16384), (64, 128, 16384), (256, 128, 4096), (128, 128, 8192)),
+        ((4, 5), (7, 9), (203, 290)),
         "{batch}, {channels}, {length}",
         out="-",
     ),
     "pool2d": Layout(
         ("batch", "channels", "height", "width"),
-        (("BATCH", "CHANNELS", "HEIGHT", "WIDTH"), ("B", "C", "H", "W"), ("batch_size", "channels", "height", "width")),
-        ((16, 64, 128, 128), (32, 64, 128, 128), (16, 32, 256, 256), (64, 64, 64, 128)),
-        ((4, 4), (5, 6), (27, 33), (29, 37)),
+        _IMAGE_NAMES,
+        ((128, 64, 128, 128), (64, 32, 256, 256), (32, 64, 256, 256), (256, 64, 64, 128)),
+        ((4, 4), (7, 8), (27, 33), (29, 37)),
         "{batch}, {channels}, {height}, {width}",
         out="-",
     ),
@@ -153,7 +150,7 @@ LAYOUTS: dict[str, Layout] = {
         ("rows", "half"),
         (("ROWS", "HALF"), ("BATCH", "DIM"), ("M", "H"), ("batch_size", "hidden")),
         _MATRICES,
-        ((5, 8), (129, 199)),
+        ((7, 9), _ROW),
         "{rows}, 2 * {half}",
         out="{rows}, {half}",
         args={"n": "{half}"},
@@ -161,8 +158,8 @@ LAYOUTS: dict[str, Layout] = {
     "gather": Layout(
         ("rows", "cols", "count"),
         (("ROWS", "COLS", "COUNT"), ("N", "D", "K"), ("num_rows", "dim", "count")),
-        ((32768, 1024, 16384), (65536, 512, 65536), (16384, 2048, 16384), (50000, 768, 32768)),
-        ((11, 19), (129, 199), (5, 8)),
+        _TABLES,
+        ((4, 5), _ROW, (9, 12)),
         "{rows}, {cols}",
         out="{count}, {cols}",
         args={"n": "{cols}"},
@@ -170,8 +167,8 @@ LAYOUTS: dict[str, Layout] = {
     "embedding": Layout(
         ("vocab", "cols", "count"),
         (("VOCAB", "DIM", "COUNT"), ("V", "D", "N"), ("vocab_size", "dim", "num_tokens")),
-        ((32768, 1024, 16384), (65536, 512, 65536), (16384, 2048, 16384), (50000, 768, 32768)),
-        ((11, 19), (129, 199), (5, 8)),
+        _TABLES,
+        ((4, 5), _ROW, (9, 12)),
         "{count},",
         out="{count}, {cols}",
         args={"v": "{vocab}", "n": "{cols}"},

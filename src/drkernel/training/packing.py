@@ -28,7 +28,11 @@ def pack(trajectories: list[Trajectory], layout: str = "trajectory") -> Batch:
     Turn k of trajectory b has turn id `b * K + k`, where K is the largest number of turns.
     """
     most = max(len(trajectory.turns) for trajectory in trajectories)
-    rows = [row for b, t in enumerate(trajectories) for row in (_rows(t, b, most) if layout == "turn" else [_row(t, b, most)])]
+    rows = [
+        row
+        for b, t in enumerate(trajectories)
+        for row in (_rows(t, b, most) if layout == "turn" else [_row(t, b, most)])
+    ]
     lengths = [len(row[0]) for row in rows]
     tokens, loss_mask, logprobs, turn_ids, trajectory_ids = (sum(columns, []) for columns in zip(*rows, strict=True))
     return Batch(
@@ -45,7 +49,9 @@ def pack(trajectories: list[Trajectory], layout: str = "trajectory") -> Batch:
 
 def spread(per_turn: Tensor, batch: Batch) -> Tensor:
     """A value per turn [B, K] onto that turn's response tokens [T]; zero elsewhere."""
-    return torch.where(batch.loss_mask, per_turn.flatten()[batch.turn_ids.clamp(min=0)], torch.zeros((), dtype=per_turn.dtype))
+    return torch.where(
+        batch.loss_mask, per_turn.flatten()[batch.turn_ids.clamp(min=0)], torch.zeros((), dtype=per_turn.dtype)
+    )
 
 
 def split(batch: Batch, max_tokens: int) -> list[tuple[Tensor, Batch]]:
@@ -84,7 +90,9 @@ def select(batch: Batch, rows: list[int]) -> tuple[Tensor, Batch]:
     return index, Batch(cu_seqlens=cu_seqlens, **{name: getattr(batch, name)[index] for name in names})
 
 
-def _row(trajectory: Trajectory, b: int, most: int, last: int | None = None, only: int | None = None) -> tuple[list, ...]:
+def _row(
+    trajectory: Trajectory, b: int, most: int, last: int | None = None, only: int | None = None
+) -> tuple[list, ...]:
     tokens, mask, logprobs, turn_ids = [], [], [], []
     for k, turn in enumerate(trajectory.turns[:last]):
         trained = only is None or k == only

@@ -16,8 +16,14 @@ class Progress:
 
     def __init__(self, console: Console):
         self.console = console
-        columns = (bars.TextColumn("{task.description:<28}"), bars.BarColumn(), bars.MofNCompleteColumn(),
-                   bars.TimeElapsedColumn(), bars.TimeRemainingColumn(), bars.TextColumn("{task.fields[note]}"))
+        columns = (
+            bars.TextColumn("{task.description:<28}"),
+            bars.BarColumn(),
+            bars.MofNCompleteColumn(),
+            bars.TimeElapsedColumn(),
+            bars.TimeRemainingColumn(),
+            bars.TextColumn("{task.fields[note]}"),
+        )
         self._bars = bars.Progress(*columns, console=console, disable=not console.is_terminal)
         self._started = time.perf_counter()
 

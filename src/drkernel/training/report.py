@@ -1,11 +1,8 @@
-"""Before and after on the test split: the rows, the table with intervals, the plots.
-
-Every number is a mean over test tasks of a mean over that task's samples; intervals are 95 % bootstrap intervals over
-tasks, paired for the difference, since tasks and sampling seeds are the same on both sides.
-"""
+"""Before and after on the test split: the table with paired intervals, the plots, and report.json."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,79 +10,36 @@ import numpy
 from rich.console import Console
 from rich.table import Table
 
-from drkernel.types import Trajectory
+from drkernel.objective.metrics import Estimate, difference, summary
+from drkernel.objective.rollouts import Rollouts
+from drkernel.training.run import Run
 
-MEASURES = ("reward", "correct", "fast@1", "fast@1.2", "best fast@1.2", "hacks", "lazy")
-
-
-def rows(trajectories: list[Trajectory], rewards: list[list[float]]) -> list[dict[str, Any]]:
-    """One plain record per turn: what report.json keeps."""
-    return [
-        {
-            "task": trajectory.task_id,
-            "sample": trajectory.sample,
-            "turn": k,
-            "reward": reward,
-            "status": turn.verdict.status,
-            "reason": turn.verdict.reason,
-            "speedup": turn.verdict.speedup,
-            "coverage": turn.verdict.coverage,
-            "lazy": turn.verdict.lazy,
-        }
-        for trajectory, values in zip(trajectories, rewards, strict=True)
-        for k, (turn, reward) in enumerate(zip(trajectory.turns, values, strict=True))
-    ]
+SHOWN = ("reward", "correct", "fast@1", "fast@1.2", "best/fast@1.2", "hack", "lazy")
+"""The rows of the printed table; report.json has all measures of `objective.metrics.summary`."""
 
 
-def measures(records: list[dict[str, Any]]) -> dict[str, numpy.ndarray]:
-    """Per task [tasks], in the order of task ids: reward, correct, fast@1, fast@1.2 of the last turn; the best turn's
-    fast@1.2; the share of all turns that are hacks or lazy."""
-    episodes: dict[str, dict[int, list[dict]]] = {}
-    for record in records:
-        episodes.setdefault(record["task"], {}).setdefault(record["sample"], []).append(record)
-
-    def mean(value) -> numpy.ndarray:
-        return numpy.array([numpy.mean([value(turns) for turns in episodes[task].values()]) for task in sorted(episodes)])
-
-    def fast(record: dict, p: float) -> bool:
-        return record["status"] == "ok" and (record["speedup"] or 0.0) >= p
-
-    return {
-        "reward": mean(lambda turns: turns[-1]["reward"]),
-        "correct": mean(lambda turns: turns[-1]["status"] == "ok"),
-        "fast@1": mean(lambda turns: fast(turns[-1], 1.0)),
-        "fast@1.2": mean(lambda turns: fast(turns[-1], 1.2)),
-        "best fast@1.2": mean(lambda turns: any(fast(turn, 1.2) for turn in turns)),
-        "hacks": mean(lambda turns: numpy.mean([turn["status"] == "hack" for turn in turns])),
-        "lazy": mean(lambda turns: numpy.mean([turn["lazy"] for turn in turns])),
+def write(run: Run, step: int, before: Rollouts, after: Rollouts, title: str) -> None:
+    """Compare two evaluations of the same tasks and leave report.json and plots/ in the run folder."""
+    table = {"before": summary(before), "after": summary(after), "difference": difference(before, after)}
+    plain = {
+        side: {name: dataclasses.asdict(value) for name, value in column.items()} for side, column in table.items()
     }
+    run.write("report.json", {"step": step, "title": title, **plain})
+    if run.config.logger.plots:
+        plot(run.metrics(), table, run.path / "plots")
 
 
-def interval(values: numpy.ndarray, resamples: int = 2000) -> tuple[float, float]:
-    """95 % bootstrap interval of the mean of `values` [tasks]; seeded, so the same data give the same interval."""
-    picks = numpy.random.default_rng(0).integers(0, len(values), (resamples, len(values)))
-    low, high = numpy.percentile(values[picks].mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)
-
-
-def compare(before: list[dict], after: list[dict]) -> dict[str, dict[str, Any]]:
-    """measure -> before, after and difference, each as [mean, low, high]."""
-    one, two = measures(before), measures(after)
-    sides = {name: {"before": one[name], "after": two[name], "difference": two[name] - one[name]} for name in MEASURES}
-    return {n: {side: [float(v.mean()), *interval(v)] for side, v in values.items()} for n, values in sides.items()}
-
-
-def print_table(comparison: dict[str, dict[str, Any]], title: str, console: Console) -> None:
-    table = Table(title=title, title_justify="left")
-    for column in ("", "before", "after", "difference"):
-        table.add_column(column, justify="left" if not column else "right")
-    for name, sides in comparison.items():
-        cells = [f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in sides.values()]
-        table.add_row(name, *cells)
+def show(report: dict[str, Any], console: Console) -> None:
+    """Print the table of a report.json."""
+    table = Table(title=report["title"], title_justify="left")
+    for column in ("last turn, held out", "before", "after", "difference"):
+        table.add_column(column, justify="right" if table.columns else "left")
+    for name in SHOWN:
+        table.add_row(name, *(str(Estimate(**report[side][name])) for side in ("before", "after", "difference")))
     console.print(table)
 
 
-def plot(metrics: list[dict[str, Any]], comparison: dict[str, dict[str, Any]], folder: Path) -> None:
+def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], folder: Path) -> None:
     """plots/training.png: what changed over the steps; plots/before_after.png: the table as bars with intervals."""
     import matplotlib
 
@@ -115,12 +69,11 @@ def plot(metrics: list[dict[str, Any]], comparison: dict[str, dict[str, Any]], f
     pyplot.close(figure)
 
     figure, axis = pyplot.subplots(figsize=(8, 3.5), constrained_layout=True)
-    names = list(comparison)
     for offset, side in ((-0.2, "before"), (0.2, "after")):
-        values = numpy.array([comparison[name][side] for name in names]).T
-        errors = numpy.abs(values[1:] - values[0])
-        axis.bar(numpy.arange(len(names)) + offset, values[0], 0.4, yerr=errors, capsize=3, label=side)
-    axis.set_xticks(range(len(names)), names, fontsize=9)
+        shown = [table[side][name] for name in SHOWN]
+        errors = [[e.value - e.low for e in shown], [e.high - e.value for e in shown]]
+        axis.bar(numpy.arange(len(shown)) + offset, [e.value for e in shown], 0.4, yerr=errors, capsize=3, label=side)
+    axis.set_xticks(range(len(SHOWN)), SHOWN, fontsize=9)
     axis.set_title("held-out compositions, last turn, 95 % intervals over tasks", fontsize=10)
     axis.legend()
     figure.savefig(folder / "before_after.png", dpi=120)

@@ -97,7 +97,10 @@ class Run:
         path = self.path / "config.yaml"
         if not path.exists():
             return
-        before, now = flatten(yaml.safe_load(path.read_text())), flatten(yaml.safe_load(configuration.to_yaml(self.config)))
+        before, now = (
+            flatten(yaml.safe_load(path.read_text())),
+            flatten(yaml.safe_load(configuration.to_yaml(self.config))),
+        )
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key) and not key.startswith(MAY_CHANGE):
                 raise DrKernelError(

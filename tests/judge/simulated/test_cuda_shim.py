@@ -118,8 +118,9 @@ SNIPPETS = {
         @torch.library.custom_op("drkernel_test::twice", mutates_args=())
         def twice(x: torch.Tensor) -> torch.Tensor:
             return triton_add(x, x).relu()
+        x = torch.ones(4, device="cuda")
         with record() as ledger:
-            twice(torch.ones(4, device="cuda"))
+            twice(x)
         assert [row.name for row in ledger.rows] == ["add", "relu"]
     """,
     "printing, copying, saving": """
@@ -133,7 +134,9 @@ SNIPPETS = {
 
 
 def run(*snippets):
-    program = PRELUDE + "".join(f"\ndef snippet_{i}():\n{textwrap.indent(textwrap.dedent(s), '    ')}" for i, s in enumerate(snippets))
+    program = PRELUDE + "".join(
+        f"\ndef snippet_{i}():\n{textwrap.indent(textwrap.dedent(s), '    ')}" for i, s in enumerate(snippets)
+    )
     program += """
 import json, traceback
 COUNT = sum(name.startswith("snippet_") for name in dir())

@@ -28,7 +28,10 @@ def test_vector_add_counts_each_unmasked_byte_and_program():
     row = launch(add, (8,), x, y, out, 1000, BLOCK=128)
     assert torch.equal(out, x + y)
     assert (row.name, row.site.split(":")[0], row.triton, row.calls, row.programs) == ("add", "add", True, 1, 8)
-    assert [(t.numel, t.unique, t.total, t.stored) for t in row.tensors] == [(1000, 8000, 8000, False), (1000, 4000, 4000, True)]
+    assert [(t.numel, t.unique, t.total, t.stored) for t in row.tensors] == [
+        (1000, 8000, 8000, False),
+        (1000, 4000, 4000, True),
+    ]
     assert row.output_numel == 1000
     assert row.block == 128
 
@@ -75,8 +78,12 @@ def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
     k = tl.arange(0, BK)
     acc = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(0, K, BK):
-        left = tl.load(a + m[:, None] * K + (start + k)[None, :], mask=(m[:, None] < M) & ((start + k)[None, :] < K), other=0.0)
-        right = tl.load(b + (start + k)[:, None] * N + n[None, :], mask=((start + k)[:, None] < K) & (n[None, :] < N), other=0.0)
+        left = tl.load(
+            a + m[:, None] * K + (start + k)[None, :], mask=(m[:, None] < M) & ((start + k)[None, :] < K), other=0.0
+        )
+        right = tl.load(
+            b + (start + k)[:, None] * N + n[None, :], mask=((start + k)[:, None] < K) & (n[None, :] < N), other=0.0
+        )
         acc = tl.dot(left, right, acc, input_precision=PRECISION)
     tl.store(c + m[:, None] * N + n[None, :], acc, mask=(m[:, None] < M) & (n[None, :] < N))
 
@@ -160,7 +167,9 @@ def overrun(x, BLOCK: tl.constexpr):
 
 def test_an_access_outside_of_every_tensor_names_the_line_and_touches_nothing():
     x = torch.zeros(100)
-    with pytest.raises(RuntimeError, match=r"kernel `overrun` line \d+ `tl.store\(x \+ i, 1.0\)`: store outside.*element 100 of `x`"):
+    with pytest.raises(
+        RuntimeError, match=r"kernel `overrun` line \d+ `tl.store\(x \+ i, 1.0\)`: store outside.*element 100 of `x`"
+    ):
         launch(overrun, (1,), x, BLOCK=128)
     assert x.sum() == 0
 
@@ -171,7 +180,9 @@ def misspelt(x):
 
 
 def test_an_error_in_a_kernel_carries_its_line():
-    with pytest.raises(Exception, match=r"kernel `misspelt` line \d+ `tl.store\(x, tl.exq\(1.0\)\)`: AttributeError.*exq"):
+    with pytest.raises(
+        Exception, match=r"kernel `misspelt` line \d+ `tl.store\(x, tl.exq\(1.0\)\)`: AttributeError.*exq"
+    ):
         launch(misspelt, (1,), torch.zeros(1))
 
 
@@ -190,7 +201,7 @@ def test_an_empty_grid_is_recorded_without_programs():
 
 def test_more_work_than_the_budget_is_refused():
     x = torch.ones(4096)
-    with pytest.raises(RuntimeError, match="kernel `add` line .*simulated work"):
+    with pytest.raises(RuntimeError, match=r"kernel `add` line .*simulated work"):
         launch(add, (4096,), x, x, x, 4096, budget=20_000, BLOCK=1)
 
 

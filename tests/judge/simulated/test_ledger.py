@@ -6,7 +6,7 @@ import pytest
 
 from drkernel.judge.simulated import Ledger, Row, Traffic
 
-ROW = Row("k", "k:3", True, 1, 4, 2.5, 10.0, 64, "tf32", 128, [Traffic(64, 256, 512, True)])
+ROW = Row("k", "k:3", True, 1, 4, 2.5, 10.0, 64, "tf32", 128, 8, [Traffic(64, 256, 512, True)])
 
 
 def test_round_trip():
@@ -36,11 +36,11 @@ def test_too_many_rows_are_refused():
         (6, -0.5),
         (7, "64"),
         (8, "fp4"),
-        (10, {}),
-        (10, [[64, 1, 1]]),
-        (10, [[64, 1, -1, True]]),
-        (10, [[64, 1, 1, 1]]),
-        (10, [[1, 1, 1, True]] * 1000),
+        (11, {}),
+        (11, [[64, 1, 1]]),
+        (11, [[64, 1, -1, True]]),
+        (11, [[64, 1, 1, 1]]),
+        (11, [[1, 1, 1, True]] * 1000),
     ],
 )
 def test_wrong_types_and_impossible_numbers_are_refused(field, value):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
@@ -18,32 +19,42 @@ from .meter import distinct_elements
 SECTOR = 32
 
 FREE = frozenset(
-    "alias _unsafe_view lift lift_fresh lift_fresh_copy empty empty_like empty_strided new_empty new_empty_strided empty_permuted "
-    "set_ resize_ sym_size sym_stride sym_numel sym_storage_offset is_same_size _has_compatible_shallow_copy_type "
-    "_assert_async _assert_scalar _assert_tensor_metadata record_stream".split()
-)
+    {
+        "alias", "_unsafe_view", "lift", "lift_fresh", "lift_fresh_copy", "empty", "empty_like", "empty_strided",
+        "new_empty", "new_empty_strided", "empty_permuted", "set_", "resize_", "sym_size", "sym_stride", "sym_numel",
+        "sym_storage_offset", "is_same_size", "_has_compatible_shallow_copy_type", "_assert_async", "_assert_scalar",
+        "_assert_tensor_metadata", "record_stream",
+    }
+)  # fmt: skip
 """Operators that move no data: allocation, metadata and aliasing beyond what their schema says."""
 
-GATHERS = frozenset("embedding index index_select gather take take_along_dim _embedding_bag nll_loss_forward".split())
-"""Operators that read only the selected part of their first tensor: as many elements as they return (or as the index has)."""
+GATHERS = frozenset({"embedding", "index", "index_select", "gather", "take", "_embedding_bag", "nll_loss_forward"})
+"""Operators that read only a part of their first tensor: as many elements as they return, or as the index has."""
 
-IGNORES_SELF = frozenset("copy_ fill_ zero_ uniform_ normal_ bernoulli_ random_ exponential_".split())
+DIRECTED = frozenset({"_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp"})
+OUTER = ":outer"
+"""Suffix of these operators' names where they work along another dimension than the last, which is far slower."""
+
+TRAINING = ":training"
+
+IGNORES_SELF = frozenset({"copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "random_", "exponential_"})
 """In-place operators that overwrite their first argument without reading it."""
 
 
 def without_compiler(mode: type[TorchDispatchMode]) -> type[TorchDispatchMode]:
-    """Takes torch's guard against dynamo off a mode's handler: its first call would import the compiler, 1.5 s per process."""
+    """Takes torch's guard against dynamo off a mode's handler: its first call would import the compiler (1.5 s)."""
     mode.__torch_dispatch__ = getattr(mode.__torch_dispatch__, "__wrapped__", mode.__torch_dispatch__)
     return mode
 
 
 @without_compiler
 class Recorder(TorchDispatchMode):
-    """Adds one row per operator and sizes (per call, unless `merge`) to the ledger; works on real, meta and fake tensors alike."""
+    """Adds a row per operator and sizes (per call, unless `merge`) to the ledger. Real, meta and fake tensors alike."""
 
     def __init__(self, ledger: Ledger, merge: bool = True):
         super().__init__()
         self.ledger = ledger
+        self.shapes: list[list[torch.Size]] = []
         self._merge = merge
         self._rows: dict[tuple, Row] = {}
 
@@ -57,6 +68,12 @@ class Recorder(TorchDispatchMode):
     def _record(self, func: Any, args: tuple, kwargs: dict, result: Any) -> None:
         name = func._overloadpacket.__name__
         read, written = _operands(func, name, args, kwargs, result)
+        if name in DIRECTED and args[1] not in (-1, args[0].dim() - 1):
+            name += OUTER
+        if name == "native_batch_norm" and args[5]:
+            name += TRAINING
+        if not self._merge:
+            self.shapes.append([t.shape for t in read + written])
         numel = max((t.numel() for t in written), default=0)
         math = _math(read + written)
         key = (name, numel, tuple(t.numel() for t in read), math)
@@ -70,32 +87,29 @@ class Recorder(TorchDispatchMode):
         for tensor, stored in [(t, False) for t in read] + [(t, True) for t in written]:
             selected = name in GATHERS and not stored and tensor is read[0]
             limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
-            unique, total = _bytes(tensor, limit)
+            unique, total = _bytes(tensor, written[-1] if func._overloadpacket not in flop_registry else tensor, limit)
             row.add_traffic(distinct_elements(tensor), unique, total, stored)
 
 
-def follow_custom_operators(active: Callable[[], Recorder | None]) -> None:
-    """Records what Python implementations of custom operators (torch.library) call; a dispatch mode alone sees only the outer call."""
+def follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
+    """Re-enters the modes that torch has `suspended` while the Python implementation of a custom operator runs.
+
+    A dispatch mode alone sees only the outer call of an operator that was defined with torch.library.
+    """
     register = torch.library.Library.impl
 
     def impl(self: torch.library.Library, op_name: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-        if callable(function) and not kwargs.get("with_keyset"):
-            function = _recorded(function, active)
-        return register(self, op_name, function, *args, **kwargs)
+        @functools.wraps(function)
+        def followed(*inputs: Any, **options: Any) -> Any:
+            with contextlib.ExitStack() as stack:
+                for mode in suspended():
+                    stack.enter_context(mode)
+                return function(*inputs, **options)
+
+        keep = kwargs.get("with_keyset") or not callable(function)
+        return register(self, op_name, function if keep else followed, *args, **kwargs)
 
     torch.library.Library.impl = impl
-
-
-def _recorded(function: Callable, active: Callable[[], Recorder | None]) -> Callable:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        recorder = active()
-        if recorder is None or _get_current_dispatch_mode() is recorder:
-            return function(*args, **kwargs)
-        with recorder:
-            return function(*args, **kwargs)
-
-    return call
 
 
 def moves_data(func: Any) -> bool:
@@ -131,15 +145,17 @@ def _region(tensor: Tensor) -> tuple:
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
 
 
-def _bytes(tensor: Tensor, limit: int | None) -> tuple[int, int]:
-    """Distinct bytes, and bytes with whole sectors where neighbours in memory belong to something else."""
-    elements = distinct_elements(tensor)
-    if limit is not None:
-        elements = min(elements, limit)
+def _bytes(tensor: Tensor, output: Tensor, limit: int | None) -> tuple[int, int]:
+    """Distinct bytes, and bytes of whole sectors where the tensor is walked across its rows.
+
+    An operator's threads follow the output's fastest dimension; a transposed operand gives them a sector per element.
+    """
+    elements = min(distinct_elements(tensor), limit if limit is not None else tensor.numel())
     unique = elements * tensor.element_size()
-    strides = [abs(s) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if s and n > 1]
-    gap = min(min(strides, default=1), SECTOR // tensor.element_size() or 1)
-    return unique, unique * gap
+    if tensor.shape != output.shape:
+        return unique, unique
+    fastest = [tensor.stride(d) for d in range(tensor.dim()) if output.stride(d) == 1 and output.shape[d] > 1]
+    return unique, unique * max(1, min(*fastest[:1], SECTOR // tensor.element_size()) if fastest else 1)
 
 
 def _math(tensors: list[Tensor]) -> str:

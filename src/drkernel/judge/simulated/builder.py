@@ -1,8 +1,8 @@
 """Triton's interpreter, many programs at a time.
 
 Triton's own `InterpreterBuilder` runs one program after the other on numpy arrays of the block's shape. This one gives
-every array a leading axis over programs: length P, or 1 where all programs agree. One numpy call then serves P programs.
-Where programs disagree about control flow, `Divergence` tells the launcher how to split them.
+every array a leading axis over programs: length P, or 1 where all programs agree. One numpy call then serves P of
+them. Where programs disagree about control flow, `Divergence` tells the launcher how to split them.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ _plain_np_dtype = upstream._get_np_dtype
 
 
 def np_dtype(dtype: Any) -> np.dtype:
+    dtype = dtype.scalar
     found = _NUMPY.get(dtype)
     if found is None:
         found = _NUMPY[dtype] = _plain_np_dtype(dtype)
@@ -64,13 +65,17 @@ def np_dtype(dtype: Any) -> np.dtype:
 
 def widen(data: np.ndarray, dtype: Any) -> np.ndarray:
     """Numbers that numpy can compute with."""
-    return numerics.bf16_to_fp32(data) if dtype == tl.bfloat16 else data
+    if dtype == tl.bfloat16:
+        return numerics.bf16_to_fp32(data)
+    return numerics.fp8_to_fp32(data, dtype.name) if dtype.name in numerics.FP8 else data
 
 
 def narrow(data: np.ndarray, dtype: Any) -> np.ndarray:
     """Numbers as the block stores them."""
     if dtype == tl.bfloat16:
         return numerics.fp32_to_bf16(data.astype(np.float32, copy=False))
+    if dtype.name in numerics.FP8:
+        return numerics.fp32_to_fp8(data, dtype.name)
     return data.astype(np_dtype(dtype), copy=False)
 
 
@@ -138,7 +143,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def create_store(self, ptr: Handle, value: Handle, cache: Any, eviction: Any) -> None:
         self.create_masked_store(ptr, value, Handle(np.ones((1,) * ptr.data.ndim, bool), tl.int1), cache, eviction)
 
-    def create_masked_load(self, ptr: Handle, mask: Handle, other: Handle | None, *options: Any) -> Handle:
+    def create_masked_load(self, ptr: Handle, mask: Handle, other: Handle | None, *_: Any, **__: Any) -> Handle:
         dtype = ptr.get_element_ty()
         kind = np_dtype(dtype)
         fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
@@ -146,7 +151,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         place = self.meter.access(pointers, where, False, self._repeat(pointers))
         return Handle(_gather(place, pointers, where, fill, kind), dtype)
 
-    def create_masked_store(self, ptr: Handle, value: Handle, mask: Handle, *options: Any) -> None:
+    def create_masked_store(self, ptr: Handle, value: Handle, mask: Handle, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
         data = value.data.astype(kind, copy=False)
         pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, data))
@@ -191,7 +196,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def create_fp_to_fp(self, src: Handle, dst_type: Any, rounding: Any) -> Handle:
         source, target = src.dtype.scalar, dst_type.scalar
         truncates = rounding is not None and rounding != upstream._ir.ROUNDING_MODE.RTNE
-        if truncates or source.is_fp8() or target.is_fp8():
+        if truncates:
             return super().create_fp_to_fp(Handle(np.ascontiguousarray(src.data), source), target, rounding)
         return self.cast_impl(src, dst_type)
 
@@ -210,7 +215,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def _numbers(self, op: Callable, dtype: Any, *data: np.ndarray) -> Handle:
         """Applies op; comparisons stay bool, and numpy's wider results go back to the operand's type."""
         result = op(*(widen(d, dtype) for d in data))
-        if result.dtype != np.bool_ and (dtype == tl.bfloat16 or result.itemsize > np_dtype(dtype).itemsize):
+        if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
             result = narrow(result, dtype)
         return self._done(result, dtype)
 
@@ -243,9 +248,6 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     def _dot_operand(self, handle: Handle, precision: Any) -> np.ndarray:
         dtype = handle.dtype.scalar
-        if dtype.is_fp8():
-            data = upstream._convert_float(np.ascontiguousarray(handle.data), dtype, tl.float16, None).view(np.float16)
-            return data.astype(np.float32)
         if dtype == tl.float32 and _is_tf32(precision):
             return numerics.round_to_tf32(handle.data)
         data = widen(handle.data, dtype)

@@ -25,10 +25,12 @@ CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 
 PROPERTIES = {
-    "name": "NVIDIA H200", "major": 9, "minor": 0, "total_memory": 150 * 10**9, "multi_processor_count": 132, "warp_size": 32,
-    "max_threads_per_multi_processor": 2048, "max_threads_per_block": 1024, "regs_per_multiprocessor": 65536, "L2_cache_size": 50 * 2**20,
-    "shared_memory_per_block": 49152, "shared_memory_per_block_optin": 232448, "shared_memory_per_multiprocessor": 233472,
-    "is_integrated": 0, "is_multi_gpu_board": 0, "gcnArchName": "", "clock_rate": 1_980_000, "memory_clock_rate": 3_201_000,
+    "name": "NVIDIA H200", "major": 9, "minor": 0, "total_memory": 150 * 10**9, "multi_processor_count": 132,
+    "warp_size": 32, "max_threads_per_multi_processor": 2048, "max_threads_per_block": 1024,
+    "L2_cache_size": 50 * 2**20, "regs_per_multiprocessor": 65536, "shared_memory_per_block": 49152,
+    "shared_memory_per_block_optin": 232448,
+    "shared_memory_per_multiprocessor": 233472, "is_integrated": 0, "is_multi_gpu_board": 0, "gcnArchName": "",
+    "clock_rate": 1_980_000, "memory_clock_rate": 3_201_000,
 }  # fmt: skip
 DRIVER_PROPERTIES = {
     "max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32,
@@ -36,13 +38,12 @@ DRIVER_PROPERTIES = {
 }  # fmt: skip
 
 
-def install(machine: Any) -> Any:
-    """Patches torch and Triton in this process and thread, for good; returns the mode, which must stay alive."""
+def install(machine: Any) -> None:
+    """Patches torch and Triton in this process and thread, for good."""
     _patch_cuda(machine)
     _patch_driver()
-    mode = _PassForCuda()
-    mode.__enter__()
-    return mode
+    machine.shim = _PassForCuda()
+    machine.shim.__enter__()
 
 
 def _on_cpu(value: Any) -> Any:
@@ -213,16 +214,21 @@ def _scope(*_: Any, **__: Any) -> Iterator[None]:
 def _patch_cuda(machine: Any) -> None:
     stream = Stream()
     Graph.machine = machine
-    properties = SimpleNamespace(**PROPERTIES)
     constants = {
-        "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0, "get_device_name": "NVIDIA H200",
-        "get_device_capability": (9, 0), "get_device_properties": properties, "get_arch_list": ["sm_90"], "is_bf16_supported": True,
-        "is_tf32_supported": True, "current_stream": stream, "default_stream": stream, "memory_allocated": 0, "memory_reserved": 0,
-        "max_memory_allocated": 0, "max_memory_reserved": 0, "mem_get_info": (140 * 10**9, 150 * 10**9), "synchronize": None,
-        "empty_cache": None, "set_device": None, "set_stream": None, "init": None, "_lazy_init": None, "manual_seed": None,
-        "manual_seed_all": None, "seed": None, "seed_all": None, "set_rng_state": None, "reset_peak_memory_stats": None,
-        "reset_max_memory_allocated": None, "ipc_collect": None, "graph_pool_handle": (0, 0), "set_per_process_memory_fraction": None,
+        "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0,
+        "get_device_name": PROPERTIES["name"], "get_device_capability": (9, 0), "get_arch_list": ["sm_90"],
+        "get_device_properties": SimpleNamespace(**PROPERTIES), "is_bf16_supported": True, "is_tf32_supported": True,
+        "current_stream": stream, "default_stream": stream, "memory_allocated": 0, "memory_reserved": 0,
+        "max_memory_allocated": 0, "max_memory_reserved": 0, "mem_get_info": (140 * 10**9, 150 * 10**9),
+        "graph_pool_handle": (0, 0),
     }  # fmt: skip
+    silent = (
+        "synchronize", "empty_cache", "set_device", "set_stream", "init", "_lazy_init", "manual_seed",
+        "manual_seed_all",
+        "seed", "seed_all", "set_rng_state", "reset_peak_memory_stats", "reset_max_memory_allocated", "ipc_collect",
+        "set_per_process_memory_fraction",
+    )  # fmt: skip
+    constants.update(dict.fromkeys(silent))
     for name, value in constants.items():
         setattr(torch.cuda, name, functools.partial(_constant, value))
     for name, value in {

@@ -12,7 +12,7 @@ from drkernel.types import DrKernelError
 from .ledger import Ledger
 
 WORK_BUDGET = 2e9
-"""Simulated work (numpy elements plus 2000 per interpreted operation) that one record() allows; about 20 s of a slow core."""
+"""Simulated work (elements, plus 2000 per interpreted operation) that one record() allows: some 20 s of a slow core."""
 
 _machines: list[Any] = []
 
@@ -28,10 +28,10 @@ def install(cuda_shim: bool) -> None:
         from . import interpreter
 
         _machines.append(interpreter.build())
-    if cuda_shim and len(_machines) == 1:
+    if cuda_shim and _machines[0].shim is None:
         from . import cuda_shim as shim
 
-        _machines.append(shim.install(_machines[0]))
+        shim.install(_machines[0])
 
 
 @contextlib.contextmanager

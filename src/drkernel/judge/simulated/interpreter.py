@@ -1,8 +1,8 @@
 """Makes `kernel[grid](...)` run on the CPU: Triton's interpreter with the batched builder, repaired and metered.
 
-Repairs beyond the builder's: the language is patched once instead of at every launch and helper call, arguments are not copied,
-`triton.autotune` works without a driver (the first configuration that survives pruning runs), reductions with
-any combine function are vectorised, and errors name the kernel, the line and its text.
+Repairs beyond the builder's: the language is patched once instead of at every launch and helper call, arguments are
+not copied, `triton.autotune` works without a driver (the first configuration that survives pruning runs), reductions
+with any combine function are vectorised, and errors name the kernel, the line and its text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 from triton.language.semantic import TritonSemantic
 from triton.runtime import autotuner, errors
 from triton.runtime import interpreter as upstream
@@ -65,9 +66,19 @@ class Machine:
 
     def __init__(self) -> None:
         self.session: Session | None = None
+        self.shim: TorchFunctionMode | None = None
         self.capture: list[Callable[[], None]] | None = None
         self.builder = BatchBuilder()
         self.semantic = TritonSemantic(self.builder)
+
+    def suspended(self) -> list[Any]:
+        """The recorder and the CUDA shim where torch has taken them off their stacks."""
+        modes: list[Any] = []
+        if self.session is not None and _get_current_dispatch_mode() is not self.session.recorder:
+            modes.append(self.session.recorder)
+        if self.shim is not None and self.shim not in _get_current_function_mode_stack():
+            modes.append(self.shim)
+        return modes
 
     @contextlib.contextmanager
     def recording(self, session: Session) -> Iterator[None]:
@@ -120,7 +131,7 @@ class Machine:
             raise _located(kernel, body, error) from error
 
     def _batch(self, body: Callable, values: dict, programs: np.ndarray) -> None:
-        """Runs the programs together; where they diverge, undoes their stores and runs each kind apart, lowest id first."""
+        """Runs the programs together; where they diverge, takes back their stores and runs each kind apart."""
         builder, meter = self.builder, self.builder.meter
         builder.programs, builder.undo = programs, []
         before = meter.snapshot()
@@ -192,7 +203,7 @@ def build() -> Machine:
     _interpret_library()
     _patch_language(machine)
     triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
-    follow_custom_operators(lambda: machine.session and machine.session.recorder)
+    follow_custom_operators(machine.suspended)
     return machine
 
 
@@ -222,7 +233,7 @@ def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: An
 
 
 def _interpret_library() -> None:
-    """Turns the library functions (tl.sum, tl.zeros, ...) of a triton that was imported before TRITON_INTERPRET was set."""
+    """Turns the library functions (tl.sum, ...) of a triton that was imported before TRITON_INTERPRET was set."""
     compiled = triton.runtime.jit.JITFunction
     interpreted = functools.cache(upstream.InterpretedFunction)
     modules = [module for name, module in sys.modules.items() if name.startswith("triton.language")]

@@ -1,4 +1,4 @@
-"""What one forward did on the simulated device: a row per Triton kernel or ATen operator, with the tensors it touched."""
+"""What one forward did on the simulated device: a row per Triton kernel or ATen operator, with the tensors touched."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ class Row:
     """Arithmetic of the products: fp32 (CUDA cores), tf32, half (tensor cores) or fp64."""
     block: int = 0
     """Largest block, in elements, that one program loads or stores at once."""
+    accesses: int = 0
+    """Loads, stores and atomics, of all programs."""
     tensors: list[Traffic] = field(default_factory=list)
 
     @property
@@ -108,6 +110,7 @@ _ROW: dict[str, type] = {
     "output_numel": int,
     "math": str,
     "block": int,
+    "accesses": int,
 }
 
 

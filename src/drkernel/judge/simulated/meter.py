@@ -46,7 +46,7 @@ class Region:
         self.touched[stored][offsets >> np.uint64(self.shift)] = True
 
     def elements(self, kind: np.dtype, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """The storage as an array of `kind` and the indices of byte offsets into it; None where they are not aligned."""
+        """The storage as an array of `kind` and the indices of byte offsets into it; None where not aligned."""
         if kind.itemsize != self.element or (self.element > 1 and (offsets & np.uint64(self.element - 1)).any()):
             return None
         if kind not in self._views:
@@ -65,6 +65,7 @@ class Meter:
         self.programs = 1
         self.largest = 1
         self.arithmetic = 0
+        self.accesses = 0
         self.flops = 0
         regions: dict[int, Region] = {}
         for name, tensor in arguments:
@@ -75,10 +76,10 @@ class Meter:
 
     def snapshot(self) -> tuple:
         """The counters that a batch of programs may take back; `work` is spent either way."""
-        return self.arithmetic, self.flops, [dict(r.total) for r in self.regions]
+        return self.arithmetic, self.accesses, self.flops, [dict(r.total) for r in self.regions]
 
     def restore(self, counters: tuple) -> None:
-        self.arithmetic, self.flops, totals = counters
+        self.arithmetic, self.accesses, self.flops, totals = counters
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
@@ -89,7 +90,7 @@ class Meter:
             self.arithmetic += size * repeat
         if self.work > self.budget:
             raise WorkBudgetExceeded(
-                f"the launch needs more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
+                f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
             )
 
     def access(
@@ -101,6 +102,7 @@ class Meter:
         masked; None where nothing is accessed or several tensors are.
         """
         self.step(0, repeat)
+        self.accesses += len(pointers) * repeat
         self.largest = max(self.largest, pointers.size // len(pointers))
         complete = bool(mask.all())
         valid = pointers.ravel() if complete else pointers[mask]
@@ -135,11 +137,13 @@ class Meter:
             return f"{verb} through a pointer although the kernel was given no tensor"
         near = min(self.regions, key=lambda r: max(r.base - address, address - r.base - r.size + 1))
         index = (address - near.base) // near.element
-        return f"{verb} outside of every tensor: element {index} of `{near.name}`, which has {near.size // near.element} (mask missing?)"
+        size = near.size // near.element
+        return f"{verb} outside of every tensor: element {index} of `{near.name}`, which has {size} (mask missing?)"
 
     def finish(self) -> None:
         """Adds the launch to its row."""
         self.row.arithmetic += self.arithmetic
+        self.row.accesses += self.accesses
         self.row.flops += self.flops
         self.row.block = max(self.row.block, self.largest)
         for region in self.regions:

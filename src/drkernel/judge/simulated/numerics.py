@@ -18,6 +18,18 @@ def fp32_to_bf16(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values), np.uint16(0x7FC0), (_round_bits(values, 16) >> np.uint32(16)).astype(np.uint16))
 
 
+def fp8_to_fp32(bits: np.ndarray, name: str) -> np.ndarray:
+    return from_torch(lambda t: t.view(FP8[name]).float())(bits)
+
+
+def fp32_to_fp8(values: np.ndarray, name: str) -> np.ndarray:
+    return from_torch(lambda t: t.to(FP8[name]).view(torch.uint8))(values.astype(np.float32))
+
+
+FP8 = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
+"""Triton's names of the formats that NVIDIA's GPUs have."""
+
+
 def round_to_tf32(values: np.ndarray) -> np.ndarray:
     """fp32 with the 10 mantissa bits that NVIDIA's tensor cores keep of it."""
     return np.where(np.isfinite(values), _round_bits(values, 13).view(np.float32), values)
@@ -43,22 +55,23 @@ erf = from_torch(torch.erf)
 
 LIBDEVICE: dict[str, Callable[..., np.ndarray]] = {
     "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "add": np.add, "asin": np.arcsin, "asinh": np.arcsinh,
-    "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt, "ceil": np.ceil, "copysign": np.copysign,
-    "cos": np.cos, "cosh": np.cosh, "cospi": lambda x: np.cos(np.pi * x), "div": np.divide, "erf": erf,
-    "erfc": from_torch(torch.erfc), "erfcx": from_torch(torch.special.erfcx), "erfinv": from_torch(torch.erfinv),
-    "exp": np.exp, "exp10": lambda x: np.power(x.dtype.type(10), x), "exp2": np.exp2, "expm1": np.expm1,
-    "fabs": np.abs, "fdim": lambda x, y: np.maximum(x - y, 0), "fdivide": np.divide, "floor": np.floor,
-    "fma": lambda x, y, z: x * y + z, "fmax": np.fmax, "fmin": np.fmin, "fmod": np.fmod, "hypot": np.hypot,
-    "isfinited": np.isfinite, "finitef": np.isfinite, "isinf": np.isinf, "isnan": np.isnan,
-    "j0": from_torch(torch.special.bessel_j0), "j1": from_torch(torch.special.bessel_j1),
-    "ldexp": np.ldexp, "lgamma": from_torch(torch.lgamma), "llrint": np.rint, "llround": lambda x: np.trunc(x + np.copysign(0.5, x)),
-    "log": np.log, "log10": np.log10, "log1p": np.log1p, "log2": np.log2, "max": np.maximum, "min": np.minimum,
-    "mul": np.multiply, "nearbyint": np.rint, "normcdf": from_torch(torch.special.ndtr), "normcdfinv": from_torch(torch.special.ndtri),
-    "pow": np.power, "powi": np.power, "rcbrt": lambda x: 1 / np.cbrt(x), "rcp": np.reciprocal, "remainder": np.remainder,
-    "rint": np.rint, "round": lambda x: np.trunc(x + np.copysign(x.dtype.type(0.5), x)), "rsqrt": lambda x: 1 / np.sqrt(x),
-    "saturate": lambda x: np.clip(x, 0, 1), "signbit": np.signbit, "sin": np.sin, "sinh": np.sinh,
-    "sinpi": lambda x: np.sin(np.pi * x), "sqrt": np.sqrt, "sub": np.subtract, "tan": np.tan, "tanh": np.tanh,
-    "tgamma": lambda x: np.exp(from_torch(torch.lgamma)(x)), "trunc": np.trunc,
+    "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt, "ceil": np.ceil,
+    "copysign": np.copysign, "cos": np.cos, "cosh": np.cosh, "cospi": lambda x: np.cos(np.pi * x), "div": np.divide,
+    "erf": erf, "erfc": from_torch(torch.erfc), "erfcx": from_torch(torch.special.erfcx),
+    "erfinv": from_torch(torch.erfinv), "exp": np.exp, "exp10": lambda x: np.power(x.dtype.type(10), x),
+    "exp2": np.exp2, "expm1": np.expm1, "fabs": np.abs, "fdim": lambda x, y: np.maximum(x - y, 0),
+    "fdivide": np.divide, "finitef": np.isfinite, "floor": np.floor, "fma": lambda x, y, z: x * y + z,
+    "fmax": np.fmax, "fmin": np.fmin, "fmod": np.fmod, "hypot": np.hypot, "isfinited": np.isfinite,
+    "isinf": np.isinf, "isnan": np.isnan, "j0": from_torch(torch.special.bessel_j0),
+    "j1": from_torch(torch.special.bessel_j1), "ldexp": np.ldexp, "lgamma": from_torch(torch.lgamma),
+    "llrint": np.rint, "llround": lambda x: np.trunc(x + np.copysign(x.dtype.type(0.5), x)), "log": np.log,
+    "log10": np.log10, "log1p": np.log1p, "log2": np.log2, "max": np.maximum, "min": np.minimum, "mul": np.multiply,
+    "nearbyint": np.rint, "normcdf": from_torch(torch.special.ndtr), "normcdfinv": from_torch(torch.special.ndtri),
+    "pow": np.power, "powi": np.power, "rcbrt": lambda x: 1 / np.cbrt(x), "rcp": np.reciprocal,
+    "remainder": np.remainder, "rint": np.rint, "round": lambda x: np.trunc(x + np.copysign(x.dtype.type(0.5), x)),
+    "rsqrt": lambda x: 1 / np.sqrt(x), "saturate": lambda x: np.clip(x, 0, 1), "signbit": np.signbit, "sin": np.sin,
+    "sinh": np.sinh, "sinpi": lambda x: np.sin(np.pi * x), "sqrt": np.sqrt, "sub": np.subtract, "tan": np.tan,
+    "tanh": np.tanh, "tgamma": lambda x: np.exp(from_torch(torch.lgamma)(x)), "trunc": np.trunc,
 }  # fmt: skip
 """By the name of the CUDA function without prefix (`__nv_`, `fast_`) and suffix (`f`, `_rn`)."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
-from .builder import Handle, narrow, widen
+from .builder import Handle, narrow, together, widen
 
 _REDUCTIONS = {
     "_sum_combine": np.sum,
@@ -43,7 +43,7 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
     inputs = input if isinstance(input, tuple) else (input,)
     axis = axis.value if isinstance(axis, tl.constexpr) else axis
     dtypes = [t.type.scalar for t in inputs]
-    arrays = [widen(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)]
+    arrays = together(*(widen(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     rank = arrays[0].ndim - 1
     machine.builder.meter.step(arrays[0].size, machine.builder._repeat(arrays[0]))
     if axis is None:
@@ -65,8 +65,7 @@ def _reduced(arrays: list[np.ndarray], dtypes: list, axis: int, combine: Any) ->
     if len(arrays) == 2 and (pair := _known(_POSITIONS, combine)) is not None:
         value, position = pair
         found = np.expand_dims(position(arrays[0], axis=axis), axis)
-        index = np.broadcast_to(arrays[1], arrays[0].shape)
-        return [value(arrays[0], axis=axis), np.take_along_axis(index, found, axis).squeeze(axis)]
+        return [value(arrays[0], axis=axis), np.take_along_axis(arrays[1], found, axis).squeeze(axis)]
     while (length := arrays[0].shape[axis]) > 1:
         even = length - length % 2
         left = [_slice(a, axis, 0, even, 2) for a in arrays]
@@ -82,7 +81,7 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     inputs = input if isinstance(input, tuple) else (input,)
     axis = axis.value if isinstance(axis, tl.constexpr) else axis
     dtypes = [t.type.scalar for t in inputs]
-    arrays = [widen(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)]
+    arrays = together(*(widen(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     place = axis + 1 if axis >= 0 else axis
     machine.builder.meter.step(arrays[0].size, machine.builder._repeat(arrays[0]))
     if reverse:

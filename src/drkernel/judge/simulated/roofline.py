@@ -1,4 +1,8 @@
-"""From counts to microseconds: a roofline of a named GPU, with launch costs, the L2 cache and idle SMs."""
+"""From counts to microseconds: a roofline of a named GPU, with launch costs, the L2 cache, latency and idle SMs.
+
+The constants were fitted to 160 timings on one H200 (torch 2.11, triton 3.6, cold L2, 2026-11): element-wise kernels
+of 0.3 to 540 MB with blocks of 32 to 65536, 60 eager operators on 64M elements, matrix products of 512 to 4096.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ from dataclasses import dataclass
 
 from drkernel.types import KernelTime
 
+from .aten import DIRECTED, OUTER, TRAINING
 from .ledger import Ledger, Row
 from .scale import Scale
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """Rates are per second and what good kernels measure, not data-sheet peaks, unless they say `peak`."""
+    """Rates per second: what good kernels reach, not data-sheet peaks, unless they say `peak`."""
 
     name: str
     sms: int
@@ -21,47 +26,72 @@ class Gpu:
     bandwidth: float
     """DRAM bytes that a large copy reaches, read plus written."""
     l2_bandwidth: float
+    """Bytes of 32-byte sectors, when they are touched again or only partly used."""
     l2_bytes: float
     flops: dict[str, float]
     """Products by Math: what cuBLAS reaches on large square matrices."""
-    peak_flops: float
-    """Dense bf16, data sheet."""
     vector_ops: float
-    """Element-wise fp32 operations, index arithmetic and transcendental functions mixed in."""
-    kernel_us: float = 2.0
+    """Element-wise fp32 operations."""
+    kernel_us: float = 2.2
     """Start and end of a kernel on the device."""
-    aten_host_us: float = 5.0
-    """Interval between two eager operators of a host that keeps a queue filled."""
-    triton_host_us: float = 9.0
+    program_ns: float = 0.6
+    """Interval at which the device starts programs."""
+    aten_host_us: float = 6.0
+    """Interval between two eager operators of a host that keeps the queue filled."""
+    triton_host_us: float = 11.0
     """The same between two Triton launches, whose launcher is Python."""
 
 
 GPUS = {
     "H200": Gpu(
-        "H200", 132, 4.8e12, 4.2e12, 7.5e12, 50e6,
-        {"half": 700e12, "tf32": 350e12, "fp32": 50e12, "fp64": 55e12}, 989e12, 14e12,
+        name="H200", sms=132, peak_bandwidth=4.8e12, bandwidth=4.15e12, l2_bandwidth=5.0e12, l2_bytes=50e6,
+        flops={"half": 760e12, "tf32": 400e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=30e12,
     ),
     "H100": Gpu(
-        "H100", 132, 3.35e12, 2.9e12, 7.0e12, 50e6,
-        {"half": 650e12, "tf32": 350e12, "fp32": 50e12, "fp64": 55e12}, 989e12, 14e12,
+        name="H100", sms=132, peak_bandwidth=3.35e12, bandwidth=2.9e12, l2_bandwidth=5.0e12, l2_bytes=50e6,
+        flops={"half": 700e12, "tf32": 380e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=30e12,
     ),
     "A100": Gpu(
-        "A100", 108, 2.04e12, 1.7e12, 4.5e12, 40e6,
-        {"half": 260e12, "tf32": 125e12, "fp32": 18e12, "fp64": 18e12}, 312e12, 6e12,
+        name="A100", sms=108, peak_bandwidth=2.04e12, bandwidth=1.7e12, l2_bandwidth=3.2e12, l2_bytes=40e6,
+        flops={"half": 260e12, "tf32": 130e12, "fp32": 18e12, "fp64": 18e12}, vector_ops=9e12,
     ),
 }  # fmt: skip
-"""Data sheets of NVIDIA's H200 (141 GB), H100 (SXM5) and A100 (80 GB SXM4)."""
+"""H200: measured. H100 (SXM5) and A100 (80 GB SXM4): NVIDIA's data sheets, with the H200's ratios to its own."""
 
-TRITON_DOT = {"half": 0.75, "tf32": 0.6, "fp32": 0.5, "fp64": 0.3}
-"""What a plain tl.dot kernel reaches of cuBLAS."""
+TRITON_DOT = {"half": 0.75, "tf32": 0.2, "fp32": 0.8, "fp64": 0.3}
+"""What a plain tl.dot loop reaches of cuBLAS."""
+
+TILE_REUSE = 1.8
+"""Product kernels share tiles between SMs in time: their repeated loads are served this much faster than others."""
+
+ACCESS_NS = 110.0
+"""Time that one load or store adds to its program: latency, as far as the compiler cannot hide it."""
+
+PROGRAM_BANDWIDTH = 45e9
+PROGRAMS_PER_SM = 12
+SPILLING_BLOCK, SPILLING_FACTOR = 32768, 4.0
+"""Blocks above this many elements live in local memory."""
 
 EAGER: dict[str, tuple[int, float]] = {
-    "native_group_norm": (3, 1.5), "native_batch_norm": (2, 1.5), "logsumexp": (6, 2.5), "mse_loss": (2, 1.0),
-    "smooth_l1_loss": (2, 1.0), "huber_loss": (2, 1.0), "binary_cross_entropy": (2, 1.0), "cumsum": (1, 1.3), "cumprod": (1, 1.3),
-    "logcumsumexp": (1, 1.3), "nll_loss_forward": (1, 1.0), "sort": (6, 6.0), "topk": (3, 2.0), "median": (6, 6.0),
-    "var_mean": (1, 1.2), "var": (1, 1.2), "std": (1, 1.2), "convolution": (1, 1.0), "_local_scalar_dense": (2, 1.0),
+    "_softmax": (1, 2.0), "_log_softmax": (1, 1.85), "native_layer_norm": (1, 1.65), "native_group_norm": (3, 2.5),
+    "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
+    "native_batch_norm" + TRAINING: (2, 4.0), "sum": (1, 1.3), "mean": (1, 1.3), "amax": (1, 1.35), "amin": (1, 1.35),
+    "prod": (1, 1.3), "linalg_vector_norm": (1, 1.3), "max": (1, 1.9), "min": (1, 1.9), "argmax": (1, 1.9),
+    "argmin": (1, 1.9), "var": (1, 2.1), "std": (1, 2.1), "var_mean": (1, 2.1), "logsumexp": (7, 7.8),
+    "cumsum": (1, 3.1), "cumprod": (1, 3.1), "logcumsumexp": (1, 3.1), "mse_loss": (2, 2.05),
+    "smooth_l1_loss": (2, 2.05), "huber_loss": (2, 2.05), "binary_cross_entropy": (2, 2.05),
+    "binary_cross_entropy_with_logits": (8, 6.4), "max_pool2d_with_indices": (1, 1.8), "avg_pool2d": (1, 2.4),
+    "_adaptive_avg_pool2d": (1, 1.3), "tril": (1, 1.35), "triu": (1, 1.35), "flip": (1, 1.4), "roll": (1, 2.4),
+    "gather": (1, 1.8), "sort": (6, 19.0), "topk": (3, 14.0), "median": (6, 19.0), "_local_scalar_dense": (2, 1.0),
+    **{name + OUTER: (1, 20.0) for name in DIRECTED},
 }  # fmt: skip
-"""Operators that eager CUDA runs as several kernels, or with more traffic than their inputs and outputs: (kernels, factor)."""
+"""How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0)."""
+
+BROADCAST = 1.45
+"""The same for add, mul, ... of tensors of different sizes, which eager cannot vectorise."""
+
+ATTENTION = 0.6
+"""What eager fp32 attention reaches of cuBLAS."""
 
 
 def price(ledger: Ledger, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
@@ -70,8 +100,8 @@ def price(ledger: Ledger, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
     Kernels run one after the other; where the device would wait for the host to launch them, the wait is shared out in
     proportion to the rows' launch costs.
     """
-    device = [_device_us(row, gpu, scale) for row in ledger.rows]
-    host = [_host_us(row, gpu) for row in ledger.rows]
+    device = [_triton_us(row, gpu, scale) if row.triton else _aten_us(row, gpu, scale) for row in ledger.rows]
+    host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in ledger.rows]
     wait = max(0.0, sum(host) - sum(device)) / (sum(host) or 1.0)
     times = [
         KernelTime(row.site if row.triton else row.name, row.calls, busy + wait * launch, row.triton)
@@ -80,36 +110,72 @@ def price(ledger: Ledger, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
     return tuple(sorted(times, key=lambda t: -t.microseconds))
 
 
-def _host_us(row: Row, gpu: Gpu) -> float:
-    return row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us)
+def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
+    kernels, factor = EAGER.get(row.name, (1, BROADCAST if _broadcasts(row) else 1.0))
+    unique, total = _traffic(row, scale)
+    tiles = row.output_numel * scale.of_tensor(row.output_numel) / 64**2 / max(row.calls, 1)
+    rate = gpu.flops[row.math] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
+    products = row.flops * scale.of_products(row) / rate
+    memory = max(unique / gpu.bandwidth, total / gpu.l2_bandwidth) * factor
+    return 1e6 * max(memory, products) + kernels * row.calls * gpu.kernel_us
 
 
-def _device_us(row: Row, gpu: Gpu, scale: Scale) -> float:
-    kernels, factor = (1, 1.0) if row.triton else EAGER.get(row.name, (1, 1.0))
-    unique = sum(t.unique * scale.of_tensor(t.numel) for t in row.tensors)
-    total = sum(t.total * scale.of_tensor(t.numel) for t in row.tensors)
+def _broadcasts(row: Row) -> bool:
+    read = [t.numel for t in row.tensors if not t.stored]
+    return row.name in ("add", "sub", "mul", "div") and any(1 < numel < row.output_numel for numel in read)
+
+
+def _triton_us(row: Row, gpu: Gpu, scale: Scale) -> float:
+    unique, total = _traffic(row, scale)
     growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
-    products = (
-        row.flops * scale.of_products(row) / (gpu.flops[row.math] * (TRITON_DOT[row.math] if row.triton else 1.0))
+    fewest, most = _programs(row, scale)
+    together = min(most, gpu.sms * PROGRAMS_PER_SM)
+    filled = min(1.0, most / gpu.sms)
+    product_rate = gpu.flops[row.math] * TRITON_DOT[row.math] * filled
+    seconds = max(
+        unique / gpu.bandwidth,
+        total / gpu.l2_bandwidth / (TILE_REUSE if row.flops else 1.0),
+        (_accesses(row, growth, fewest, scale) * ACCESS_NS * 1e-9 + unique / PROGRAM_BANDWIDTH) / together,
+        row.calls * fewest * gpu.program_ns * 1e-9,
+        row.arithmetic * growth / gpu.vector_ops / filled,
+        row.flops * scale.of_products(row) / product_rate,
     )
-    vector = row.arithmetic * growth / gpu.vector_ops if row.triton else 0.0
-    share, dispatch = _parallel(row, gpu, scale) if row.triton else (1.0, 0.0)
-    memory = max(unique * factor / gpu.bandwidth, total * factor / gpu.l2_bandwidth)
-    return 1e6 * max(max(memory, products, vector) / share, dispatch) + kernels * row.calls * gpu.kernel_us
+    return 1e6 * seconds * (SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0) + row.calls * gpu.kernel_us
 
 
-def _parallel(row: Row, gpu: Gpu, scale: Scale) -> tuple[float, float]:
-    """The share of the device that the launches fill, and the seconds that starting their programs takes at least."""
-    calls = max(row.calls, 1)
-    programs = row.programs / calls
-    if programs > 1:
-        stored = [t for t in row.tensors if t.stored] or row.tensors
-        programs *= scale.of_tensor(max((t.numel for t in stored), default=0))
-    return min(1.0, max(programs, 1.0) / gpu.sms), row.calls * programs * 25e-9 / gpu.sms
+def _traffic(row: Row, scale: Scale) -> tuple[float, float]:
+    """Distinct and total bytes at full size. The tiles that a product kernel loads again grow like its products."""
+    unique = sum(t.unique * scale.of_tensor(t.numel) for t in row.tensors)
+    if row.triton and row.flops:
+        return unique, unique + (row.bytes_total - row.bytes_unique) * scale.of_products(row)
+    return unique, sum(t.total * scale.of_tensor(t.numel) for t in row.tensors)
+
+
+def _accesses(row: Row, growth: float, programs: float, scale: Scale) -> float:
+    """Loads and stores at full size: more data mean more of them, unless a program's whole data lie in one block."""
+    if row.flops:
+        return row.accesses * scale.of_products(row)
+    most = max((t.unique for t in row.tensors), default=0)
+    if most > 4 * row.block * row.programs:
+        return row.accesses * growth
+    return row.accesses * min(growth, programs * row.calls / max(row.programs, 1))
+
+
+def _programs(row: Row, scale: Scale) -> tuple[float, float]:
+    """Programs per launch at full size, at least 1: the fewest and the most that the small grid may stand for.
+
+    A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one
+    program per block). A single program stays one.
+    """
+    programs = row.programs / max(row.calls, 1)
+    if programs <= 1:
+        return 1.0, 1.0
+    blocks = programs * scale.of_tensor(max((t.numel for t in row.tensors if t.stored), default=1))
+    rows = programs * scale.extents[int(programs)] if programs in scale.extents else blocks
+    return min(rows, blocks), max(rows, blocks)
 
 
 def floor_microseconds(gpu: Gpu, scale: Scale, inputs_bytes: int, outputs_bytes: int) -> float:
-    """No honest forward is faster: each byte of its inputs read and of its outputs written once at the data sheet's rate."""
+    """No honest forward is faster: its inputs read once and its outputs written once, at the data sheet's bandwidth."""
     moved = (inputs_bytes + outputs_bytes) * scale.bytes
-    rate = gpu.peak_bandwidth if moved > gpu.l2_bytes else gpu.l2_bandwidth
-    return 1e6 * moved / rate
+    return 1e6 * moved / (gpu.peak_bandwidth if moved > gpu.l2_bytes else 2 * gpu.l2_bandwidth)

@@ -1,11 +1,13 @@
 """How much larger the full-size task is than the small one that the interpreter runs.
 
-The reference runs twice on fake tensors (no memory, no arithmetic), small and full. Operator by operator, that tells into
-which size each tensor of the small run grows: an activation by one factor, a bias vector by another, a scalar by none.
+The reference runs twice on fake tensors (no memory, no arithmetic), small and full. Operator by operator, that tells
+into which size each tensor of the small run grows: an activation by one factor, a bias vector by another.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ import torch
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
+from .aten import Recorder
 from .ledger import Ledger, Row
 
 
@@ -31,6 +34,9 @@ class Scale:
     operators: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """Operator and its output elements in the small run -> factor of its products."""
 
+    extents: Mapping[int, float] = field(default_factory=dict)
+    """A dimension, or a product of neighbouring ones, of a tensor in the small run -> its factor: for grids."""
+
     def of_tensor(self, numel: int) -> float:
         return self.numel.get(numel, self.bytes if numel > 1 else 1.0)
 
@@ -44,8 +50,8 @@ _cache: dict[tuple, Scale] = {}
 def scale_of(task: Task, small: Mapping[str, int] | None = None) -> Scale:
     """The factors between `small` (module constants; default: the task's own) and the task as written.
 
-    Falls back to the ratio of input elements where the reference cannot run without data (data-dependent shapes), and to
-    `Scale()` where not even the inputs can be described.
+    Falls back to the ratio of input elements where the reference cannot run without data (data-dependent shapes), and
+    to `Scale()` where not even the inputs can be described.
     """
     constants = dict(small if small is not None else task.small or {})
     key = (task.digest, tuple(sorted(constants.items())))
@@ -56,7 +62,7 @@ def scale_of(task: Task, small: Mapping[str, int] | None = None) -> Scale:
 
 def _scale(task: Task, constants: dict[str, int]) -> Scale:
     try:
-        return _compared(reference_rows(task, constants), reference_rows(task, {}))
+        return _compared(_reference(task, constants), _reference(task, {}))
     except Exception:
         pass
     try:
@@ -67,21 +73,19 @@ def _scale(task: Task, constants: dict[str, int]) -> Scale:
 
 def reference_ledger(task: Task, constants: Mapping[str, int] | None = None) -> Ledger:
     """The operators of the reference's forward at full size (or with other constants), without running it for real."""
-    return Ledger(reference_rows(task, constants or {}))
+    return _reference(task, constants or {}).ledger
 
 
-def reference_rows(task: Task, constants: Mapping[str, int]) -> list[Row]:
+def _reference(task: Task, constants: Mapping[str, int]) -> Recorder:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from .aten import Recorder
-
-    ledger = Ledger()
+    recorder = Recorder(Ledger(), merge=False)
     reference = Reference(task, constants)
     with torch.random.fork_rng(devices=[]), torch.no_grad(), FakeTensorMode():
         model, inputs = reference.model(0), reference.inputs(0)
-        with Recorder(ledger, merge=False):
+        with recorder:
             model(*inputs)
-    return ledger.rows
+    return recorder
 
 
 def _input_numel(task: Task, constants: Mapping[str, int]) -> int:
@@ -92,22 +96,43 @@ def _input_numel(task: Task, constants: Mapping[str, int]) -> int:
         return sum(x.numel() for x in reference.inputs(0) if isinstance(x, torch.Tensor)) or 1
 
 
-def _compared(small: list[Row], full: list[Row]) -> Scale:
-    numel: dict[int, dict[float, int]] = defaultdict(lambda: defaultdict(int))
+def _compared(small: Recorder, full: Recorder) -> Scale:
+    """Pairs the two runs operator by operator; a size that grows in two ways takes the factor that moves more bytes."""
+    before, after = small.ledger.rows, full.ledger.rows
+    numel, extents = _Votes(), _Votes()
     operators: dict[tuple[str, int], float] = {}
-    if [r.name for r in small] == [r.name for r in full]:
-        for before, after in zip(small, full, strict=True):
-            for one, other in zip(before.tensors, after.tensors, strict=False):
-                if one.numel and other.numel:
-                    numel[one.numel][other.numel / one.numel] += other.unique
-            if before.flops and after.flops:
-                operators[before.name, before.output_numel] = after.flops / before.flops
+    if [row.name for row in before] == [row.name for row in after]:
+        for one, other in zip(before, after, strict=True):
+            for tensor, grown in zip(one.tensors, other.tensors, strict=False):
+                numel.add(tensor.numel, grown.numel, grown.unique)
+            if one.flops and other.flops:
+                operators[one.name, one.output_numel] = other.flops / one.flops
+        shapes = (itertools.chain.from_iterable(recorder.shapes) for recorder in (small, full))
+        for shape, grown in zip(*shapes, strict=False):
+            if len(shape) == len(grown):
+                for start, stop in itertools.combinations(range(len(shape) + 1), 2):
+                    extents.add(math.prod(shape[start:stop]), math.prod(grown[start:stop]), 1)
     return Scale(
-        bytes=_ratio(sum(r.bytes_unique for r in full), sum(r.bytes_unique for r in small)),
-        flops=_ratio(sum(r.flops for r in full), sum(r.flops for r in small)),
-        numel={size: max(weights, key=lambda ratio: weights[ratio]) for size, weights in numel.items()},
+        bytes=_ratio(sum(row.bytes_unique for row in after), sum(row.bytes_unique for row in before)),
+        flops=_ratio(sum(row.flops for row in after), sum(row.flops for row in before)),
+        numel=numel.winners(),
         operators=operators,
+        extents=extents.winners(),
     )
+
+
+class _Votes:
+    """Factor by small size, where the same size may grow in several ways."""
+
+    def __init__(self) -> None:
+        self._weights: dict[int, dict[float, float]] = defaultdict(lambda: defaultdict(float))
+
+    def add(self, small: int, full: int, weight: float) -> None:
+        if small and full:
+            self._weights[small][full / small] += weight
+
+    def winners(self) -> dict[int, float]:
+        return {size: max(factors, key=lambda factor: factors[factor]) for size, factors in self._weights.items()}
 
 
 def _ratio(full: float, small: float) -> float:

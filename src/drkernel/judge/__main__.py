@@ -1,0 +1,174 @@
+"""Judges kernels from the command line.
+
+    python -m drkernel.judge TASK.py SUBMISSION.py [--json]
+    python -m drkernel.judge --batch PAIRS.jsonl --out VERDICTS.jsonl [--workers N]
+
+A line of PAIRS is {"task": path, "submission": path}. A line of VERDICTS is the verdict on the pair with that `index`,
+in the order of the pairs; where the line or its task is unusable it has `error` instead. Exit status: 0 whenever all
+verdicts were reached, whatever they are; 2 where a task is unusable or an argument is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from drkernel.judge.admission import MAX_SOURCE
+from drkernel.judge.service import GPUS, SHAPES, Judge
+from drkernel.types import DrKernelError, KernelTime, Task, Verdict
+
+_COLOURS = {"ok": "green", "hack": "red", "suspicious": "magenta"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    try:
+        options = _parse(arguments)
+        if options.batch:
+            return _batch(options)
+        task, source = _task(options.task), _submission(options.submission, must_exist=True)
+        with _judge(options, workers=1) as judge:
+            judge.check_task(task)
+            verdict = source if isinstance(source, Verdict) else judge.judge(task, source)
+    except DrKernelError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps(verdict.to_dict()))
+    else:
+        show(verdict, options.submission)
+    return 0
+
+
+def show(verdict: Verdict, name: str) -> None:
+    """Prints a verdict on one screen."""
+    console = Console()
+    colour = _COLOURS.get(verdict.status, "yellow")
+    console.print(f"[bold {colour}]{verdict.status}[/] {verdict.reason}  [dim]{name} on {verdict.device}[/]", highlight=False)
+    if verdict.detail:
+        console.print(verdict.detail, markup=False, highlight=False)
+    if verdict.speedup is not None:
+        numbers = f"speed-up {verdict.speedup:.2f}   coverage {verdict.coverage:.2f}   "
+        numbers += f"reference {verdict.reference_ms:.4f} ms   submission {verdict.submission_ms:.4f} ms"
+        console.print(numbers + ("" if verdict.general else "   (refuses other shapes)"), highlight=False)
+        console.print(_table("submission", verdict.profile))
+        console.print(_table("reference", verdict.reference_profile))
+    console.print(f"judged in {verdict.seconds:.2f} s", style="dim", highlight=False)
+
+
+def _table(title: str, rows: tuple[KernelTime, ...]) -> Table:
+    table = Table("kernel", "calls", "us", "", title=title, title_justify="left")
+    for row in rows:
+        table.add_row(row.name, str(row.calls), f"{row.microseconds:.2f}", "triton" if row.triton else "")
+    return table
+
+
+def _batch(options: argparse.Namespace) -> int:
+    lines = [(i, text) for i, text in enumerate(_text(options.batch, "--batch").splitlines()) if text.strip()]
+    if not lines:
+        raise DrKernelError(f"{options.batch}: no pairs in it")
+    problems = []
+    try:
+        out = open(options.out, "w")
+    except OSError as error:
+        raise DrKernelError(f"--out {options.out}: {error.strerror}") from error
+    with out, _judge(options, options.workers) as judge:
+        pending = [(number, *_begin(judge, options.batch, number, text)) for number, text in lines]
+        for index, (number, pair, result) in enumerate(track(pending, "judging", console=Console(stderr=True))):
+            try:
+                if isinstance(result, DrKernelError):
+                    raise result
+                verdict = result.result() if isinstance(result, Future) else result
+                record = {"index": index, **pair, **verdict.to_dict()}
+            except DrKernelError as error:
+                problems.append(f"{options.batch} line {number + 1}: {error}")
+                record = {"index": index, **pair, "error": str(error)}
+            out.write(json.dumps(record) + "\n")
+            out.flush()
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return 2 if problems else 0
+
+
+def _begin(judge: Judge, name: str, number: int, text: str) -> tuple[dict, Any]:
+    """A pair and its verdict to come, or its verdict, or why there can be none."""
+    try:
+        pair = json.loads(text)
+        if not isinstance(pair, dict) or not all(isinstance(pair.get(key), str) for key in ("task", "submission")):
+            raise ValueError
+    except ValueError:
+        return {}, DrKernelError('expected {"task": path, "submission": path}')
+    pair = {key: pair[key] for key in ("task", "submission")}
+    try:
+        task, source = _task(pair["task"]), _submission(pair["submission"])
+    except DrKernelError as error:
+        return pair, error
+    return pair, source if isinstance(source, Verdict) else judge.submit(task, source)
+
+
+def _task(path: str) -> Task:
+    return Task(id=str(path), source=_text(path, "task"))
+
+
+def _submission(path: str, must_exist: bool = False) -> str | Verdict:
+    """The source, or the verdict on a file that has none."""
+    if must_exist and not Path(path).is_file():
+        raise DrKernelError(f"submission {path}: no such file")
+    try:
+        if Path(path).stat().st_size > 4 * MAX_SOURCE:
+            return Verdict("invalid", "too_large", f"the file has more than {4 * MAX_SOURCE} bytes")
+        return Path(path).read_bytes().decode()
+    except UnicodeDecodeError:
+        return Verdict("invalid", "unreadable", "the file is not UTF-8 text")
+    except OSError as error:
+        return Verdict("invalid", "unreadable", f"the file cannot be read: {error.strerror}")
+
+
+def _text(path: str, what: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise DrKernelError(f"{what} {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DrKernelError(f"{what} {path}: not a text file") from error
+
+
+def _judge(options: argparse.Namespace, workers: int) -> Judge:
+    return Judge(device=options.device, gpu=options.gpu, workers=workers, timeout_s=options.timeout, shapes=options.shapes)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise DrKernelError(message)
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = _Parser("python -m drkernel.judge", description="Judge submissions against tasks.")
+    parser.add_argument("task", nargs="?", help="reference in KernelBench's format")
+    parser.add_argument("submission", nargs="?", help="file that defines ModelNew")
+    parser.add_argument("--batch", metavar="PAIRS.jsonl", help='lines of {"task": path, "submission": path}')
+    parser.add_argument("--out", metavar="VERDICTS.jsonl", help="where the verdicts of --batch go")
+    parser.add_argument("--device", choices=("simulated", "cuda"), default="simulated")
+    parser.add_argument("--gpu", choices=GPUS, default="H200", help="the GPU that the simulated device models")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="with --batch: pairs judged at a time")
+    parser.add_argument("--timeout", type=float, default=20.0, help="seconds that one answer may take")
+    parser.add_argument("--shapes", choices=SHAPES, default="reject", help="what a wrong answer on another shape means")
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    options = parser.parse_args(arguments)
+    if bool(options.batch) == bool(options.task) or bool(options.batch) != bool(options.out):
+        parser.error("give TASK and SUBMISSION, or --batch with --out")
+    if options.task and not options.submission:
+        parser.error("SUBMISSION is missing")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+# a softmax that overflows | task: softmax | expect: incorrect
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * cols + i, mask=i < cols, other=-float("inf"))
+    e = tl.exp(x)
+    tl.store(y_ptr + row * cols + i, e / tl.sum(e), mask=i < cols)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y

@@ -1,0 +1,19 @@
+# a scalar output, finished by torch over a few partial sums | task: total | expect: ok
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def partial(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0)
+    tl.store(y_ptr + tl.program_id(0), tl.sum(x * x))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        count = triton.cdiv(x.numel(), 4096)
+        workspace = torch.empty(count, device=x.device, dtype=x.dtype)
+        partial[(count,)](x, workspace, x.numel(), BLOCK=4096)
+        return workspace.sum()

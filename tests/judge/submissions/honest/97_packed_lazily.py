@@ -1,0 +1,26 @@
+# weights packed at the first call | task: linear_gelu | expect: ok
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def gelu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(y_ptr + i, 0.5 * x * (1.0 + tl.math.erf(x * 0.7071067811865476)), mask=i < n)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+        self.packed = None
+
+    def forward(self, x):
+        if self.packed is None:
+            self.packed = self.linear.weight.detach().t().contiguous()
+        x = torch.addmm(self.linear.bias, x, self.packed)
+        y = torch.empty_like(x)
+        gelu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y

@@ -1,0 +1,18 @@
+# a reduction by atomics | task: total | expect: ok
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0)
+    tl.atomic_add(y_ptr, tl.sum(x * x))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.zeros((), device=x.device, dtype=x.dtype)
+        kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
+        return y

@@ -1,0 +1,22 @@
+import torch
+import torch.nn as nn
+
+rows = 4096
+cols = 8192
+
+
+class Model(nn.Module):
+    def __init__(self, cols):
+        super().__init__()
+        self.norm = nn.LayerNorm(cols)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def get_inputs():
+    return [torch.rand(rows, cols)]
+
+
+def get_init_inputs():
+    return [cols]

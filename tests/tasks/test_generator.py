@@ -1,0 +1,161 @@
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import torch
+
+from drkernel.tasks.families import FAMILIES, OPERATORS, is_sound
+from drkernel.tasks.generator import generate
+from drkernel.tasks.module import Reference
+from drkernel.tasks.splits import SPLITS, split_of
+from drkernel.types import DrKernelError, Task
+
+
+def output(task: Task, constants: dict[str, int], seed: int = 0) -> torch.Tensor:
+    reference = Reference(task, constants)
+    return reference.forward(reference.model(0), reference.inputs(seed))
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[Task]:
+    return generate("train", 6 * len(FAMILIES), 0)
+
+
+def test_tasks_are_the_same_in_another_process():
+    code = "from drkernel.tasks.generator import generate; print([t.digest for t in generate('test', 30, 5)])"
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str([task.digest for task in generate("test", 30, 5)])
+
+
+def test_a_longer_draw_begins_with_the_shorter_one_and_repeats_nothing():
+    long = generate("train", 100, 3)
+    assert long[:40] == generate("train", 40, 3)
+    assert len({task.id for task in long}) == len({task.source for task in long}) == 100
+    assert generate("train", 40, 4) != long[:40]
+
+
+def test_no_composition_is_in_two_splits_and_every_family_is_in_each():
+    found = {split: generate(split, 8 * len(FAMILIES), 0) for split in SPLITS}
+    compositions = {split: {tuple(t.info["composition"]) for t in tasks} for split, tasks in found.items()}
+    assert not compositions["train"] & compositions["test"]
+    assert not compositions["train"] & compositions["validation"]
+    assert not compositions["test"] & compositions["validation"]
+    for split, tasks in found.items():
+        assert {task.family for task in tasks} == set(FAMILIES)
+        assert all(task.split == split for task in tasks)
+
+
+def test_the_split_of_a_composition_does_not_depend_on_its_shape_or_style():
+    for task in generate("test", 60, 1) + generate("train", 60, 1):
+        assert split_of("+".join(task.info["composition"])) == task.split
+
+
+def test_splits_are_about_eighty_ten_ten():
+    counts = Counter(split_of(f"key {i}") for i in range(5000))
+    assert [round(counts[split] / 5000, 1) for split in SPLITS] == [0.8, 0.1, 0.1]
+
+
+def test_there_are_many_families_and_many_compositions():
+    tasks = generate("train", 2000, 0)
+    assert len(FAMILIES) >= 14
+    assert len({tuple(task.info["composition"]) for task in tasks}) > 1500
+
+
+def test_every_task_runs_at_its_small_size_on_finite_values(sample):
+    for task in sample:
+        assert torch.isfinite(output(task, task.small)).all(), task.id
+
+
+def test_every_small_constant_can_change_a_little(sample):
+    for task in sample[: 2 * len(FAMILIES)]:
+        for name, value in task.small.items():
+            for other in (value + 1, max(value - 3, 1), max(3 * value // 4, 1)):
+                assert torch.isfinite(output(task, {**task.small, name: other})).all(), (task.id, name, other)
+
+
+def test_outputs_depend_on_the_inputs_and_are_no_constant(sample):
+    for task in sample:
+        first, second = output(task, task.small, 0), output(task, task.small, 1)
+        scale = first.norm() + 1e-12
+        assert (first - second).norm() > 1e-3 * scale, task.id
+        if first.numel() > 1:
+            assert (first - first.mean()).norm() > 1e-3 * scale, task.id
+
+
+def test_outputs_are_not_an_input_handed_through(sample):
+    for task in sample:
+        reference = Reference(task, task.small)
+        inputs = reference.inputs(0)
+        answer = reference.forward(reference.model(0), inputs)
+        same = [x for x in inputs if x.shape == answer.shape and x.is_floating_point()]
+        assert not any(torch.allclose(x, answer, rtol=1e-3) for x in same), task.id
+
+
+def test_weights_matter(sample):
+    for task in sample:
+        reference = Reference(task, task.small)
+        model, inputs = reference.model(0), reference.inputs(0)
+        before = reference.forward(model, inputs)
+        for name, parameter in model.named_parameters():
+            with torch.no_grad():
+                parameter.add_(torch.rand_like(parameter))
+            after = reference.forward(model, inputs)
+            assert not torch.allclose(before, after), (task.id, name)
+            before = after
+
+
+def test_sizes_suit_a_gpu_and_the_interpreter(sample):
+    for task in sample:
+        assert task.small.keys() == task.info["shape"].keys() == Reference(task).constants.keys()
+        shapes = [x.numel() for x in Reference(task, task.small).inputs(0)]
+        assert sum(shapes) < 25_000, task.id
+        assert max(task.info["shape"].values()) >= 1024 or task.family == "pool", task.id
+
+
+def test_sources_are_short(sample):
+    lengths = sorted(len(task.source) for task in sample)
+    assert lengths[len(lengths) // 2] < 600
+    assert lengths[-1] < 1000
+
+
+def test_styles_vary():
+    tasks = generate("train", 400, 0, ["elementwise"])
+    sources = "".join(task.source for task in tasks)
+    assert all(text in sources for text in ("F.relu(", "torch.relu(", "nn.ReLU()", ".tanh()", "nn.Tanh()"))
+    assert len({tuple(task.small) for task in tasks}) >= 5
+
+
+@pytest.mark.parametrize(
+    "composition",
+    [
+        ("sigmoid", "relu"),
+        ("square", "abs"),
+        ("relu", "relu"),
+        ("add_input", "mul_input"),
+        ("tanh", "clamp"),
+        ("softmax", "tanh"),
+        ("sum", "sigmoid"),
+        ("relu", "sum", "abs"),
+        ("tanh", "max"),
+        ("add_input", "dot"),
+    ],
+)
+def test_degenerate_compositions_are_unsound(composition):
+    assert all(name in OPERATORS for name in composition)
+    assert not is_sound(composition)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("dev", 1, 0), "unknown split 'dev'"),
+        (("train", 1, 0, ["convolution"]), "unknown task family 'convolution'"),
+        (("train", 1, 0, []), "families is empty"),
+    ],
+)
+def test_bad_requests_are_refused(arguments, message):
+    with pytest.raises(DrKernelError, match=message):
+        generate(*arguments)

@@ -1,0 +1,229 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import datasets
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from drkernel.tasks import generate, load_tasks, read_task, write_task
+from drkernel.types import DrKernelError
+
+RELU = """import torch
+import torch.nn as nn
+
+N = {n}
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(N)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    """KernelBench's layout: two levels, numbers that do not sort as text."""
+    for level, numbers in ((1, (2, 10, 19)), (2, (1, 100))):
+        folder = tmp_path / "KernelBench" / f"level{level}"
+        folder.mkdir(parents=True)
+        for number in numbers:
+            (folder / f"{number}_Op_{number}.py").write_text(RELU.format(n=level * 1000 + number))
+        (folder / "__init__.py").write_text("")
+    return tmp_path
+
+
+def paper_row(n: int, **extra) -> dict:
+    return {
+        "data_source": "cuda_llm",
+        "prompt": [{"role": "user", "content": "..."}],
+        "ability": "kernel_optimization",
+        "reward_model": {"ground_truth": RELU.format(n=n), "style": "rule"},
+        "extra_info": {"entry_point": "Model", "level": 1, "ops": '["nn.ReLU", "sum"]', "uuid": str(n), **extra},
+    }
+
+
+def write_jsonl(path: Path, rows: list) -> str:
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows) + "\n")
+    return str(path)
+
+
+def test_a_kernelbench_folder_is_read_by_level_and_number(bench):
+    tasks = load_tasks(str(bench), split="all")
+    assert [task.id.removeprefix("kernelbench/") for task in tasks] == [
+        "level1/2",
+        "level1/10",
+        "level1/19",
+        "level2/1",
+        "level2/100",
+    ]
+    assert tasks[2].level == 1
+    assert tasks[2].info == {"problem_id": 19, "name": "Op_19"}
+    assert load_tasks(str(bench / "KernelBench"), split="all") == tasks
+    assert load_tasks(str(bench), split="all", levels=[2]) == tasks[3:]
+
+
+def test_splits_of_a_folder_are_disjoint_complete_and_stable(bench):
+    parts = []
+    for split in ("train", "validation", "test"):
+        try:
+            parts += load_tasks(str(bench), split=split)
+        except DrKernelError as error:
+            assert str(bench) in str(error)
+    assert sorted(t.id for t in parts) == sorted(t.id for t in load_tasks(str(bench), split="all"))
+
+
+def test_a_broken_file_is_named(bench):
+    path = bench / "KernelBench" / "level1" / "7_Broken.py"
+    path.write_text("class Model(:")
+    with pytest.raises(DrKernelError, match=r"7_Broken\.py: SyntaxError"):
+        load_tasks(str(bench), split="all")
+    path.write_text(RELU.format(n=1).replace("get_inputs", "inputs"))
+    with pytest.raises(DrKernelError, match=r"7_Broken\.py: does not define 'get_inputs'"):
+        load_tasks(str(bench), split="all")
+
+
+def test_the_query_pool_is_read_from_parquet_and_from_jsonl(tmp_path):
+    rows = [paper_row(n) for n in range(20)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rl.parquet", row_group_size=7)
+    tasks = load_tasks(str(tmp_path / "rl.parquet"), split="all")
+    assert [task.source for task in tasks] == [RELU.format(n=n) for n in range(20)]
+    assert tasks[3].id == "cuda_llm/3"
+    assert (tasks[3].level, tasks[3].family) == (1, "nn.ReLU+sum")
+    assert load_tasks(write_jsonl(tmp_path / "rl.jsonl", rows), split="all") == tasks
+    assert {task.split for task in tasks} > {"train"}
+
+
+def test_the_validation_set_is_a_test_set_as_a_whole(tmp_path):
+    rows = [{**paper_row(n, problem_id=n, uuid=None), "data_source": "kernelbench_level2_validation"} for n in range(9)]
+    tasks = load_tasks(write_jsonl(tmp_path / "validation.jsonl", rows), split="test")
+    assert [task.id for task in tasks] == [f"kernelbench_level2_validation/{n}" for n in range(9)]
+
+
+def test_cold_start_rows_are_tasks_and_a_source_counts_once(tmp_path):
+    row = {"uuid": 5, "entry_point": "Model", "original_python_code": RELU.format(n=5), "messages": [], "best_round": 2}
+    tasks = load_tasks(write_jsonl(tmp_path / "cold.jsonl", [row, {**row, "uuid": 6}]), split="all")
+    assert [task.id for task in tasks] == ["coldstart/5"]
+
+
+def test_the_same_source_is_in_the_same_split_whatever_its_id(tmp_path):
+    rows = [[paper_row(n, uuid=f"{name}{n}") for n in range(30)] for name in "ab"]
+    first, second = (load_tasks(write_jsonl(tmp_path / f"{i}.jsonl", r), split="test") for i, r in enumerate(rows))
+    assert [task.source for task in first] == [task.source for task in second]
+
+
+def test_our_own_records_come_back_as_they_were(tmp_path):
+    tasks = generate("validation", 5, 0)
+    path = write_jsonl(tmp_path / "own.jsonl", [dataclasses.asdict(task) for task in tasks])
+    assert load_tasks(path, split="validation") == tasks
+
+
+def test_a_hub_dataset_keeps_its_own_test_rows_apart(monkeypatch):
+    parts = {
+        "train": datasets.Dataset.from_list([paper_row(n) for n in range(5)]),
+        "test": datasets.Dataset.from_list([paper_row(n) for n in range(5, 8)]),
+    }
+    asked = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: asked.append(name) or datasets.DatasetDict(parts))
+    assert {f"cuda_llm/{n}" for n in (5, 6, 7)} <= {task.id for task in load_tasks("hub:some/set", split="test")}
+    assert asked == ["some/set"]
+
+
+def test_a_hub_dataset_that_cannot_be_fetched_is_named(monkeypatch):
+    def offline(name):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    with pytest.raises(DrKernelError, match="hub:some/set: cannot be loaded: ConnectionError: no route"):
+        load_tasks("hub:some/set", split="train")
+
+
+def test_a_written_task_is_read_back_without_the_policy_seeing_its_small_sizes(tmp_path):
+    for task in generate("train", 24, 0):
+        write_task(task, tmp_path / "task.py")
+        read = read_task(tmp_path / "task.py")
+        assert (read.source, read.small) == (task.source, task.small)
+        assert "SMALL" not in read.source
+
+
+def test_small_may_stand_anywhere_and_must_hold_ints(tmp_path):
+    path = tmp_path / "task.py"
+    path.write_text(RELU.format(n=100).replace("N = 100", "N = 100\nSMALL = {\n    'N': 7,\n}"))
+    assert read_task(path).small == {"N": 7}
+    assert read_task(path).source == RELU.format(n=100)
+    path.write_text(RELU.format(n=100) + "SMALL = {'N': 7.5}\n")
+    with pytest.raises(DrKernelError, match="line 15: SMALL must be"):
+        read_task(path)
+
+
+def test_a_single_file_belongs_to_whatever_split_is_asked_for(tmp_path):
+    (tmp_path / "one.py").write_text(RELU.format(n=3))
+    for split in ("train", "test"):
+        assert [task.split for task in load_tasks(str(tmp_path / "one.py"), split=split)] == [split]
+
+
+def test_counts_take_a_seeded_sample(bench):
+    def pick(**more):
+        return [task.id for task in load_tasks(str(bench), split="all", **more)]
+
+    assert pick(count=3, seed=1) == pick(count=3, seed=1)
+    assert len({tuple(pick(count=3, seed=seed)) for seed in range(5)}) > 1
+    assert len(pick(count=100)) == 5
+
+
+def test_generated_tasks_come_through_the_same_door():
+    assert load_tasks("generated", split="test", count=7, seed=2) == generate("test", 7, 2)
+    assert {t.family for t in load_tasks("generated", split="train", count=9, families=["pool", "glu"])} == {
+        "pool",
+        "glu",
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("nowhere/at/all", {}, "nowhere/at/all: no such source"),
+        ("nowhere.jsonl", {}, r"nowhere\.jsonl: no such file"),
+        ("nowhere.py", {}, r"nowhere\.py: FileNotFoundError"),
+        ("generated", {}, "a count is needed"),
+        ("generated", {"count": 3, "levels": [1]}, "no levels"),
+        ("generated", {"count": 0}, "count must be positive"),
+        ("generated", {"count": 3, "families": ["none"]}, "unknown task family 'none'"),
+    ],
+)
+def test_bad_sources_are_named(source, options, message):
+    with pytest.raises(DrKernelError, match=message):
+        load_tasks(source, split="train", **options)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: not JSON"),
+        ("[1]", "line 2: expected an object, found list"),
+        ('{"prompt": "x"}', "line 2: no reference source"),
+        ('{"id": "a", "source": "b", "famly": "c"}', "line 2: unknown key 'famly'"),
+        ('{"id": "a", "source": "b", "split": "dev"}', "line 2: 'source' must be text and 'split' one of"),
+    ],
+)
+def test_bad_records_are_named_with_their_line(tmp_path, line, message):
+    path = write_jsonl(tmp_path / "bad.jsonl", [paper_row(1), line])
+    with pytest.raises(DrKernelError, match=message):
+        load_tasks(path, split="all")
+
+
+def test_nothing_left_names_the_source_and_what_was_asked(bench, tmp_path):
+    with pytest.raises(DrKernelError, match=r"none with split=all, levels=\[3\]"):
+        load_tasks(str(bench), split="all", levels=[3])
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(DrKernelError, match=r"empty\.jsonl: none with split=train"):
+        load_tasks(str(tmp_path / "empty.jsonl"), split="train")
+    (tmp_path / "false.parquet").write_text("no parquet")
+    with pytest.raises(DrKernelError, match="not a parquet file"):
+        load_tasks(str(tmp_path / "false.parquet"), split="train")
