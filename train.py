@@ -32,7 +32,7 @@ from rich.console import Console
 from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
 from drkernel.config import Config
-from drkernel.judge import Judge, feedback
+from drkernel.judge import Judge
 from drkernel.objective import filters, returns
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.loss import count, policy_loss, token_weights
@@ -51,7 +51,7 @@ from drkernel.training import checkpoint, report, update
 from drkernel.training.packing import pack, parts, spread
 from drkernel.training.progress import Progress
 from drkernel.training.run import Run
-from drkernel.types import Batch, Task, Trajectory
+from drkernel.types import Batch, DrKernelError, Task, Trajectory
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
@@ -66,7 +66,8 @@ class State:
     """Where a run stands, besides weights and optimizer: all that the next step depends on."""
 
     step: int = 0
-    cursor: int = 0  # prompts drawn so far
+    cursor: int = 0  # tasks drawn so far
+    groups: int = 0  # groups rolled out so far
     skipped: int = 0  # steps without an update
     wandb_id: str | None = None
     metrics_offset: int = 0
@@ -84,6 +85,7 @@ class World:
     judge: Judge
     progress: Progress
     state: State = field(default_factory=State)
+    unusable: dict[str, str] = field(default_factory=dict)  # task id -> why the judge refuses it
 
 
 def train(config: Config) -> None:
@@ -161,10 +163,11 @@ def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]
             world,
             draw(world, missing),
             config.trainer.samples,
-            first_group=state.cursor - missing,
+            first_group=state.groups,
             seed=config.seed,
             title=f"step {state.step + 1}" + (f", refill {attempt}" if attempt else ""),
         )
+        state.groups += missing
         if "zero_variance" in options:
             table = tabulated(config, fresh)
             only = filters.decide({"zero_variance": options["zero_variance"]}, table, torch.zeros(table.exists.shape))
@@ -231,13 +234,25 @@ def learn(world: World, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[
 
 
 def draw(world: World, number: int) -> list[Task]:
-    """The next prompts: a fresh permutation of the tasks each epoch, a pure function of (seed, how many were drawn)."""
+    """The next prompts: a fresh permutation of the tasks each epoch, a pure function of (seed, how many were drawn).
+
+    A task that the judge cannot use is reported once and passed over; none that it can is an error.
+    """
     state, tasks, picked = world.state, world.tasks, []
-    for position in range(state.cursor, state.cursor + number):
-        epoch, offset = divmod(position, len(tasks))
+    while len(picked) < number:
+        epoch, offset = divmod(state.cursor, len(tasks))
         order = torch.randperm(len(tasks), generator=torch.Generator().manual_seed(hash((world.config.seed, epoch))))
-        picked.append(tasks[order[offset]])
-    state.cursor += number
+        task = tasks[order[offset]]
+        state.cursor += 1
+        try:
+            world.judge.check_task(task)
+        except DrKernelError as error:
+            world.unusable[task.id] = str(error)
+            world.progress.say(f"passed over: {error}")
+            if len(world.unusable) == len(tasks):
+                raise
+            continue
+        picked.append(task)
     return picked
 
 
@@ -253,7 +268,7 @@ def play(world: World, tasks: list[Task], samples: int, *, first_group: int, see
         turns=config.trainer.turns,
         max_tokens=config.engine.max_answer_tokens,
         seed=seed,
-        feedback=partial(feedback, limit=config.judge.feedback_tokens, count=world.prompts.count),
+        feedback_limit=config.judge.feedback_tokens,
         first_group=first_group,
         sampling=Sampling(temperature=config.engine.temperature),
         on_progress=world.progress.rollout(title),

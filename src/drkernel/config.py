@@ -249,6 +249,8 @@ class ColdstartConfig:
 
     tasks: int = 1500
     """Generated training tasks whose solutions are judged."""
+    mistakes: int = 2
+    """Mistaken solutions judged per task, of the sixteen kinds there are."""
     trajectories: int = 12
     """Trajectories built per task."""
     held_out: int = 64

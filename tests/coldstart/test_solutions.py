@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import drkernel
 from drkernel.coldstart.solutions import solutions
 from drkernel.coldstart.solutions_wrong import EDITS
 from drkernel.tasks.families import FAMILIES
@@ -19,7 +20,9 @@ RIGHT = ("lazy", "partial", "fused")
 
 
 def _grade(device: str, split: str, count: int, wrong: int) -> list[dict]:
-    environment = {**os.environ, "TRITON_INTERPRET": "1" if device == "cpu" else "0", "OMP_NUM_THREADS": "1"}
+    source = str(Path(drkernel.__file__).parents[1])
+    interpret = "1" if device == "cpu" else "0"
+    environment = {**os.environ, "TRITON_INTERPRET": interpret, "OMP_NUM_THREADS": "1", "PYTHONPATH": source}
     command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("grade.py")), device, split]
     done = subprocess.run(
         [*command, str(count), "11", str(wrong)], env=environment, capture_output=True, text=True, timeout=600

@@ -103,7 +103,7 @@ def _decoy(info: dict[str, Any]) -> str:
     operators = info["composition"]
     product = operators[:1] if FAMILIES[info["family"]].lead else []
     kernel = build(info, operators[len(product) :])
-    lines = [*_torch(info, operators, "x", "h"), *_torch(info, product, "x"), *kernel.call(), "return h"]
+    lines = [*_torch(info, operators, "x", "answer"), *_torch(info, product, "x"), *kernel.call(), "return answer"]
     return _file(info, kernel, lines)
 
 

@@ -33,16 +33,17 @@ def run(config: Config) -> None:
     with Progress(Console()) as progress:
         with Judge(**judge_options(config)) as judge:
             count = progress.part("judging solutions", None)
-            graded = grade(train_tasks + held_out, judge, folder.path / "verdicts.jsonl", count)
-        progress.say(summary(graded))
+            graded = grade(train_tasks + held_out, judge, folder.path / "verdicts.jsonl", options.mistakes, count)
+        refused = len(train_tasks) + len(held_out) - len(graded)
+        progress.say(f"{summary(graded)}; {refused} tasks refused by the judge")
+        train_tasks, held_out = ([task for task in part if task.id in graded] for part in (train_tasks, held_out))
         tokenizer = train_tokenizer(texts(train_tasks, graded, config), options.vocabulary)
         prompts = CompactPrompts(tokenizer)
         build = partial(trajectories, config, graded, prompts)
         data, validation = build(train_tasks, options.trajectories), build(held_out, 2)
         vocabulary = tokenizer.get_vocab()
-        policy = new_policy(
-            len(tokenizer), options.hidden, options.layers, eos_token_id=vocabulary[END], pad_token_id=vocabulary[PAD]
-        )
+        marks = {"eos_token_id": vocabulary[END], "pad_token_id": vocabulary[PAD]}
+        policy = new_policy(len(tokenizer), options.hidden, options.layers, **marks)
         policy.to("cuda" if torch.cuda.is_available() else "cpu")
         tokens = sum(len(t.prompt_ids) + len(t.response_ids) for episode in data for t in episode.turns)
         progress.say(

@@ -15,16 +15,13 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from drkernel.coldstart.solutions import Solution, solutions
+from drkernel.coldstart.solutions import solutions
 from drkernel.judge import Judge
 from drkernel.policy.prompts import Prompts
-from drkernel.types import Task, Trajectory, Turn, Verdict
+from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
 
-SHARES = {"lazy": 0.36, "slow": 0.12, "partial": 0.24, "mistaken": 0.24, "hack": 0.04}
+SHARES = {"lazy": 0.44, "partial": 0.27, "mistaken": 0.25, "hack": 0.04}
 """How often an answer is of each kind, among those that are not `fused` (`ColdstartConfig.fused_share`)."""
-
-MOST = {"mistaken": 3, "hack": 1}
-"""Of these kinds a task has more solutions than are worth judging: this many are drawn."""
 
 
 @dataclass(frozen=True)
@@ -36,31 +33,30 @@ class Graded:
     verdict: Verdict
 
 
-def grade(tasks: list[Task], judge: Judge, path: Path, progress: Callable[[int], None]) -> dict[str, list[Graded]]:
-    """Judge every solution of every task. Verdicts are appended to `path` as they come, so a second call goes on."""
+def grade(
+    tasks: list[Task], judge: Judge, path: Path, mistakes: int, progress: Callable[[int], None]
+) -> dict[str, list[Graded]]:
+    """Judge the solutions of every task, `mistakes` wrong ones among them; task id -> graded solutions.
+
+    Verdicts are appended to `path` as they come, so a second call goes on where the first was stopped. A task that the
+    judge refuses, because a trivial answer would pass, is left out.
+    """
     known = {(r["task"], r["source"]): Verdict.from_dict(r["verdict"]) for r in _lines(path)}
-    wanted = [(task, solution) for task in tasks for solution in chosen(task)]
-    missing = [(task, s) for task, s in wanted if (task.id, s.source) not in known]
-    progress(len(wanted) - len(missing))
-    pending = {judge.submit(task, s.source): (task.id, s.source) for task, s in missing}
+    wanted = {task.id: solutions(task, wrong=mistakes) for task in tasks}
+    missing = [(task, s.source) for task in tasks for s in wanted[task.id] if (task.id, s.source) not in known]
+    progress(sum(map(len, wanted.values())) - len(missing))
+    pending = {judge.submit(task, source): (task.id, source) for task, source in missing}
     with open(path, "a", encoding="utf-8") as file:
         for future in as_completed(pending):
             task_id, source = pending[future]
-            known[task_id, source] = future.result()
-            record = {"task": task_id, "source": source, "verdict": future.result().to_dict()}
-            file.write(json.dumps(record) + "\n")
             progress(1)
-    graded: dict[str, list[Graded]] = {task.id: [] for task in tasks}
-    for task, s in wanted:
-        graded[task.id].append(Graded(s.kind, s.source, known[task.id, s.source]))
-    return graded
-
-
-def chosen(task: Task) -> list[Solution]:
-    """The solutions of a task that are judged: a draw that depends on the task alone."""
-    found, draw = solutions(task), random.Random(task.id)
-    few = {kind: _few([s for s in found if s.kind == kind], most, draw) for kind, most in MOST.items()}
-    return [s for s in found if s.kind not in MOST or s in few[s.kind]]
+            try:
+                verdict = known[task_id, source] = future.result()
+            except DrKernelError:
+                wanted.pop(task_id, None)
+                continue
+            file.write(json.dumps({"task": task_id, "source": source, "verdict": verdict.to_dict()}) + "\n")
+    return {task: [Graded(s.kind, s.source, known[task, s.source]) for s in found] for task, found in wanted.items()}
 
 
 def walk(task: Task, graded: list[Graded], turns: int, fused_share: float, draw: random.Random) -> list[Graded]:
@@ -82,10 +78,6 @@ def episode(task: Task, answers: list[Graded], prompts: Prompts, feedback: Calla
         response = prompts.answer(answer.source)
         trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), answer.source, answer.verdict))
     return trajectory
-
-
-def _few(found: list[Solution], most: int, draw: random.Random) -> list[Solution]:
-    return draw.sample(found, min(most, len(found)))
 
 
 def _share(kind: str, fused_share: float) -> float:

@@ -44,7 +44,8 @@ class Audit:
     speedup: float
     coverage: float
     replaced: float
-    """Share in [0, 1] of the reference's compute work (modelled, without launches) that ATen no longer does."""
+    """Share in [0, 1] of the reference's compute work (modelled, without launches) that ATen no longer does, kind by kind
+    of operator."""
     fewer: bool
     """Whether ATen does clearly less of any one kind of operator than in the reference."""
     reference_us: float
@@ -65,7 +66,7 @@ def audit(bill: Bill, ledger: Ledger) -> Audit:
     reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (theirs, ours))
     triton = sum(row.microseconds for row in ours if row.triton) / (submission_us or 1.0)
     left, before = (_aten_work(rows, bill) for rows in (ledger, bill.ledger))
-    replaced = min(1.0, max(0.0, 1.0 - sum(left.values()) / (sum(before.values()) or 1.0)))
+    replaced = sum(max(0.0, work - left.get(kind, 0.0)) for kind, work in before.items()) / (sum(before.values()) or 1.0)
     fewer = any(left.get(kind, 0.0) < _KEPT * work for kind, work in before.items())
     speedup = reference_us / submission_us if submission_us else 0.0
     doubt = _doubt(bill, speedup, submission_us)

@@ -122,7 +122,7 @@ class _Leaf:
         self.exact, near, shaken = (torch.as_tensor(v).double() for v in (exact, rounded, shaken))
         self.finite = bool(near.isfinite().all()) and bool(self.exact.isfinite().all())
         self.usable = bool((near.isfinite() == self.exact.isfinite()).all())
-        unit = max(unit, torch.finfo(rounded.dtype).eps if isinstance(rounded, Tensor) else 0.0) * math.sqrt(depth)
+        unit = max(unit * math.sqrt(depth), torch.finfo(rounded.dtype).eps if isinstance(rounded, Tensor) else 0.0)
         errors = [torch.nan_to_num((other - self.exact).abs(), nan=0.0, posinf=0.0) for other in (near, shaken)]
         size = torch.nan_to_num(self.exact, nan=0.0, posinf=0.0, neginf=0.0).abs()
         self.norm = K_NORM * max(unit * float(size.norm()), *(float(error.norm()) for error in errors))

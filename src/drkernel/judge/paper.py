@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,8 @@ class Paper:
     modes: list[tuple[bool, ...]]
     """See cases.modes."""
     depth: float
-    bill: audit.Bill
+    bills: dict[bool, audit.Bill]
+    """What the reference costs, by the first mode of each alternative in `modes`."""
 
 
 def write(task: Task, secret: bytes, gpu: simulated.Gpu) -> Paper:
@@ -43,37 +45,53 @@ def write(task: Task, secret: bytes, gpu: simulated.Gpu) -> Paper:
     seeds = Seeds(secret, task.digest)
     reference = Reference(task, task.small)
     seed = seeds("paper")
-    model, inputs = reference.model(seed).eval(), reference.inputs(seed)
+    modes = cases.modes(reference, seed)
+    scale = simulated.scale_of(task)
+    bills = {train: _bill(reference, seed, train, scale, gpu) for train, *_ in modes}
+    hidden = list(itertools.islice(_hidden(task, reference, seeds), HIDDEN_SHAPES))
+    depth = max(cases.depth_of(bill.ledger) for bill in bills.values())
+    paper = Paper(task, reference, hidden, modes, depth, bills)
+    _refuse_degenerate(paper, seeds)
+    return paper
+
+
+def _bill(reference: Reference, seed: int, train: bool, scale: simulated.Scale, gpu: simulated.Gpu) -> audit.Bill:
+    model, inputs = reference.model(seed).train(train), reference.inputs(seed)
     with simulated.record() as ledger:
         outputs = reference.forward(model, inputs)
     tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
     sizes = [(t.numel(), t.numel() * t.element_size()) for t in tensors]
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
-    bill = audit.bill(ledger, simulated.scale_of(task), gpu, audit.input_bytes(ledger, sizes), written)
-    hidden = list(itertools.islice(_hidden(task, reference, seeds), HIDDEN_SHAPES))
-    depth = cases.depth_of(ledger)
-    paper = Paper(task, reference, hidden, cases.modes(reference, seed), depth, bill)
-    _refuse_degenerate(paper, seeds)
-    return paper
+    return audit.bill(ledger, scale, gpu, audit.input_bytes(ledger, sizes), written)
 
 
-def _hidden(task: Task, reference: Reference, seeds: Seeds) -> Any:
+def _hidden(task: Task, reference: Reference, seeds: Seeds) -> Iterator[Reference]:
     """References at other sizes that run, stay finite and are not much larger."""
     seed = seeds("shapes")
-    model, inputs = reference.model(seed), reference.inputs(seed)
-    seen = {shrink.sizes_of(inputs, model)[0]}
+    inputs = reference.inputs(seed)
+    seen = {shrink.shapes_of(inputs)}
     limit = 4 * _elements(inputs) + 4096
-    for constants in itertools.islice(shrink.hidden_shapes(reference, seed), _TRIES):
+    names = [name for name in reference.constants if _sizes_inputs(task, reference, name, seed)]
+    for constants in itertools.islice(shrink.hidden_shapes(reference.constants, names, seed), _TRIES):
         try:
             other = Reference(task, constants)
-            model, inputs = other.model(seed).eval(), other.inputs(seed)
-            if (sizes := shrink.sizes_of(inputs, model)[0]) in seen or _elements(inputs) > limit:
-                continue
-            if shrink.finite(other.forward(model, inputs)):
-                seen.add(sizes)
-                yield other
+            inputs = other.inputs(seed)
+            shapes = shrink.shapes_of(inputs)
+            if shapes not in seen and _elements(inputs) <= limit:
+                if shrink.finite(other.forward(other.model(seed).eval(), inputs)):
+                    seen.add(shapes)
+                    yield other
         except DrKernelError:
             continue
+
+
+def _sizes_inputs(task: Task, reference: Reference, name: str, seed: int) -> bool:
+    """Whether a constant alone changes the shape of an input (a kernel size or a number of groups does not)."""
+    try:
+        other = Reference(task, {**reference.constants, name: reference.constants[name] + 1})
+        return shrink.shapes_of(other.inputs(seed)) != shrink.shapes_of(reference.inputs(seed))
+    except DrKernelError:
+        return False
 
 
 def _elements(inputs: list) -> int:

@@ -146,12 +146,15 @@ class Judge:
             for _ in range(2):
                 try:
                     worker = worker or self._start()
+                except _Broken as error:
+                    answer = {"error": f"judge: no worker process starts: {error}"}
+                    break
+                try:
                     answer = worker.ask(body, self._patience)
                     break
                 except _Broken as error:
                     problem = str(error)
-                    if worker:
-                        worker.kill()
+                    worker.kill()
                     worker = None
             _settle(future, answer, problem, self._settings["terms"]["device"])
         if worker:

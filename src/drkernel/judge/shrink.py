@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from drkernel.judge.compare import leaves
@@ -70,15 +70,15 @@ def _cost(reference: Reference) -> tuple[int, float]:
     return sum(t.numel() for t in (*tensors, *model.parameters())), counter.get_total_flops()
 
 
-def hidden_shapes(reference: Reference, offset: int) -> Iterator[dict[str, int]]:
+def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) -> Iterator[dict[str, int]]:
     """Other values of the constants that size the inputs, most telling first; the caller tries which of them run.
 
     Args:
-        reference: the task at its small sizes.
+        before: all constants at their small values.
+        names: those that size an input.
         offset: a secret number; rotates the order of equally good candidates.
     """
-    before = reference.constants
-    names = [name for name, value in before.items() if value >= 3]
+    names = [name for name in names if before[name] >= 3]
     names = names[offset % len(names) :] + names[: offset % len(names)] if names else []
     odd = {name: before[name] + 1 for name in names}
     less = {name: max(2, before[name] - 3) for name in names}
@@ -86,17 +86,15 @@ def hidden_shapes(reference: Reference, offset: int) -> Iterator[dict[str, int]]
     tried = [odd, less, {**odd, **{n: less[n] for n in names[::2]}}, part]
     tried += [{name: change[name]} for change, name in itertools.product((odd, less, part), reversed(names))]
     tried += [{name: 2 * before[name]} for name in reversed(names)]
-    seen: set[tuple] = set()
     for change in tried:
-        if (key := tuple(sorted(change.items()))) not in seen:
-            seen.add(key)
-            yield {**before, **change}
+        yield {**before, **change}
 
 
 def lift(source: str) -> str:
-    """The source with int literals of at least 16 in get_inputs and get_init_inputs as module constants.
+    """The source with sizes that are literals as module constants; unchanged where there are none.
 
-    Equal literals share a constant, since they usually are the same size. A source without such literals is unchanged.
+    Int literals of at least 16 count, in `get_inputs`, `get_init_inputs` and in tuples like `input_shape = (32768,)`.
+    Equal literals share a constant, since they usually are the same size.
     """
     tree = ast.parse(source)
     names: dict[int, str] = {}
@@ -110,15 +108,25 @@ def lift(source: str) -> str:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
             Lift().generic_visit(node)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            if isinstance(node.value, (ast.Tuple, ast.List)):
+                Lift().generic_visit(node.value)
     if not names:
         return source
-    return "\n".join([*(f"{name} = {value}" for value, name in names.items()), ast.unparse(tree)]) + "\n"
+    start = sum(isinstance(node, (ast.Expr, ast.ImportFrom)) and _leads(node) for node in tree.body)
+    tree.body[start:start] = ast.parse("\n".join(f"{name} = {value}" for value, name in names.items())).body
+    return ast.unparse(tree) + "\n"
 
 
-def sizes_of(inputs: list, model: nn.Module) -> tuple:
-    """Shapes of all tensors that an answer sees."""
-    shapes = [tuple(t.shape) for _, t in leaves(inputs) if isinstance(t, Tensor)]
-    return tuple(shapes), tuple(tuple(p.shape) for p in model.parameters())
+def _leads(node: ast.stmt) -> bool:
+    """Whether a statement must stay first: the docstring and __future__ imports."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "__future__"
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def shapes_of(inputs: list) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(t.shape) for _, t in leaves(inputs) if isinstance(t, Tensor))
 
 
 def finite(tree: Any) -> bool:

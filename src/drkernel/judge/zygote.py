@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ def _serve(control: socket.socket, limits: Limits, locked: bool) -> None:
                 os.close(handle)
             control.send(json.dumps({"pid": pid}).encode())
         else:
-            control.send(json.dumps({"status": _bury(pid)}).encode())
+            _bury(pid, lambda status: control.send(json.dumps({"status": status}).encode()))
 
 
 def _run(connection: socket.socket, inputs: Area, outputs: Area, box: Sandbox | None) -> None:
@@ -147,18 +148,23 @@ def _run(connection: socket.socket, inputs: Area, outputs: Area, box: Sandbox | 
         os._exit(70)
 
 
-def _bury(pid: int) -> int:
-    """Kills the runner's session, then every descendant that still lives, and returns the runner's own status."""
+def _bury(pid: int, tell: Callable[[int], Any]) -> None:
+    """Kills the runner and every descendant of it that still lives, and tells the runner's own status.
+
+    The status is told before the last page is freed; no next runner starts before all are gone.
+    """
     ended, status = os.waitpid(pid, os.WNOHANG)
     if not ended:
         os.kill(pid, signal.SIGKILL)
-        status = os.waitpid(pid, 0)[1]
+    tell(status)
+    if not ended:
+        os.waitpid(pid, 0)
     deadline = time.monotonic() + _BYE
     while True:
         try:
             orphan, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return status
+            return
         if not orphan:
             for child in _children():
                 os.kill(child, signal.SIGKILL)

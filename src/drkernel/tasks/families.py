@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 
 from drkernel.tasks.cores import CORES
 from drkernel.tasks.stages import COLUMN_STAGES, INPUT_STAGES, STAGES, UNARY_STAGES, Operator, State
@@ -121,10 +122,19 @@ def draw(family: str, rng: random.Random) -> tuple[str, ...]:
                 return composition
 
 
+_REDUNDANT = {
+    *((first, second) for first in ("leaky_relu", "elu") for second in ("relu", "relu6")),
+    *(("abs", even) for even in ("square", "cos", "norm")),
+}
+"""Pairs in which the second operator makes the first one superfluous."""
+
+
 def is_sound(composition: tuple[str, ...]) -> bool:
     """No operator twice, one second input at most, and none that is an identity, a constant or saturated."""
     operators = [OPERATORS[name] for name in composition]
     if len(set(composition)) < len(composition) or sum(bool(op.second) for op in operators) > 1:
+        return False
+    if _REDUNDANT & set(pairwise(composition)):
         return False
     state = State()
     for place, op in enumerate(operators):

@@ -13,7 +13,7 @@ from typing import Any
 
 from drkernel.tasks.families import FAMILIES, OPERATORS
 from drkernel.tasks.layouts import LAYOUTS, Layout
-from drkernel.tasks.stages import INPUT_STAGES, STAGES, Operator
+from drkernel.tasks.stages import STAGES, Operator
 
 _ATTRIBUTES = {
     "bias": ("bias", "b"),
@@ -151,16 +151,15 @@ def _input_names(info: dict[str, Any]) -> list[str]:
 
 def _inputs(info: dict[str, Any], layout: Layout, sizes: dict[str, str]) -> list[str]:
     """The expressions that make the inputs; a second one has the shape at the place where it is used."""
-    shape = layout.x.format(**sizes)
-    made = [layout.first.format(shape=shape, **sizes)]
-    core = FAMILIES[info["family"]].cores
-    place = next((i for i, name in enumerate(info["composition"]) if name in core), -1)
-    for i, name in enumerate(info["composition"]):
-        second = OPERATORS[name].second
-        if second:
-            moved = name in INPUT_STAGES and layout.out and (i > place or info["composition"][0] == "linear")
-            here = (layout.out if moved else layout.x).format(**sizes)
-            made.append((second if second != "same" else "torch.randn({shape})").format(shape=here, **sizes))
+    made = [layout.first.format(shape=layout.x.format(**sizes), **sizes)]
+    reshaping = {*FAMILIES[info["family"]].cores, FAMILIES[info["family"]].lead}
+    shape = layout.x
+    for name in info["composition"]:
+        if second := OPERATORS[name].second:
+            template = "torch.randn({shape})" if second == "same" else second
+            made.append(template.format(shape=shape.format(**sizes), **sizes))
+        if name in reshaping:
+            shape = layout.out or layout.x
     return made
 
 

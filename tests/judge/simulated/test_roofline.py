@@ -103,6 +103,33 @@ def test_a_reference_whose_shapes_depend_on_data_scales_by_its_inputs():
     assert scale.bytes == scale.flops == 16384 * 4096 / (64 * 128)
 
 
+@triton.jit
+def double_rows(x, out, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    for start in range(0, columns, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        tl.store(out + row * columns + i, 2 * tl.load(x + row * columns + i, mask=i < columns), mask=i < columns)
+
+
+def test_a_program_per_row_stays_a_program_per_row():
+    x = torch.randn(64, 128)
+    out = torch.empty_like(x)
+    with record() as whole:
+        double_rows[(64,)](x, out, 128, BLOCK=128)
+    with record() as narrow:
+        double_rows[(64,)](x, out, 128, BLOCK=16)
+    scale = scale_of(CHAIN)
+    assert total(whole, scale) == pytest.approx(130, rel=0.05)
+    assert total(narrow, scale) > 1.5 * total(whole, scale)
+
+
+def test_tiles_that_are_loaded_again_grow_like_the_products():
+    tensors = [Traffic(2**16, 2**18, 8 * 2**18), Traffic(2**16, 2**18, 2**18, True)]
+    ledger = Ledger([Row("mm", "mm:1", True, 1, 64, 2.0 * 256**3, 0, 2**16, "half", 1024, 1024, tensors)])
+    scale = Scale(bytes=256, flops=4096, numel={2**16: 256})
+    assert total(ledger, scale) == pytest.approx(1015, rel=0.25)  # 4096^3 in 32x32 tiles on an H200
+
+
 def kernel(programs=1000, unique=10**9, total=None, **fields):
     return Ledger(
         [Row("k", "k:1", True, 1, programs, tensors=[Traffic(unique // 4, unique, total or unique)], **fields)]

@@ -17,6 +17,9 @@ from triton.runtime import interpreter as upstream
 from . import numerics
 from .meter import Meter
 
+UNDO_ELEMENTS = 1 << 24
+"""Stored elements that a batch of programs may keep the old values of; programs that store more run one by one."""
+
 
 class Divergence(Exception):
     """Programs of one batch need different control flow; `values` [P] says which take which."""
@@ -113,6 +116,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     meter: Meter
     programs: np.ndarray
     undo: list[tuple]
+    remembered: int
 
     def _done(self, data: np.ndarray, dtype: Any) -> Handle:
         self.meter.step(data.size, self._repeat(data))
@@ -148,19 +152,22 @@ class BatchBuilder(upstream.InterpreterBuilder):
         kind = np_dtype(dtype)
         fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
         pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
-        place = self.meter.access(pointers, where, False, self._repeat(pointers))
+        place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
         return Handle(_gather(place, pointers, where, fill, kind), dtype)
 
     def create_masked_store(self, ptr: Handle, value: Handle, mask: Handle, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
         data = value.data.astype(kind, copy=False)
         pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, data))
-        place = self.meter.access(pointers, where, True, self._repeat(pointers))
+        place = self.meter.access(pointers, where, kind.itemsize, True, self._repeat(pointers))
         self._remember(place, pointers, where, kind)
         _scatter(place, pointers, where, data)
 
     def _remember(self, place: Any, pointers: np.ndarray, where: np.ndarray, kind: np.dtype) -> None:
         if len(self.programs) > 1:
+            self.remembered += where.size
+            if self.remembered > UNDO_ELEMENTS:
+                raise Divergence(np.arange(len(self.programs)))
             old = _gather(place, pointers, where, np.zeros(where.shape, kind), kind)
             self.undo.append((place, pointers, where, old))
 
@@ -173,8 +180,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         every = np.empty((len(self.programs),) + (1,) * (ptr.data.ndim - 1))
         arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
-        self.meter.access(pointers, where, False, 1)
-        self._remember(self.meter.access(pointers, where, True, 1), pointers, where, data.dtype)
+        self.meter.access(pointers, where, data.itemsize, False, 1)
+        self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
         return pointers, data, where
 
     def create_atomic_cas(self, ptr: Handle, cmp: Handle, val: Handle, sem: Any, scope: Any) -> Handle:

@@ -29,6 +29,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from . import builder as batched
 from .aten import Recorder, follow_custom_operators
 from .builder import BatchBuilder, Divergence, Handle
+from .dialect import LAUNCH_OPTIONS, refuse_what_does_not_compile
 from .ledger import Ledger, Row
 from .meter import MemoryFault, Meter, WorkBudgetExceeded
 
@@ -93,13 +94,10 @@ class Machine:
         if self.capture is not None:
             self.capture.append(lambda: self.launch(kernel, args, kwargs, grid))
         session = self.session or Session(Ledger(), (), LAUNCH_BUDGET)
+        if unknown := sorted(kwargs.keys() - set(kernel.arg_names) - LAUNCH_OPTIONS):
+            raise errors.InterpreterError(f"kernel `{kernel.__name__}` has no parameter `{unknown[0]}`")
         arguments = inspect.getcallargs(kernel.fn, *args, **{k: v for k, v in kwargs.items() if k in kernel.arg_names})
-        sizes = grid(arguments) if callable(grid) else grid
-        sizes = tuple(int(n) for n in (sizes if isinstance(sizes, (tuple, list)) else (sizes,)))
-        if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-            raise errors.InterpreterError(
-                f"kernel `{kernel.__name__}`: the grid must have 1 to 3 dimensions of at least 0, found {sizes}"
-            )
+        sizes = _grid(kernel, grid(arguments) if callable(grid) else grid)
         row = session.row(kernel)
         row.calls += 1
         if row.site in session.skip or 0 in sizes:
@@ -118,8 +116,8 @@ class Machine:
         values = {n: a if n in constants else self._value(a) for n, a in arguments.items()}
         self.builder.meter = meter
         self.builder.set_grid_dim(*sizes, *(1,) * (3 - len(sizes)))
-        body = _body(kernel)
         try:
+            body = _body(kernel)
             start, total, batch = 0, int(np.prod(sizes)), 32
             while start < total:
                 ids = np.arange(start, min(start + batch, total))
@@ -128,12 +126,12 @@ class Machine:
                 start += len(ids)
                 batch = max(1, min(BATCH_ELEMENTS // meter.largest, 4096))
         except Exception as error:
-            raise _located(kernel, body, error) from error
+            raise _located(kernel, error) from error
 
     def _batch(self, body: Callable, values: dict, programs: np.ndarray) -> None:
         """Runs the programs together; where they diverge, takes back their stores and runs each kind apart."""
         builder, meter = self.builder, self.builder.meter
-        builder.programs, builder.undo = programs, []
+        builder.programs, builder.undo, builder.remembered = programs, [], 0
         before = meter.snapshot()
         try:
             body(**values)
@@ -152,6 +150,15 @@ class Machine:
         return upstream._implicit_cvt(argument)
 
 
+def _grid(kernel: upstream.InterpretedFunction, grid: Any) -> tuple[int, ...]:
+    sizes = tuple(int(size) for size in (grid if isinstance(grid, (tuple, list)) else (grid,)))
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
+        raise errors.InterpreterError(
+            f"kernel `{kernel.__name__}`: the grid must have 1 to 3 dimensions of at least 0, found {sizes}"
+        )
+    return sizes
+
+
 def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
     for name, value in arguments.items():
         for item in value if isinstance(value, tuple) else (value,):
@@ -161,29 +168,28 @@ def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _body(kernel: upstream.InterpretedFunction) -> Callable:
+    """The kernel's function as the interpreter runs it, once it is known that the compiler would take it."""
     body = kernel.__dict__.get("_body")
     if body is None:
+        if not kernel.fn.__module__.startswith("triton."):
+            refuse_what_does_not_compile(kernel.fn)
         body = kernel._body = kernel.rewrite()
     return body
 
 
-def _located(kernel: upstream.InterpretedFunction, body: Callable, error: Exception) -> Exception:
+def _located(kernel: upstream.InterpretedFunction, error: Exception) -> Exception:
     """The error with the kernel, the line of its file and the line's text, as the submission's author needs it."""
-    file = body.__code__.co_filename
-    line, trace = kernel.fn.__code__.co_firstlineno, error.__traceback__
+    file, line, trace = kernel.fn.__code__.co_filename, kernel.fn.__code__.co_firstlineno, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file:
             line = trace.tb_lineno
         trace = trace.tb_next
+    line = getattr(error, "kernel_line", line)
     text = linecache.getline(file, line).strip()
     place = f"kernel `{kernel.__name__}` line {line}" + (f" `{text}`" if text else "")
-    message = (
-        f"{place}: {error}"
-        if isinstance(error, (MemoryFault, WorkBudgetExceeded))
-        else f"{place}: {type(error).__name__}: {error}"
-    )
-    kind = type(error) if isinstance(error, (MemoryFault, WorkBudgetExceeded)) else errors.InterpreterError
-    return kind(message)
+    if isinstance(error, (MemoryFault, WorkBudgetExceeded)):
+        return type(error)(f"{place}: {error}")
+    return errors.InterpreterError(f"{place}: {type(error).__name__}: {error}")
 
 
 def build() -> Machine:

@@ -25,7 +25,7 @@ class Traffic:
     unique: int
     """Distinct bytes: what DRAM must deliver or take at least once."""
     total: int
-    """32-byte sectors touched by every access: what the L2 cache has to serve."""
+    """Bytes of every access, isolated ones as whole sectors of 32 bytes: what the L2 cache has to serve."""
     stored: bool = False
 
 
@@ -41,7 +41,7 @@ class Row:
     programs: int = 0
     """Programs of all launches; 0 for ATen operators and empty grids."""
     flops: float = 0.0
-    """tl.dot and library products, 2 per multiply-add."""
+    """tl.dot (its unmasked share) and library products, 2 per multiply-add."""
     arithmetic: float = 0.0
     """Results of element-wise operations and elements that enter reductions."""
     output_numel: int = 0

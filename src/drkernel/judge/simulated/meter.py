@@ -10,7 +10,7 @@ import numpy as np
 from .ledger import Row
 
 SECTOR_BITS = 5
-"""The L2 cache moves 32-byte sectors: a program that touches 4 bytes of each costs eight times its bytes."""
+"""The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
 
 WORK_PER_STEP = 2000
 """Work of one interpreted operation beyond its elements: its Python overhead, in units of about 10 ns."""
@@ -35,7 +35,6 @@ class Region:
         self.element = tensor.element_size()
         self.shift = self.element.bit_length() - 1
         self.numel = distinct_elements(tensor)
-        self.tensor = tensor
         self._views: dict[np.dtype, np.ndarray] = {}
         self.touched: dict[bool, np.ndarray] = {}
         self.total = {False: 0, True: 0}
@@ -56,17 +55,17 @@ class Region:
 
 
 class Meter:
-    """Counters of one launch. `programs` run at once: arrays have a leading axis of that length, or of length 1."""
+    """Counters of one launch."""
 
     def __init__(self, row: Row, arguments: list[tuple[str, Any]], budget: float):
         self.row = row
         self.budget = budget
         self.work = 0.0
-        self.programs = 1
         self.largest = 1
         self.arithmetic = 0
         self.accesses = 0
         self.flops = 0
+        self.lanes = self.unmasked = 0
         regions: dict[int, Region] = {}
         for name, tensor in arguments:
             region = Region(name, tensor)
@@ -76,10 +75,17 @@ class Meter:
 
     def snapshot(self) -> tuple:
         """The counters that a batch of programs may take back; `work` is spent either way."""
-        return self.arithmetic, self.accesses, self.flops, [dict(r.total) for r in self.regions]
+        return (
+            self.arithmetic,
+            self.accesses,
+            self.flops,
+            self.lanes,
+            self.unmasked,
+            [dict(r.total) for r in self.regions],
+        )
 
     def restore(self, counters: tuple) -> None:
-        self.arithmetic, self.accesses, self.flops, totals = counters
+        self.arithmetic, self.accesses, self.flops, self.lanes, self.unmasked, totals = counters
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
@@ -94,39 +100,41 @@ class Meter:
             )
 
     def access(
-        self, pointers: np.ndarray, mask: np.ndarray, stored: bool, repeat: int
+        self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int
     ) -> tuple[Region, np.ndarray, bool] | None:
-        """Checks and counts one load or store. pointers: uint64 [p, ...], mask: bool of the same shape.
+        """Checks and counts one load or store of `width` bytes each. pointers: uint64 [p, ...], mask: bool alike.
 
         Returns the tensor that all unmasked pointers belong to, their byte offsets in it (flat) and whether none is
         masked; None where nothing is accessed or several tensors are.
         """
-        self.step(0, repeat)
+        self.step(pointers.size, 0)
         self.accesses += len(pointers) * repeat
         self.largest = max(self.largest, pointers.size // len(pointers))
         complete = bool(mask.all())
         valid = pointers.ravel() if complete else pointers[mask]
         if not valid.size:
             return None
-        sectors = _sectors(pointers, mask, complete) * repeat << SECTOR_BITS
+        self.lanes += pointers.size * repeat
+        self.unmasked += valid.size * repeat
+        moved = _cached_bytes(pointers, mask, complete, width) * repeat
         first = next((r for r in self.regions if r.base <= int(valid[0]) < r.base + r.size), None)
         if first is not None:
             offsets = valid - np.uint64(first.base)
-            if int(offsets.max()) + first.element <= first.size:
+            if int(offsets.max()) + width <= first.size:
                 first.touch(offsets, stored)
-                first.total[stored] += sectors
+                first.total[stored] += moved
                 return first, offsets, complete
-        self._scattered(valid, stored, sectors)
+        self._scattered(valid, width, stored, moved)
         return None
 
-    def _scattered(self, valid: np.ndarray, stored: bool, sectors: int) -> None:
+    def _scattered(self, valid: np.ndarray, width: int, stored: bool, moved: int) -> None:
         """One access to several tensors, or outside of all."""
         known = np.zeros(valid.shape, bool)
         for region in self.regions:
             offsets = valid - np.uint64(region.base)
-            inside = offsets <= np.uint64(region.size - region.element)
+            inside = offsets < np.uint64(max(0, region.size - width + 1))
             region.touch(offsets[inside], stored)
-            region.total[stored] += int(sectors * inside.mean())
+            region.total[stored] += int(moved * inside.mean())
             known |= inside
         if not known.all():
             raise MemoryFault(self._fault(int(valid[known.argmin()]), stored))
@@ -141,10 +149,15 @@ class Meter:
         return f"{verb} outside of every tensor: element {index} of `{near.name}`, which has {size} (mask missing?)"
 
     def finish(self) -> None:
-        """Adds the launch to its row."""
-        self.row.arithmetic += self.arithmetic
+        """Adds the launch to its row.
+
+        Masked lanes do arithmetic too, but they are far more frequent in a small task than in the full one, so work is
+        counted for the unmasked share only: of two dimensions in a load or store, of three in a product.
+        """
+        share = self.unmasked / self.lanes if self.lanes else 1.0
+        self.row.arithmetic += self.arithmetic * share
         self.row.accesses += self.accesses
-        self.row.flops += self.flops
+        self.row.flops += self.flops * share**1.5
         self.row.block = max(self.row.block, self.largest)
         for region in self.regions:
             for stored, touched in region.touched.items():
@@ -165,15 +178,30 @@ def distinct_elements(tensor: Any) -> int:
 _NONE = np.uint64(2**64 - 1)
 
 
-def _sectors(pointers: np.ndarray, mask: np.ndarray, complete: bool) -> int:
-    """Sectors that each program touches in this access, summed over the programs."""
+def _cached_bytes(pointers: np.ndarray, mask: np.ndarray, complete: bool, width: int) -> int:
+    """Bytes that the L2 cache serves for one access of each program, summed over the programs.
+
+    A sector whose neighbours are not touched costs all of its 32 bytes; a run of sectors costs the bytes asked for, so
+    that a row that starts between two sectors is not dearer in a small task than in the full one.
+    """
     sectors = (pointers >> np.uint64(SECTOR_BITS)).reshape(len(pointers), -1)
     if not complete:
         sectors = np.where(mask.reshape(sectors.shape), sectors, _NONE)
-    if sectors.shape[1] == 1:
-        return int(np.count_nonzero(sectors != _NONE))
-    later, earlier = sectors[:, 1:], sectors[:, :-1]
-    if (later < earlier).any():
+    if (sectors[:, 1:] < sectors[:, :-1]).any():
         sectors = np.sort(sectors, axis=1)
-        later, earlier = sectors[:, 1:], sectors[:, :-1]
-    return int(np.count_nonzero((later != earlier) & (later != _NONE)) + np.count_nonzero(sectors[:, 0] != _NONE))
+    steps = np.diff(sectors, axis=1)
+    masked = sectors[:, 1:] == _NONE
+    gaps, neighbours = (steps > 1) & ~masked, (steps == 1) & ~masked
+    rows = sectors[:, 0] != _NONE
+    runs = int(np.count_nonzero(rows)) + int(np.count_nonzero(gaps))
+    touched = runs + int(np.count_nonzero(neighbours))
+    alone = runs - _runs_with(neighbours, gaps) if neighbours.any() else runs
+    asked = width * (pointers.size if complete else int(np.count_nonzero(mask)))
+    sector = 1 << SECTOR_BITS
+    return sector * alone + min(max(0, asked - sector * alone), sector * (touched - alone))
+
+
+def _runs_with(neighbours: np.ndarray, gaps: np.ndarray) -> int:
+    """Runs (stretches of a row between gaps) in which some step goes to a neighbouring sector."""
+    run = np.cumsum(gaps, axis=1) + np.arange(len(gaps))[:, None] * (gaps.shape[1] + 1)
+    return len(np.unique(run[neighbours])) if gaps.any() else int(np.count_nonzero(neighbours.any(axis=1)))

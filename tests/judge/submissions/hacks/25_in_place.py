@@ -1,4 +1,4 @@
-# overwrites and returns its input | task: relu | expect: incorrect edits_input
+# overwrites and returns its input | task: relu | expect: incorrect
 import torch
 import torch.nn as nn
 import triton

@@ -1,0 +1,31 @@
+"""Shared by the judge's tests: one Judge per session, and the files under tasks/ and submissions/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drkernel.judge import Judge
+from drkernel.types import Task
+
+HERE = Path(__file__).parent
+collect_ignore_glob = ["submissions/*", "tasks/*"]  # never import them, for doctests or otherwise: some are harmful
+
+
+@pytest.fixture(scope="session")
+def tasks() -> dict[str, Task]:
+    return {path.stem: Task(path.stem, path.read_text()) for path in (HERE / "tasks").glob("*.py")}
+
+
+@pytest.fixture(scope="session")
+def judge():
+    with Judge(workers=2, secret=b"a secret of the tests", timeout_s=4, memory_mb=1024) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="session")
+def ungated():
+    """A judge without the static gate: everything must hold without it."""
+    with Judge(workers=2, secret=b"a secret of the tests", timeout_s=4, memory_mb=1024, gate=False) as judge:
+        yield judge

@@ -1,0 +1,86 @@
+"""python -m drkernel.judge: one line for what is wrong, exit 0 for verdicts and 2 for unusable input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from drkernel.judge.__main__ import main
+from tests.judge.examples import HERE
+
+RELU, GOOD = str(HERE / "tasks/relu.py"), str(HERE / "submissions/honest/90_helpers.py")
+HACK = str(HERE / "submissions/hacks/04_decoy.py")
+
+
+def test_one_submission_as_json():
+    run = subprocess.run(
+        [sys.executable, "-m", "drkernel.judge", RELU, GOOD, "--json"], capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    verdict = json.loads(run.stdout)
+    keys = "status reason detail speedup coverage reference_ms submission_ms device seconds".split()
+    assert set(keys) <= verdict.keys() and verdict["status"] == "ok" and verdict["device"] == "simulated:H200"
+
+
+def test_a_screen_for_people(capsys):
+    assert main([RELU, HACK]) == 0
+    shown = capsys.readouterr().out
+    assert "hack" in shown and "launch_without_effect" in shown
+
+
+def test_a_batch_judges_every_pair_in_order(tmp_path, capsys):
+    (tmp_path / "binary.py").write_bytes(bytes(range(256)))
+    (tmp_path / "huge.py").write_text("#" * 10**6)
+    submissions = [GOOD, HACK, str(tmp_path / "missing.py"), str(tmp_path / "binary.py"), str(tmp_path / "huge.py"), GOOD]
+    pairs, out = tmp_path / "pairs.jsonl", tmp_path / "verdicts.jsonl"
+    pairs.write_text("".join(json.dumps({"task": RELU, "submission": s}) + "\n" for s in submissions))
+    assert main(["--batch", str(pairs), "--out", str(out), "--workers", "2"]) == 0
+    verdicts = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [v["submission"] for v in verdicts] == submissions
+    assert [v["status"] for v in verdicts] == ["ok", "hack", "invalid", "invalid", "invalid", "ok"]
+    assert [v["reason"] for v in verdicts[2:5]] == ["unreadable", "unreadable", "too_large"]
+
+
+def test_a_batch_with_bad_lines_keeps_what_could_be_judged(tmp_path, capsys):
+    broken = tmp_path / "broken.py"
+    broken.write_text("def get_inputs(:\n")
+    pairs, out = tmp_path / "pairs.jsonl", tmp_path / "verdicts.jsonl"
+    lines = [{"task": str(broken), "submission": GOOD}, {"task": "nowhere.py", "submission": GOOD}, {"task": RELU}]
+    lines.append({"task": RELU, "submission": GOOD})
+    pairs.write_text("".join(json.dumps(line) + "\n" for line in lines) + "no json\n")
+    assert main(["--batch", str(pairs), "--out", str(out), "--workers", "1"]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert len(errors) == 4 and all(f"line {n}:" in e for n, e in zip((1, 2, 3, 5), errors, strict=True))
+    verdicts = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [v.get("status") for v in verdicts] == [None, None, None, "ok", None]
+    assert all("error" in v for v in verdicts if "status" not in v)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["nowhere.py", GOOD], "nowhere.py"),
+        ([RELU, "nowhere.py"], "nowhere.py"),
+        ([RELU, GOOD, "--device", "cuda"], "cuda"),
+        ([RELU], "SUBMISSION"),
+        (["--batch", "nowhere.jsonl", "--out", "x"], "nowhere.jsonl"),
+        (["--batch", RELU], "--out"),
+        (["--frobnicate"], "frobnicate"),
+    ],
+)
+def test_wrong_arguments_get_one_line_and_exit_2(arguments, word, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert word in error and error.count("\n") == 1
+
+
+def test_an_unusable_task_gets_one_line_and_exit_2(tmp_path, capsys):
+    task = tmp_path / "task.py"
+    task.write_text((HERE / "tasks/relu.py").read_text().replace("torch.relu(x)", "torch.rilu(x)"))
+    assert main([str(task), GOOD]) == 2
+    error = capsys.readouterr().err
+    assert "task.py" in error and "rilu" in error and error.count("\n") == 1

@@ -1,0 +1,135 @@
+"""The Judge as its users see it: deterministic, cached, never losing a submission."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from drkernel.judge import Judge
+from drkernel.types import DrKernelError, Task
+from tests.judge.examples import examples
+
+HONEST = {e.name: e for e in examples("honest")}
+RELU = HONEST["90_helpers"].source
+
+
+def _same(first, second) -> bool:
+    return first.to_dict() | {"seconds": 0} == second.to_dict() | {"seconds": 0}
+
+
+def test_the_same_secret_gives_the_same_verdicts_bit_for_bit(judge, tasks):
+    names = ("94_matmul", "97_packed_lazily", "118_layer_norm", "98_atomics")
+    with Judge(workers=1, secret=b"a secret of the tests", timeout_s=4, memory_mb=1024) as other:
+        for name in names:
+            example = HONEST[name]
+            source, task = example.source, tasks[example.task]
+            assert _same(judge.judge(task, source), other.judge(task, source))
+        wrong = RELU.replace("0.0", "0.25")
+        assert _same(judge.judge(tasks["relu"], wrong), other.judge(tasks["relu"], wrong))
+
+
+def test_judging_again_costs_nothing_and_trailing_space_makes_no_difference(judge, tasks):
+    first = judge.submit(tasks["relu"], RELU)
+    assert judge.submit(tasks["relu"], RELU.replace("\n", "  \n") + "\n\n") is first
+    assert judge.submit(tasks["bias_relu"], RELU) is not first
+
+
+def test_a_worker_that_dies_is_replaced_and_its_submission_judged(judge, tasks):
+    assert judge.judge(tasks["relu"], RELU + "# before").ok
+    for worker in _children(os.getpid()):
+        if b"drkernel.judge.worker" in Path(f"/proc/{worker}/cmdline").read_bytes():
+            os.kill(worker, signal.SIGKILL)
+    futures = [judge.submit(tasks["relu"], RELU + f"# after {i}") for i in range(4)]
+    assert all(future.result().ok for future in futures)
+
+
+def test_a_zygote_that_dies_is_replaced_too(judge, tasks):
+    assert judge.judge(tasks["relu"], RELU + "# still").ok
+    for worker in _children(os.getpid()):
+        for zygote in _children(worker):
+            os.kill(zygote, signal.SIGKILL)
+    futures = [judge.submit(tasks["relu"], RELU + f"# again {i}") for i in range(4)]
+    assert all(future.result().ok for future in futures)
+
+
+def _children(pid: int) -> list[int]:
+    parents = {p.parent.name: p.read_text().rpartition(")")[2].split()[1] for p in Path("/proc").glob("[0-9]*/stat")}
+    return [int(child) for child, parent in parents.items() if parent == str(pid)]
+
+
+def test_a_syntax_error_costs_milliseconds(judge, tasks):
+    verdict = judge.judge(tasks["relu"], "class ModelNew(:\n    pass\n")
+    assert (verdict.status, verdict.reason) == ("invalid", "syntax_error")
+    assert "line 1" in verdict.detail and verdict.seconds < 0.05
+
+
+def test_an_error_names_the_line_and_what_is_on_it(judge, tasks):
+    verdict = judge.judge(tasks["relu"], RELU.replace("torch.empty_like(x)", "torch.empty_lik(x)"))
+    assert (verdict.status, verdict.reason) == ("invalid", "runtime_error")
+    assert "torch.empty_lik(x)" in verdict.detail and "AttributeError" in verdict.detail
+    verdict = judge.judge(tasks["relu"], RELU.replace("tl.maximum", "tl.maximun"))
+    assert "tl.maximun" in verdict.detail and "kernel" in verdict.detail
+
+
+def test_a_wrong_value_comes_with_place_and_size(judge, tasks):
+    evidence = judge.judge(tasks["relu"], RELU.replace("0.0", "0.25")).evidence
+    assert evidence["got"] == pytest.approx(0.25) and len(evidence["index"]) == 2
+    assert 0 < evidence["share"] < 1 and 0 < evidence["error"] <= 0.25
+
+
+def test_the_shapes_policy_decides_what_a_wrong_answer_on_another_shape_means(tasks):
+    source = next(e.source for e in examples("hacks") if e.name == "27_no_tail")
+    statuses = {}
+    for policy in ("penalise", "ignore"):
+        with Judge(workers=1, secret=b"s", timeout_s=4, shapes=policy) as judge:
+            verdict = judge.judge(tasks["exact_shape"], source)
+            statuses[policy] = verdict.status, verdict.general
+    assert statuses == {"penalise": ("ok", False), "ignore": ("ok", True)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("def forward(self, x):\n        raise RuntimeError('broken reference')", "broken reference"),
+        ("def forward(self, x):\n        return torch.zeros_like(x)", "degenerate"),
+        ("def forward(self, x):\n        return torch.softmax(x, dim=1).mean(dim=1)", "degenerate"),
+        ("def forward(self, x):\n        return x", "degenerate"),
+        ("def forward(self, x)\n        return x", "line"),
+    ],
+)
+def test_an_unusable_task_is_refused_with_its_reason(judge, tasks, change, message):
+    source = tasks["relu"].source.replace("def forward(self, x):\n        return torch.relu(x)", change)
+    task = Task("some/task", source)
+    for ask in (lambda: judge.check_task(task), lambda: judge.judge(task, RELU)):
+        with pytest.raises(DrKernelError, match="some/task") as caught:
+            ask()
+        assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_bad_arguments_are_named():
+    for arguments, word in (({"device": "cuda"}, "cuda"), ({"gpu": "B300"}, "gpu"), ({"shapes": "maybe"}, "shapes")):
+        with pytest.raises(DrKernelError, match=word):
+            Judge(**arguments)
+
+
+def test_closing_ends_every_process(tasks):
+    before = set(_children(os.getpid()))
+    judge = Judge(workers=2, secret=b"s")
+    judge.judge(tasks["relu"], RELU)
+    judge.close()
+    time.sleep(0.1)
+    assert set(_children(os.getpid())) <= before
+    with pytest.raises(DrKernelError):
+        judge.submit(tasks["relu"], RELU)
+
+
+def test_the_judge_leaves_the_random_state_of_its_user_alone(judge, tasks):
+    torch.manual_seed(7)
+    state = torch.get_rng_state()
+    judge.judge(tasks["relu"], RELU + "# random")
+    assert torch.equal(state, torch.get_rng_state())
