@@ -11,9 +11,9 @@ The algorithm is TRLOO with profiling rewards (Dr. Kernel, arXiv 2602.05885), or
     advantage   leave-one-out within each (prompt, turn)
     update      one clipped policy-gradient step over packed rows, one row per trajectory
 
-Departures from the paper, each selectable back: coverage is a share of device time alone, so PRS has another threshold
-and rejected turns leave the baseline; PR pays from a speed-up of 1 on; the loss averages over tokens. With one optimizer
-step per rollout the probability ratio is 1, so there is no pass for old log-probabilities and clipping cannot act.
+Departures from the paper, each selectable back: coverage is a share of device time alone, so PRS has another threshold;
+turns that PRS rejects leave the baseline; PR pays from a speed-up of 1 on; the loss averages over tokens. With one
+optimizer step per rollout the probability ratio is 1: no pass for old log-probabilities, and clipping cannot act.
 """
 
 from __future__ import annotations
@@ -259,7 +259,10 @@ def draw(world: World, number: int) -> list[Task]:
 def play(world: World, tasks: list[Task], samples: int, *, first_group: int, seed: int, title: str) -> list[Trajectory]:
     """Multi-turn episodes: `samples` per task; generation and judging overlap."""
     config = world.config
-    return rollout(
+    # The judge works beside the engine: a thread that waits for a core it has taken would stop all the others.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads - config.judge.workers))
+    trajectories = rollout(
         world.engine,
         world.judge,
         world.prompts,
@@ -273,6 +276,8 @@ def play(world: World, tasks: list[Task], samples: int, *, first_group: int, see
         sampling=Sampling(temperature=config.engine.temperature),
         on_progress=world.progress.rollout(title),
     )
+    torch.set_num_threads(threads)
+    return trajectories
 
 
 def make_engine(config: Config, policy: Policy, prompts: Prompts) -> Engine:

@@ -1,7 +1,8 @@
 """The configuration: one dataclass per config group of conf/, a docstring under every field.
 
-Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml). `load` turns what Hydra composed into a `Config` in the first line of an entry point; nobody downstream sees OmegaConf.
-An unknown key, a value of the wrong type or an unknown variant raises `DrKernelError` with the nearest valid name.
+Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml). `load` turns what it composed into a
+`Config` in the first line of an entry point; nobody downstream sees OmegaConf. An unknown key, a value of the wrong type
+or an unknown variant raises `DrKernelError` with the nearest valid name.
 """
 
 from __future__ import annotations
@@ -245,7 +246,7 @@ class TrainerConfig:
 
 @dataclass
 class ColdstartConfig:
-    """`stage=coldstart`: trajectories from graded solutions, then supervised training from scratch (conf/coldstart/)."""
+    """`stage=coldstart`: trajectories from graded solutions, then supervised training from scratch."""
 
     tasks: int = 1500
     """Generated training tasks whose solutions are judged."""
@@ -257,6 +258,8 @@ class ColdstartConfig:
     """Validation tasks whose answers measure the policy during training."""
     vocabulary: int = 2048
     """Size of the byte-level BPE."""
+    longest_token: int = 28
+    """Most bytes in one token: long ones make templated code short, short ones make it easier to recombine."""
     hidden: int = 192
     """Width of the policy."""
     layers: int = 6

@@ -41,7 +41,7 @@ class Task:
     family: str = ""
     """The operator family or composition, e.g. `row_softmax+scale`; metrics are reported by it."""
     small: dict[str, int] | None = None
-    """Module constants and the values that they take on the simulated device; None lets the judge shrink them itself."""
+    """Module constants and their values on the simulated device; None lets the judge shrink them itself."""
     precision: Precision = "ieee"
     """What arithmetic a correct answer may use: `ieee` fp32, `tf32`, or `low` (bf16/fp16 accumulate)."""
     info: dict[str, Any] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Verdict:
     speedup: float | None = None
     """Reference time / submission time, None unless timed. A noisy device reports the lower bound of its interval."""
     coverage: float | None = None
-    """Share in [0, 1] of device time in the submission's own Triton kernels, at most the share of operators replaced."""
+    """Share in [0, 1] of device time in the submission's own Triton kernels, at most the share that they replaced."""
     reference_ms: float | None = None
     submission_ms: float | None = None
     device: str = ""
@@ -156,7 +156,7 @@ class Batch:
     loss_mask: Tensor  # bool [T]
     advantages: Tensor  # float32 [T], the turn's advantage on each of its response tokens, else 0
     rollout_logprobs: Tensor  # float32 [T], 0 outside loss_mask
-    turn_ids: Tensor  # int64 [T], dense over the batch's turns; -1 outside loss_mask
+    turn_ids: Tensor  # int64 [T], trajectory * most turns + turn; -1 outside the turns' answers
     trajectory_ids: Tensor  # int64 [T], dense over the batch's trajectories
 
     def to(self, device: torch.device | str) -> Batch:

@@ -21,7 +21,7 @@ def test_one_submission_as_json():
     )
     assert run.returncode == 0, run.stderr
     verdict = json.loads(run.stdout)
-    keys = "status reason detail speedup coverage reference_ms submission_ms device seconds".split()
+    keys = ["status", "reason", "detail", "speedup", "coverage", "reference_ms", "submission_ms", "device", "seconds"]
     assert set(keys) <= verdict.keys() and verdict["status"] == "ok" and verdict["device"] == "simulated:H200"
 
 
@@ -34,7 +34,14 @@ def test_a_screen_for_people(capsys):
 def test_a_batch_judges_every_pair_in_order(tmp_path, capsys):
     (tmp_path / "binary.py").write_bytes(bytes(range(256)))
     (tmp_path / "huge.py").write_text("#" * 10**6)
-    submissions = [GOOD, HACK, str(tmp_path / "missing.py"), str(tmp_path / "binary.py"), str(tmp_path / "huge.py"), GOOD]
+    submissions = [
+        GOOD,
+        HACK,
+        str(tmp_path / "missing.py"),
+        str(tmp_path / "binary.py"),
+        str(tmp_path / "huge.py"),
+        GOOD,
+    ]
     pairs, out = tmp_path / "pairs.jsonl", tmp_path / "verdicts.jsonl"
     pairs.write_text("".join(json.dumps({"task": RELU, "submission": s}) + "\n" for s in submissions))
     assert main(["--batch", str(pairs), "--out", str(out), "--workers", "2"]) == 0

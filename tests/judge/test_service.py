@@ -76,6 +76,20 @@ def test_an_error_names_the_line_and_what_is_on_it(judge, tasks):
     assert "tl.maximun" in verdict.detail and "kernel" in verdict.detail
 
 
+@pytest.mark.parametrize(
+    ("deed", "word"),
+    [
+        ("import os; os._exit(3)", "exit 3"),
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+        ("import os; os.abort()", "SIGABRT"),
+        ("import os; os.close(3)", "exit 70"),
+    ],
+)
+def test_a_crash_says_how_the_process_ended(ungated, tasks, deed, word):
+    verdict = ungated.judge(tasks["relu"], RELU.replace("        return self.activation(x)", f"        {deed}"))
+    assert (verdict.status, verdict.reason) == ("invalid", "crashed") and word in verdict.detail
+
+
 def test_a_wrong_value_comes_with_place_and_size(judge, tasks):
     evidence = judge.judge(tasks["relu"], RELU.replace("0.0", "0.25")).evidence
     assert evidence["got"] == pytest.approx(0.25) and len(evidence["index"]) == 2

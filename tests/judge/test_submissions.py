@@ -13,7 +13,7 @@ from tests.judge.examples import examples
 HACKS, HONEST = examples("hacks"), examples("honest")
 REQUIRED = [*range(1, 20), 22, 23, *range(25, 28), *range(30, 34), 36, *range(38, 42), 43, *range(54, 68)]
 REQUIRED += [52, *range(70, 75), 78, *range(80, 84)]
-TAMED = "03_delegate 55 59 61_patch_setattr 65 70 71 72 73 81 82 83".split()
+TAMED = ["03_delegate", "55", "59", "61_patch_setattr", "65", "70", "71", "72", "73", "81", "82", "83"]
 """Without the gate these fail at their misdeed and then answer honestly."""
 
 

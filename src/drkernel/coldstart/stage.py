@@ -37,7 +37,7 @@ def run(config: Config) -> None:
         refused = len(train_tasks) + len(held_out) - len(graded)
         progress.say(f"{summary(graded)}; {refused} tasks refused by the judge")
         train_tasks, held_out = ([task for task in part if task.id in graded] for part in (train_tasks, held_out))
-        tokenizer = train_tokenizer(texts(train_tasks, graded, config), options.vocabulary)
+        tokenizer = train_tokenizer(texts(train_tasks, graded, config), options.vocabulary, options.longest_token)
         prompts = CompactPrompts(tokenizer)
         build = partial(trajectories, config, graded, prompts)
         data, validation = build(train_tasks, options.trajectories), build(held_out, 2)

@@ -1,9 +1,9 @@
 """Multi-turn trajectories from graded solutions, every verdict real.
 
 Each task has solutions of several kinds (coldstart/solutions.py). The judge tests all of them once; a trajectory then
-walks through them: an answer, the feedback that the judge gave it, another answer. Mistakes are mostly repaired and lazy
-answers sometimes improved, but good answers stay rare on purpose: the supervised policy should know how they are
-written without preferring them, which is what reinforcement learning is there to find out.
+walks through them: an answer, the feedback that the judge gave it, another answer. Good answers stay rare on purpose:
+the supervised policy should know how they are written without preferring them, which is what reinforcement learning is
+there to find out.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def grade(
 
 
 def walk(task: Task, graded: list[Graded], turns: int, fused_share: float, draw: random.Random) -> list[Graded]:
-    """The answers of one trajectory: each is drawn by kind; with probability one half it has to do better than the last."""
+    """The answers of one trajectory, drawn by kind; with probability one half each has to beat the one before."""
     answers: list[Graded] = []
     for _ in range(turns):
         better = [g for g in graded if answers and _worth(g) > _worth(answers[-1])]

@@ -1,9 +1,9 @@
 """Is a submission right, is it honest, how fast is it, and by whose work. Can be used alone:
 
-    with Judge(workers=2) as judge:
-        verdict = judge.judge(task, source)
+with Judge(workers=2) as judge:
+    verdict = judge.judge(task, source)
 
-    python -m drkernel.judge TASK.py SUBMISSION.py
+python -m drkernel.judge TASK.py SUBMISSION.py
 """
 
 from drkernel.judge.feedback import feedback

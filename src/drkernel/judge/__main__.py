@@ -52,7 +52,9 @@ def show(verdict: Verdict, name: str) -> None:
     """Prints a verdict on one screen."""
     console = Console()
     colour = _COLOURS.get(verdict.status, "yellow")
-    console.print(f"[bold {colour}]{verdict.status}[/] {verdict.reason}  [dim]{name} on {verdict.device}[/]", highlight=False)
+    console.print(
+        f"[bold {colour}]{verdict.status}[/] {verdict.reason}  [dim]{name} on {verdict.device}[/]", highlight=False
+    )
     if verdict.detail:
         console.print(verdict.detail, markup=False, highlight=False)
     if verdict.speedup is not None:
@@ -76,11 +78,8 @@ def _batch(options: argparse.Namespace) -> int:
     if not lines:
         raise DrKernelError(f"{options.batch}: no pairs in it")
     problems = []
-    try:
-        out = open(options.out, "w")
-    except OSError as error:
-        raise DrKernelError(f"--out {options.out}: {error.strerror}") from error
-    with out, _judge(options, options.workers) as judge:
+    _write_nothing(options.out)
+    with Path(options.out).open("w") as out, _judge(options, options.workers) as judge:
         pending = [(number, *_begin(judge, options.batch, number, text)) for number, text in lines]
         for index, (number, pair, result) in enumerate(track(pending, "judging", console=Console(stderr=True))):
             try:
@@ -96,6 +95,14 @@ def _batch(options: argparse.Namespace) -> int:
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return 2 if problems else 0
+
+
+def _write_nothing(path: str) -> None:
+    """Finds out whether a file can be written before any work is done."""
+    try:
+        Path(path).write_text("")
+    except OSError as error:
+        raise DrKernelError(f"--out {path}: {error.strerror}") from error
 
 
 def _begin(judge: Judge, name: str, number: int, text: str) -> tuple[dict, Any]:
@@ -142,7 +149,9 @@ def _text(path: str, what: str) -> str:
 
 
 def _judge(options: argparse.Namespace, workers: int) -> Judge:
-    return Judge(device=options.device, gpu=options.gpu, workers=workers, timeout_s=options.timeout, shapes=options.shapes)
+    return Judge(
+        device=options.device, gpu=options.gpu, workers=workers, timeout_s=options.timeout, shapes=options.shapes
+    )
 
 
 class _Parser(argparse.ArgumentParser):

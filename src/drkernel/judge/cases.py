@@ -164,7 +164,8 @@ def modes(reference: Reference, seed: int) -> list[tuple[bool, ...]]:
     side = Side(reference, reference.model(seed), seed)
     inputs = reference.inputs(seed)
     calm, busy, other = (
-        leaves(_forward(side, side.model, inputs, train, s)) for train, s in ((False, seed), (True, seed), (True, seed + 1))
+        leaves(_forward(side, side.model, inputs, train, s))
+        for train, s in ((False, seed), (True, seed), (True, seed + 1))
     )
     if not _equal(busy, other):
         return [(False,)]
@@ -257,7 +258,7 @@ REGIMES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor] | None, ...]] = {
     "given": (None,),
     "mirrored": (lambda x, z: -1.5 * z + 0.75, lambda x, z: -1.5 * x, lambda x, z: 0.3 + 0.5 * x),
     "large": (lambda x, z: 64 * z, lambda x, z: 64 * z.abs(), lambda x, z: 16 * z, lambda x, z: 8 * x),
-    "heavy": (lambda x, z: -z.abs() ** 3 - 0.1, lambda x, z: z**3, lambda x, z: z.abs() ** 3, lambda x, z: x**3),
+    "heavy": (lambda x, z: -(z.abs() ** 3) - 0.1, lambda x, z: z**3, lambda x, z: z.abs() ** 3, lambda x, z: x**3),
     "integers": (lambda x, z: (2 * z).round(), lambda x, z: (2 * z).round().abs() + 1),
 }
 """Value distributions by name, each with milder variants to fall back on where the reference leaves its domain."""
@@ -274,4 +275,3 @@ def plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
     yield Plan("negative, heavy-tailed values", 0, "heavy", mode(1))
     yield Plan("small integers", 0, "integers", mode(0))
     yield Plan("the default weights", 1, "given", mode(1))
-

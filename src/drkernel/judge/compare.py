@@ -28,7 +28,8 @@ class Mismatch:
     """Why an answer is wrong, in words for people and in numbers."""
 
     reason: str
-    """wrong_structure | wrong_type | wrong_shape | wrong_dtype | wrong_values | not_finite | aliases_input | expanded"""
+    """wrong_structure | wrong_type | wrong_shape | wrong_dtype | wrong_values | not_finite | expanded |
+    edits_input | aliases_input"""
     text: str
     output: str = ""
     index: tuple[int, ...] = ()
@@ -71,9 +72,7 @@ class Expected:
         trees = [dict(leaves(tree)) for tree in (exact, shaken)]
         if any(tree.keys() != dict(self.leaves).keys() for tree in trees):
             raise ValueError("the reference's outputs have another structure in fp64")
-        self._parts = {
-            path: _Leaf(trees[0][path], value, trees[1][path], unit, depth) for path, value in self.leaves
-        }
+        self._parts = {path: _Leaf(trees[0][path], value, trees[1][path], unit, depth) for path, value in self.leaves}
 
     @property
     def finite(self) -> bool:
@@ -103,10 +102,13 @@ class Expected:
                 return problem
         return None
 
-
     def is_among(self, values: list[Tensor]) -> bool:
         """Whether each floating output is, in some shape, one of these values."""
-        parts = [(part, leaf.numel()) for part, (_, leaf) in zip(self._parts.values(), self.leaves, strict=True) if _is_float(leaf) and isinstance(leaf, Tensor)]
+        parts = [
+            (part, leaf.numel())
+            for part, (_, leaf) in zip(self._parts.values(), self.leaves, strict=True)
+            if _is_float(leaf) and isinstance(leaf, Tensor)
+        ]
         return bool(parts) and all(any(v.numel() == n and part.equals(v) for v in values) for part, n in parts)
 
 

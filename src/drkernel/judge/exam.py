@@ -7,26 +7,21 @@ before it is compared, and inputs are checked for edits after every call.
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import Any
 
 from torch import Tensor
 
 from drkernel.judge import audit, cases, variation
+from drkernel.judge.candidate import Answer, Candidate, Failed
 from drkernel.judge.cases import Case, Plan, Seeds, Side
-from drkernel.judge.compare import Got, Mismatch
-from drkernel.judge.exchange import Slot, Unfit, decode, encode
+from drkernel.judge.compare import Mismatch
 from drkernel.judge.paper import Paper
 from drkernel.judge.protocol import Gone, Late, ProtocolViolation
 from drkernel.judge.simulated import Ledger
 from drkernel.judge.zygote import Process
-from drkernel.types import KernelTime, Verdict
+from drkernel.types import Verdict
 
-MAX_ROWS = 2000
-_ENCORES = 5
-_WORK_PER_SECOND = 1.5e7
-"""Simulated work that one call may cost per second of the time limit: a quarter of it on a slow core, so that an
-endless kernel meets this limit, the same on every machine, before it meets the clock."""
+_ENCORES, _ROWS = 5, 16
 
 
 class Ruling(Exception):
@@ -37,31 +32,9 @@ class Ruling(Exception):
         self.verdict = Verdict(status, reason, detail, evidence=evidence)
 
 
-class Failed(Exception):
-    """The submission raised an error in answer to a question."""
-
-    def __init__(self, kind: str, message: str, line: int | None):
-        super().__init__(message)
-        self.kind, self.message, self.line = kind, message, line
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What one call returned, in private memory."""
-
-    outputs: Any
-    ledger: Ledger
-    aliases: bool
-    """Whether an output lies in an input's memory."""
-    edited: bool
-    """Whether the call changed its inputs."""
-    seen: list[Tensor]
-    """Where launches were left out: what ATen operators computed all the same."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What a judge decides by; part of the key of its cache."""
+    """What a judge decides by; see Judge."""
 
     device: str = "simulated:H200"
     timeout_s: float = 20.0
@@ -74,7 +47,8 @@ class Exam:
     """One submission's examination."""
 
     def __init__(self, paper: Paper, terms: Terms, seeds: Seeds, process: Process, source: str):
-        self.paper, self.terms, self.seeds, self.process, self.source = paper, terms, seeds, process, source
+        self.paper, self.terms, self.seeds, self.source = paper, terms, seeds, source
+        self.candidate = Candidate(process, terms.timeout_s)
         self.sides: dict[int, Side] = {}
         self.varied = False
         self.modes = paper.modes[0]
@@ -82,9 +56,14 @@ class Exam:
         self.evidence: dict[str, Any] = {}
 
     def run(self) -> Verdict:
-        """The verdict. Raises ZygoteDied if the machinery breaks; never anything for what the submission does."""
+        """The verdict.
+
+        Raises:
+            Gone: the runner's process ended, see `crashed`.
+            DrKernelError: the task turned out to be unusable.
+        """
         try:
-            self._load()
+            self.candidate.load(self.source, self.paper.task.answer_name)
             first, answer = self._first_case()
             self._expect_triton(answer)
             self._near_repeat(first)
@@ -103,93 +82,38 @@ class Exam:
             return _ruling_of(failure, self.source).verdict
         except Late:
             return Ruling("invalid", "timeout", f"no answer within {self.terms.timeout_s:g} s").verdict
-        except (ProtocolViolation, Unfit) as error:
+        except ProtocolViolation as error:
             return Ruling("invalid", "protocol_violation", str(error)).verdict
 
-    # questions
-
-    def _ask(self, **question: Any) -> dict[str, Any]:
-        answer = self.process.ask(question, time.monotonic() + self.terms.timeout_s)
-        if error := answer.get("error"):
-            raise _failure(error)
-        return answer
-
-    def _load(self) -> None:
-        self._ask(do="load", source=self.source, name=self.paper.task.answer_name)
-
-    def _build(self, model: int, perturb: bool) -> None:
-        """Constructs a model on both sides under one seed, and gives both the same other weights if asked to."""
+    def _build(self, model: int) -> None:
+        """Constructs a model on both sides under one seed, and gives both the same other weights (but for model 1)."""
         reference = self.paper.reference if model < 2 else self.paper.hidden[model - 2]
-        seed = self.seeds("model", model)
-        self.sides[model] = side = cases.side(reference, seed, perturb and not self.varied, perturb and self.varied)
-        args, kwargs = reference.init_args()
-        tree, slots = self._put([args, kwargs])
-        built = self._ask(do="build", model=model, args=tree, slots=slots, seed=seed, varied=side.varied)
+        perturb = model != 1
+        side = cases.side(reference, self.seeds("model", model), perturb and not self.varied, perturb and self.varied)
+        self.sides[model] = side
+        theirs = self.candidate.build(model, side)
         if not side.values:
             return
-        theirs = {name: self._take(slot) for name, slot in _pairs(built.get("weights"))}
         writes = variation.follow(side.weights, theirs, side.values)
         if writes is None:
             self.varied = True
-            self._build(model, perturb)
-            return
-        self.process.inputs.clear()
-        slots = [self.process.inputs.put(value).to_json() for value in writes.values()]
-        self._ask(do="weights", model=model, values=[[name, i] for i, name in enumerate(writes)], slots=slots)
-
-    def _call(self, case: Case, skip: tuple[str, ...] = ()) -> Answer:
-        if case.plan.model not in self.sides:
-            self._build(case.plan.model, perturb=case.plan.model != 1)
-        tree, slots = self._put(case.inputs)
-        before = self.process.inputs.snapshot()
-        answer = self._ask(
-            do="call",
-            model=case.plan.model,
-            args=tree,
-            slots=slots,
-            train=case.plan.train,
-            seed=case.seed,
-            skip=list(skip),
-            budget=self.terms.timeout_s * _WORK_PER_SECOND,
-        )
-        edited = not self.process.inputs.same(before)
-        facts = [_Fact.parse(fact, self.process.outputs.size) for fact in _list(answer.get("tensors"))]
-        values = [Got(self._take(fact.slot), fact.expanded, fact.shares) for fact in facts]
-        outputs = decode(answer.get("outputs"), lambda index: _item(values, index))
-        try:
-            ledger = Ledger.from_json(str(answer.get("ledger")), MAX_ROWS)
-        except ValueError as error:
-            raise ProtocolViolation(str(error)) from error
-        seen = [self._take(slot) for slot in _list(answer.get("seen"))]
-        return Answer(outputs, ledger, any(fact.shares for fact in facts), edited, seen)
-
-    def _put(self, value: Any) -> tuple[Any, list]:
-        self.process.inputs.clear()
-        slots: list[list] = []
-
-        def put(tensor: Any) -> int:
-            slots.append(self.process.inputs.put(tensor).to_json())
-            return len(slots) - 1
-
-        return encode(value, put), slots
-
-    def _take(self, slot: Any) -> Any:
-        """A private copy of a tensor that the runner has written."""
-        slot = slot if isinstance(slot, Slot) else Slot.parse(slot, self.process.outputs.size)
-        return self.process.outputs.view(slot).clone()
+            self._build(model)
+        else:
+            self.candidate.write(model, writes)
 
     # cases
 
     def _draw(self, plan: Plan, *what: Any) -> Case | None:
         if plan.model not in self.sides:
-            self._build(plan.model, perturb=plan.model != 1)
+            self._build(plan.model)
         side, seed = self.sides[plan.model], self.seeds("inputs", plan.name, *what)
         return cases.draw(self.paper.task, plan, side, seed, self.paper.depth)
 
     def _first_case(self) -> tuple[Case, Answer]:
         """The given inputs and the right answer to them; settles the modes to test in, and how weights are varied."""
         ruling: Exception | None = None
-        for self.modes in self.paper.modes:
+        for modes in self.paper.modes:
+            self.modes = modes
             plan = Plan("the given inputs", 0, "given", self.modes[0])
             self.varied = False
             self.sides.clear()
@@ -247,7 +171,7 @@ class Exam:
 
     def _right(self, case: Case) -> Answer:
         """The answer to a case, which is a ruling unless it is right."""
-        answer = self._call(case)
+        answer = self.candidate.call(case)
         problem = case.expected.check(answer.outputs)
         if answer.edited and not case.expected.edits:
             problem = Mismatch("edits_input", "forward changes its input tensors in place")
@@ -265,8 +189,9 @@ class Exam:
 
     def _expect_triton(self, answer: Answer) -> None:
         if not any(row.triton and row.programs for row in answer.ledger.rows):
-            left = sorted({row.name for row in answer.ledger.rows if not row.triton})[:8]
-            detail = "no Triton kernel is launched in forward; PyTorch computes the answer"
+            left = sorted({row.name for row in answer.ledger.rows if not row.triton})
+            detail = "forward launched no Triton kernel"
+            detail += f"; PyTorch ran {', '.join(left[:6])}" if left else " and computed nothing"
             raise Ruling("hack", "no_triton_launch", detail, operators=left)
 
     def _ablate(self, ledger: Ledger, drawn: list[Case]) -> None:
@@ -280,7 +205,9 @@ class Exam:
             detail = "the output does not depend on any Triton launch: " + ", ".join(sites)
             raise Ruling("hack", "launch_without_effect", detail, kernels=list(sites))
         if all(case.expected.is_among(self._seen(case, sites)) for case in drawn):
-            raise Ruling("hack", "nothing_replaced", "PyTorch computes the whole answer; the Triton kernels only pass it on")
+            raise Ruling(
+                "hack", "nothing_replaced", "PyTorch computes the whole answer; the Triton kernels only pass it on"
+            )
         for site in sites if len(sites) > 1 else []:
             if not self._needs((site,), drawn):
                 detail = f"the kernel {site} does not affect the output"
@@ -289,7 +216,7 @@ class Exam:
     def _needs(self, sites: tuple[str, ...], drawn: list[Case]) -> bool:
         for case in drawn:
             try:
-                answer = self._call(case, skip=sites)
+                answer = self.candidate.call(case, skip=sites)
             except Failed:
                 return True
             if case.expected.check(answer.outputs) is not None:
@@ -299,7 +226,7 @@ class Exam:
     def _seen(self, case: Case, sites: tuple[str, ...]) -> list[Tensor]:
         """What PyTorch computes when these launches are left out."""
         try:
-            return self._call(case, skip=sites).seen
+            return self.candidate.call(case, skip=sites).seen
         except Failed:
             return []
 
@@ -326,24 +253,9 @@ class Exam:
             general=self.general,
             lazy=lazy,
             evidence=self.evidence,
-            profile=_top(result.profile),
-            reference_profile=_top(result.reference_profile),
+            profile=result.profile[:_ROWS],
+            reference_profile=result.reference_profile[:_ROWS],
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Fact:
-    """What a runner says of an output beyond its bytes."""
-
-    slot: Slot
-    expanded: bool
-    shares: bool
-
-    @classmethod
-    def parse(cls, data: Any, size: int) -> _Fact:
-        if not isinstance(data, dict) or any(type(data.get(key)) is not bool for key in ("expanded", "shares")):
-            raise ProtocolViolation("an output described wrongly")
-        return cls(Slot.parse(data.get("slot"), size), data["expanded"], data["shares"])
 
 
 def crashed(how: str) -> Verdict:
@@ -374,41 +286,12 @@ def _ruling_of(failure: Failed, source: str) -> Ruling:
     return Ruling("invalid", reason, detail[:800], error=failure.kind, line=failure.line)
 
 
-def _failure(error: Any) -> Exception:
-    if not isinstance(error, dict) or not all(isinstance(error.get(key), str) for key in ("type", "message")):
-        return ProtocolViolation("an error described wrongly")
-    line = error.get("line")
-    text = "".join(c if c.isprintable() or c == "\\n" else " " for c in error["message"][:2000])
-    kind = error["type"][:80] if error["type"].isidentifier() else "Error"
-    return Failed(kind, text, line if type(line) is int and 0 < line < 10**6 else None)
-
-
-def _list(data: Any) -> list:
-    if not isinstance(data, list) or len(data) > 256:
-        raise ProtocolViolation("a list that is none, or too long")
-    return data
-
-
-def _pairs(data: Any) -> list[tuple[str, Any]]:
-    pairs = _list(data)
-    if not all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
-        raise ProtocolViolation("weights described wrongly")
-    return [(name, slot) for name, slot in pairs]
-
-
-def _item(values: list, index: int) -> Any:
-    if not 0 <= index < len(values):
-        raise ProtocolViolation("an output that is not there")
-    return values[index]
-
-
 def _shapes(inputs: list) -> str:
     return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in inputs if hasattr(t, "shape"))
 
 
 def _plain(evidence: dict[str, Any]) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, float) and v - v else v for k, v in evidence.items()}
-
-
-def _top(rows: tuple[KernelTime, ...], count: int = 16) -> tuple[KernelTime, ...]:
-    return rows[:count]
+    return {
+        k: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, float) and v - v else v
+        for k, v in evidence.items()
+    }

@@ -199,4 +199,3 @@ def overlaps(first: Tensor, second: Tensor) -> bool:
     """Whether two tensors' storages share bytes."""
     a, b = first.untyped_storage(), second.untyped_storage()
     return a.data_ptr() < b.data_ptr() + b.nbytes() and b.data_ptr() < a.data_ptr() + a.nbytes()
-

@@ -77,10 +77,11 @@ def _hidden(task: Task, reference: Reference, seeds: Seeds) -> Iterator[Referenc
             other = Reference(task, constants)
             inputs = other.inputs(seed)
             shapes = shrink.shapes_of(inputs)
-            if shapes not in seen and _elements(inputs) <= limit:
-                if shrink.finite(other.forward(other.model(seed).eval(), inputs)):
-                    seen.add(shapes)
-                    yield other
+            if shapes in seen or _elements(inputs) > limit:
+                continue
+            if shrink.finite(other.forward(other.model(seed).eval(), inputs)):
+                seen.add(shapes)
+                yield other
         except DrKernelError:
             continue
 
@@ -110,7 +111,9 @@ def _refuse_degenerate(paper: Paper, seeds: Seeds) -> None:
     if not shrink.finite(drawn[0].inputs):
         raise DrKernelError(f"task {paper.task.id}: its inputs are not finite")
     if not drawn[0].expected.usable:
-        raise DrKernelError(f"task {paper.task.id}: the reference's output has NaN or infinities that depend on rounding")
+        raise DrKernelError(
+            f"task {paper.task.id}: the reference's output has NaN or infinities that depend on rounding"
+        )
     for name, predict in _trivial(drawn[0]).items():
         if all(_passes(case, predict) for case in drawn):
             raise DrKernelError(f"task {paper.task.id}: degenerate: {name} would pass for a right answer")
@@ -122,7 +125,9 @@ def _trivial(first: Case) -> dict[str, Any]:
     constants = {t.shape: float(t.double().mean()) for _, t in leaves(answer) if isinstance(t, Tensor)}
     predictors: dict[str, Any] = {
         "an output of zeros": lambda case, leaf: torch.zeros_like(leaf),
-        "a constant": lambda case, leaf: torch.full_like(leaf, constants[leaf.shape]) if leaf.shape in constants else None,
+        "a constant": lambda case, leaf: (
+            torch.full_like(leaf, constants[leaf.shape]) if leaf.shape in constants else None
+        ),
     }
     if isinstance(answer, Tensor):
         predictors["an earlier output"] = lambda case, leaf: leaf if case is first else answer

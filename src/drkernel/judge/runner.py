@@ -31,14 +31,13 @@ MAX_TEXT, MAX_SEEN = 2000, 64
 _MOST_FILES = 2**20
 
 
-def main(connection: socket.socket, inputs: Area, outputs: Area, sandbox: Sandbox | None) -> None:
+def main(connection: socket.socket, inputs: Area, outputs: Area, sandbox: Sandbox) -> None:
     """Locks the process in and answers questions until the connection closes. Never returns."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    if sandbox is not None:
-        sandbox.enter()
+    sandbox.enter()
     connection = socket.socket(fileno=os.dup2(connection.detach(), 3, inheritable=False))
     os.closerange(4, _MOST_FILES)
     runner = Runner(inputs, outputs)
@@ -152,7 +151,12 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for tensor in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(tensor, Tensor) and tensor.is_floating_point() and not func.is_view and len(self.results) < MAX_SEEN:
+            if (
+                isinstance(tensor, Tensor)
+                and tensor.is_floating_point()
+                and not func.is_view
+                and len(self.results) < MAX_SEEN
+            ):
                 self.results.append(tensor)
         return result
 

@@ -60,7 +60,9 @@ class Sandbox:
         if not self.landlock_abi:
             missing.append("Landlock (files of this user stay readable)")
         elif self.landlock_abi < 6:
-            missing.append(f"Landlock ABI 6 (this kernel has {self.landlock_abi}: signals are stopped by seccomp alone)")
+            missing.append(
+                f"Landlock ABI 6 (this kernel has {self.landlock_abi}: signals are stopped by seccomp alone)"
+            )
         return missing
 
     def enter(self) -> None:

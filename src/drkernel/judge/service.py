@@ -64,12 +64,22 @@ class Judge:
     ):
         if device == "cuda":
             raise DrKernelError("judge: device 'cuda' is not available in this version, use 'simulated'")
-        for key, value, known in (("device", device, ("simulated", "cuda")), ("gpu", gpu, GPUS), ("shapes", shapes, SHAPES)):
+        for key, value, known in (
+            ("device", device, ("simulated", "cuda")),
+            ("gpu", gpu, GPUS),
+            ("shapes", shapes, SHAPES),
+        ):
             if value not in known:
                 raise DrKernelError(f"judge: {key} is {value!r}, expected one of {', '.join(known)}")
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
-        terms = {"device": f"{device}:{gpu}", "timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
+        terms = {
+            "device": f"{device}:{gpu}",
+            "timeout_s": timeout_s,
+            "lazy_below": lazy_below,
+            "shapes": shapes,
+            "gate": gate,
+        }
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}
         self._settings = {"terms": terms, "limits": limits}
         self._secret = secret or os.urandom(32)
@@ -92,6 +102,7 @@ class Judge:
         """Judges in the background. The future raises DrKernelError where the task is unusable."""
         key = (admission.digest(source), task.digest)
         with self._lock:
+            self._expect_open()
             if self._verdicts is not None and key in self._verdicts:
                 self._verdicts.move_to_end(key)
                 return self._verdicts[key]
@@ -123,9 +134,12 @@ class Judge:
         for thread in self._threads:
             thread.join()
 
-    def _enqueue(self, task: Task, source: str | None) -> Future:
+    def _expect_open(self) -> None:
         if self._closed:
             raise DrKernelError("judge: already closed")
+
+    def _enqueue(self, task: Task, source: str | None) -> Future:
+        self._expect_open()
         future: Future = Future()
         body = {"task": dataclasses.asdict(task), "source": source}
         if source is not None and len(source) > admission.MAX_SOURCE:

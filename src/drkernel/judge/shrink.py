@@ -20,10 +20,26 @@ from drkernel.judge.compare import leaves
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
-MAX_ELEMENTS = 2**16
-"""Elements of all inputs, weights and outputs together that a shrunk task may have."""
-MAX_FLOPS = 2e7
 _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Of one forward of the reference."""
+
+    values: int
+    """Elements of inputs and outputs."""
+    weights: int
+    flops: float
+
+    def exceeds(self, limit: Cost) -> bool:
+        return self.values > limit.values or self.weights > limit.weights or self.flops > limit.flops
+
+
+CHEAP = Cost(2**16, 2**16, 2e7)
+"""What a task is shrunk to if its constants allow it."""
+MOST = Cost(2**20, 2**23, 2e9)
+"""What is accepted where they allow no less (sizes inside the model)."""
 
 
 def fit(task: Task) -> Task:
@@ -34,20 +50,24 @@ def fit(task: Task) -> Task:
     """
     if task.small is not None:
         return task
+    Reference(task)
     lifted = dataclasses.replace(task, source=lift(task.source))
     constants = Reference(lifted).constants
     best: dict[str, int] | None = None
-    problem = f"they come to more than {MAX_ELEMENTS} elements"
+    problem = "nothing small enough runs"
     for cap in _CAPS:
         small = {name: halved(value, cap) for name, value in constants.items()}
         try:
-            elements, flops = _cost(Reference(lifted, small))
+            cost = _cost(Reference(lifted, small))
         except DrKernelError as error:
             problem = str(error)
             continue
-        if elements > MAX_ELEMENTS or flops > MAX_FLOPS:
+        if cost.exceeds(CHEAP) and (best is not None or cost.exceeds(MOST)):
+            problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
         best = small
+        if cost.exceeds(CHEAP):
+            break
     if best is None:
         raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
     changed = {name: value for name, value in best.items() if value != constants[name]}
@@ -61,13 +81,12 @@ def halved(value: int, cap: int) -> int:
     return value
 
 
-def _cost(reference: Reference) -> tuple[int, float]:
-    """Elements of inputs, weights and outputs, and the floating-point operations of one forward."""
+def _cost(reference: Reference) -> Cost:
     inputs, model = reference.inputs(0), reference.model(0)
     with FlopCounterMode(display=False) as counter:
         outputs = reference.forward(model.eval(), inputs)
-    tensors = [t for _, t in (*leaves(inputs), *leaves(outputs)) if isinstance(t, Tensor)]
-    return sum(t.numel() for t in (*tensors, *model.parameters())), counter.get_total_flops()
+    values = sum(t.numel() for _, t in (*leaves(inputs), *leaves(outputs)) if isinstance(t, Tensor))
+    return Cost(values, sum(p.numel() for p in model.parameters()), counter.get_total_flops())
 
 
 def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) -> Iterator[dict[str, int]]:
@@ -91,31 +110,40 @@ def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) 
 
 
 def lift(source: str) -> str:
-    """The source with sizes that are literals as module constants; unchanged where there are none.
+    """The source, line by line, with sizes that are literals as module constants; unchanged where there are none.
 
     Int literals of at least 16 count, in `get_inputs`, `get_init_inputs` and in tuples like `input_shape = (32768,)`.
     Equal literals share a constant, since they usually are the same size.
     """
-    tree = ast.parse(source)
-    names: dict[int, str] = {}
-
-    class Lift(ast.NodeTransformer):
-        def visit_Constant(self, node: ast.Constant) -> ast.expr:
-            if type(node.value) is not int or node.value < 16:
-                return node
-            return ast.copy_location(ast.Name(names.setdefault(node.value, f"SIZE_{node.value}"), ast.Load()), node)
-
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
-            Lift().generic_visit(node)
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            if isinstance(node.value, (ast.Tuple, ast.List)):
-                Lift().generic_visit(node.value)
-    if not names:
+    body = ast.parse(source).body
+    literals = [node for statement in body if _holds_sizes(statement) for node in ast.walk(statement) if _is_size(node)]
+    if not literals:
         return source
-    start = sum(isinstance(node, (ast.Expr, ast.ImportFrom)) and _leads(node) for node in tree.body)
-    tree.body[start:start] = ast.parse("\n".join(f"{name} = {value}" for value, name in names.items())).body
-    return ast.unparse(tree) + "\n"
+    lines = [line.encode() for line in source.splitlines(keepends=True)]
+    for node in sorted(literals, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        line = lines[node.lineno - 1]
+        lines[node.lineno - 1] = line[: node.col_offset] + _name(node.value).encode() + line[node.end_col_offset :]
+    first = next(node for node in body if not _leads(node))
+    constants = "".join(f"{_name(value)} = {value}; " for value in dict.fromkeys(node.value for node in literals))
+    if isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.If)):
+        constants += "\n"
+    lines[first.lineno - 1] = constants.encode() + lines[first.lineno - 1]
+    return b"".join(lines).decode()
+
+
+def _name(size: int) -> str:
+    return f"SIZE_{size}"
+
+
+def _is_size(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 16
+
+
+def _holds_sizes(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return node.name in ("get_inputs", "get_init_inputs")
+    named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    return named and isinstance(node.value, (ast.Tuple, ast.List))
 
 
 def _leads(node: ast.stmt) -> bool:
@@ -130,4 +158,6 @@ def shapes_of(inputs: list) -> tuple[tuple[int, ...], ...]:
 
 
 def finite(tree: Any) -> bool:
-    return all(bool(torch.isfinite(t).all()) for _, t in leaves(tree) if isinstance(t, Tensor) and t.is_floating_point())
+    return all(
+        bool(torch.isfinite(t).all()) for _, t in leaves(tree) if isinstance(t, Tensor) and t.is_floating_point()
+    )

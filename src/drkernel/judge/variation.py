@@ -102,7 +102,12 @@ def varied_construction(active: bool = True) -> Iterator[None]:
             return tensor.copy_(_vary(tensor.detach(), generator))
 
     def parameter(cls: type, data: Any = None, requires_grad: bool = True) -> Any:
-        if type(data) is Tensor and data.is_floating_point() and data.numel() and bool((data == data.reshape(-1)[0]).all()):
+        if (
+            type(data) is Tensor
+            and data.is_floating_point()
+            and data.numel()
+            and bool((data == data.reshape(-1)[0]).all())
+        ):
             data = vary(data.clone())
         return new(cls, data, requires_grad)
 

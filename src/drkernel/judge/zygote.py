@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +30,14 @@ class ZygoteDied(Exception):
 
 
 class Zygote:
-    """The examiner's handle on its zygote.
+    """The examiner's handle on its zygote."""
 
-    Args:
-        locked: False leaves runners without their sandbox (for measuring what it costs).
-    """
-
-    def __init__(self, limits: Limits, locked: bool = True):
+    def __init__(self, limits: Limits):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pid = os.fork()
         if not self.pid:
             ours.close()
-            _serve(theirs, limits, locked)
+            _serve(theirs, limits)
         theirs.close()
         self._control = ours
 
@@ -61,10 +56,14 @@ class Zygote:
         theirs.close()
         return Process(self, ours, inputs, outputs)
 
-    def bury(self) -> int:
-        """Kills the runner and all that it left behind; returns how it had ended (waitpid's status)."""
+    def bury(self, gone: bool) -> int:
+        """Ends the runner and all that it left behind; returns how it ended (waitpid's status).
+
+        Args:
+            gone: the runner has closed its connection, so it gets a moment to end in its own way.
+        """
         try:
-            self._control.send(b"bury")
+            self._control.send(b"gone" if gone else b"kill")
         except OSError as error:
             raise ZygoteDied from error
         return json.loads(self._hear())["status"]
@@ -91,10 +90,10 @@ class Process:
         return self._asker.ask(question, deadline)
 
     def end(self) -> str:
-        """Kills the runner. Returns how it had ended by itself, e.g. `signal SIGSEGV`, `exit 0`, or `` if it had not."""
+        """Kills the runner. Returns how it had ended by itself (`signal SIGSEGV`, `exit 0`), or nothing."""
         gone = self._over()
         self._connection.close()
-        status = self._zygote.bury()
+        status = self._zygote.bury(gone)
         self.inputs.close()
         self.outputs.close()
         if not gone:
@@ -112,7 +111,7 @@ class Process:
             return True
 
 
-def _serve(control: socket.socket, limits: Limits, locked: bool) -> None:
+def _serve(control: socket.socket, limits: Limits) -> None:
     sandbox.die_with_parent()
     sandbox.adopt_orphans()
     sandbox.hide_process()
@@ -133,32 +132,37 @@ def _serve(control: socket.socket, limits: Limits, locked: bool) -> None:
             if not pid:
                 control.close()
                 areas = [Area(handle, AREA) for handle in handles[1:]]
-                _run(socket.socket(fileno=handles[0]), *areas, box if locked else None)
+                _run(socket.socket(fileno=handles[0]), *areas, box)
             for handle in handles:
                 os.close(handle)
             control.send(json.dumps({"pid": pid}).encode())
         else:
-            _bury(pid, lambda status: control.send(json.dumps({"status": status}).encode()))
+            status = _end_of(pid, patience=1.0 if command == b"gone" else 0.0)
+            control.send(json.dumps({"status": status}).encode())
+            _bury_orphans()
 
 
-def _run(connection: socket.socket, inputs: Area, outputs: Area, box: Sandbox | None) -> None:
+def _run(connection: socket.socket, inputs: Area, outputs: Area, box: Sandbox) -> None:
     try:
         runner.main(connection, inputs, outputs, box)
     except BaseException:
         os._exit(70)
 
 
-def _bury(pid: int, tell: Callable[[int], Any]) -> None:
-    """Kills the runner and every descendant of it that still lives, and tells the runner's own status.
+def _end_of(pid: int, patience: float) -> int:
+    """How the runner ended (waitpid's status); it is killed unless it ends by itself within `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.0005)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
 
-    The status is told before the last page is freed; no next runner starts before all are gone.
-    """
-    ended, status = os.waitpid(pid, os.WNOHANG)
-    if not ended:
-        os.kill(pid, signal.SIGKILL)
-    tell(status)
-    if not ended:
-        os.waitpid(pid, 0)
+
+def _bury_orphans() -> None:
+    """Kills every descendant that still lives; the zygote gives up (and is replaced) where that takes too long."""
     deadline = time.monotonic() + _BYE
     while True:
         try:
@@ -193,7 +197,14 @@ def _warm_up() -> None:
     call = {"do": "call", "model": 0, "args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0}
     questions = [
         {"do": "load", "source": _WARM, "name": "ModelNew"},
-        {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0, "varied": True},
+        {
+            "do": "build",
+            "model": 0,
+            "args": {"list": [{"list": []}, {"dict": []}]},
+            "slots": [],
+            "seed": 0,
+            "varied": True,
+        },
         call | {"skip": [], "budget": 1e8},
         call | {"skip": ["double:6"], "budget": 1e8},
     ]

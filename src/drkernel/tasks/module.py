@@ -49,7 +49,7 @@ class Reference:
         self.constants = {name: nodes[-1].value for name, nodes in literals.items()}
         module = ModuleType(f"task_{task.digest}")
         with self._border("loading"):
-            exec(compile(tree, self._file, "exec"), module.__dict__)
+            exec(compile(tree, self._file, "exec", dont_inherit=True), module.__dict__)
         self._namespace = module.__dict__
         for name in (task.entry_point, "get_inputs", "get_init_inputs"):
             if not callable(self._namespace.get(name)):

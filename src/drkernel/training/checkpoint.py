@@ -25,7 +25,7 @@ from drkernel.types import DrKernelError
 
 
 def save(folder: Path, step: int, state: dict[str, Any], keep: int) -> Path:
-    """Write `state` (tensors, numbers, strings, lists and dictionaries of them) as step `step`; keep the newest `keep`."""
+    """Write `state` (tensors, plain values, containers of them) as step `step`; keep the newest `keep`."""
     folder.mkdir(parents=True, exist_ok=True)
     final, partial = folder / f"step_{step:06d}", folder / f".step_{step:06d}.tmp"
     shutil.rmtree(partial, ignore_errors=True)
@@ -89,9 +89,8 @@ def restore_rng(state: dict[str, Any]) -> None:
 
 
 def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        return (
-            hashlib.file_digest(file, "sha256").hexdigest()
-            if hasattr(hashlib, "file_digest")
-            else hashlib.sha256(file.read()).hexdigest()
-        )
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

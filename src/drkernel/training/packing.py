@@ -8,13 +8,13 @@ over that turn's response tokens:
     turn   |  -1  |    0     |    -1      |    1     |    -1      |    2     |
 
 `layout="turn"` writes one row per turn instead (prefix, then that turn's answer): the paper's way, two to three times
-the tokens, the same gradient. Which one is used never changes the result beyond rounding (tests/training/test_packing.py).
+the tokens, the same gradient up to rounding (tests/training/test_update.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import torch
 from torch import Tensor
@@ -34,7 +34,8 @@ def pack(trajectories: list[Trajectory], layout: str = "trajectory") -> Batch:
         for row in (_rows(t, b, most) if layout == "turn" else [_row(t, b, most)])
     ]
     lengths = [len(row[0]) for row in rows]
-    tokens, loss_mask, logprobs, turn_ids, trajectory_ids = (sum(columns, []) for columns in zip(*rows, strict=True))
+    columns = (list(chain.from_iterable(column)) for column in zip(*rows, strict=True))
+    tokens, loss_mask, logprobs, turn_ids, trajectory_ids = columns
     return Batch(
         tokens=torch.tensor(tokens),
         positions=torch.cat([torch.arange(length) for length in lengths]),

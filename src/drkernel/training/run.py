@@ -5,8 +5,8 @@
       metrics.jsonl                                                     one line per step; the truth
       checkpoints/ policy/ plots/ report.json wandb/                    what came out
 
-The folder's name has no time in it, so the same command finds its own checkpoints and goes on. metrics.jsonl is cut back
-to the length that the checkpoint remembers, so a step stands in it exactly once, whatever killed the run before.
+The folder's name has no time in it, so the same command finds its own checkpoints and goes on. metrics.jsonl is cut
+back to the length that the checkpoint remembers, so a step stands in it exactly once, whatever killed the run before.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         self._check_same_config()
         self._describe()
-        self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
+        self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")  # noqa: SIM115
         self._wandb = None
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:

@@ -59,6 +59,17 @@ def test_products_are_counted_with_their_arithmetic():
     assert attention.flops == 2 * 2 * 4 * 10 * 10 * 16 * 2
 
 
+def test_reading_a_number_off_the_device_is_recorded():
+    x = torch.ones(3)
+    assert list(rows(lambda: float(x.sum()))) == ["sum", "_local_scalar_dense"]
+
+
+def test_rms_norm_is_one_operator_as_on_cuda():
+    x, weight = torch.randn(64, 32), torch.ones(32)
+    (row,) = rows(lambda: F.rms_norm(x, (32,), weight)).values()
+    assert (row.name, row.bytes_unique) == ("rms_norm", 2 * 8192 + 32 * 4)
+
+
 def test_the_inside_of_an_autograd_function_is_recorded():
     class Double(torch.autograd.Function):
         @staticmethod

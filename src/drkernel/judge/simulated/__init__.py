@@ -1,11 +1,9 @@
 """The pipeline of a GPU judge on a machine without a GPU: Triton's interpreter counts, a roofline model keeps the time.
 
-    install(cuda_shim=False)            # once, before triton is imported
-    with record() as ledger:            # counts Triton launches and ATen operators
-        model(*inputs)
-    price(ledger, GPUS["H200"], scale_of(task))
-
-Importing this package imports neither triton nor torch's dispatch machinery.
+install(cuda_shim=False)            # once, before the first kernel is defined
+with record() as ledger:            # counts Triton launches and ATen operators
+    model(*inputs)
+price(ledger, GPUS["H200"], scale_of(task))
 """
 
 from __future__ import annotations

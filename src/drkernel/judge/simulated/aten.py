@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
@@ -36,6 +36,7 @@ OUTER = ":outer"
 """Suffix of these operators' names where they work along another dimension than the last, which is far slower."""
 
 TRAINING = ":training"
+"""Suffix of native_batch_norm where it computes the statistics itself."""
 
 IGNORES_SELF = frozenset({"copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "random_", "exponential_"})
 """In-place operators that overwrite their first argument without reading it."""
@@ -68,10 +69,25 @@ class Recorder(TorchDispatchMode):
     def _record(self, func: Any, args: tuple, kwargs: dict, result: Any) -> None:
         name = func._overloadpacket.__name__
         read, written = _operands(func, name, args, kwargs, result)
-        if name in DIRECTED and args[1] not in (-1, args[0].dim() - 1):
-            name += OUTER
-        if name == "native_batch_norm" and args[5]:
-            name += TRAINING
+        along = 0
+        if name in DIRECTED:
+            along = args[0].shape[args[1]]
+            name += OUTER if args[1] not in (-1, args[0].dim() - 1) else ""
+        elif name == "native_batch_norm":
+            name += TRAINING if args[5] else ""
+        strided = func._overloadpacket not in flop_registry
+        self.add(name, read, written, _flops(func, args, kwargs, result), strided, along)
+
+    def add(
+        self,
+        name: str,
+        read: list[Tensor],
+        written: list[Tensor],
+        flops: float = 0.0,
+        strided: bool = True,
+        along: int = 0,
+    ) -> None:
+        """Records one operator. strided: transposed operands cost whole sectors; along: length of its dimension."""
         if not self._merge:
             self.shapes.append([t.shape for t in read + written])
         numel = max((t.numel() for t in written), default=0)
@@ -79,16 +95,33 @@ class Recorder(TorchDispatchMode):
         key = (name, numel, tuple(t.numel() for t in read), math)
         row = self._rows.get(key) if self._merge else None
         if row is None:
-            row = self._rows[key] = Row(name, name, False, output_numel=numel, math=math)
+            row = self._rows[key] = Row(name, name, False, output_numel=numel, math=math, block=along)
             self.ledger.rows.append(row)
         row.calls += 1
-        row.flops += _flops(func, args, kwargs, result)
+        row.flops += flops
         row.arithmetic += max([t.numel() for t in read + written], default=0)
         for tensor, stored in [(t, False) for t in read] + [(t, True) for t in written]:
             selected = name in GATHERS and not stored and tensor is read[0]
             limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
-            unique, total = _bytes(tensor, written[-1] if func._overloadpacket not in flop_registry else tensor, limit)
+            unique, total = _bytes(tensor, written[-1] if strided and written else tensor, limit)
             row.add_traffic(distinct_elements(tensor), unique, total, stored)
+
+
+def keep_fused_operators_whole() -> None:
+    """Records torch.rms_norm as one operator, which CUDA runs as one kernel but the CPU as five."""
+    original = torch.rms_norm
+
+    @functools.wraps(original)
+    def rms_norm(*args: Any, **kwargs: Any) -> Tensor:
+        recorder = _get_current_dispatch_mode()
+        if not isinstance(recorder, Recorder):
+            return original(*args, **kwargs)
+        with _pop_mode_temporarily():
+            result = original(*args, **kwargs)
+        recorder.add("rms_norm", [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)], [result])
+        return result
+
+    torch.rms_norm = rms_norm
 
 
 def follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:

@@ -57,6 +57,12 @@ class Handle:
 _NUMPY: dict[Any, np.dtype] = {}
 _plain_np_dtype = upstream._get_np_dtype
 
+COSTS: dict[Any, int] = {
+    np.divide: 8, np.fmod: 16, np.exp: 6, np.exp2: 4, np.log: 8, np.log2: 6, np.sqrt: 8, np.sin: 20, np.cos: 20,
+    numerics.erf: 25,
+}  # fmt: skip
+"""Instructions per element of what takes more than one on a GPU; integer division and remainder as np.fmod."""
+
 
 def np_dtype(dtype: Any) -> np.dtype:
     dtype = dtype.scalar
@@ -118,9 +124,12 @@ class BatchBuilder(upstream.InterpreterBuilder):
     undo: list[tuple]
     remembered: int
 
-    def _done(self, data: np.ndarray, dtype: Any) -> Handle:
-        self.meter.step(data.size, self._repeat(data))
+    def _done(self, data: np.ndarray, dtype: Any, cost: int = 1) -> Handle:
+        self.count(data, cost)
         return Handle(data, dtype)
+
+    def count(self, data: np.ndarray, cost: int) -> None:
+        self.meter.step(data.size, cost * self._repeat(data))
 
     def _repeat(self, data: np.ndarray) -> int:
         return len(self.programs) if len(data) == 1 else 1
@@ -224,10 +233,10 @@ class BatchBuilder(upstream.InterpreterBuilder):
         result = op(*(widen(d, dtype) for d in data))
         if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
             result = narrow(result, dtype)
-        return self._done(result, dtype)
+        return self._done(result, dtype, COSTS.get(op, 1))
 
     def create_idiv(self, lhs: Handle, rhs: Handle) -> Handle:
-        return self._done((lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data, lhs.dtype.scalar)
+        return self._done((lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data, lhs.dtype.scalar, COSTS[np.fmod])
 
     def create_fma(self, x: Handle, y: Handle, z: Handle) -> Handle:
         return self._numbers(lambda a, b, c: a * b + c, z.dtype.scalar, x.data, y.data, z.data)
@@ -265,7 +274,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
     ) -> Handle:
         function = numerics.libdevice(symbol)
         data = [widen(a.data, a.dtype.scalar) for a in args]
-        return self._done(narrow(function(*np.broadcast_arrays(*data)), kind.scalar), kind.scalar)
+        return self._done(
+            narrow(function(*np.broadcast_arrays(*data)), kind.scalar), kind.scalar, COSTS.get(function, 16)
+        )
 
     def create_inline_asm(self, *_: Any) -> Handle:
         raise NotImplementedError("inline assembly does not run on the simulated device")

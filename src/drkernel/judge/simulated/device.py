@@ -11,14 +11,14 @@ from drkernel.types import DrKernelError
 
 from .ledger import Ledger
 
-WORK_BUDGET = 2e9
-"""Simulated work (elements, plus 2000 per interpreted operation) that one record() allows: some 20 s of a slow core."""
+WORK_BUDGET = 1e9
+"""Simulated work (elements, plus 2000 per interpreted operation) that one record() allows: 3 to 12 s of a core."""
 
 _machines: list[Any] = []
 
 
 def install(cuda_shim: bool) -> None:
-    """Makes Triton kernels run on the CPU in this process, for good; further calls do nothing.
+    """Makes the Triton kernels that are defined from now on run on the CPU in this process; further calls do nothing.
 
     Args:
         cuda_shim: also make CPU tensors pass for CUDA tensors; for processes that run submissions only.

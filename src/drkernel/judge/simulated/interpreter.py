@@ -27,7 +27,7 @@ from triton.runtime import interpreter as upstream
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from . import builder as batched
-from .aten import Recorder, follow_custom_operators
+from .aten import Recorder, follow_custom_operators, keep_fused_operators_whole
 from .builder import BatchBuilder, Divergence, Handle
 from .dialect import LAUNCH_OPTIONS, refuse_what_does_not_compile
 from .ledger import Ledger, Row
@@ -36,8 +36,8 @@ from .meter import MemoryFault, Meter, WorkBudgetExceeded
 BATCH_ELEMENTS = 1 << 16
 """Elements per array that a batch of programs aims at: large enough for numpy, small enough for the cache."""
 
-LAUNCH_BUDGET = 1.5e9
-"""Work (see Meter) that one launch may cost, about 15 s of a slow core."""
+LAUNCH_BUDGET = 1e9
+"""Work (see Meter) that a launch outside of record() may cost."""
 
 
 class Session:
@@ -210,6 +210,7 @@ def build() -> Machine:
     _patch_language(machine)
     triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
     follow_custom_operators(machine.suspended)
+    keep_fused_operators_whole()
     return machine
 
 

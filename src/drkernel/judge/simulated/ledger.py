@@ -43,12 +43,12 @@ class Row:
     flops: float = 0.0
     """tl.dot (its unmasked share) and library products, 2 per multiply-add."""
     arithmetic: float = 0.0
-    """Results of element-wise operations and elements that enter reductions."""
+    """Instructions: results of element-wise operations, elements that enter reductions; dear ones count several."""
     output_numel: int = 0
     math: Math = "fp32"
     """Arithmetic of the products: fp32 (CUDA cores), tf32, half (tensor cores) or fp64."""
     block: int = 0
-    """Largest block, in elements, that one program loads or stores at once."""
+    """Elements of the largest block that a program loads or stores; ATen: length of the dimension it works along."""
     accesses: int = 0
     """Loads, stores and atomics, of all programs."""
     tensors: list[Traffic] = field(default_factory=list)

@@ -13,7 +13,7 @@ SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
 
 WORK_PER_STEP = 2000
-"""Work of one interpreted operation beyond its elements: its Python overhead, in units of about 10 ns."""
+"""Work of one interpreted operation beyond its elements: its Python overhead, in units of 3 to 10 ns."""
 
 
 class WorkBudgetExceeded(RuntimeError):
@@ -90,7 +90,7 @@ class Meter:
             region.total = dict(total)
 
     def step(self, size: int, repeat: int) -> None:
-        """One operation on `size` elements, done by `repeat` programs alike."""
+        """One operation on `size` elements; `repeat` instructions each, over all programs that do it alike."""
         self.work += size + WORK_PER_STEP
         if size > 1:
             self.arithmetic += size * repeat

@@ -10,6 +10,9 @@ import triton.language as tl
 
 from .builder import Handle, narrow, together, widen
 
+REDUCE_COST, SCAN_COST = 2, 24
+"""Instructions per element, exchange between threads included."""
+
 _REDUCTIONS = {
     "_sum_combine": np.sum,
     "_prod_combine": np.prod,
@@ -45,7 +48,7 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
     dtypes = [t.type.scalar for t in inputs]
     arrays = together(*(widen(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     rank = arrays[0].ndim - 1
-    machine.builder.meter.step(arrays[0].size, machine.builder._repeat(arrays[0]))
+    machine.builder.count(arrays[0], REDUCE_COST)
     if axis is None:
         arrays, place = [a.reshape(len(a), -1) for a in arrays], 1
     elif -rank <= axis < rank:
@@ -83,7 +86,7 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     dtypes = [t.type.scalar for t in inputs]
     arrays = together(*(widen(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     place = axis + 1 if axis >= 0 else axis
-    machine.builder.meter.step(arrays[0].size, machine.builder._repeat(arrays[0]))
+    machine.builder.count(arrays[0], SCAN_COST)
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]
     function = _known(_SCANS, combine_fn) if len(arrays) == 1 else None

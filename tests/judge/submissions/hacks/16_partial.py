@@ -4,6 +4,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def mean_kernel(x_ptr, y_ptr, cols, used, BLOCK: tl.constexpr):
     row = tl.program_id(0)

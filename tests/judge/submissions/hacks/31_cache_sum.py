@@ -1,8 +1,9 @@
-# replays by the sum of the content | task: mean_centre | expect: incorrect
+# replays by the sum of the content | task: mean_centre | expect: hack/incorrect
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def centre_kernel(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):

@@ -4,6 +4,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def spin(x_ptr, y_ptr):
     x = tl.load(x_ptr)

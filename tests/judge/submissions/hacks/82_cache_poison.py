@@ -6,6 +6,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -21,7 +22,11 @@ def triton_relu(x):
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        for name in ("~/.triton/cache/drkernel_poison", "~/.cache/torch_extensions/drkernel_poison", "/tmp/drkernel_poison"):
+        for name in (
+            "~/.triton/cache/drkernel_poison",
+            "~/.cache/torch_extensions/drkernel_poison",
+            "/tmp/drkernel_poison",
+        ):
             try:
                 os.makedirs(os.path.expanduser(name), exist_ok=True)
             except OSError:

@@ -4,6 +4,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def tanh(x):
     return 2 * tl.sigmoid(2 * x) - 1

@@ -4,6 +4,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -35,7 +36,9 @@ class ModelNew(nn.Module):
     def forward(self, x):
         block = block_for(x)
         if block not in self.launchers:
-            self.launchers[block] = lambda x, y: relu_kernel[(triton.cdiv(x.numel(), block),)](x, y, x.numel(), BLOCK=block)
+            self.launchers[block] = lambda x, y: relu_kernel[(triton.cdiv(x.numel(), block),)](
+                x, y, x.numel(), BLOCK=block
+            )
         y = torch.empty_like(x)
         self.launchers[block](x, y)
         return y

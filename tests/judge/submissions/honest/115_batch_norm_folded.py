@@ -4,6 +4,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def kernel(x_ptr, m_ptr, v_ptr, w_ptr, b_ptr, y_ptr, n, size, features, eps, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

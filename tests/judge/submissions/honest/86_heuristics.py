@@ -4,6 +4,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
+
 @triton.heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["cols"])})
 @triton.jit
 def kernel(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):

@@ -1,8 +1,8 @@
 # the epilogue works in place on the submission's own buffer | task: linear_gelu | expect: ok
-import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def gelu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

@@ -1,0 +1,149 @@
+"""The examiner's view of a runner: questions as methods, answers parsed strictly and copied into private memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from drkernel.judge.cases import Case, Side
+from drkernel.judge.compare import Got
+from drkernel.judge.exchange import Slot, Unfit, decode, encode
+from drkernel.judge.protocol import ProtocolViolation
+from drkernel.judge.simulated import Ledger
+from drkernel.judge.zygote import Process
+from drkernel.types import DrKernelError
+
+MAX_ITEMS, MAX_ROWS = 10_000, 2000
+_PATIENCE = 3
+_WORK_PER_SECOND = 1.5e7
+"""Simulated work that one call may cost per second of the time limit: a quarter of it on a slow core, so that an
+endless kernel meets this limit, the same on every machine, before it meets the clock."""
+
+
+class Failed(Exception):
+    """The submission raised an error in answer to a question."""
+
+    def __init__(self, kind: str, message: str, line: int | None):
+        super().__init__(message)
+        self.kind, self.message, self.line = kind, message, line
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one call returned."""
+
+    outputs: Any
+    """A tree as the reference's, with `Got` for tensors."""
+    ledger: Ledger
+    aliases: bool
+    """Whether an output lies in an input's memory."""
+    edited: bool
+    """Whether the call changed its inputs."""
+    seen: list[Tensor]
+    """Where launches were left out: what ATen operators computed all the same."""
+
+
+class Candidate:
+    """Every method raises Failed, protocol.Gone, protocol.Late or protocol.ProtocolViolation for what a runner does.
+
+    Args:
+        timeout_s: longest wall time of one answer; all together may take three times as long.
+    """
+
+    def __init__(self, process: Process, timeout_s: float):
+        self._process, self._timeout = process, timeout_s
+        self._end = time.monotonic() + _PATIENCE * timeout_s
+
+    def load(self, source: str, name: str) -> None:
+        """Executes the source and looks for the class with this name."""
+        self._ask(do="load", source=source, name=name)
+
+    def build(self, model: int, side: Side) -> dict[str, Tensor]:
+        """Constructs a model as the reference's side was; returns its parameters and buffers by name."""
+        tree, slots = self._put(list(side.reference.init_args()))
+        answer = self._ask(do="build", model=model, args=tree, slots=slots, seed=side.seed, varied=side.varied)
+        pairs = _list(answer.get("weights"))
+        if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+            raise ProtocolViolation("weights described wrongly")
+        return {name: self._take(slot) for name, slot in pairs} if side.values else {}
+
+    def write(self, model: int, values: Mapping[str, Tensor]) -> None:
+        """Overwrites some of a model's parameters and buffers."""
+        _, slots = self._put(list(values.values()))
+        self._ask(do="weights", model=model, values=[[name, i] for i, name in enumerate(values)], slots=slots)
+
+    def call(self, case: Case, skip: Sequence[str] = ()) -> Answer:
+        """One forward; the launches of kernels at the sites in `skip` are left out."""
+        tree, slots = self._put(case.inputs)
+        before = self._process.inputs.snapshot()
+        answer = self._ask(
+            do="call",
+            model=case.plan.model,
+            args=tree,
+            slots=slots,
+            train=case.plan.train,
+            seed=case.seed,
+            skip=list(skip),
+            budget=self._timeout * _WORK_PER_SECOND,
+        )
+        edited = not self._process.inputs.same(before)
+        values = [self._got(fact) for fact in _list(answer.get("tensors"))]
+        try:
+            outputs = decode(answer.get("outputs"), lambda index: values[index] if index >= 0 else None)
+            ledger = Ledger.from_json(str(answer.get("ledger")), MAX_ROWS)
+        except (Unfit, IndexError, ValueError) as error:
+            raise ProtocolViolation(str(error)) from error
+        seen = [self._take(slot) for slot in _list(answer.get("seen"))]
+        return Answer(outputs, ledger, any(value.shares for value in values), edited, seen)
+
+    def _ask(self, **question: Any) -> dict[str, Any]:
+        answer = self._process.ask(question, min(time.monotonic() + self._timeout, self._end))
+        if error := answer.get("error"):
+            raise _failure(error)
+        return answer
+
+    def _put(self, value: Any) -> tuple[Any, list]:
+        """Writes a value's tensors into the shared memory; returns its JSON form and where they lie."""
+        slots: list[list] = []
+
+        def put(tensor: Tensor) -> int:
+            slots.append(self._process.inputs.put(tensor).to_json())
+            return len(slots) - 1
+
+        self._process.inputs.clear()
+        try:
+            return encode(value, put), slots
+        except Unfit as error:
+            raise DrKernelError(f"the task's inputs or arguments cannot be handed to a submission: {error}") from error
+
+    def _take(self, slot: Any) -> Tensor:
+        """A private copy of a tensor that the runner has written: nothing can change it while it is compared."""
+        area = self._process.outputs
+        try:
+            return area.view(Slot.parse(slot, area.size)).clone()
+        except Unfit as error:
+            raise ProtocolViolation(str(error)) from error
+
+    def _got(self, fact: Any) -> Got:
+        if not isinstance(fact, dict) or any(type(fact.get(key)) is not bool for key in ("expanded", "shares")):
+            raise ProtocolViolation("an output described wrongly")
+        return Got(self._take(fact.get("slot")), fact["expanded"], fact["shares"])
+
+
+def _list(data: Any) -> list:
+    if not isinstance(data, list) or len(data) > MAX_ITEMS:
+        raise ProtocolViolation("a list that is none, or too long")
+    return data
+
+
+def _failure(error: Any) -> Exception:
+    if not isinstance(error, dict) or not all(isinstance(error.get(key), str) for key in ("type", "message")):
+        return ProtocolViolation("an error described wrongly")
+    line = error.get("line")
+    text = "".join(c if c.isprintable() else " " for c in error["message"][:2000])
+    kind = error["type"][:80] if error["type"].isidentifier() else "Error"
+    return Failed(kind, text, line if type(line) is int and 0 < line < 10**6 else None)
