@@ -65,7 +65,7 @@ class TasksConfig:
     """Operator families to keep; None keeps all."""
     eval_source: str | None = None
     """Where the test tasks come from; None means `source`."""
-    eval_count: int = 32
+    eval_count: int = 48
     """How many test tasks the before/after table covers."""
 
 
@@ -351,7 +351,7 @@ def judge_options(config: Config) -> dict[str, Any]:
     """The arguments of `drkernel.judge.Judge`; without a secret of its own its key is the seed, so that runs repeat."""
     options = dataclasses.asdict(config.judge)
     del options["feedback_tokens"]
-    if options["device"] == "auto":
+    if options["device"] == "auto":  # the judge on real GPUs is yet to come
         options["device"] = "simulated"
     return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
 
