@@ -22,12 +22,10 @@ import dataclasses
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 
 import hydra
 import torch
 from omegaconf import DictConfig
-from rich.console import Console
 
 from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
@@ -36,10 +34,8 @@ from drkernel.judge import Judge
 from drkernel.objective import filters, returns
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.loss import count, policy_loss, token_weights
-from drkernel.objective.metrics import fast_at
 from drkernel.objective.mismatch import importance_weights, rollout_correction
-from drkernel.objective.rewards import REWARDS
-from drkernel.objective.rollouts import Rollouts, tabulate
+from drkernel.objective.rollouts import Rollouts
 from drkernel.objective.tally import Tally, add, mean_of, means
 from drkernel.policy import load_engine
 from drkernel.policy.engine import Engine, Sampling
@@ -48,8 +44,9 @@ from drkernel.policy.prompts import Prompts, load_prompts
 from drkernel.rollout.episodes import rollout
 from drkernel.tasks import load_tasks
 from drkernel.training import checkpoint, report, update
+from drkernel.training.experience import describe, tabulated, turn_filters
 from drkernel.training.packing import pack, parts, spread
-from drkernel.training.progress import Progress
+from drkernel.training.progress import Progress, make_console
 from drkernel.training.run import Run
 from drkernel.types import Batch, DrKernelError, Task, Trajectory
 
@@ -89,65 +86,42 @@ class World:
 
 
 def train(config: Config) -> None:
-    console = Console()
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
-    run = Run(config)
-    tasks = load_tasks(
-        config.tasks.source,
-        split="train",
-        count=config.tasks.count,
-        seed=config.tasks.seed,
-        levels=config.tasks.levels,
-        families=config.tasks.families,
-    )
-    held_out = load_tasks(
-        config.tasks.eval_source or config.tasks.source,
-        split="test",
-        count=config.tasks.eval_count,
-        levels=config.tasks.levels,
-        families=config.tasks.families,
-    )
+    run, console = Run(config), make_console()
+    tasks, held_out = load_sets(config)
     policy = Policy.load(config.policy.path, device="cuda" if torch.cuda.is_available() else "cpu")
     prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
     optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
-
     with (
         Judge(**configuration.judge_options(config)) as judge,
-        closing(make_engine(config, policy, prompts)) as engine,
+        closing(load_engine(policy=policy, stop_ids=prompts.stop_ids, **engine_options(config))) as engine,
         Progress(console) as progress,
     ):
         world = World(config, tasks, policy, prompts, engine, judge, progress)
         resume(world, run, optimizer)
         for _ in progress.steps(world.state.step, config.trainer.steps):
-            started = time.perf_counter()
-            engine.sync(policy)
-            trajectories, rollouts, decision = collect(world)
-            generated = time.perf_counter()
-            batch, tally = prepare(world, trajectories, rollouts, decision)
-            metrics = learn(world, optimizer, batch)
-            state = world.state
-            state.step += 1
-            state.skipped += metrics["skipped"]
-            updated = time.perf_counter()
-            run.log(
-                state.step,
-                describe(rollouts)
-                | means(tally)
-                | metrics
-                | {
-                    "prompts_drawn": state.cursor,
-                    "skipped_total": state.skipped,
-                    "time/rollout": generated - started,
-                    "time/update": updated - generated,
-                },
-            )
-            if state.step % config.trainer.save_every == 0 or state.step == config.trainer.steps:
+            log(world, run, step(world, optimizer))
+            if world.state.step % config.trainer.save_every == 0 or world.state.step == config.trainer.steps:
                 save(world, run, optimizer)
         if (run.read("report.json") or {}).get("step") != world.state.step:
             finish(world, run, held_out)
     report.show(run.read("report.json"), console)
     run.close()
+
+
+def step(world: World, optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    """One turn of the loop: weights to the engine, rollouts, what the loss needs, update."""
+    started = time.perf_counter()
+    world.engine.sync(world.policy)
+    trajectories, rollouts, decision = collect(world)
+    generated = time.perf_counter()
+    batch, tally = prepare(world, trajectories, rollouts, decision)
+    metrics = learn(world, optimizer, batch)
+    world.state.step += 1
+    world.state.skipped += metrics["skipped"]
+    times = {"time/rollout": generated - started, "time/update": time.perf_counter() - generated}
+    return describe(rollouts) | means(tally) | metrics | times
 
 
 def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]:
@@ -256,6 +230,24 @@ def draw(world: World, number: int) -> list[Task]:
     return picked
 
 
+def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
+    """Training tasks and held-out ones."""
+    options, chosen = config.tasks, {"levels": config.tasks.levels, "families": config.tasks.families}
+    tasks = load_tasks(options.source, split="train", count=options.count, seed=options.seed, **chosen)
+    held_out = load_tasks(options.eval_source or options.source, split="test", count=options.eval_count, **chosen)
+    return tasks, held_out
+
+
+def engine_options(config: Config) -> dict:
+    options = config.engine
+    return {
+        "name": options.name,
+        "slots": options.slots,
+        "context": options.max_tokens,
+        "kv_cache_gib": options.kv_cache_gib,
+    }
+
+
 def play(world: World, tasks: list[Task], samples: int, *, first_group: int, seed: int, title: str) -> list[Trajectory]:
     """Multi-turn episodes: `samples` per task; generation and judging overlap."""
     config = world.config
@@ -280,46 +272,12 @@ def play(world: World, tasks: list[Task], samples: int, *, first_group: int, see
     return trajectories
 
 
-def make_engine(config: Config, policy: Policy, prompts: Prompts) -> Engine:
-    options = config.engine
-    return load_engine(options.name, policy, prompts.stop_ids, options.slots, options.max_tokens)
-
-
-def tabulated(config: Config, trajectories: list[Trajectory]) -> Rollouts:
-    """Verdicts as tensors, and the reward that the config chooses."""
-    options = dataclasses.asdict(config.reward)
-    name, count_hacks = options.pop("name"), options.pop("count_hacks")
-    forgiving = lambda verdict: verdict.ok or (verdict.status == "hack" and verdict.speedup is not None)
-    return tabulate(
-        trajectories, partial(REWARDS[name], **options), forgiving if count_hacks else lambda verdict: verdict.ok
-    )
-
-
-def turn_filters(config: Config) -> dict[str, dict]:
-    """The filters of `objective.filters` that are on, with their options."""
-    chosen = {}
-    if config.filters.zero_variance:
-        chosen["zero_variance"] = {"min_std": config.filters.zero_variance.min_std}
-    if config.filters.prs:
-        chosen["prs"] = dataclasses.asdict(config.filters.prs)
-    return chosen
-
-
-def describe(rollouts: Rollouts) -> dict[str, float]:
-    """What the rollouts of a step were like, over all turns; `speedup` and `coverage` over correct answers."""
-    exists, correct = rollouts.exists, rollouts.correct
-    every = {
-        "reward": rollouts.rewards,
-        "correct": correct,
-        "hacks": rollouts.hack,
-        "lazy": rollouts.lazy,
-        "fast@1": fast_at(correct, rollouts.speedup, 1.0),
-        "fast@1.2": fast_at(correct, rollouts.speedup, 1.2),
-    }
-    tally = {name: mean_of(values.double(), exists) for name, values in every.items()}
-    return means(
-        tally | {"speedup": mean_of(rollouts.speedup, correct), "coverage": mean_of(rollouts.coverage, correct)}
-    )
+def log(world: World, run: Run, metrics: dict[str, float]) -> None:
+    state = world.state
+    run.log(state.step, metrics | {"tasks_drawn": state.cursor, "skipped_total": state.skipped})
+    shown = "  ".join(f"{name} {metrics[name]:.2f}" for name in ("reward", "correct", "fast@1.2", "hacks", "lazy"))
+    seconds = metrics["time/rollout"] + metrics["time/update"]
+    world.progress.say(f"step {state.step}/{world.config.trainer.steps}  {shown}  ({seconds:.0f} s)")
 
 
 def save(world: World, run: Run, optimizer: torch.optim.Optimizer) -> None:

@@ -19,7 +19,7 @@ from rich.console import Console
 import train
 from drkernel import config as configuration
 from drkernel.judge import Judge
-from drkernel.policy import Policy, load_prompts, load_tokenizer
+from drkernel.policy import Policy, load_engine, load_prompts, load_tokenizer
 from drkernel.tasks import load_tasks
 from drkernel.training import update
 from drkernel.training.progress import Progress
@@ -37,7 +37,7 @@ def world():
     tasks = load_tasks("generated", split="train", count=8)
     with (
         Judge(**configuration.judge_options(config)) as judge,
-        closing(train.make_engine(config, policy, prompts)) as engine,
+        closing(load_engine(policy=policy, stop_ids=prompts.stop_ids, **train.engine_options(config))) as engine,
         Progress(Console(quiet=True)) as progress,
     ):
         engine.sync(policy)

@@ -10,7 +10,6 @@ import random
 from functools import partial
 
 import torch
-from rich.console import Console
 
 from drkernel.coldstart import supervised
 from drkernel.coldstart.trajectories import Graded, episode, grade, walk
@@ -20,7 +19,7 @@ from drkernel.policy.model import Policy, new_policy
 from drkernel.policy.prompts import CompactPrompts, condense
 from drkernel.policy.tokenizer import END, PAD, train_tokenizer
 from drkernel.tasks.generator import generate
-from drkernel.training.progress import Progress
+from drkernel.training.progress import Progress, make_console
 from drkernel.training.run import Run
 from drkernel.types import Task, Trajectory
 
@@ -30,7 +29,7 @@ def run(config: Config) -> None:
     folder.rewind(0)
     train_tasks = generate("train", options.tasks, config.seed)
     held_out = generate("validation", options.held_out, config.seed)
-    with Progress(Console()) as progress:
+    with Progress(make_console()) as progress:
         with Judge(**judge_options(config)) as judge:
             count = progress.part("judging solutions", None)
             graded = grade(train_tasks + held_out, judge, folder.path / "verdicts.jsonl", options.mistakes, count)

@@ -14,9 +14,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, Qwen3Config
+from transformers.utils import logging
 
 from drkernel.policy.attention import ATTENTION, Packed
 from drkernel.types import Batch, DrKernelError
+
+logging.disable_progress_bar()  # the entry points have progress bars of their own
 
 
 class Scores(NamedTuple):

@@ -11,6 +11,12 @@ from rich.console import Console
 from drkernel import rollout
 
 
+def make_console() -> Console:
+    """A terminal's own width; enough for a table of four columns where there is no terminal to ask."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
 class Progress:
     """Two bars: the run's steps, and whatever the present step is busy with."""
 
