@@ -34,7 +34,9 @@ def step(
     """Accumulate gradients over micro-batches of at most `max_tokens` tokens, clip, step.
 
     token_loss(logprobs float32 [n], index int64 [n]) -> scalar: the sum of the losses of the tokens at `index` of
-    `batch`, already divided by the counts of the whole batch. A step whose gradient is not finite is skipped.
+    `batch`, already divided by the counts of the whole batch.
+
+    A step is skipped if its gradient is not finite, or if the filters left no token to train on.
 
     Returns loss, entropy (nats per sampled token), grad_norm (before clipping), skipped (0 or 1), tokens.
     """
@@ -47,7 +49,7 @@ def step(
         loss += scores.loss.item()
         entropy += scores.entropy.sum().item()
     norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), max_grad_norm)
-    skipped = not bool(torch.isfinite(norm))
+    skipped = not bool(torch.isfinite(norm)) or not bool(batch.loss_mask.any())
     if not skipped:
         optimizer.step()
     sampled = max(int(batch.loss_mask.sum()), 1)
