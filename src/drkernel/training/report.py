@@ -60,6 +60,7 @@ def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], f
         for name in names:
             axis.plot([m["step"] for m in metrics], [m.get(name) for m in metrics], label=name, marker=".")
         axis.set_title(title, fontsize=10)
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
         if len(names) > 1:
             axis.legend(fontsize=8)
