@@ -231,10 +231,12 @@ def draw(world: World, number: int) -> list[Task]:
 
 
 def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
-    """Training tasks and held-out ones."""
+    """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
     options, chosen = config.tasks, {"levels": config.tasks.levels, "families": config.tasks.families}
     tasks = load_tasks(options.source, split="train", count=options.count, seed=options.seed, **chosen)
-    held_out = load_tasks(options.eval_source or options.source, split="test", count=options.eval_count, **chosen)
+    source = options.eval_source or options.source
+    split = "test" if source in (options.source, "generated") else "all"
+    held_out = load_tasks(source, split=split, count=options.eval_count, **chosen)
     return tasks, held_out
 
 
