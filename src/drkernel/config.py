@@ -39,7 +39,7 @@ CHOICES = {
     "reward.name": ("binary", "speedup", "profiling"),
     "policy.prompts": ("compact", "chat"),
     "engine.name": ("auto", "transformers", "vllm"),
-    "judge.device": ("auto", "simulated", "cuda"),
+    "judge.device": ("auto", "simulated"),
     "judge.shapes": ("reject", "penalise", "ignore"),
     "logger.wandb": ("disabled", "offline", "online"),
     "filters.mrs.level": ("token", "turn", "turn_geometric", "trajectory", "geometric"),
@@ -104,7 +104,7 @@ class JudgeConfig:
     """What tests, times and profiles the answers (conf/judge/)."""
 
     device: str = "auto"
-    """`simulated` runs Triton's interpreter and models time; `cuda` measures; `auto` takes what the machine has."""
+    """`simulated` runs Triton's interpreter and models time; `auto` takes the best there is, for now the same."""
     gpu: str = "H200"
     """The GPU that the simulated device models."""
     workers: int = 2
