@@ -26,7 +26,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drkernel.objective.mismatch import rollout_correction
 from drkernel.objective.rollouts import Rollouts, last_turn
 from drkernel.objective.segments import segment_sum
 from drkernel.objective.tally import Tally, mean_of
@@ -169,4 +168,3 @@ def surviving_groups(decision: Decision, groups: Tensor) -> Tensor:
 
 
 TURN_FILTERS = {"none": none, "zero_variance": zero_variance, "prs": prs}
-TOKEN_FILTERS = {"mrs": rollout_correction}

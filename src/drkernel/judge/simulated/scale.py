@@ -71,11 +71,6 @@ def _scale(task: Task, constants: dict[str, int]) -> Scale:
         return Scale()
 
 
-def reference_ledger(task: Task, constants: Mapping[str, int] | None = None) -> Ledger:
-    """The operators of the reference's forward at full size (or with other constants), without running it for real."""
-    return _reference(task, constants or {}).ledger
-
-
 def _reference(task: Task, constants: Mapping[str, int]) -> Recorder:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
