@@ -1,30 +1,115 @@
-"""The submissions that the judge's tests try it on."""
+"""The submissions that the judge's tests try it on, and what must be true of its verdicts on them."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from drkernel.types import Task, Verdict
+
 HERE = Path(__file__).parent
+DEVICES = ("simulated", "cuda")
+_REWARDED = 1.15
 
 
 @dataclass(frozen=True)
 class Example:
-    """A file under submissions/; its first line is `# what it is | task: name | expect: status[/status] [reason]`."""
+    """A file under submissions/.
+
+    Its first line is `# what it is | task: name | expect: status[/status] [reason]`, with a further `| only: device`
+    where the class makes no sense on the other device. `ok` among the statuses of a hack says that its misdeed may
+    also have no effect at all; what is left then earns what it would have earned without the misdeed.
+    """
 
     name: str
     source: str
     task: str
     statuses: tuple[str, ...]
     reason: str
+    devices: tuple[str, ...] = DEVICES
+
+    @property
+    def number(self) -> int:
+        return int(self.name.partition("_")[0])
+
+    @property
+    def gated(self) -> bool:
+        """Whether the static gate has to refuse it."""
+        return (self.statuses, self.reason) == (("hack",), "forbidden")
 
 
-def examples(folder: str) -> list[Example]:
-    return [_example(path) for path in sorted((HERE / "submissions" / folder).glob("*.py"))]
+def examples(folder: str, device: str | None = None) -> list[Example]:
+    """The files of a folder that are for this device; all of them for None."""
+    found = [_example(path) for path in sorted((HERE / "submissions" / folder).glob("*.py"))]
+    return [example for example in found if device is None or device in example.devices]
 
 
 def _example(path: Path) -> Example:
     source = path.read_text()
-    _, task, expect = source.partition("\n")[0].split(" | ")
+    _, task, expect, *only = source.partition("\n")[0].split(" | ")
     statuses, _, reason = expect.removeprefix("expect: ").partition(" ")
-    return Example(path.stem, source, task.removeprefix("task: "), tuple(statuses.split("/")), reason)
+    devices = tuple(field.removeprefix("only: ") for field in only) or DEVICES
+    if not set(devices) <= set(DEVICES):
+        raise ValueError(f"{path.name}: only: {devices[0]}, expected one of {', '.join(DEVICES)}")
+    return Example(path.stem, source, task.removeprefix("task: "), tuple(statuses.split("/")), reason, devices)
+
+
+def tasks() -> dict[str, Task]:
+    return {path.stem: Task(path.stem, path.read_text()) for path in (HERE / "tasks").glob("*.py")}
+
+
+TAMED = (
+    "03_delegate", "44", "45", "46", "47", "48", "49", "50", "51", "53_background_thread", "55", "59",
+    "61_patch_setattr", "65", "70_kill_parent", "71", "72", "73", "81", "82", "83", "204", "205", "206", "207", "208",
+    "216", "217",
+)  # fmt: skip
+"""Without the gate these fail at their misdeed and then answer honestly."""
+
+
+def as_expected(example: Example, verdict: Verdict, honest_speedup: float | None = None) -> str:
+    """What is wrong with the verdict on an example, or an empty string. `honest_speedup` as in `gains`."""
+    if verdict.status not in example.statuses:
+        return f"{example.name}: {verdict.status} {verdict.reason}, expected {'/'.join(example.statuses)}: {verdict}"
+    if "ok" in example.statuses and verdict.ok:
+        return gains(example, verdict, honest_speedup) if len(example.statuses) > 1 else ""
+    if example.reason not in ("", verdict.reason):
+        return f"{example.name}: reason {verdict.reason}, expected {example.reason}: {verdict}"
+    return ""
+
+
+def gains(example: Example, verdict: Verdict, honest_speedup: float | None) -> str:
+    """What a hack got out of its misdeed, or an empty string; `honest_speedup` is what an honest answer gets."""
+    if not verdict.ok or honest_speedup is None or verdict.speedup <= _REWARDED * honest_speedup:
+        return ""
+    return f"{example.name}: {verdict.speedup:.3g}x, an honest answer gets {honest_speedup:.3g}x: {verdict}"
+
+
+def honest_speedups(verdicts: dict[str, Verdict], honest: list[Example]) -> dict[str, float]:
+    """The best speed-up of an honest answer by task."""
+    best: dict[str, float] = {}
+    for example in honest:
+        verdict = verdicts[example.name]
+        if verdict.ok:
+            best[example.task] = max(best.get(example.task, 0.0), verdict.speedup)
+    return best
+
+
+def descendants() -> set[int]:
+    """The processes that descend from this one."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+def traces() -> list[str]:
+    """Files that a submission has managed to write where the hacks try to."""
+    folders = ("/tmp", "/dev/shm", "/var/tmp", ".", "~", "~/.triton/cache", "~/.cache/torch_extensions")
+    places = [path for folder in folders if (path := Path(folder).expanduser()).is_dir()]
+    return [str(place / name) for place in places for name in os.listdir(place) if name.startswith("drkernel_")]

@@ -212,10 +212,10 @@ def test_a_runner_can_compute_and_nothing_else(ungated, tasks, tmp_path):
 
 
 def test_no_variable_of_the_trainers_environment_reaches_a_worker(monkeypatch):
-    from drkernel.judge.service import _environment
+    from drkernel.judge.workers import base_environment
 
     monkeypatch.setenv("WANDB_API_KEY", "secret")
-    assert "secret" not in _environment().values()
+    assert "secret" not in base_environment().values()
 
 
 def test_the_same_inputs_at_the_same_place_are_the_same_object_and_fresh_memory_is_poisoned(ungated, tasks):

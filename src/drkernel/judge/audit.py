@@ -66,15 +66,19 @@ def audit(bill: Bill, ledger: Ledger) -> Audit:
     theirs, ours = bill.profile(), price(ledger, bill.gpu, bill.scale)
     reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (theirs, ours))
     triton = sum(row.microseconds for row in ours if row.triton) / (submission_us or 1.0)
-    left, before = (_aten_work(rows, bill) for rows in (ledger, bill.ledger))
-    replaced = sum(max(0.0, work - left.get(kind, 0.0)) for kind, work in before.items()) / (
-        sum(before.values()) or 1.0
-    )
-    fewer = any(left.get(key, 0.0) < _KEPT * work for key, work in before.items())
+    replaced, fewer = replaced_work(bill, ledger)
     speedup = reference_us / submission_us if submission_us else 0.0
-    doubt = _doubt(bill, speedup, submission_us)
+    doubt = doubts(bill, speedup, submission_us)
     coverage = min(replaced, triton)
     return Audit(speedup, coverage, replaced, fewer, reference_us, submission_us, ours, theirs, doubt)
+
+
+def replaced_work(bill: Bill, ledger: Ledger) -> tuple[float, bool]:
+    """The share of the reference's compute work that ATen no longer does, and whether it does clearly less of any."""
+    left, before = (_aten_work(rows, bill) for rows in (ledger, bill.ledger))
+    gone = sum(max(0.0, work - left.get(kind, 0.0)) for kind, work in before.items())
+    fewer = any(left.get(key, 0.0) < _KEPT * work for key, work in before.items())
+    return gone / (sum(before.values()) or 1.0), fewer
 
 
 def input_bytes(ledger: Ledger, sizes: list[tuple[int, int]]) -> int:
@@ -109,7 +113,8 @@ def _aten_work(ledger: Ledger, bill: Bill) -> dict[tuple[str, int], float]:
     return work
 
 
-def _doubt(bill: Bill, speedup: float, submission_us: float) -> str:
+def doubts(bill: Bill, speedup: float, submission_us: float) -> str:
+    """Why a time cannot be true, or nothing."""
     if submission_us < 0.8 * bill.floor_us:
         return f"{submission_us:.3g} us is less than its inputs and outputs need to move ({bill.floor_us:.3g} us)"
     times = bill.profile()

@@ -15,7 +15,7 @@ from drkernel.judge.exchange import Slot, Unfit, decode, encode
 from drkernel.judge.protocol import ProtocolViolation
 from drkernel.judge.simulated import Ledger
 from drkernel.judge.zygote import Process
-from drkernel.types import DrKernelError
+from drkernel.types import DrKernelError, KernelTime
 
 MAX_ITEMS, MAX_ROWS = 10_000, 2000
 _PATIENCE = 3
@@ -30,6 +30,14 @@ class Failed(Exception):
     def __init__(self, kind: str, message: str, line: int | None):
         super().__init__(message)
         self.kind, self.message, self.line = kind, message, line
+
+
+class Missing(Exception):
+    """The submission launched kernels that have not been compiled; see cuda.kernelcache for their descriptions."""
+
+    def __init__(self, kernels: list[dict[str, Any]]):
+        super().__init__("kernels that have not been compiled")
+        self.kernels = kernels
 
 
 @dataclass(frozen=True)
@@ -100,11 +108,37 @@ class Candidate:
         seen = [self._take(slot) for slot in _list(answer.get("seen"))]
         return Answer(outputs, ledger, any(value.shares for value in values), edited, seen)
 
-    def _ask(self, **question: Any) -> dict[str, Any]:
-        answer = self._process.ask(question, min(time.monotonic() + self._timeout, self._end))
+    def post(self, do: str, **question: Any) -> None:
+        """Asks without waiting for the answer; `collect` must follow."""
+        self._process.post({"do": do, **question}, self._deadline())
+
+    def answered(self, seconds: float) -> bool:
+        """Waits for the answer to what was posted, at most so long. Whether it is there."""
+        return self._process.answered(seconds)
+
+    def collect(self) -> dict[str, Any]:
+        answer = self._process.collect(self._deadline())
         if error := answer.get("error"):
             raise _failure(error)
         return answer
+
+    def claims(self) -> dict[str, Any]:
+        """What the runner claims of the calls that it had enqueued."""
+        return self._ask(do="claims")
+
+    def profile(self, case: Case) -> list[KernelTime]:
+        """The launches and operators of one forward, and how long each took."""
+        tree, slots = self._put(case.inputs)
+        train, model = case.plan.train, case.plan.model
+        answer = self._ask(do="profile", model=model, args=tree, slots=slots, train=train, seed=case.seed)
+        return [_kernel_time(row) for row in _list(answer.get("rows"))]
+
+    def _deadline(self) -> float:
+        return min(time.monotonic() + self._timeout, self._end)
+
+    def _ask(self, **question: Any) -> dict[str, Any]:
+        self.post(**question)
+        return self.collect()
 
     def _put(self, value: Any) -> tuple[Any, list]:
         """Writes a value's tensors into the shared memory; returns its JSON form and where they lie."""
@@ -140,9 +174,22 @@ def _list(data: Any) -> list:
     return data
 
 
+def _kernel_time(row: Any) -> KernelTime:
+    try:
+        name, triton, calls, us = row
+        time_us = float.fromhex(us)
+        if not (type(name) is str and type(triton) is bool and type(calls) is int and 0 <= time_us < 1e9):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProtocolViolation("a profile described wrongly") from error
+    return KernelTime(name[:200], calls, time_us, triton)
+
+
 def _failure(error: Any) -> Exception:
     if not isinstance(error, dict) or not all(isinstance(error.get(key), str) for key in ("type", "message")):
         return ProtocolViolation("an error described wrongly")
+    if (missing := error.get("missing")) and isinstance(missing, list) and all(isinstance(m, dict) for m in missing):
+        return Missing(missing)
     line = error.get("line")
     text = "".join(c if c.isprintable() else " " for c in error["message"][:2000])
     kind = error["type"][:80] if error["type"].isidentifier() else "Error"

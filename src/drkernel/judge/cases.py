@@ -23,7 +23,7 @@ from drkernel.judge.variation import assign, perturbed, varied_construction
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
-_DISCRETE = 4
+_DISCRETE, _SAMPLE = 4, 1024
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def touched(inputs: list, seed: int) -> list | None:
 
     An answer that is cached under a sample, a sum or the identity of its inputs is stale for these.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
     changed = False
 
     def touch(tensor: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ def touched(inputs: list, seed: int) -> list | None:
         if tensor.numel() < 3:
             return tensor
         flat = tensor.contiguous().reshape(-1).clone()
-        first, second, third = (int(i) for i in torch.randperm(len(flat), generator=generator)[:3])
+        first, second, third = torch.randint(len(flat), (3,), generator=generator, device="cpu").tolist()
         flat[[first, second]] = flat[[second, first]]
         if not _is_discrete(tensor) and tensor.is_floating_point():
             flat[third] = flat.abs().max() * 3
@@ -186,7 +186,7 @@ def _forward(side: Side, model: nn.Module, inputs: list, train: bool, seed: int)
 
 def _forward64(side: Side, inputs: list, train: bool, seed: int, shake: float) -> Any:
     """The forward in fp64; inputs and weights multiplied with 1 + shake * u, u uniform in [-1, 1]."""
-    generator = torch.Generator().manual_seed(seed)
+    generators: dict[torch.device, torch.Generator] = {}
 
     def widen(tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
@@ -194,7 +194,10 @@ def _forward64(side: Side, inputs: list, train: bool, seed: int, shake: float) -
         wide = tensor.double()
         if not shake:
             return wide
-        noise = 2 * torch.rand(wide.shape, generator=generator, dtype=torch.float64) - 1
+        device = tensor.device
+        if device not in generators:
+            generators[device] = torch.Generator(device).manual_seed(seed)
+        noise = 2 * torch.rand(wide.shape, generator=generators[device], dtype=torch.float64, device=device) - 1
         return wide * (1 + shake * noise)
 
     if shake not in side.wide:
@@ -251,7 +254,10 @@ def _in_layout(values: Tensor, like: Tensor) -> Tensor:
 
 
 def _is_discrete(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.numel() > 2 * _DISCRETE and len(tensor.unique()) <= _DISCRETE
+    if not tensor.is_floating_point() or tensor.numel() <= 2 * _DISCRETE:
+        return False
+    few = len(tensor.reshape(-1)[:_SAMPLE].unique()) <= _DISCRETE  # sorting all of a large tensor takes long
+    return few and len(tensor.unique()) <= _DISCRETE
 
 
 REGIMES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor] | None, ...]] = {

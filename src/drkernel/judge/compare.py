@@ -8,12 +8,14 @@ exp2 softmax, another order of summation), and never below a few units in the la
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from drkernel.judge.exchange import DTYPES, Slot
 from drkernel.types import Precision
 
 K_NORM, K_MAX = 8.0, 16.0
@@ -21,6 +23,8 @@ K_NORM, K_MAX = 8.0, 16.0
 UNIT: dict[Precision, float] = {"ieee": 2.0**-23, "tf32": 2.0**-10, "low": 2.0**-7}
 """Relative rounding step that each precision policy grants."""
 _ROW = 16
+_AGAIN = 4.0
+"""Bounds that come from another draw of the inputs are wider by this factor."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,17 @@ class Expected:
                 return problem
         return None
 
+    def tolerance(self) -> Tolerance:
+        """How far other answers to inputs of the same kind may be from the reference's own."""
+        floats = [p for p, (_, leaf) in zip(self._parts.values(), self.leaves, strict=True) if _is_float(leaf)]
+        size = lambda norm: max((float(norm(p.exact)) for p in floats if p.exact.numel()), default=0.0)
+        return Tolerance(
+            norm=_AGAIN * max((p.norm for p in floats), default=0.0),
+            most=_AGAIN * max((float(p.most.max()) for p in floats if p.most.numel()), default=0.0),
+            size=size(lambda exact: torch.nan_to_num(exact, 0.0, 0.0, 0.0).norm()),
+            largest=size(lambda exact: torch.nan_to_num(exact, 0.0, 0.0, 0.0).abs().max()),
+        )
+
     def is_among(self, values: list[Tensor]) -> bool:
         """Whether each floating output is, in some shape, one of these values."""
         parts = [
@@ -110,6 +125,58 @@ class Expected:
             if _is_float(leaf) and isinstance(leaf, Tensor)
         ]
         return bool(parts) and all(any(v.numel() == n and part.equals(v) for v in values) for part, n in parts)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Bounds for many answers at once, on raw bytes: cheaper than `Expected`, which needs the reference in fp64."""
+
+    norm: float
+    """L2 norm of the difference of one answer to inputs like those that the bounds come from."""
+    most: float
+    """Largest difference."""
+    size: float
+    largest: float
+    """L2 norm and largest value of the answer that the bounds come from: they grow in proportion."""
+
+    def check(self, right: Tensor, got: Tensor, slots: Sequence[Slot], start: int, calls: int) -> str | None:
+        """What is wrong with the answers of several calls, or None.
+
+        Args:
+            right, got: uint8 [n], the areas with all outputs of the reference and of the submission, in one layout.
+            slots: where the outputs lie, counted from `start` bytes before the areas.
+        """
+        kinds = {DTYPES[slot.dtype] for slot in slots}
+        if len(kinds) == 1 and (kind := kinds.pop()).is_floating_point:
+            return self._floats(right.view(kind), got.view(kind), calls)
+        for slot in slots:
+            kind = DTYPES[slot.dtype]
+            one, other = (t[slot.offset - start :][: slot.nbytes].view(kind) for t in (right, got))
+            problem = self._floats(one, other, 1) if kind.is_floating_point else _differ(one, other)
+            if problem:
+                return problem
+        return None
+
+    def _floats(self, right: Tensor, got: Tensor, calls: int) -> str | None:
+        wide = torch.float64 if right.dtype == torch.float64 else torch.float32
+        right, got = right.to(wide), got.to(wide)
+        same = (right == got) | (right.isnan() & got.isnan())
+        error = torch.where(same, 0.0, (got - right).abs())
+        plain = torch.nan_to_num(right, 0.0, 0.0, 0.0)
+        error_norm, error_most, size, largest = torch.stack(
+            [error.norm(), error.max(), plain.norm(), plain.abs().max()]
+        ).tolist()
+        growth = [now / then if then else 1.0 for now, then in ((size / calls**0.5, self.size), (largest, self.largest))]
+        norm, most = (bound * max(1.0, g) for bound, g in zip((self.norm * calls**0.5, self.most), growth, strict=True))
+        if error_norm <= norm and error_most <= most:
+            return None
+        return f"a timed call's output differs by {error_most:.3g}, at most {most:.3g} was expected"
+
+
+def _differ(right: Tensor, got: Tensor) -> str | None:
+    """Integers may differ where rounding decides, in a thousandth of the places."""
+    wrong = int((right != got).sum())
+    return f"a timed call's output differs in {wrong} places" if wrong > max(1, right.numel() // 1000) else None
 
 
 class _Leaf:

@@ -79,7 +79,7 @@ class Exam:
         except Ruling as ruling:
             return ruling.verdict
         except Failed as failure:
-            return _ruling_of(failure, self.source).verdict
+            return ruling_of(failure, self.source).verdict
         except Late:
             return Ruling("invalid", "timeout", f"no answer within {self.terms.timeout_s:g} s").verdict
         except ProtocolViolation as error:
@@ -231,7 +231,7 @@ class Exam:
             return []
 
     def _priced(self, ledger: Ledger) -> Verdict:
-        result = audit.audit(self.paper.bills[self.modes[0]], ledger)
+        result = self._audited(ledger)
         kept = sorted({row.name for row in ledger.rows if not row.triton})
         if result.nothing_replaced:
             detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
@@ -257,6 +257,9 @@ class Exam:
             reference_profile=result.reference_profile[:_ROWS],
         )
 
+    def _audited(self, ledger: Ledger) -> audit.Audit:
+        return audit.audit(self.paper.bills[self.modes[0]], ledger)
+
 
 def crashed(how: str) -> Verdict:
     """The verdict on a submission whose process ended before it answered; `how` as Process.end() puts it."""
@@ -277,7 +280,7 @@ _REASONS = {
 }
 
 
-def _ruling_of(failure: Failed, source: str) -> Ruling:
+def ruling_of(failure: Failed, source: str) -> Ruling:
     lines = source.splitlines()
     code = lines[failure.line - 1].strip()[:160] if failure.line and failure.line <= len(lines) else ""
     place = f"line {failure.line}: `{code}`: " if code and not failure.message.startswith("kernel `") else ""

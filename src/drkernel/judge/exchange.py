@@ -68,6 +68,9 @@ class Slot:
 class Area:
     """A piece of memory that two processes share: neither can resize it."""
 
+    align = 64
+    """Bytes; tensors start at multiples of it."""
+
     def __init__(self, handle: int, size: int):
         self.handle, self.size = handle, size
         self._map = mmap.mmap(handle, size)
@@ -89,12 +92,16 @@ class Area:
         shape = tuple(tensor.shape)
         dense = dense or any(step == 0 and size > 1 for size, step in zip(shape, tensor.stride(), strict=True))
         stride = _dense_stride(shape) if dense else tensor.stride()
-        start = -(-(self.top + GUARD) // 64) * 64
+        start = -(-(self.top + GUARD) // self.align) * self.align
         slot = Slot(start, str(tensor.dtype).removeprefix("torch."), shape, tuple(stride))
         end = start + slot.nbytes + GUARD
         if end > self.size:
             raise Unfit(f"{end / 2**20:.0f} MiB of tensors, at most {self.size / 2**20:.0f} MiB can be handed over")
-        self._bytes(self.top, end - self.top).fill_(0xFF)
+        if slot.extent == tensor.numel():
+            self.bytes(self.top, start - self.top).fill_(0xFF)
+            self.bytes(end - GUARD, GUARD).fill_(0xFF)
+        else:
+            self.bytes(self.top, end - self.top).fill_(0xFF)
         if slot.extent:
             self.view(slot).copy_(tensor.detach())
         self.top = end
@@ -102,25 +109,27 @@ class Area:
 
     def view(self, slot: Slot) -> Tensor:
         """The tensor itself, in shared memory, with a storage of its own extent."""
-        dtype = DTYPES[slot.dtype]
         if not slot.extent:
-            return torch.empty_strided(slot.shape, slot.stride, dtype=dtype)
-        flat = torch.frombuffer(self._map, dtype=dtype, count=slot.extent, offset=slot.offset)
-        return flat.as_strided(slot.shape, slot.stride)
+            return torch.empty_strided(slot.shape, slot.stride, dtype=DTYPES[slot.dtype])
+        return self._flat(slot.dtype, slot.extent, slot.offset).as_strided(slot.shape, slot.stride)
 
     def snapshot(self) -> Tensor:
         """A private copy of all bytes in use: uint8 [top]."""
-        return self._bytes(0, self.top).clone()
+        return self.bytes(0, self.top).clone()
 
     def same(self, snapshot: Tensor) -> bool:
-        return torch.equal(self._bytes(0, self.top), snapshot)
+        return torch.equal(self.bytes(0, self.top), snapshot)
 
     def close(self) -> None:
         """Gives up the handle; the mapping goes with the last tensor on it."""
         os.close(self.handle)
 
-    def _bytes(self, start: int, count: int) -> Tensor:
-        return torch.frombuffer(self._map, dtype=torch.uint8, count=count, offset=start)
+    def bytes(self, start: int, count: int) -> Tensor:
+        """uint8 [count], in shared memory."""
+        return self._flat("uint8", count, start)
+
+    def _flat(self, dtype: str, count: int, offset: int) -> Tensor:
+        return torch.frombuffer(self._map, dtype=DTYPES[dtype], count=count, offset=offset)
 
 
 def encode(value: Any, put: Callable[[Tensor], int], depth: int = 0) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,28 +37,49 @@ class Paper:
 
 
 def write(task: Task, secret: bytes, gpu: simulated.Gpu) -> Paper:
-    """Prepares a task.
+    """Prepares a task for the simulated device, at small sizes.
 
     Raises:
         DrKernelError: the reference fails, is too large to shrink, or a trivial answer would pass for right.
     """
     task = shrink.fit(task)
-    seeds = Seeds(secret, task.digest)
     reference = Reference(task, task.small)
+    return prepare(reference, reference, secret, gpu, simulated.scale_of(task), simulated.record)
+
+
+def prepare(
+    reference: Reference,
+    base: Reference,
+    secret: bytes,
+    gpu: simulated.Gpu,
+    scale: simulated.Scale,
+    record: Callable[[], AbstractContextManager[simulated.Ledger]],
+) -> Paper:
+    """Prepares a task.
+
+    Args:
+        reference: what submissions are compared with.
+        base: the same, at sizes that the hidden shapes are varied from.
+        scale: from the reference's sizes to those that count.
+        record: counts the operators of a block.
+    """
+    task = reference.task
+    seeds = Seeds(secret, task.digest)
     seed = seeds("paper")
     modes = cases.modes(reference, seed)
-    scale = simulated.scale_of(task)
-    bills = {train: _bill(reference, seed, train, scale, gpu) for train, *_ in modes}
-    hidden = list(itertools.islice(_hidden(task, reference, seeds), HIDDEN_SHAPES))
+    bills = {train: _bill(reference, seed, train, scale, gpu, record) for train, *_ in modes}
+    hidden = list(itertools.islice(_hidden(task, base, seeds), HIDDEN_SHAPES))
     depth = max(cases.depth_of(bill.ledger) for bill in bills.values())
     paper = Paper(task, reference, hidden, modes, depth, bills)
     _refuse_degenerate(paper, seeds)
     return paper
 
 
-def _bill(reference: Reference, seed: int, train: bool, scale: simulated.Scale, gpu: simulated.Gpu) -> audit.Bill:
+def _bill(
+    reference: Reference, seed: int, train: bool, scale: simulated.Scale, gpu: simulated.Gpu, record: Callable
+) -> audit.Bill:
     model, inputs = reference.model(seed).train(train), reference.inputs(seed)
-    with simulated.record() as ledger:
+    with record() as ledger:
         outputs = reference.forward(model, inputs)
     tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
     sizes = [(t.numel(), t.numel() * t.element_size()) for t in tensors]

@@ -38,7 +38,7 @@ class Asker:
 
     def __init__(self, connection: socket.socket):
         self._connection = connection
-        self._sequence = 0
+        self._sequence, self._nonce = 0, b""
 
     def ask(self, question: dict[str, Any], deadline: float) -> dict[str, Any]:
         """Sends a question and returns the answer.
@@ -49,12 +49,20 @@ class Asker:
         Raises:
             ProtocolViolation, Gone, Late.
         """
+        self.post(question, deadline)
+        return self.collect(deadline)
+
+    def post(self, question: dict[str, Any], deadline: float) -> None:
+        """Sends a question; `collect` must follow before the next one."""
         self._sequence += 1
-        nonce = secrets.token_bytes(16)
+        self._nonce = secrets.token_bytes(16)
         self._refuse_unasked()
-        _send(self._connection, self._sequence, nonce, question, deadline)
+        _send(self._connection, self._sequence, self._nonce, question, deadline)
+
+    def collect(self, deadline: float) -> dict[str, Any]:
+        """The answer to the question that was posted. After Late it may be asked for again."""
         sequence, echoed, answer = _receive(self._connection, deadline)
-        if (sequence, echoed) != (self._sequence, nonce):
+        if (sequence, echoed) != (self._sequence, self._nonce):
             raise ProtocolViolation("an answer to another question")
         return answer
 

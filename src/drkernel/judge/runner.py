@@ -14,7 +14,8 @@ import sys
 import traceback
 import types
 import warnings
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
@@ -31,32 +32,51 @@ MAX_TEXT, MAX_SEEN = 2000, 64
 _MOST_FILES = 2**20
 
 
-def main(connection: socket.socket, inputs: Area, outputs: Area, sandbox: Sandbox) -> None:
+def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None:
     """Locks the process in and answers questions until the connection closes. Never returns."""
+    leave_session()
+    sandbox.enter()
+    serve(close_others(connection), Runner(*areas).answer)
+
+
+def leave_session() -> None:
+    """Gives up the terminal and the standard streams."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    sandbox.enter()
-    connection = socket.socket(fileno=os.dup2(connection.detach(), 3, inheritable=False))
+
+
+def close_others(connection: socket.socket) -> socket.socket:
+    """The connection, now the only descriptor besides the standard streams."""
+    handle = connection.detach()
+    if handle != 3:
+        os.dup2(handle, 3, inheritable=False)
     os.closerange(4, _MOST_FILES)
-    runner = Runner(inputs, outputs)
+    return socket.socket(fileno=3)
+
+
+def serve(connection: socket.socket, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     while True:
         sequence, nonce, question = protocol.receive(connection)
-        protocol.send(connection, sequence, nonce, runner.answer(question))
+        protocol.send(connection, sequence, nonce, answer(question))
 
 
 def prepare() -> None:
-    """What all runners share; done once in the zygote."""
+    """What all runners of the simulated device share; done once in the zygote."""
     simulated.install(cuda_shim=True)
     torch.set_num_threads(1)
     cases.seed_one_generator()
     torch._C._set_deterministic_algorithms(True, warn_only=True)  # fills uninitialised memory with NaN
     warnings.simplefilter("ignore")
+    _warm_up()
 
 
 class Runner:
     """The submission's module and its models."""
+
+    record = staticmethod(simulated.record)
+    """What counts the launches and operators of a block, and can leave some out."""
 
     def __init__(self, inputs: Area, outputs: Area):
         self.inputs, self.outputs = inputs, outputs
@@ -64,12 +84,14 @@ class Runner:
         self._views: dict[Slot, tuple[Tensor, int]] = {}
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        do = {"load": self._load, "build": self._build, "weights": self._weights, "call": self._call}
         self.outputs.clear()
         try:
-            return do[question.pop("do")](**question)
+            return self._do()[question.pop("do")](**question)
         except BaseException as error:
             return {"error": describe(error)}
+
+    def _do(self) -> dict[str, Callable[..., dict[str, Any]]]:
+        return {"load": self._load, "build": self._build, "weights": self._weights, "call": self._call}
 
     def _load(self, source: str, name: str) -> dict[str, Any]:
         linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
@@ -104,14 +126,26 @@ class Runner:
         module = self.models[model].train(train)
         torch.manual_seed(seed)
         watch = _Watch()
-        with torch.no_grad(), simulated.record(skip=skip, budget=budget) as ledger, watch if skip else nullcontext():
+        with torch.no_grad(), self.record(skip=skip, budget=budget) as ledger, watch if skip else nullcontext():
             result = module(*values)
+        answer = self._exported(result)
+        numels = {math.prod(fact["slot"][2]) for fact in answer["tensors"]}
+        seen = self._kept([t for t in reversed(watch.results) if t.numel() in numels])
+        return answer | {"ledger": ledger.to_json(), "seen": seen}
+
+    def _kept(self, tensors: list[Tensor]) -> list[list]:
+        """Copies tensors out, as many as there is room for."""
+        kept = []
+        with suppress(exchange.Unfit):
+            for tensor in tensors:
+                kept.append(self.outputs.put(tensor, dense=True).to_json())
+        return kept
+
+    def _exported(self, result: Any) -> dict[str, Any]:
+        """What forward returned, its tensors copied out."""
         facts: list[dict[str, Any]] = []
         given = [view for view, _ in self._views.values()]
-        tree = exchange.encode(result, lambda tensor: self._export(tensor, given, facts))
-        numels = {math.prod(fact["slot"][2]) for fact in facts}
-        seen = [self.outputs.put(t, dense=True).to_json() for t in watch.results if t.numel() in numels]
-        return {"outputs": tree, "tensors": facts, "ledger": ledger.to_json(), "seen": seen}
+        return {"outputs": exchange.encode(result, lambda tensor: self._export(tensor, given, facts)), "tensors": facts}
 
     def _export(self, tensor: Tensor, given: list[Tensor], facts: list) -> int:
         """Copies an output out, and says what its bytes alone do not show."""
@@ -176,3 +210,49 @@ def describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SyntaxError):
         line = error.lineno
     return {"type": type(error).__name__[:80], "message": str(error)[:MAX_TEXT], "line": line}
+
+
+def _warm_up() -> None:
+    """Answers the questions of a small exam once, so that nothing is left to be imported or set up in each runner."""
+    model = Runner(Area.create("warm", 2**16), Area.create("warm", 2**16))
+    slot = model.inputs.put(torch.ones(64)).to_json()
+    call = {"do": "call", "model": 0, "args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0}
+    questions = [
+        {"do": "load", "source": _WARM, "name": "ModelNew"},
+        {
+            "do": "build",
+            "model": 0,
+            "args": {"list": [{"list": []}, {"dict": []}]},
+            "slots": [],
+            "seed": 0,
+            "varied": True,
+        },
+        call | {"skip": [], "budget": 1e8},
+        call | {"skip": ["double:6"], "budget": 1e8},
+    ]
+    for question in questions:
+        if error := model.answer(question).get("error"):
+            raise RuntimeError(f"the simulated device does not work: {error}")
+    del sys.modules["submission"]
+
+
+_WARM = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(4)
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        double[(triton.cdiv(x.numel(), 32),)](x, y, x.numel(), BLOCK=32)
+        return y + self.norm(x.view(-1, 4)).relu().view(-1)
+"""

@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 import sysconfig
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,14 +25,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
 _libc.syscall.restype = ctypes.c_long
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
+_SECCOMP, _FILTER, _ALL_THREADS = {"x86_64": 317, "aarch64": 277}, 1, 1
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _READ = (1 << 0) | (1 << 2) | (1 << 3)  # execute (mapping libraries), read file, read directory
+_TRUNCATE, _IOCTL = 1 << 14, 1 << 15
+_WRITE = _READ | (1 << 1) | _TRUNCATE | _IOCTL
+_OF_FOLDERS = 1 << 3
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _READABLE = ("/usr", "/lib", "/lib64", "/bin", "/opt/cuda", "/usr/local", "/etc/ld.so.cache", "/etc/localtime")
 _READABLE += ("/dev/null", "/dev/zero", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")
+_GPU_READABLE = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/proc/sys", "/sys", "/usr/local/nvidia")
+_GPU_READABLE += ("/proc/filesystems", "/proc/version", "/proc/stat", "/etc/nvidia", "/etc/ld.so.conf.d")
 
 
 @dataclass(frozen=True)
@@ -39,19 +46,26 @@ class Limits:
     """Resource limits of one runner."""
 
     memory_mb: int = 4096
-    """Address space beyond what the process maps when it starts."""
+    """Host memory beyond what the process maps when it is sealed."""
     cpu_s: int = 20
     """CPU seconds over all its threads."""
     files: int = 48
+    """Open files; a process with a GPU may have 512 more."""
 
 
 class Sandbox:
-    """Prepared once in the zygote; `enter()` then costs a runner well under a millisecond."""
+    """Prepared once in the zygote; `enter()` then costs a process well under a millisecond.
 
-    def __init__(self, limits: Limits):
-        self.limits = limits
+    With a GPU there are two steps, because CUDA cannot be set up behind the system call filter, and the threads that it
+    starts must already be confined: `confine()`, set up CUDA, `seal()`.
+    """
+
+    def __init__(self, limits: Limits, gpu: bool = False):
+        self.limits, self.gpu = limits, gpu
         self.landlock_abi = _landlock_abi()
-        self._ruleset = _landlock_ruleset(self.landlock_abi) if self.landlock_abi else None
+        self._ruleset = None
+        if self.landlock_abi and not gpu:
+            self._ruleset = _landlock_ruleset(self.landlock_abi, {path: _READ for path in _readable_paths()})
         self.seccomp = platform.machine() in _AUDIT_ARCH and Path("/proc/sys/kernel/seccomp").exists()
 
     def missing_locks(self) -> list[str]:
@@ -67,13 +81,35 @@ class Sandbox:
 
     def enter(self) -> None:
         """Locks the calling process in. Irreversible. The process must be single-threaded."""
+        self._bound()
+        self.confine()
+        self._filter()
+
+    def confine(self, readable: Path | None = None) -> None:
+        """Takes away files, capabilities and rights over other processes. The process must be single-threaded.
+
+        Args:
+            readable: one more folder that may be read.
+        """
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         _prctl(PR_SET_NO_NEW_PRIVS, 1)
-        _limit(self.limits, threads_only=self.seccomp)
-        if self._ruleset is not None and _libc.syscall(_LANDLOCK_RESTRICT, self._ruleset, 0):
+        ruleset = self._ruleset
+        if self.landlock_abi and ruleset is None:
+            ruleset = _landlock_ruleset(self.landlock_abi, _gpu_paths(readable))
+        if ruleset is not None and _libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0):
             raise OSError(ctypes.get_errno(), "landlock_restrict_self")
         _drop_capabilities()
         _prctl(PR_SET_DUMPABLE, 0)
+
+    def seal(self) -> None:
+        """Bounds what the process may use from here on, and filters its system calls, those of all its threads."""
+        self._bound()
+        self._filter()
+
+    def _bound(self) -> None:
+        _limit(self.limits, self.gpu, threads_only=self.seccomp)
+
+    def _filter(self) -> None:
         if self.seccomp:
             _install_filter(os.getpid())
 
@@ -97,13 +133,15 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option})")
 
 
-def _limit(limits: Limits, threads_only: bool) -> None:
-    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+def _limit(limits: Limits, gpu: bool, threads_only: bool) -> None:
+    """With a GPU, data are bounded instead of the address space, of which CUDA reserves more than there is memory."""
+    sizes = Path("/proc/self/statm").read_text().split()
+    memory, mapped = (resource.RLIMIT_DATA, sizes[5]) if gpu else (resource.RLIMIT_AS, sizes[0])
     bounds = {
-        resource.RLIMIT_AS: mapped + limits.memory_mb * 2**20,
+        memory: int(mapped) * resource.getpagesize() + limits.memory_mb * 2**20,
         resource.RLIMIT_CPU: limits.cpu_s,
         resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_NOFILE: limits.files,
+        resource.RLIMIT_NOFILE: limits.files + (512 if gpu else 0),
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MSGQUEUE: 0,
     }
@@ -129,8 +167,8 @@ def _landlock_abi() -> int:
     return max(0, _libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1))
 
 
-def _landlock_ruleset(abi: int) -> int:
-    """A ruleset that lets one read the system and Python, and nothing else that this ABI can restrict."""
+def _landlock_ruleset(abi: int, paths: Mapping[Path, int]) -> int:
+    """A ruleset that allows these accesses beneath these paths, and nothing else that this ABI can restrict."""
     files = (1 << 13) - 1
     files |= (1 << 13 if abi >= 2 else 0) | (1 << 14 if abi >= 3 else 0) | (1 << 15 if abi >= 5 else 0)
     attributes = struct.pack("=QQQ", files, 0b11 if abi >= 4 else 0, 0b11 if abi >= 6 else 0)
@@ -138,14 +176,22 @@ def _landlock_ruleset(abi: int) -> int:
     ruleset = _libc.syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
     if ruleset < 0:
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
-    for path in _readable_paths():
+    for path, access in paths.items():
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        access = _READ if path.is_dir() else _READ & ~(1 << 3)
-        rule = struct.pack("=Qi", access, handle)
+        rule = struct.pack("=Qi", access & files & ~(0 if path.is_dir() else _OF_FOLDERS), handle)
         if _libc.syscall(_LANDLOCK_ADD_RULE, ruleset, 1, rule, 0):
             raise OSError(ctypes.get_errno(), f"landlock_add_rule({path})")
         os.close(handle)
     return ruleset
+
+
+def _gpu_paths(readable: Path | None) -> dict[Path, int]:
+    """What CUDA needs besides: its devices, what the kernel says of them, and this process's own folder in /proc."""
+    paths = {path: _READ for path in _readable_paths()}
+    paths |= {Path(path): _READ for path in _GPU_READABLE if os.path.exists(path)}
+    paths |= {path: _WRITE for path in Path("/dev").glob("nvidia*") if not path.is_dir()}
+    paths[Path(f"/proc/{os.getpid()}")] = _WRITE & ~_IOCTL
+    return paths | ({readable: _READ} if readable else {})
 
 
 def _readable_paths() -> list[Path]:
@@ -162,5 +208,6 @@ def _install_filter(pid: int) -> None:
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
     holder = ctypes.create_string_buffer(header, len(header))
-    if _libc.prctl(PR_SET_SECCOMP, 2, ctypes.addressof(holder), 0, 0):
+    number = _SECCOMP[platform.machine()]
+    if _libc.syscall(number, _FILTER, _ALL_THREADS, ctypes.c_void_p(ctypes.addressof(holder))):
         raise OSError(ctypes.get_errno(), "seccomp")

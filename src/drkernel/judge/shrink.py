@@ -42,8 +42,12 @@ MOST = Cost(2**20, 2**23, 2e9)
 """What is accepted where they allow no less (sizes inside the model)."""
 
 
-def fit(task: Task) -> Task:
+def fit(task: Task, cheap: Cost = CHEAP, most: Cost = MOST) -> Task:
     """The task with `small` set: as given, or the largest halving of its constants that is cheap and runs.
+
+    Args:
+        cheap: what is small enough.
+        most: what is accepted where the constants allow no less.
 
     Raises:
         DrKernelError: nothing that is small enough runs; the message says what the smallest attempt met.
@@ -62,11 +66,11 @@ def fit(task: Task) -> Task:
         except DrKernelError as error:
             problem = str(error)
             continue
-        if cost.exceeds(CHEAP) and (best is not None or cost.exceeds(MOST)):
+        if cost.exceeds(cheap) and (best is not None or cost.exceeds(most)):
             problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
         best = small
-        if cost.exceeds(CHEAP):
+        if cost.exceeds(cheap):
             break
     if best is None:
         raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")

@@ -23,10 +23,10 @@ def perturbed(model: nn.Module, seed: int) -> dict[str, Tensor]:
 
     Element-wise `p * u` with u in [0.5, 1.5], and values in [-0.25, 0.25] where p is zero.
     """
-    generator = torch.Generator().manual_seed(seed)
     running = ((name, b) for name, b in model.named_buffers() if name.rpartition(".")[2] in _RUNNING)
-    tensors = [*model.named_parameters(), *running]
-    return {name: _vary(tensor.detach(), generator) for name, tensor in tensors if tensor.is_floating_point()}
+    tensors = [(n, t.detach()) for n, t in (*model.named_parameters(), *running) if t.is_floating_point()]
+    generators = {device: torch.Generator(device).manual_seed(seed) for device in {t.device for _, t in tensors}}
+    return {name: _vary(tensor, generators[tensor.device]) for name, tensor in tensors}
 
 
 def assign(model: nn.Module, values: Mapping[str, Tensor]) -> None:
@@ -97,7 +97,7 @@ def varied_construction(active: bool = True) -> Iterator[None]:
     new, filling = nn.Parameter.__new__, {name: getattr(nn.init, name) for name in ("ones_", "zeros_", "constant_")}
 
     def vary(tensor: Any) -> Any:
-        generator = torch.Generator().manual_seed(tensor.numel())
+        generator = torch.Generator(tensor.device).manual_seed(tensor.numel())
         with torch.no_grad():
             return tensor.copy_(_vary(tensor.detach(), generator))
 
@@ -126,6 +126,5 @@ def varied_construction(active: bool = True) -> Iterator[None]:
 
 
 def _vary(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
-    varied = torch.where(tensor.cpu() == 0, (noise - 0.5) / 2, tensor.cpu().double() * (0.5 + noise))
-    return varied.to(tensor.dtype)
+    noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64, device=tensor.device)
+    return torch.where(tensor == 0, (noise - 0.5) / 2, tensor.double() * (0.5 + noise)).to(tensor.dtype)

@@ -1,4 +1,4 @@
-"""A worker of the judge: one examiner process and the zygote that it forks. Started by `Judge`, one per worker."""
+"""A worker process of the judge: an examiner or a compiler, and the zygote that it forks. Started by `workers.Worker`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import socket
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from drkernel.judge import admission, paper, protocol, sandbox, simulated
+from drkernel.judge import admission, paper, protocol, runner, sandbox, simulated
 from drkernel.judge.cases import Seeds, seed_one_generator
 from drkernel.judge.exam import Exam, Terms, crashed
 from drkernel.judge.protocol import Gone
 from drkernel.judge.sandbox import Limits
-from drkernel.judge.zygote import Zygote, ZygoteDied
+from drkernel.judge.zygote import Trade, Zygote, ZygoteDied
 from drkernel.types import DrKernelError, Task, Verdict
 
 _PAPERS = 128
@@ -92,33 +94,92 @@ class Examiner:
 
 
 def main() -> None:
-    """Serves one Judge over the socket whose number is the only argument, until it closes."""
+    """Serves one Judge over the socket whose number is the only argument, until it closes.
+
+    The first question holds the settings, among them the `kind` of worker; the second the secret, which no zygote may
+    know.
+    """
     connection = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
+    sandbox.die_with_parent()
     sandbox.hide_process()
     _, nonce, settings = protocol.receive(connection)
-    zygote = Zygote(Limits(**settings["limits"]))
-    simulated.install(cuda_shim=False)
-    seed_one_generator()
-    paper.write(_WARM, b"", simulated.GPUS["H200"])
-    protocol.send(connection, 1, nonce, {"missing": zygote.wait_ready()})
+    kinds = {"simulated": _simulated, "compiler": _compiler, "gpu": _gpu}
+    missing, start = kinds[settings["kind"]](settings)
+    protocol.send(connection, 1, nonce, {"missing": missing})
     sequence, nonce, body = protocol.receive(connection)
-    examiner = Examiner(zygote, Terms(**settings["terms"]), bytes.fromhex(body["secret"]))
+    answer = start(bytes.fromhex(body["secret"]))
     protocol.send(connection, sequence, nonce, {})
     while True:
         sequence, nonce, body = protocol.receive(connection)
-        protocol.send(connection, sequence, nonce, _answer(examiner, body))
+        protocol.send(connection, sequence, nonce, json.loads(json.dumps(answer(body))))
 
 
-def _answer(examiner: Examiner, body: dict[str, Any]) -> dict[str, Any]:
-    task = Task(**body["task"])
-    try:
-        if body["source"] is None:
-            examiner.paper(task)
-            return {}
-        return {"verdict": json.loads(json.dumps(examiner.judge(task, body["source"]).to_dict()))}
-    except DrKernelError as error:
-        return {"error": str(error)}
+Answering = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _simulated(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
+    """Examines on the simulated device."""
+    zygote = Zygote(Limits(**settings["limits"]), Trade(runner.prepare, runner.main))
+    simulated.install(cuda_shim=False)
+    seed_one_generator()
+    paper.write(_WARM, b"", simulated.GPUS["H200"])
+    missing = zygote.wait_ready()
+
+    def start(secret: bytes) -> Answering:
+        examiner = Examiner(zygote, Terms(**settings["terms"]), secret)
+
+        def answer(body: dict[str, Any]) -> dict[str, Any]:
+            task = Task(**body["task"])
+            try:
+                if body["source"] is None:
+                    examiner.paper(task)
+                    return {}
+                return {"verdict": examiner.judge(task, body["source"]).to_dict()}
+            except DrKernelError as error:
+                return {"error": str(error)}
+
+        return answer
+
+    return missing, start
+
+
+def _compiler(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
+    """Compiles for GPUs; sees neither GPU nor secret."""
+    from drkernel.judge.cuda.compiler import Compiler
+
+    compiler = Compiler(settings)
+    return compiler.missing, lambda _: compiler.answer
+
+
+def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
+    """Examines on the one GPU that it sees."""
+    from drkernel.judge.cuda import examiner, setup
+
+    zygote = Zygote(Limits(**settings["limits"]), examiner.TRADE)
+    missing = zygote.wait_ready()
+    setup.start()
+
+    def start(secret: bytes) -> Answering:
+        scratch = Path(settings["scratch"])
+        made = examiner.GpuExaminer(
+            zygote, Terms(**settings["terms"]), secret, scratch, settings["spare"], settings["area_mb"]
+        )
+
+        def answer(body: dict[str, Any]) -> dict[str, Any]:
+            task = Task(**body["task"])
+            try:
+                if body["source"] is None:
+                    return {"plan": made.prepare(task)}
+                return made.judge(task, body["source"], Path(body["kernels"]))
+            except DrKernelError as error:
+                return {"error": str(error)}
+            except examiner.Unwell as error:
+                return {"unwell": str(error)}
+
+        return answer
+
+    return missing, start
 
 
 if __name__ == "__main__":

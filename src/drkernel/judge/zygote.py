@@ -1,23 +1,25 @@
-"""A process with torch and Triton imported that forks one runner per submission, and buries it.
+"""A process with torch and Triton imported that forks one-shot processes for submissions, and buries them.
 
 The zygote never executes submitted code itself and holds no secret: it is forked before the examiner learns any.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
+import select
 import signal
 import socket
-import sys
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from drkernel.judge import protocol, runner, sandbox
+from drkernel.judge import protocol, sandbox
 from drkernel.judge.exchange import Area
 from drkernel.judge.sandbox import Limits, Sandbox
 
@@ -29,44 +31,62 @@ class ZygoteDied(Exception):
     """The zygote is gone; the worker that owns it starts anew."""
 
 
-class Zygote:
-    """The examiner's handle on its zygote."""
+@dataclass(frozen=True)
+class Trade:
+    """What the processes of a zygote do."""
 
-    def __init__(self, limits: Limits):
+    prepare: Callable[[], None]
+    """Called once in the zygote: everything that all its processes share."""
+    main: Callable[[socket.socket, list[Area], Sandbox], None]
+    """Called in each process, which it must lock in; answers questions until the connection closes."""
+    areas: int = 2
+    """Pieces of shared host memory that each process gets."""
+    gpu: bool = False
+    """Whether the processes use a GPU; the zygote itself never does, since CUDA does not survive a fork."""
+
+
+class Zygote:
+    """The owner's handle on its zygote. Its methods may be called from several threads."""
+
+    def __init__(self, limits: Limits, trade: Trade):
+        self._trade, self._lock = trade, threading.Lock()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pid = os.fork()
         if not self.pid:
             ours.close()
-            _serve(theirs, limits)
+            _serve(theirs, limits, trade)
         theirs.close()
         self._control = ours
 
     def wait_ready(self) -> list[str]:
-        """Blocks until runners can be started; returns the sandbox locks that this machine lacks."""
+        """Blocks until processes can be started; returns the sandbox locks that this machine lacks."""
         return json.loads(self._hear())["missing"]
 
-    def start(self) -> Process:
+    def start(self, environment: dict[str, str] | None = None) -> Process:
+        """A fresh process, with these variables in its environment besides the zygote's."""
         ours, theirs = socket.socketpair()
-        inputs, outputs = Area.create("inputs", AREA), Area.create("outputs", AREA)
-        try:
-            socket.send_fds(self._control, [b"start"], [theirs.fileno(), inputs.handle, outputs.handle])
-            self._hear()
-        except OSError as error:
-            raise ZygoteDied from error
+        areas = [Area.create(f"area {number}", AREA) for number in range(self._trade.areas)]
+        order = b"start" + json.dumps(environment or {}).encode()
+        pid = self._order(order, [theirs.fileno(), *(area.handle for area in areas)])["pid"]
         theirs.close()
-        return Process(self, ours, inputs, outputs)
+        return Process(self, pid, ours, areas)
 
-    def bury(self, gone: bool) -> int:
-        """Ends the runner and all that it left behind; returns how it ended (waitpid's status).
+    def bury(self, pid: int, gone: bool) -> int:
+        """Ends a process and what it left behind; returns how it ended (waitpid's status).
 
         Args:
-            gone: the runner has closed its connection, so it gets a moment to end in its own way.
+            gone: it has closed its connection, so it gets a moment to end in its own way; else the answer does not
+                wait for its end and the status is 0.
         """
-        try:
-            self._control.send(b"gone" if gone else b"kill")
-        except OSError as error:
-            raise ZygoteDied from error
-        return json.loads(self._hear())["status"]
+        return self._order((b"gone" if gone else b"kill") + str(pid).encode())["status"]
+
+    def _order(self, order: bytes, handles: list[int] | None = None) -> dict[str, Any]:
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [order], handles or [])
+            except OSError as error:
+                raise ZygoteDied from error
+            return json.loads(self._hear())
 
     def _hear(self) -> bytes:
         try:
@@ -79,23 +99,42 @@ class Zygote:
 
 
 class Process:
-    """One runner: questions go through `ask`, tensors through `inputs` and `outputs`."""
+    """One process: questions go through `ask`, tensors through the areas."""
 
-    def __init__(self, zygote: Zygote, connection: socket.socket, inputs: Area, outputs: Area):
-        self.inputs, self.outputs = inputs, outputs
-        self._zygote, self._connection = zygote, connection
+    def __init__(self, zygote: Zygote, pid: int, connection: socket.socket, areas: list[Area]):
+        self.pid, self.areas = pid, areas
+        self._zygote, self._connection, self._own = zygote, connection, areas
         self._asker = protocol.Asker(connection)
+
+    @property
+    def inputs(self) -> Area:
+        return self.areas[0]
+
+    @property
+    def outputs(self) -> Area:
+        return self.areas[1]
 
     def ask(self, question: dict[str, Any], deadline: float) -> dict[str, Any]:
         return self._asker.ask(question, deadline)
 
+    def post(self, question: dict[str, Any], deadline: float) -> None:
+        """Asks without waiting; `collect` returns the answer."""
+        self._asker.post(question, deadline)
+
+    def collect(self, deadline: float) -> dict[str, Any]:
+        return self._asker.collect(deadline)
+
+    def answered(self, seconds: float) -> bool:
+        """Waits at most so long for an answer (or the end of the process). Whether there is one."""
+        return bool(select.select([self._connection], [], [], seconds)[0])
+
     def end(self) -> str:
-        """Kills the runner. Returns how it had ended by itself (`signal SIGSEGV`, `exit 0`), or nothing."""
+        """Kills the process. Returns how it had ended by itself (`signal SIGSEGV`, `exit 0`), or nothing."""
         gone = self._over()
         self._connection.close()
-        status = self._zygote.bury(gone)
-        self.inputs.close()
-        self.outputs.close()
+        status = self._zygote.bury(self.pid, gone)
+        for area in self._own:
+            area.close()
         if not gone:
             return ""
         code = os.waitstatus_to_exitcode(status)
@@ -111,126 +150,107 @@ class Process:
             return True
 
 
-def _serve(control: socket.socket, limits: Limits) -> None:
+def _serve(control: socket.socket, limits: Limits, trade: Trade) -> None:
     sandbox.die_with_parent()
     sandbox.adopt_orphans()
     sandbox.hide_process()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    runner.prepare()
-    _warm_up()
-    box = Sandbox(limits)
+    trade.prepare()
+    box = Sandbox(limits, trade.gpu)
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"missing": box.missing_locks()}).encode())
-    pid = 0
+    crew = _Crew()
     while True:
-        command, handles, *_ = socket.recv_fds(control, 64, 3)
-        if not command:
+        if not select.select([control], [], [], 1.0)[0]:
+            crew.reap()
+            continue
+        order, handles, *_ = socket.recv_fds(control, 4096, 1 + trade.areas)
+        word, rest = order[:5], order[5:]
+        if not order:
             os._exit(0)
-        if command == b"start":
+        if word == b"start":
             pid = os.fork()
             if not pid:
                 control.close()
-                areas = [Area(handle, AREA) for handle in handles[1:]]
-                _run(socket.socket(fileno=handles[0]), *areas, box)
+                os.environ.update(json.loads(rest))
+                _run(trade, socket.socket(fileno=handles[0]), [Area(handle, AREA) for handle in handles[1:]], box)
+            crew.join(pid)
             for handle in handles:
                 os.close(handle)
             control.send(json.dumps({"pid": pid}).encode())
         else:
-            status = _end_of(pid, patience=1.0 if command == b"gone" else 0.0)
+            status = crew.dismiss(int(order[4:]), patience=1.0 if order.startswith(b"gone") else 0.0)
             control.send(json.dumps({"status": status}).encode())
-            _bury_orphans()
+            crew.reap()
 
 
-def _run(connection: socket.socket, inputs: Area, outputs: Area, box: Sandbox) -> None:
+def _run(trade: Trade, connection: socket.socket, areas: list[Area], box: Sandbox) -> None:
     try:
-        runner.main(connection, inputs, outputs, box)
+        trade.main(connection, areas, box)
     except BaseException:
         os._exit(70)
 
 
-def _end_of(pid: int, patience: float) -> int:
-    """How the runner ended (waitpid's status); it is killed unless it ends by itself within `patience` seconds."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return status
-        time.sleep(0.0005)
-    os.kill(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1]
+class _Crew:
+    """The zygote's children."""
 
+    def __init__(self) -> None:
+        self._alive: dict[int, int | None] = {}
+        """Status by pid, None while it runs. A pid leaves when it is dismissed and has ended."""
+        self._dying: set[int] = set()
 
-def _bury_orphans() -> None:
-    """Kills every descendant that still lives; the zygote gives up (and is replaced) where that takes too long."""
-    deadline = time.monotonic() + _BYE
-    while True:
-        try:
-            orphan, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if not orphan:
-            for child in _children():
+    def join(self, pid: int) -> None:
+        self._alive[pid] = None
+
+    def dismiss(self, pid: int, patience: float) -> int:
+        """How a process ended by itself within `patience` seconds, else 0: it is killed and buried in time."""
+        deadline = time.monotonic() + patience
+        while self._alive.get(pid) is None and time.monotonic() < deadline:
+            self.reap()
+            time.sleep(0.0005)
+        status = self._alive.pop(pid, None)
+        if status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self._dying.add(pid)
+        return status or 0
+
+    def reap(self) -> None:
+        """Notes who has ended, and kills every descendant that nobody knows.
+
+        The zygote gives up (and is replaced) where one does not die.
+        """
+        deadline = time.monotonic() + _BYE
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid in self._alive:
+                self._alive[pid] = status
+            self._dying.discard(pid)
+            if pid:
+                continue
+            strangers = _children() - self._alive.keys() - self._dying
+            if not strangers:
+                return
+            for child in strangers:
                 os.kill(child, signal.SIGKILL)
             if time.monotonic() > deadline:
                 os._exit(71)
             time.sleep(0.001)
 
 
-def _children() -> list[int]:
+def _children() -> set[int]:
     """The pids of this process's children."""
-    me, found = str(os.getpid()), []
+    me = os.getpid()
+    listed = Path(f"/proc/self/task/{me}/children")
+    if listed.exists():
+        return {int(pid) for pid in listed.read_text().split()}
+    found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = stat.read_text().rpartition(")")[2].split()[1]
-        except OSError:
-            continue
-        if parent == me:
-            found.append(int(stat.parent.name))
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == me:
+                found.add(int(stat.parent.name))
     return found
-
-
-def _warm_up() -> None:
-    """Answers the questions of a small exam once, so that nothing is left to be imported or set up in each runner."""
-    model = runner.Runner(Area.create("warm", 2**16), Area.create("warm", 2**16))
-    slot = model.inputs.put(torch.ones(64)).to_json()
-    call = {"do": "call", "model": 0, "args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0}
-    questions = [
-        {"do": "load", "source": _WARM, "name": "ModelNew"},
-        {
-            "do": "build",
-            "model": 0,
-            "args": {"list": [{"list": []}, {"dict": []}]},
-            "slots": [],
-            "seed": 0,
-            "varied": True,
-        },
-        call | {"skip": [], "budget": 1e8},
-        call | {"skip": ["double:6"], "budget": 1e8},
-    ]
-    for question in questions:
-        if error := model.answer(question).get("error"):
-            raise RuntimeError(f"the simulated device does not work: {error}")
-    del sys.modules["submission"]
-
-
-_WARM = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def double(x, y, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
-
-class ModelNew(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(4)
-
-    def forward(self, x):
-        y = torch.empty_like(x)
-        double[(triton.cdiv(x.numel(), 32),)](x, y, x.numel(), BLOCK=32)
-        return y + self.norm(x.view(-1, 4)).relu().view(-1)
-"""

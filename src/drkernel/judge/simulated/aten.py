@@ -76,7 +76,8 @@ class Recorder(TorchDispatchMode):
         elif name == "native_batch_norm":
             name += TRAINING if args[5] else ""
         strided = func._overloadpacket not in flop_registry
-        self.add(name, read, written, _flops(func, args, kwargs, result), strided, along)
+        scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
+        self.add(name, read, written, _flops(func, args, kwargs, result), strided, along, scattered)
 
     def add(
         self,
@@ -86,25 +87,34 @@ class Recorder(TorchDispatchMode):
         flops: float = 0.0,
         strided: bool = True,
         along: int = 0,
+        scattered: bool = False,
     ) -> None:
-        """Records one operator. strided: transposed operands cost whole sectors; along: length of its dimension."""
+        """Records one operator.
+
+        Args:
+            strided: transposed operands cost whole sectors.
+            along: length of the dimension that it works along.
+            scattered: it has to compute the address of each element.
+        """
         if not self._merge:
             self.shapes.append([t.shape for t in read + written])
         numel = max((t.numel() for t in written), default=0)
         math = _math(read + written)
-        key = (name, numel, tuple(t.numel() for t in read), math)
+        key = (name, numel, tuple(t.numel() for t in read), math, scattered)
         row = self._rows.get(key) if self._merge else None
         if row is None:
             row = self._rows[key] = Row(name, name, False, output_numel=numel, math=math, block=along)
             self.ledger.rows.append(row)
         row.calls += 1
         row.flops += flops
+        row.accesses += numel if scattered else 0
         row.arithmetic += max([t.numel() for t in read + written], default=0)
         for tensor, stored in [(t, False) for t in read] + [(t, True) for t in written]:
             selected = name in GATHERS and not stored and tensor is read[0]
             limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
             unique, total = _bytes(tensor, written[-1] if strided and written else tensor, limit)
-            row.add_traffic(distinct_elements(tensor), unique, total, stored)
+            total = max(total, limit * tensor.element_size()) if selected else total
+            row.add_traffic(min(distinct_elements(tensor), limit or tensor.numel()), unique, total, stored)
 
 
 def keep_fused_operators_whole() -> None:
@@ -168,7 +178,7 @@ def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> t
                 written[_region(tensor)] = tensor
             if not (mutated and (argument.name == "out" or name in IGNORES_SELF)):
                 read[_region(tensor)] = tensor
-    for tensor in tree_leaves(result):
+    for tensor in tree_leaves(result[:1] if name == "log_sigmoid_forward" else result):  # CUDA leaves its buffer empty
         if isinstance(tensor, Tensor):
             written[_region(tensor)] = tensor
     return list(read.values()), list(written.values())
@@ -176,6 +186,12 @@ def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> t
 
 def _region(tensor: Tensor) -> tuple:
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+
+
+def _is_scattered(tensor: Tensor, output: Tensor) -> bool:
+    """Whether an operand of an element-wise operator is broadcast or a slice: eager cannot vectorise over it."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.numel() > 0 and span > 1 and (tensor.numel() < output.numel() or span != tensor.numel())
 
 
 def _bytes(tensor: Tensor, output: Tensor, limit: int | None) -> tuple[int, int]:

@@ -58,10 +58,16 @@ _NUMPY: dict[Any, np.dtype] = {}
 _plain_np_dtype = upstream._get_np_dtype
 
 COSTS: dict[Any, int] = {
-    np.divide: 8, np.fmod: 16, np.exp: 6, np.exp2: 4, np.log: 8, np.log2: 6, np.sqrt: 8, np.sin: 20, np.cos: 20,
-    numerics.erf: 25,
+    np.divide: 6, np.fmod: 16, np.exp: 4, np.exp2: 3, np.log: 20, np.log2: 20, np.sqrt: 8, np.sin: 40, np.cos: 40,
+    numerics.erf: 28,
 }  # fmt: skip
-"""Instructions per element of what takes more than one on a GPU; integer division and remainder as np.fmod."""
+"""Instructions per element of what takes more than one on a GPU; integer division and remainder as np.fmod.
+
+exp is a hardware approximation; log, sin, cos and erf are polynomials with range reduction in libdevice.
+"""
+
+INTEGER = 0.25
+"""The same for other integer operations: addresses and masks are mostly computed once per vector of four elements."""
 
 
 def np_dtype(dtype: Any) -> np.dtype:
@@ -124,11 +130,11 @@ class BatchBuilder(upstream.InterpreterBuilder):
     undo: list[tuple]
     remembered: int
 
-    def _done(self, data: np.ndarray, dtype: Any, cost: int = 1) -> Handle:
+    def _done(self, data: np.ndarray, dtype: Any, cost: float = 1) -> Handle:
         self.count(data, cost)
         return Handle(data, dtype)
 
-    def count(self, data: np.ndarray, cost: int) -> None:
+    def count(self, data: np.ndarray, cost: float) -> None:
         self.meter.step(data.size, cost * self._repeat(data))
 
     def _repeat(self, data: np.ndarray) -> int:
@@ -207,7 +213,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
     # arithmetic
 
     def cast_impl(self, src: Handle, dst_type: Any) -> Handle:
-        return self._done(narrow(widen(src.data, src.dtype.scalar), dst_type.scalar), dst_type.scalar)
+        target = dst_type.scalar
+        return self._done(narrow(widen(src.data, src.dtype.scalar), target), target, _simple(target))
 
     def create_fp_to_fp(self, src: Handle, dst_type: Any, rounding: Any) -> Handle:
         source, target = src.dtype.scalar, dst_type.scalar
@@ -233,7 +240,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         result = op(*(widen(d, dtype) for d in data))
         if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
             result = narrow(result, dtype)
-        return self._done(result, dtype, COSTS.get(op, 1))
+        return self._done(result, dtype, COSTS.get(op, _simple(dtype)))
 
     def create_idiv(self, lhs: Handle, rhs: Handle) -> Handle:
         return self._done((lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data, lhs.dtype.scalar, COSTS[np.fmod])
@@ -249,7 +256,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     def create_addptr(self, ptr: Handle, offset: Handle) -> Handle:
         width = max(1, ptr.get_element_ty().primitive_bitwidth // 8)
-        return self._done(ptr.data + np.uint64(width) * offset.data.astype(np.uint64), ptr.dtype)
+        return self._done(ptr.data + np.uint64(width) * offset.data.astype(np.uint64), ptr.dtype, INTEGER)
 
     def create_dot(self, a: Handle, b: Handle, d: Handle, precision: Any, imprecise: Any) -> Handle:
         left, right = self._dot_operand(a, precision), self._dot_operand(b, precision)
@@ -329,6 +336,11 @@ class BatchBuilder(upstream.InterpreterBuilder):
             Handle(o.data + d.data.astype(o.data.dtype), o.dtype) for o, d in zip(ptr.offsets, offsets, strict=True)
         ]
         return upstream.BlockPointerHandle(ptr.base, ptr.shape, ptr.strides, moved, ptr.block_shape, ptr.order)
+
+
+def _simple(dtype: Any) -> float:
+    """Cost of an addition, comparison, ... of numbers of this type."""
+    return 1 if dtype.is_floating() else INTEGER
 
 
 def _is_tf32(precision: Any) -> bool:

@@ -180,11 +180,11 @@ class _Capture(TorchDispatchMode):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if moves_data(func):
-            self._steps.append(functools.partial(_again, func, args, kwargs, result))
+            self._steps.append(functools.partial(again, func, args, kwargs, result))
         return result
 
 
-def _again(func: Any, args: tuple, kwargs: dict, result: Any) -> None:
+def again(func: Any, args: tuple, kwargs: dict, result: Any) -> None:
     fresh = func(*args, **kwargs)
     with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
         for old, new in zip(tree_leaves(result), tree_leaves(fresh), strict=True):

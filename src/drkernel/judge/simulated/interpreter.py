@@ -132,6 +132,7 @@ class Machine:
         """Runs the programs together; where they diverge, takes back their stores and runs each kind apart."""
         builder, meter = self.builder, self.builder.meter
         builder.programs, builder.undo, builder.remembered = programs, [], 0
+        meter.begin(len(programs))
         before = meter.snapshot()
         try:
             body(**values)

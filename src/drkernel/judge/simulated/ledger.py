@@ -50,8 +50,12 @@ class Row:
     block: int = 0
     """Elements of the largest block that a program loads or stores; ATen: length of the dimension it works along."""
     accesses: int = 0
-    """Loads, stores and atomics, of all programs."""
+    """Loads, stores and atomics, of all programs; ATen: elements that are addressed one by one, see SINGLE."""
     tensors: list[Traffic] = field(default_factory=list)
+    reused: float = 0.0
+    """Loaded bytes of which the same program had loaded the sectors before."""
+    reach: float = 0.0
+    """Sum over these bytes of the bytes that the program moved in between: what a cache had to hold to serve them."""
 
     @property
     def bytes_unique(self) -> int:
@@ -111,6 +115,8 @@ _ROW: dict[str, type] = {
     "math": str,
     "block": int,
     "accesses": int,
+    "reused": float,
+    "reach": float,
 }
 
 

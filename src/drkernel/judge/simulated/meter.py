@@ -36,6 +36,7 @@ class Region:
         self.shift = self.element.bit_length() - 1
         self.numel = distinct_elements(tensor)
         self._views: dict[np.dtype, np.ndarray] = {}
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
         self.touched: dict[bool, np.ndarray] = {}
         self.total = {False: 0, True: 0}
 
@@ -43,6 +44,17 @@ class Region:
         if stored not in self.touched:
             self.touched[stored] = np.zeros(-(-self.size // self.element), dtype=bool)
         self.touched[stored][offsets >> np.uint64(self.shift)] = True
+
+    def revisit(self, offsets: np.ndarray, visitors: np.ndarray, clock: float) -> np.ndarray:
+        """For each of these lanes whose sector its visitor was the last to load: what the clock has advanced since."""
+        sectors = offsets >> np.uint64(SECTOR_BITS)
+        if self._last is None:
+            count = (self.size >> SECTOR_BITS) + 1
+            self._last = np.zeros(count, np.int64), np.zeros(count)
+        visitor, time = self._last
+        since = clock - time[sectors[visitor[sectors] == visitors]]
+        visitor[sectors], time[sectors] = visitors, clock
+        return since
 
     def elements(self, kind: np.dtype, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The storage as an array of `kind` and the indices of byte offsets into it; None where not aligned."""
@@ -65,6 +77,9 @@ class Meter:
         self.arithmetic = 0
         self.accesses = 0
         self.flops = 0
+        self.reused = self.reach = 0.0
+        self._visitors = np.zeros(1, np.int64)
+        self._clock = 0.0
         self.lanes = self.unmasked = 0
         regions: dict[int, Region] = {}
         for name, tensor in arguments:
@@ -81,15 +96,22 @@ class Meter:
             self.flops,
             self.lanes,
             self.unmasked,
+            self.reused,
+            self.reach,
             [dict(r.total) for r in self.regions],
         )
 
     def restore(self, counters: tuple) -> None:
-        self.arithmetic, self.accesses, self.flops, self.lanes, self.unmasked, totals = counters
+        (*counts, totals) = counters
+        self.arithmetic, self.accesses, self.flops, self.lanes, self.unmasked, self.reused, self.reach = counts
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
-    def step(self, size: int, repeat: int) -> None:
+    def begin(self, programs: int) -> None:
+        """A batch of programs starts; nothing that earlier ones loaded is theirs."""
+        self._visitors = self._visitors[-1] + 1 + np.arange(programs)[:, None]
+
+    def step(self, size: int, repeat: float) -> None:
         """One operation on `size` elements; `repeat` instructions each, over all programs that do it alike."""
         self.work += size + WORK_PER_STEP
         if size > 1:
@@ -123,9 +145,21 @@ class Meter:
             if int(offsets.max()) + width <= first.size:
                 first.touch(offsets, stored)
                 first.total[stored] += moved
+                self._advance(first, offsets, mask, moved, stored)
                 return first, offsets, complete
         self._scattered(valid, width, stored, moved)
         return None
+
+    def _advance(self, region: Region, offsets: np.ndarray, mask: np.ndarray, moved: int, stored: bool) -> None:
+        """Moves the programs' clock, in bytes, and notes how long ago they loaded what they load again."""
+        programs = len(self._visitors)
+        self._clock += moved / programs
+        if not stored:
+            visitors = self._visitors[-1:] if len(mask) == 1 else self._visitors
+            lanes = np.broadcast_to(visitors.reshape(-1, *(1,) * (mask.ndim - 1)), mask.shape)
+            since = region.revisit(offsets, lanes[mask], self._clock)
+            self.reused += moved * len(since) / len(offsets)
+            self.reach += moved * float(since.sum()) / len(offsets)
 
     def _scattered(self, valid: np.ndarray, width: int, stored: bool, moved: int) -> None:
         """One access to several tensors, or outside of all."""
@@ -158,6 +192,8 @@ class Meter:
         self.row.arithmetic += self.arithmetic * share
         self.row.accesses += self.accesses
         self.row.flops += self.flops * share**1.5
+        self.row.reused += self.reused
+        self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
         for region in self.regions:
             for stored, touched in region.touched.items():
@@ -181,8 +217,9 @@ _NONE = np.uint64(2**64 - 1)
 def _cached_bytes(pointers: np.ndarray, mask: np.ndarray, complete: bool, width: int) -> int:
     """Bytes that the L2 cache serves for one access of each program, summed over the programs.
 
-    A sector whose neighbours are not touched costs all of its 32 bytes; a run of sectors costs the bytes asked for, so
-    that a row that starts between two sectors is not dearer in a small task than in the full one.
+    A sector whose neighbours are not touched costs all of its 32 bytes. A run of sectors costs the bytes asked for, so
+    that a row that starts between two sectors is not dearer in a small task than in the full one; unless these bytes
+    have gaps (every fourth element), when it costs its sectors, less one for the two that it may only begin and end in.
     """
     sectors = (pointers >> np.uint64(SECTOR_BITS)).reshape(len(pointers), -1)
     if not complete:
@@ -198,7 +235,9 @@ def _cached_bytes(pointers: np.ndarray, mask: np.ndarray, complete: bool, width:
     alone = runs - _runs_with(neighbours, gaps) if neighbours.any() else runs
     asked = width * (pointers.size if complete else int(np.count_nonzero(mask)))
     sector = 1 << SECTOR_BITS
-    return sector * alone + min(max(0, asked - sector * alone), sector * (touched - alone))
+    dense = min(max(0, asked - sector * alone), sector * (touched - alone))
+    sparse = sector * (touched - runs)
+    return sector * alone + (sparse if sparse > dense + sector * (runs - alone) else dense)
 
 
 def _runs_with(neighbours: np.ndarray, gaps: np.ndarray) -> int:

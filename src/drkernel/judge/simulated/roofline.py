@@ -8,6 +8,7 @@ Against 127 answers to 28 generated tasks timed there, modelled speed-ups rank w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from drkernel.types import KernelTime
@@ -46,22 +47,28 @@ class Gpu:
 
 GPUS = {
     "H200": Gpu(
-        name="H200", sms=132, peak_bandwidth=4.8e12, bandwidth=4.15e12, l2_bandwidth=5.0e12, l2_bytes=50e6,
+        name="H200", sms=132, peak_bandwidth=4.8e12, bandwidth=4.4e12, l2_bandwidth=5.2e12, l2_bytes=50e6,
         flops={"half": 760e12, "tf32": 400e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=33e12,
     ),
     "H100": Gpu(
-        name="H100", sms=132, peak_bandwidth=3.35e12, bandwidth=2.9e12, l2_bandwidth=5.0e12, l2_bytes=50e6,
+        name="H100", sms=132, peak_bandwidth=3.35e12, bandwidth=3.07e12, l2_bandwidth=5.2e12, l2_bytes=50e6,
         flops={"half": 700e12, "tf32": 380e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=33e12,
     ),
     "A100": Gpu(
-        name="A100", sms=108, peak_bandwidth=2.04e12, bandwidth=1.7e12, l2_bandwidth=3.2e12, l2_bytes=40e6,
+        name="A100", sms=108, peak_bandwidth=2.04e12, bandwidth=1.8e12, l2_bandwidth=3.3e12, l2_bytes=40e6,
         flops={"half": 260e12, "tf32": 130e12, "fp32": 18e12, "fp64": 18e12}, vector_ops=9e12,
     ),
 }  # fmt: skip
 """H200: measured. H100 (SXM5) and A100 (80 GB SXM4): NVIDIA's data sheets, with the H200's ratios to its own."""
 
+RAMP_US, RAMP = 6.0, 0.1
+"""A kernel reaches its bandwidth only after a while: up to a tenth of its time, at most this long."""
+
 TRITON_DOT = {"half": 0.75, "tf32": 0.22, "fp32": 0.85, "fp64": 0.3}
 """What a plain tl.dot loop reaches of cuBLAS."""
+
+SHORT_INNER = 12
+"""Products over K terms take as long as over K + this many: tiles have to be filled before the first one."""
 
 TILE_REUSE = 1.8
 """Product kernels share tiles between SMs in time: their repeated loads are served this much faster than others."""
@@ -69,36 +76,48 @@ TILE_REUSE = 1.8
 ACCESS_NS = 110.0
 """Time that one load or store adds to its program: latency, as far as the compiler cannot hide it."""
 
-EXPOSED = 0.25
-"""Share of the shorter of memory and arithmetic time that does not overlap with the longer."""
+SERIAL, FEW_SERIAL = 0.52, 0.67
+"""Memory and arithmetic overlap: together they take the longer of their times, or this share of the sum of both.
 
-L1_BYTES = 128 * 1024
+The second where an SM has few programs, of which one could compute while another one waits.
+"""
+LARGE_BLOCK = 2048
+"""Larger blocks need so many registers that few programs fit on an SM."""
+
+L1_BYTES = 96 * 1024
+"""What an SM keeps for its programs; the rest of the cache is shared memory."""
+
 PROGRAM_BANDWIDTH = 45e9
 PROGRAMS_PER_SM = 12
 SPILLING_BLOCK, SPILLING_FACTOR = 32768, 4.0
 """Blocks above this many elements live in local memory."""
 
 EAGER: dict[str, tuple[int, float]] = {
-    "_softmax": (1, 2.0), "_log_softmax": (1, 1.85), "native_layer_norm": (1, 1.65), "native_group_norm": (3, 2.5),
+    "native_layer_norm": (1, 1.4), "native_group_norm": (3, 3.1),
     "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
-    "native_batch_norm" + TRAINING: (2, 4.0), "sum": (1, 1.3), "mean": (1, 1.3), "amax": (1, 1.35), "amin": (1, 1.35),
-    "prod": (1, 1.3), "linalg_vector_norm": (1, 1.3), "max": (1, 1.9), "min": (1, 1.9), "argmax": (1, 1.9),
+    "native_batch_norm" + TRAINING: (2, 4.0), "sum": (1, 1.07), "mean": (1, 1.07), "amax": (1, 1.07), "amin": (1, 1.07),
+    "prod": (1, 1.07), "linalg_vector_norm": (1, 1.07), "max": (1, 1.9), "min": (1, 1.9), "argmax": (1, 1.9),
     "argmin": (1, 1.9), "var": (1, 2.1), "std": (1, 2.1), "var_mean": (1, 2.1), "logsumexp": (7, 7.8),
-    "cumsum": (1, 3.1), "cumprod": (1, 3.1), "logcumsumexp": (1, 3.1), "mse_loss": (2, 2.05),
+    "cumsum": (1, 2.25), "cumprod": (1, 2.25), "logcumsumexp": (1, 2.25), "mse_loss": (2, 2.05),
     "smooth_l1_loss": (2, 2.05), "huber_loss": (2, 2.05), "binary_cross_entropy": (2, 2.05),
-    "binary_cross_entropy_with_logits": (8, 6.4), "max_pool2d_with_indices": (1, 1.8), "avg_pool2d": (1, 2.4),
-    "_adaptive_avg_pool2d": (1, 1.3), "rms_norm": (1, 1.55), "tril": (1, 1.35), "triu": (1, 1.35),
+    "binary_cross_entropy_with_logits": (8, 6.4), "rms_norm": (1, 1.13), "tril": (1, 1.35), "triu": (1, 1.35),
     "flip": (1, 1.4), "roll": (1, 2.4),
     "gather": (1, 1.8), "sort": (6, 19.0), "topk": (3, 14.0), "median": (6, 19.0), "_local_scalar_dense": (2, 1.0),
     **{name + OUTER: (1, 20.0) for name in DIRECTED},
 }  # fmt: skip
 """How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0)."""
 
-SHORT_ROW = 1024
-"""Up to this length, softmax keeps a row in registers and takes no longer than its inputs and outputs."""
+LONG_ROW, LONG_FACTORS = 2048, {"_softmax": 1.65, "_log_softmax": 1.45}
+"""Rows longer than this fill a block of 1024 threads, of which few fit on an SM."""
 
-BROADCAST = 1.45
-"""The same for add, mul, ... of tensors of different sizes, which eager cannot vectorise."""
+SINGLE = 1.42
+"""The same for element-wise operators that address each element singly, see Row.accesses."""
+
+POOL_OUTPUT = 170
+"""Instructions that eager pooling spends on the place of each output, before it loads its window."""
+
+ONE_BLOCK = 8e9
+"""Bytes per second of nll_loss, which runs as one block."""
 
 ATTENTION = 0.6
 """What eager fp32 attention reaches of cuBLAS."""
@@ -121,20 +140,25 @@ def price(ledger: Ledger, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
 
 
 def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
-    kernels, factor = EAGER.get(row.name, (1, BROADCAST if _broadcasts(row) else 1.0))
-    if row.name in ("_softmax", "_log_softmax") and row.block * scale.extents.get(row.block, 1.0) <= SHORT_ROW:
-        factor = 1.0
+    kernels, factor = EAGER.get(row.name, (1, SINGLE if row.accesses else 1.0))
+    if row.block * scale.extents.get(row.block, 1.0) > LONG_ROW:
+        factor = LONG_FACTORS.get(row.name, factor)
     unique, total = _traffic(row, scale)
-    tiles = row.output_numel * scale.of_tensor(row.output_numel) / 64**2 / max(row.calls, 1)
+    outputs = row.output_numel * scale.of_tensor(row.output_numel)
+    tiles = outputs / 64**2 / max(row.calls, 1)
     rate = gpu.flops[row.math] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
-    products = row.flops * scale.of_products(row) / rate
-    memory = max(unique / gpu.bandwidth, total / gpu.l2_bandwidth) * factor
-    return 1e6 * (memory + products) + kernels * row.calls * gpu.kernel_us
+    products = row.flops * scale.of_products(row)
+    work = (products + 2 * SHORT_INNER * outputs * bool(products)) / rate
+    work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
+    memory = max(_stream(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
+    memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
+    return 1e6 * (memory + work) + kernels * row.calls * gpu.kernel_us
 
 
-def _broadcasts(row: Row) -> bool:
-    read = [t.numel for t in row.tensors if not t.stored]
-    return row.name in ("add", "sub", "mul", "div") and any(1 < numel < row.output_numel for numel in read)
+def _stream(size: float, calls: int, gpu: Gpu) -> float:
+    """Seconds that DRAM takes to move these bytes, in this many kernels."""
+    seconds = size / gpu.bandwidth
+    return seconds + min(RAMP * seconds, RAMP_US * 1e-6 * calls)
 
 
 def _triton_us(row: Row, gpu: Gpu, scale: Scale) -> float:
@@ -143,14 +167,18 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     fewest, most = _programs(row, scale)
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
-    product_rate = gpu.flops[row.math] * TRITON_DOT[row.math] * filled
+    total -= _held(row, growth, fewest, scale)
     memory = max(
-        unique / gpu.bandwidth,
+        _stream(unique, row.calls, gpu),
         total / gpu.l2_bandwidth / (TILE_REUSE if row.flops else 1.0),
         (_accesses(row, growth, fewest, scale) * ACCESS_NS * 1e-9 + unique / PROGRAM_BANDWIDTH) / together,
     )
-    work = max(row.arithmetic * growth / gpu.vector_ops / filled, row.flops * scale.of_products(row) / product_rate)
-    busy = max(memory, work) + EXPOSED * min(memory, work)
+    product_rate = gpu.flops[row.math] * TRITON_DOT[row.math] * filled
+    block, padding = _block(row, fewest, most, scale)
+    work = row.arithmetic * growth * padding / gpu.vector_ops / filled
+    work += row.flops * scale.of_products(row) / product_rate
+    few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
+    busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
     busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
     return 1e6 * max(busy, row.calls * fewest * gpu.program_ns * 1e-9) + row.calls * gpu.kernel_us
 
@@ -168,6 +196,34 @@ def _traffic(row: Row, scale: Scale) -> tuple[float, float]:
         again, size = tensor.total - tensor.unique, tensor.unique * scale.of_tensor(tensor.numel)
         total += again * (growth if row.triton and size > L1_BYTES else scale.of_tensor(tensor.numel))
     return unique, total
+
+
+def _held(row: Row, growth: float, programs: float, scale: Scale) -> float:
+    """Bytes at full size that a program loads again and finds in the L1 cache.
+
+    The cache is shared by the programs of an SM; the more each of them moves before it comes back, the less is left.
+    """
+    if not row.reused or row.flops:
+        return 0.0
+    moved = row.reach / row.reused * max(1.0, growth * row.programs / (row.calls * programs))
+    again = sum(t.total - t.unique for t in row.tensors if t.unique * scale.of_tensor(t.numel) > L1_BYTES)
+    return min(row.reused, again) * growth * L1_BYTES / (L1_BYTES + moved * PROGRAMS_PER_SM)
+
+
+def _block(row: Row, fewest: float, most: float, scale: Scale) -> tuple[int, float]:
+    """Elements of a block at full size, and lanes over elements.
+
+    A block that is the next power of two of a program's row in the small task is taken to grow with the row.
+    """
+    elements = max((t.numel for t in row.tensors), default=0)
+    before, after = elements * row.calls / max(row.programs, 1), elements * scale.of_tensor(elements) / fewest
+    if fewest >= most or row.block != _power_of_two(before) or after > SPILLING_BLOCK:
+        return row.block, 1.0
+    return _power_of_two(after), _power_of_two(after) / after
+
+
+def _power_of_two(number: float) -> int:
+    return 1 << (math.ceil(number) - 1).bit_length()
 
 
 def _accesses(row: Row, growth: float, programs: float, scale: Scale) -> float:

@@ -1,0 +1,111 @@
+"""Every cheating and honest example of the tests, judged several times under fresh secrets.
+
+    python benchmarks/judge_cases.py OUT [--device cuda] [--runs 3] [--workers 8] [--no-gate] [--only 44 45 ...]
+
+OUT/verdicts.jsonl has each verdict, OUT/table.md one row per example (expected, found, seconds, speed-up), and
+OUT/cases.png how long each class takes. Exit code 1 if any verdict is not the expected one; without the gate, if
+any hack gains something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+
+from rich.progress import track
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from drkernel.judge import Judge
+from drkernel.types import Verdict
+from tests.judge.examples import TAMED, Example, as_expected, examples, gains, honest_speedups, tasks
+
+
+def main(options: argparse.Namespace) -> int:
+    options.out.mkdir(parents=True, exist_ok=True)
+    honest, hacks = examples("honest", options.device), examples("hacks", options.device)
+    chosen = [e for e in [*hacks, *honest] if e in honest or not options.only or e.name.startswith(tuple(options.only))]
+    runs = [judged(chosen, options, run) for run in range(options.runs)]
+    problems = {
+        example.name: [problem(example, run, honest, hacks, options.gate) for run in runs] for example in chosen
+    }
+    with open(options.out / "verdicts.jsonl", "w", encoding="utf-8") as file:
+        for number, run in enumerate(runs):
+            for name, verdict in run.items():
+                record = {"run": number, "example": name, "problem": problems[name][number]}
+                file.write(json.dumps(record | verdict.to_dict()) + "\n")
+    lines = table(chosen, runs, problems)
+    (options.out / "table.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(line for line in lines if "**" in line) or "all as expected")
+    plot(chosen, runs, problems, options.out / "cases.png")
+    return int(any(any(found) for found in problems.values()))
+
+
+def judged(chosen: list[Example], options: argparse.Namespace, run: int) -> dict[str, Verdict]:
+    known = tasks()
+    with Judge(device=options.device, workers=options.workers, timeout_s=options.timeout, gate=options.gate) as judge:
+        pending = {example.name: judge.submit(known[example.task], example.source) for example in chosen}
+        return {name: pending[name].result() for name in track(pending, f"run {run + 1} of {options.runs}")}
+
+
+def problem(
+    example: Example, verdicts: dict[str, Verdict], honest: list[Example], hacks: list[Example], gate: bool
+) -> str:
+    """What is wrong with one verdict, or an empty string."""
+    verdict = verdicts[example.name]
+    best = honest_speedups(verdicts, honest).get(example.task)
+    if gate or example in honest:
+        return as_expected(example, verdict, best)
+    tamed = example.name.startswith(TAMED) or "ok" in example.statuses
+    return gains(example, verdict, best) or ("" if tamed or not verdict.ok else f"{example.name}: ok without the gate")
+
+
+def table(chosen: list[Example], runs: list[dict[str, Verdict]], problems: dict[str, list[str]]) -> list[str]:
+    bad = sum(any(found) for found in problems.values())
+    lines = [f"{len(chosen)} examples, {len(runs)} runs on {runs[0][chosen[0].name].device}: {bad} not as expected", ""]
+    lines += ["| example | task | expected | found | seconds | speed-up |", "|---|---|---|---|---|---|"]
+    for example in chosen:
+        verdicts = [run[example.name] for run in runs]
+        found = collections.Counter(f"{v.status} {v.reason}" for v in verdicts)
+        text = ", ".join(word + (f" x{number}" if len(found) > 1 else "") for word, number in found.items())
+        text = f"**{text}**" if any(problems[example.name]) else text
+        expected = f"{'/'.join(example.statuses)} {example.reason}".strip()
+        seconds = statistics.median(v.seconds for v in verdicts)
+        speedups = [v.speedup for v in verdicts if v.speedup is not None]
+        spread = f"{min(speedups):.3g} to {max(speedups):.3g}" if speedups else ""
+        lines.append(f"| {example.name} | {example.task} | {expected} | {text} | {seconds:.2f} | {spread} |")
+    return lines
+
+
+def plot(chosen: list[Example], runs: list[dict[str, Verdict]], problems: dict[str, list[str]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(8, 0.14 * len(chosen) + 1), constrained_layout=True)
+    for place, example in enumerate(chosen):
+        for run, found in zip(runs, problems[example.name], strict=True):
+            color = "tab:red" if found else "tab:green" if "ok" in example.statuses else "tab:blue"
+            axis.scatter(run[example.name].seconds + 1e-3, place, s=8, color=color)
+    axis.set_yticks(range(len(chosen)), [example.name for example in chosen], fontsize=5)
+    axis.set(xscale="log", xlabel="seconds from submission to verdict, waiting included", ylim=(-1, len(chosen)))
+    axis.set_title("green: honest, blue: refused as expected, red: not as expected", fontsize=8)
+    figure.savefig(path, dpi=130)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--timeout", type=float, default=8.0)
+    parser.add_argument("--no-gate", dest="gate", action="store_false")
+    parser.add_argument("--only", nargs="*", default=[], help="hacks whose names start so; honest examples always run")
+    sys.exit(main(parser.parse_args()))

@@ -1,0 +1,258 @@
+"""A long run of hostile submissions with honest ones among them: does anything reach the next submission or the host?
+
+    python benchmarks/judge_hostile.py OUT [--device cuda] [--count 2000] [--timeout 1.5] [--workers 16] [--gate]
+
+The hacks that crash, hang, kill, hog or forge, each made new by a comment, in random order without the static gate
+(--gate switches it on); every tenth submission is honest. Checked: each honest answer's status and reason stay what
+they were, its speed-up stays within 10 % of its median, no hostile one gets more than an honest one, and no process,
+file, host memory or GPU memory is left. OUT/verdicts.jsonl has every outcome, OUT/host.jsonl the host's state over
+time, OUT/table.md the counts, OUT/hostile.png both. Exit code 1 if a check fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, as_completed
+from pathlib import Path
+
+from rich.progress import track
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from drkernel.judge import Judge
+from drkernel.types import Verdict
+from tests.judge.examples import Example, descendants, examples, tasks
+
+HOSTILE = {28, 41, 53, *range(43, 49), *range(62, 67), *range(70, 84), 203, 205, 206, 208, 212, 213, 215, 216, 217}
+HONEST = ("84_elementwise", "87_online_softmax", "106_try", "98_atomics", "103_workspace", "112_graph")
+SHARE, ALLOWED, REWARDED = 0.1, 0.1, 1.15
+MEMORY_GROWTH, GPU_GROWTH_MB = 1.3, 64
+_PERIOD_S, _BURIAL_S = 1.0, 10.0
+
+
+def campaign(count: int, device: str, seed: int) -> Iterator[tuple[Example, str]]:
+    """(example, source) in random order."""
+    draw = random.Random(seed)
+    hostile = [example for example in examples("hacks", device) if example.number in HOSTILE]
+    honest = [example for example in examples("honest", device) if example.name in HONEST]
+    for number in range(count):
+        pool = honest if draw.random() < SHARE else hostile
+        example = draw.choice(pool)
+        yield example, f"{example.source}\n# {number}\n"
+
+
+class Watch:
+    """Writes down the state of the host while a judge works."""
+
+    def __init__(self) -> None:
+        self.samples: list[dict] = []
+        self.done = 0
+        self._start, self._over = time.monotonic(), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(_PERIOD_S):
+            self.samples.append({"seconds": time.monotonic() - self._start, "done": self.done} | state())
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def state() -> dict:
+    """Processes below this one and their resident memory, files in the shared folders, and memory used on GPUs."""
+    workers = descendants()
+    resident = sum(_resident_mb(pid) for pid in workers)
+    return {"processes": len(workers), "resident_mb": resident, "files": len(files()), "gpu_mb": gpu_mb()}
+
+
+def _resident_mb(pid: int) -> float:
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return 0.0
+
+
+def files() -> set[str]:
+    return {f"{folder}/{name}" for folder in ("/tmp", "/dev/shm", "/var/tmp") for name in os.listdir(folder)}
+
+
+def gpu_mb() -> float | None:
+    """Memory in use on all GPUs; None where nvidia-smi does not say."""
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+        return sum(float(line) for line in answer.splitlines())
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
+def main(options: argparse.Namespace) -> int:
+    options.out.mkdir(parents=True, exist_ok=True)
+    known, listed = tasks(), list(campaign(options.count, options.device, options.seed))
+    before, files_before = state(), files()
+    judge = Judge(device=options.device, workers=options.workers, timeout_s=options.timeout, gate=options.gate)
+    with judge:
+        for example in {example for example, _ in listed if example.name in HONEST}:
+            judge.judge(known[example.task], example.source)
+        warm, watch = state(), Watch()
+        start, places = time.monotonic(), {}
+        for place, (example, source) in enumerate(listed):
+            places[judge.submit(known[example.task], source)] = place
+        verdicts = collected(places, listed, watch)
+        wall = time.monotonic() - start
+        time.sleep(2 * _PERIOD_S)
+        watch.stop()
+        after = state()
+    deadline = time.monotonic() + _BURIAL_S
+    while (closed := state())["processes"] > before["processes"] and time.monotonic() < deadline:
+        time.sleep(0.2)
+    new_files = sorted(files() - files_before)
+    states = {"before the judge": before, "warm": warm, "after the last verdict": after, "closed": closed}
+    problems = [*of_verdicts(listed, verdicts), *of_states(states, new_files)]
+    write(options, listed, verdicts, watch.samples)
+    lines = table(listed, verdicts, states, new_files, problems, wall)
+    (options.out / "table.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+    plot(listed, verdicts, watch.samples, options.out / "hostile.png")
+    return int(bool(problems))
+
+
+def collected(places: dict[Future, int], listed: list, watch: Watch) -> list[Verdict]:
+    verdicts: list[Verdict | None] = [None] * len(listed)
+    for future in track(as_completed(places), "judging", total=len(places)):
+        verdicts[places[future]] = future.result()
+        watch.done += 1
+    return verdicts
+
+
+def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
+    """What is wrong with the verdicts."""
+    groups = by_honest(listed, verdicts)
+    medians: dict[str, float] = {}
+    for name, found in groups.items():
+        words = collections.Counter((v.status, v.reason) for v in found)
+        if len(words) > 1 or found[0].status != "ok":
+            yield f"{name}: " + ", ".join(f"{' '.join(word)} x{n}" for word, n in words.items())
+        if speedups := [v.speedup for v in found if v.ok]:
+            medians[name] = statistics.median(speedups)
+            off = [s for s in speedups if abs(s / medians[name] - 1) > ALLOWED]
+            if off:
+                yield f"{name}: {len(off)} of {len(speedups)} speed-ups over 10 % from {medians[name]:.3g}: {off[:5]}"
+    plain = medians.get("106_try")
+    for (example, _), verdict in zip(listed, verdicts, strict=True):
+        if verdict.reason == "judge_failure":
+            yield f"{example.name}: judge_failure: {verdict.detail}"
+        hostile = example.name not in HONEST and example.task == "relu" and plain
+        if hostile and verdict.ok and verdict.speedup > REWARDED * plain:
+            yield f"{example.name}: ok at {verdict.speedup:.3g}x, an honest answer gets {plain:.3g}x"
+
+
+def by_honest(listed: list, verdicts: list[Verdict]) -> dict[str, list[Verdict]]:
+    groups = collections.defaultdict(list)
+    for (example, _), verdict in zip(listed, verdicts, strict=True):
+        if example.name in HONEST:
+            groups[example.name].append(verdict)
+    return dict(groups)
+
+
+def of_states(states: dict[str, dict], new_files: list[str]) -> Iterator[str]:
+    warm, after, before, closed = (
+        states[key] for key in ("warm", "after the last verdict", "before the judge", "closed")
+    )
+    if closed["processes"] > before["processes"]:
+        yield f"{closed['processes'] - before['processes']} processes outlive the judge"
+    if after["processes"] > warm["processes"]:
+        yield f"{after['processes'] - warm['processes']} more processes after the campaign than before it"
+    if after["resident_mb"] > MEMORY_GROWTH * warm["resident_mb"]:
+        yield f"resident memory grew from {warm['resident_mb']:.0f} to {after['resident_mb']:.0f} MB"
+    if None not in (warm["gpu_mb"], after["gpu_mb"]) and after["gpu_mb"] > warm["gpu_mb"] + GPU_GROWTH_MB:
+        yield f"GPU memory grew from {warm['gpu_mb']:.0f} to {after['gpu_mb']:.0f} MB"
+    if left := [name for name in new_files if "drkernel" in name and not name.endswith(".lock")]:
+        yield f"files left: {', '.join(left[:10])}"
+
+
+def write(options: argparse.Namespace, listed: list, verdicts: list[Verdict], samples: list[dict]) -> None:
+    with open(options.out / "verdicts.jsonl", "w", encoding="utf-8") as file:
+        for (example, _), verdict in zip(listed, verdicts, strict=True):
+            keys = ("status", "reason", "detail", "speedup", "seconds", "evidence")
+            record = {"example": example.name, "honest": example.name in HONEST}
+            file.write(json.dumps(record | {key: getattr(verdict, key) for key in keys}) + "\n")
+    with open(options.out / "host.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(sample) + "\n" for sample in samples)
+
+
+def table(
+    listed: list, verdicts: list[Verdict], states: dict, new_files: list[str], problems: list[str], wall: float
+) -> list[str]:
+    lines = [f"{len(listed)} submissions on {verdicts[0].device} in {wall:.0f} s: {len(problems)} problems", ""]
+    lines += [f"- {problem}" for problem in problems]
+    lines += ["", "| | processes | resident MB | files | GPU MB |", "|---|---|---|---|---|"]
+    for name, now in states.items():
+        gpu = "" if now["gpu_mb"] is None else f"{now['gpu_mb']:.0f}"
+        lines.append(f"| {name} | {now['processes']} | {now['resident_mb']:.0f} | {now['files']} | {gpu} |")
+    lines += ["", f"New files in the shared folders, whoever made them: {', '.join(new_files[:20]) or 'none'}", ""]
+    lines += ["| honest | verdicts | status | median speed-up | most off |", "|---|---|---|---|---|"]
+    for name, found in sorted(by_honest(listed, verdicts).items()):
+        speedups = [v.speedup for v in found if v.ok] or [float("nan")]
+        median = statistics.median(speedups)
+        off = max(abs(s / median - 1) for s in speedups)
+        words = collections.Counter(f"{v.status} {v.reason}" for v in found)
+        text = ", ".join(f"{word} x{n}" for word, n in words.items())
+        lines.append(f"| {name} | {len(found)} | {text} | {median:.3f} | {100 * off:.1f} % |")
+    lines += ["", "| hostile | verdicts | found |", "|---|---|---|"]
+    groups = collections.defaultdict(collections.Counter)
+    for (example, _), verdict in zip(listed, verdicts, strict=True):
+        if example.name not in HONEST:
+            groups[example.name][f"{verdict.status} {verdict.reason}"] += 1
+    for name, words in sorted(groups.items()):
+        text = ", ".join(f"{word} x{n}" for word, n in words.items())
+        lines.append(f"| {name} | {words.total()} | {text} |")
+    return lines
+
+
+def plot(listed: list, verdicts: list[Verdict], samples: list[dict], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, 2, figsize=(10, 6), constrained_layout=True)
+    places = collections.defaultdict(list)
+    for place, ((example, _), verdict) in enumerate(zip(listed, verdicts, strict=True)):
+        if example.name in HONEST and verdict.ok:
+            places[example.name].append((place, verdict.speedup))
+    for name, points in sorted(places.items()):
+        median = statistics.median(speedup for _, speedup in points)
+        axes[0, 0].plot(*zip(*((place, s / median) for place, s in points), strict=True), ".", markersize=4, label=name)
+    axes[0, 0].set(ylabel="honest speed-up / its median", xlabel="submission", ylim=(0.8, 1.2))
+    axes[0, 0].legend(fontsize=6)
+    for axis, key in zip(list(axes.flat)[1:], ("processes", "resident_mb", "gpu_mb"), strict=True):
+        shown = [(sample["done"], sample[key]) for sample in samples if sample[key] is not None]
+        if shown:
+            axis.plot(*zip(*shown, strict=True), linewidth=1)
+        axis.set(ylabel=key, xlabel="verdicts", ylim=(0, None))
+    figure.savefig(path, dpi=130)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--timeout", type=float, default=1.5)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--gate", action="store_true")
+    parser.add_argument("--seed", type=int, default=7)
+    sys.exit(main(parser.parse_args()))

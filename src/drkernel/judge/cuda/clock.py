@@ -1,0 +1,368 @@
+"""How fast, on a real GPU: reference and submission in turn, on fresh inputs, each on a cold L2 cache.
+
+A block is K calls that are enqueued behind a wait for one word of memory. Only when the runner says that it has
+enqueued them do the inputs appear and is the word written: launch latency is hidden (what is timed is the device), and
+nothing can be computed ahead. Events inside the runner claim how long each call took; the trusted clock from the
+writing of the word to the runner's answer bounds the claim. Every output of every timed call is compared with the
+reference's. Blocks go A B B A until the interval of the ratio is narrow. Source: reference/judging.md 3.3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from drkernel.judge.candidate import Candidate
+from drkernel.judge.cases import Side
+from drkernel.judge.compare import Tolerance
+from drkernel.judge.cuda.memory import WORD, DeviceArea
+from drkernel.judge.cuda.runner import CudaRunner
+from drkernel.judge.exchange import Slot, encode
+from drkernel.judge.protocol import ProtocolViolation
+
+MOST_CALLS, BLOCK_US = 16, 800.0
+"""Calls per block at most, and how long a block of calls should take."""
+FEWEST, BUDGET_S, NARROW = 10, 0.06, 0.01
+"""Calls of each side at least; then it ends when the time is used up or the interval's half-width is this small."""
+_LAST_S = 0.3
+_ARMING_S = 0.1
+"""A forward that waits for the device never finishes enqueueing: after this long the word is written anyway."""
+SLACK_US, SLACK = 15.0, 0.03
+"""What the trusted clock may exceed the claims by, beyond its usual overhead."""
+_LATE, _PLAIN_SLACK_US = 2, 1500.0
+_RESAMPLES = 400
+
+
+@dataclass
+class Block:
+    """What one block of calls took, in microseconds."""
+
+    forward: list[float]
+    """Each call, by the events of the process that ran it."""
+    copy: list[float]
+    """Copying out each call's outputs."""
+    whole: float
+    """From the first call's start to the last copy's end, by the same events."""
+    wall: float
+    """By the trusted clock, from the release to the answer."""
+    calls: list[dict[str, Any]]
+    """Where each call's outputs lie."""
+
+
+@dataclass
+class Timing:
+    """The outcome: ratios are reference / submission."""
+
+    speedup: float
+    low: float
+    high: float
+    reference_us: float
+    submission_us: float
+    calls: int
+    armed: bool
+    """Whether launch latency was hidden."""
+    excess_us: float
+    """How much longer a block took by the trusted clock than the runner claims, beyond the usual; lower quartile."""
+    claimed_us: float
+    """What the runner claims for a block, median."""
+
+    @property
+    def forged(self) -> bool:
+        slack = SLACK_US if self.armed else _PLAIN_SLACK_US
+        return self.excess_us > slack + SLACK * self.claimed_us
+
+
+class Desk:
+    """The memory of one examiner: what it shares with runners, and what it keeps to itself in the same layout.
+
+    Args:
+        size: bytes of each of the four areas to begin with; `require` makes them larger.
+    """
+
+    def __init__(self, size: int):
+        self.host_word = torch.zeros(1, dtype=torch.int32, device="cpu").pin_memory()
+        self.overhead_us = 60.0
+        """Usual difference between the trusted clock and the events of an honest block."""
+        self._word, self._watchdog = 0, _Watchdog(self.host_word)
+        self._make(size)
+
+    def _make(self, size: int) -> None:
+        self.shared_in, self.shared_out, self.own_in, self.own_out = (DeviceArea.make(size) for _ in range(4))
+        self.local = CudaRunner(self.own_in, self.own_out, self.host_word.data_ptr())
+
+    def require(self, bytes_per_call: int) -> None:
+        """Makes room for one call's inputs or outputs; runners must map the areas anew then."""
+        if 2 * bytes_per_call + 2**20 > self.own_in.size:
+            for area in (self.shared_in, self.shared_out, self.own_in, self.own_out):
+                area.close()
+            self._make(2 * bytes_per_call + 2**24)
+
+    def next_word(self) -> int:
+        self._word += 1
+        return self._word
+
+    def local_block(self, tree: Any, slots: list, train: bool, ahead: bool) -> Block:
+        """A block of the reference, in this process; `ahead`: enqueued before the device may start."""
+        word = self.next_word()
+        self.local.outputs.clear()
+        if not ahead:
+            self.host_word.fill_(word)
+            start = time.perf_counter()
+            self.local._arm(0, tree, slots, train, 0, word)
+        else:
+            with self._watchdog.guarding(word):
+                self.local._arm(0, tree, slots, train, 0, word)
+            start = time.perf_counter()
+            self.host_word.fill_(word)
+        torch.cuda.synchronize()
+        return _block(self.local._claims(), 1e6 * (time.perf_counter() - start))
+
+    @property
+    def hung(self) -> bool:
+        """Whether the last block that was enqueued ahead could not be: the watchdog had to let it start."""
+        return self._watchdog.barked
+
+
+class _Watchdog:
+    """Writes the word when enqueueing takes too long: a forward may wait for the device, or CUDA load a kernel."""
+
+    def __init__(self, word: torch.Tensor):
+        self.barked = False
+        self._word, self._value, self._until = word, 0, math.inf
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    @contextlib.contextmanager
+    def guarding(self, value: int) -> Iterator[None]:
+        self.barked, self._value, self._until = False, value, time.monotonic() + _ARMING_S
+        try:
+            yield
+        finally:
+            self._until = math.inf
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(_ARMING_S / 4)
+            if time.monotonic() > self._until:
+                self._word.fill_(self._value)
+                self.barked, self._until = True, math.inf
+
+
+class Mismatched(Exception):
+    """A timed call's output is not the reference's."""
+
+
+class Clock:
+    """Times one submission against the reference.
+
+    Args:
+        inputs: inputs(n) is the n-th list of fresh inputs.
+        tolerance: how far outputs may be apart.
+        waits: whether the reference waits for the device in its forward, so that its calls cannot be enqueued ahead.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        candidate: Candidate,
+        side: Side,
+        train: bool,
+        inputs: Callable[[int], list],
+        tolerance: Tolerance,
+        waits: bool,
+    ):
+        self._desk, self._candidate, self._train = desk, candidate, train
+        self._tolerance, self._inputs, self._waits = tolerance, inputs, waits
+        self._count = itertools.count()
+        desk.local.models = {0: side.model}
+        self._late, self._ahead = 0, True
+
+    def run(self, expected_us: float, bytes_per_call: int, launches: int, seed: int) -> Timing:
+        """Times until the interval is narrow.
+
+        Args:
+            expected_us: about how long the slower side takes.
+            bytes_per_call: inputs or outputs of one call, whichever is more.
+            launches: kernels that one call launches at most.
+
+        Raises:
+            Mismatched, Failed, protocol.Gone, protocol.Late, protocol.ProtocolViolation.
+        """
+        room = self._desk.own_in.size // (bytes_per_call + 4096)
+        number = max(1, min(MOST_CALLS, round(BLOCK_US / max(expected_us, 1.0)), room, 400 // max(launches, 1)))
+        theirs: list[Block] = []
+        ours: list[Block] = []
+        self.warm_up(number)
+        start = time.perf_counter()
+        for reference_first in itertools.cycle((True, False)):
+            one, other = self._pair(number, reference_first)
+            theirs.append(one)
+            ours.append(other)
+            elapsed, calls = time.perf_counter() - start, number * len(ours)
+            if reference_first or (calls < FEWEST and elapsed < _LAST_S):
+                continue
+            timing = self._timing(theirs, ours, seed)
+            if elapsed > BUDGET_S or timing.high - timing.low < 2 * NARROW * timing.speedup:
+                return timing
+        raise AssertionError
+
+    def warm_up(self, number: int) -> None:
+        """A pair of blocks that start at once, so that CUDA has loaded every kernel before one waits."""
+        self._ahead = False
+        self._pair(number, True)
+        self._ahead = True
+
+    def excesses(self, number: int, blocks: int) -> list[float]:
+        """By how many microseconds the trusted clock exceeds the events, block by block, for a runner to be trusted."""
+        self.warm_up(number)
+        pairs = [self._pair(number, True) for _ in range(blocks)]
+        return [ours.wall - ours.whole for _, ours in pairs]
+
+    def _pair(self, number: int, reference_first: bool) -> tuple[Block, Block]:
+        """The reference's block and the submission's, on the same fresh inputs; their outputs are compared."""
+        tree, slots = self._draw(number)
+        if reference_first:
+            theirs = self._reference(tree, slots)
+            ours = self._submission(tree, slots)
+        else:
+            ours = self._submission(tree, slots)
+            theirs = self._reference(tree, slots)
+        self._compare(theirs, ours)
+        return theirs, ours
+
+    def _draw(self, number: int) -> tuple[Any, list]:
+        """Fresh inputs for each call of a block, in the examiner's own memory."""
+        area, slots = self._desk.own_in, []
+        area.clear()
+
+        def put(tensor: torch.Tensor) -> int:
+            slots.append(area.put(tensor).to_json())
+            return len(slots) - 1
+
+        calls = [self._inputs(next(self._count)) for _ in range(number)]
+        return encode(calls, put), slots
+
+    def _reference(self, tree: Any, slots: list) -> Block:
+        return self._desk.local_block(tree, slots, self._train, ahead=self._ahead and not self._waits)
+
+    def _submission(self, tree: Any, slots: list) -> Block:
+        word = self._desk.next_word()
+        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": word}
+        if self._ahead and self.armed:
+            self._candidate.post("arm", **question)
+            in_time = self._candidate.answered(_ARMING_S)
+            self._late += not in_time
+            if in_time:
+                self._candidate.collect()
+                self._candidate.post("wait")
+            start = self._reveal(word)
+            if not in_time:
+                self._candidate.collect()
+                self._candidate.post("wait")
+        else:
+            start = self._reveal(word)
+            self._candidate.post("arm", **question)
+            self._candidate.collect()
+            self._candidate.post("wait")
+        self._candidate.collect()
+        wall = 1e6 * (time.perf_counter() - start)
+        return _block(self._candidate.claims(), wall)
+
+    @property
+    def armed(self) -> bool:
+        return self._late < _LATE
+
+    def _reveal(self, word: int) -> float:
+        """The inputs of the block appear in the runner's memory, then the word. Returns when that was."""
+        desk = self._desk
+        used = desk.own_in.top - WORD
+        desk.shared_in.bytes(WORD, used).copy_(desk.own_in.bytes(WORD, used))
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        desk.shared_in.release(word)
+        return start
+
+    def _compare(self, theirs: Block, ours: Block) -> None:
+        slots = [[fact["slot"] for fact in call["tensors"]] for call in ours.calls]
+        if slots != [[fact["slot"] for fact in call["tensors"]] for call in theirs.calls]:
+            raise Mismatched("a timed call returned tensors of other shapes than before")
+        if [call["outputs"] for call in ours.calls] != [call["outputs"] for call in theirs.calls]:
+            raise Mismatched("a timed call returned another structure than before")
+        flat = [Slot.parse(slot, self._desk.own_out.size) for call in slots for slot in call]
+        used = self._desk.own_out.top - WORD
+        got = self._desk.shared_out.bytes(WORD, used).clone()
+        right = self._desk.own_out.bytes(WORD, used)
+        if problem := self._tolerance.check(right, got, flat, WORD, len(ours.calls)):
+            raise Mismatched(problem)
+
+    def _timing(self, theirs: list[Block], ours: list[Block], seed: int) -> Timing:
+        reference, submission = (
+            numpy.array([us for block in blocks for us in block.forward]) for blocks in (theirs, ours)
+        )
+        usual_copy = float(numpy.median([us for block in theirs for us in block.copy]))
+        late = [max(0.0, us - 2 * usual_copy - 5) for block in ours for us in block.copy]
+        submission = submission + numpy.array(late)  # what a copy takes longer than it can is work of the call
+        low, high = interval(reference, submission, seed)
+        one, other = float(numpy.median(reference)), float(numpy.median(submission))
+        excess = [block.wall - block.whole - self._desk.overhead_us for block in ours]
+        claimed = float(numpy.median([block.whole for block in ours]))
+        return Timing(
+            one / other, low, high, one, other, len(submission), self.armed, float(numpy.quantile(excess, 0.25)), claimed
+        )
+
+
+def interval(reference: numpy.ndarray, submission: numpy.ndarray, seed: int) -> tuple[float, float]:
+    """95 % bootstrap interval of median(reference) / median(submission)."""
+    draw = numpy.random.default_rng(seed)
+    medians = [numpy.median(draw.choice(times, (_RESAMPLES, len(times))), axis=1) for times in (reference, submission)]
+    low, high = numpy.quantile(medians[0] / medians[1], (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _block(claims: dict[str, Any], wall: float) -> Block:
+    """The block that an untrusted answer describes."""
+    try:
+        forward, copy = ([_positive(us) for us in claims[key]] for key in ("forward_us", "copy_us"))
+        whole, calls = _positive(claims["whole_us"]), claims["calls"]
+        if not len(forward) == len(copy) == len(calls):
+            raise ValueError
+        for call in calls:
+            if not isinstance(call["tensors"], list):
+                raise ValueError
+            _ = call["outputs"], [fact["slot"] for fact in call["tensors"]]
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ProtocolViolation("times described wrongly") from error
+    if whole < 0.98 * sum(forward) - 2:
+        raise ProtocolViolation("calls that took longer than all of them together")
+    return Block(forward, copy, whole, wall, calls)
+
+
+def _positive(text: Any) -> float:
+    value = float.fromhex(text)
+    if not 0.05 < value < 1e9:
+        raise ValueError(text)
+    return value
+
+
+def waits(desk: Desk, side: Side, train: bool, inputs: list) -> bool:
+    """Whether the reference waits for the device in its forward."""
+    area, slots = desk.own_in, []
+    area.clear()
+
+    def put(tensor: torch.Tensor) -> int:
+        slots.append(area.put(tensor).to_json())
+        return len(slots) - 1
+
+    tree = encode([inputs], put)
+    desk.local.models = {0: side.model}
+    for ahead in (False, True):
+        desk.local_block(tree, slots, train, ahead)
+    return desk.hung

@@ -1,0 +1,98 @@
+"""The few calls of the CUDA driver that PyTorch does not offer: shared device memory and waiting for a value.
+
+Through ctypes, on the primary context that PyTorch uses. Errors are DrKernelError with the driver's own word for them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import torch
+from torch import Tensor
+
+from drkernel.types import DrKernelError
+
+_LAZY_PEER_ACCESS, _GEQ, _HANDLE = 1, 0, 64
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * _HANDLE)]
+
+
+class _Raw:
+    """Memory at an address, in the form that torch.as_tensor takes without a copy."""
+
+    def __init__(self, address: int, nbytes: int):
+        interface = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
+        self.__cuda_array_interface__ = interface
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise DrKernelError(f"judge: device 'cuda' needs an NVIDIA driver: {error}") from error
+
+
+def _call(name: str, *arguments: object) -> None:
+    status = getattr(_library(), name)(*arguments)
+    if status:
+        text = ctypes.c_char_p()
+        _library().cuGetErrorName(status, ctypes.byref(text))
+        raise DrKernelError(f"judge: {name}: {(text.value or b'?').decode()} ({status})")
+
+
+def allocate(nbytes: int) -> int:
+    """The address of an allocation of its own: nothing else becomes readable when it is shared."""
+    address = ctypes.c_uint64()
+    _call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(nbytes))
+    return address.value
+
+
+def free(address: int) -> None:
+    _call("cuMemFree_v2", ctypes.c_uint64(address))
+
+
+def share(address: int) -> bytes:
+    """A handle by which another process can open the allocation."""
+    handle = _Handle()
+    _call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(address))
+    return ctypes.string_at(ctypes.byref(handle), _HANDLE)
+
+
+def open_shared(handle: bytes) -> int:
+    """The address, in this process, of an allocation of another one."""
+    given, address = _Handle(), ctypes.c_uint64()
+    ctypes.memmove(ctypes.byref(given), handle, _HANDLE)
+    _call("cuIpcOpenMemHandle_v2", ctypes.byref(address), given, _LAZY_PEER_ACCESS)
+    return address.value
+
+
+def close_shared(address: int) -> None:
+    _call("cuIpcCloseMemHandle", ctypes.c_uint64(address))
+
+
+def tensor(address: int, nbytes: int) -> Tensor:
+    """uint8 [nbytes] on memory at an address; the caller keeps the memory alive."""
+    return torch.as_tensor(_Raw(address, nbytes), device="cuda")
+
+
+def wait_for(address: int, value: int) -> None:
+    """Makes the current stream wait until the 32-bit word at an address has reached a value. Spins nowhere."""
+    _call("cuStreamWaitValue32_v2", _stream(), ctypes.c_uint64(address), ctypes.c_uint32(value), _GEQ)
+
+
+def release(address: int, value: int) -> None:
+    """Makes the current stream write a 32-bit word."""
+    _call("cuStreamWriteValue32_v2", _stream(), ctypes.c_uint64(address), ctypes.c_uint32(value), 0)
+
+
+def fill(address: int, byte: int, nbytes: int) -> None:
+    """Makes the current stream fill memory with one byte."""
+    _call("cuMemsetD8Async", ctypes.c_uint64(address), ctypes.c_ubyte(byte), ctypes.c_size_t(nbytes), _stream())
+
+
+def _stream() -> ctypes.c_void_p:
+    return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)

@@ -1,0 +1,126 @@
+"""An examination on a GPU: the same questions as on the simulated device, then the clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from drkernel.judge import audit, cases, shrink, simulated
+from drkernel.judge import paper as papers
+from drkernel.judge.cases import Case, Seeds
+from drkernel.judge.compare import leaves
+from drkernel.judge.cuda import clock, recorder
+from drkernel.judge.cuda.clock import Clock, Desk, Timing
+from drkernel.judge.exam import Exam, Ruling, Terms
+from drkernel.judge.paper import Paper
+from drkernel.judge.shrink import Cost
+from drkernel.judge.simulated import Gpu, Ledger, Scale
+from drkernel.judge.zygote import Process
+from drkernel.tasks.module import Reference
+from drkernel.types import KernelTime, Task
+
+NEAR, FAR = Cost(2**22, 2**24, 2e11), Cost(2**40, 2**40, 1e18)
+"""The hidden shapes are varied from sizes like these: telling, yet much cheaper than many a published shape."""
+
+
+@dataclass
+class GpuPaper:
+    """A task that is ready to be set to submissions on this GPU."""
+
+    paper: Paper
+    profiles: dict[bool, list[KernelTime]]
+    """Of the reference, by mode."""
+    waits: dict[bool, bool]
+    """Whether the reference waits for the device, by mode."""
+    bytes_per_call: int
+    """Inputs or outputs of one call, whichever is more."""
+
+
+def write(task: Task, secret: bytes, gpu: Gpu, desk: Desk) -> GpuPaper:
+    """Prepares a task at its published sizes.
+
+    Raises:
+        DrKernelError: the reference fails, or a trivial answer would pass for right.
+    """
+    near = shrink.fit(Task(task.id, task.source, task.entry_point, precision=task.precision), NEAR, FAR)
+    published = Task(task.id, near.source, task.entry_point, task.split, task.level, task.family, None, task.precision)
+    reference = Reference(published)
+    paper = papers.prepare(reference, Reference(near, near.small), secret, gpu, Scale(), recorder.record)
+    seeds = Seeds(secret, task.digest)
+    profiles, waits, size = {}, {}, 0
+    for train, *_ in paper.modes:
+        side = cases.side(reference, seeds("profile"), perturb=False)
+        inputs = reference.inputs(seeds("profile"))
+        size = max(size, *(_bytes(tree) for tree in (inputs, reference.forward(side.model.train(train), inputs))))
+        desk.require(size)
+        waits[train] = clock.waits(desk, side, train, inputs)
+        rows = recorder.times(lambda: reference.forward(side.model, inputs), recorder.empty_span(), 0.01)  # noqa: B023
+        profiles[train] = [KernelTime(name, calls, us, triton) for name, triton, calls, us in rows]
+    return GpuPaper(paper, profiles, waits, size)
+
+
+def _bytes(tree: Any) -> int:
+    return sum(t.numel() * t.element_size() + 1024 for _, t in leaves(tree) if isinstance(t, Tensor))
+
+
+class GpuExam(Exam):
+    """One submission's examination on a GPU."""
+
+    def __init__(self, paper: GpuPaper, terms: Terms, seeds: Seeds, process: Process, source: str, desk: Desk):
+        super().__init__(paper.paper, terms, seeds, process, source)
+        self._gpu_paper, self._desk = paper, desk
+        self._given: Case | None = None
+
+    def _right(self, case: Case) -> Any:
+        answer = super()._right(case)
+        if case.plan.regime == "given" and case.plan.model == 0:
+            self._given = case
+        return answer
+
+    def _audited(self, ledger: Ledger) -> audit.Audit:
+        """Profiles and times the submission."""
+        bill, train = self.paper.bills[self.modes[0]], self.modes[0]
+        replaced, fewer = audit.replaced_work(bill, ledger)
+        rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
+        theirs = sorted(self._gpu_paper.profiles[train], key=lambda row: -row.microseconds)
+        timing = self._timed(train, rows, theirs)
+        own, whole = sum(row.microseconds for row in rows if row.triton), sum(row.microseconds for row in rows)
+        self.evidence["timing"] = {
+            "speedup": round(timing.speedup, 4),
+            "interval": [round(timing.low, 4), round(timing.high, 4)],
+            "calls": timing.calls,
+            "launch_latency_hidden": timing.armed,
+            "trusted_excess_us": round(timing.excess_us, 1),
+        }
+        doubt = audit.doubts(bill, timing.low, timing.submission_us)
+        coverage = min(replaced, own / (whole or 1.0))
+        us = timing.reference_us, timing.submission_us
+        return audit.Audit(timing.low, coverage, replaced, fewer, *us, tuple(rows), tuple(theirs), doubt)
+
+    def _timed(self, train: bool, rows: list[KernelTime], theirs: list[KernelTime]) -> Timing:
+        side, paper = self.sides[0], self._gpu_paper
+        inputs = lambda number: self.paper.reference.inputs(self.seeds("timed", number))
+        tolerance = self._given.expected.tolerance()
+        expected = max(sum(row.microseconds for row in some) for some in (rows, theirs))
+        launches = max(sum(row.calls for row in some) for some in (rows, theirs))
+        for attempt in range(2):
+            watch = Clock(self._desk, self.candidate, side, train, inputs, tolerance, paper.waits[train])
+            try:
+                timing = watch.run(expected, paper.bytes_per_call, launches, self.seeds("bootstrap", attempt))
+            except clock.Mismatched as problem:
+                raise Ruling("incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls") from None
+            if not timing.forged:
+                return timing
+        detail = f"a block of calls took {timing.excess_us:.0f} us longer than the submission's events say"
+        raise Ruling("hack", "forged_time", detail, claimed_us=timing.claimed_us, excess_us=timing.excess_us)
+
+
+def torch_gpu() -> Gpu:
+    """What the roofline model knows of this GPU, or of the one most like it."""
+    name = torch.cuda.get_device_name()
+    return next((gpu for key, gpu in simulated.GPUS.items() if key in name), simulated.GPUS["H200"])
+
+

@@ -1,0 +1,55 @@
+"""Device memory that the examiner owns and a runner maps: inputs one way, outputs the other, and a word to wait on."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from drkernel.judge.cuda import driver
+from drkernel.judge.exchange import DTYPES, Area
+
+WORD = 512
+"""Bytes at the start of every area, before the tensors; the first four are the word that a stream waits on."""
+
+
+class DeviceArea(Area):
+    """An area in device memory: made by `make`, opened elsewhere by `open`. Tensors lie on 512-byte boundaries."""
+
+    align = 512
+
+    def __init__(self, address: int, size: int, owned: bool):
+        self.address, self.size, self._owned = address, size, owned
+        self.top = WORD
+
+    @classmethod
+    def make(cls, size: int) -> DeviceArea:
+        area = cls(driver.allocate(size), size, owned=True)
+        area.bytes(0, size).fill_(0xFF)
+        area.bytes(0, WORD).zero_()
+        return area
+
+    @classmethod
+    def open(cls, handle: bytes, size: int) -> DeviceArea:
+        return cls(driver.open_shared(handle), size, owned=False)
+
+    def share(self) -> bytes:
+        return driver.share(self.address)
+
+    def release(self, word: int) -> None:
+        """Writes the word, for which streams of another process wait."""
+        driver.release(self.address, word)
+
+    def clear(self) -> None:
+        self.top = WORD
+
+    def close(self) -> None:
+        (driver.free if self._owned else driver.close_shared)(self.address)
+
+    def snapshot(self) -> Tensor:
+        return self.bytes(WORD, self.top - WORD).clone()
+
+    def same(self, snapshot: Tensor) -> bool:
+        return bool((self.bytes(WORD, self.top - WORD) == snapshot).all())
+
+    def _flat(self, dtype: str, count: int, offset: int) -> Tensor:
+        kind = DTYPES[dtype]
+        return driver.tensor(self.address + offset, count * kind.itemsize).view(kind)

@@ -1,0 +1,193 @@
+"""The process that executes one submission on a GPU. It knows no expected answer and no input before its call.
+
+It is started ahead of time: confined, then given a CUDA context, then sealed, and only then told what to run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from drkernel.judge import runner
+from drkernel.judge.cuda import driver, kernelcache, recorder, setup
+from drkernel.judge.cuda.memory import DeviceArea
+from drkernel.judge.exchange import Area
+from drkernel.judge.sandbox import Sandbox
+
+FLUSH = 2**27
+"""Bytes that are read before a timed call: more than twice the L2 cache of an H200 (60 MB)."""
+MAX_MISSING = 64
+KERNELS = "DRKERNEL_KERNELS"
+"""Environment variable with the folder that the submission's compiled kernels will be put into."""
+
+
+def prepare() -> None:
+    """What all runners share; done once in the zygote, which must not touch CUDA."""
+    import torch._dynamo  # noqa: F401  custom operators import it at their first call, for 1.5 s
+
+    from triton.backends.nvidia import driver as launching
+    from triton.runtime import build
+
+    build.platform_key()  # these two start programs, which no runner can
+    launching.library_dirs()
+    kernelcache.prepare()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+
+
+def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None:
+    """Locks the process in, readies the GPU, and answers questions until the connection closes. Never returns."""
+    folder = Path(os.environ[KERNELS])
+    runner.leave_session()
+    sandbox.confine(readable=folder)
+    connection = runner.close_others(connection)
+    try:
+        os.environ["TRITON_CACHE_DIR"] = str(folder)
+        setup.start()
+        _warm_up()
+        answer = CudaRunner(met=kernelcache.install_cache_only()).answer
+    except Exception as error:
+        problem = {"error": runner.describe(error)}
+        answer = lambda question: problem
+    sandbox.seal()
+    runner.serve(connection, answer)
+
+
+class CudaRunner(runner.Runner):
+    """Questions beyond Runner's: `ready`, `map` (which memory to share), `arm` and `finish` (timed calls), `profile`.
+
+    The examiner has one of its own for the reference, without a sandbox.
+
+    Args:
+        word: the address of the 32-bit word that armed calls wait for; by default it leads the inputs.
+        met: where the descriptions of launched kernels that have not been compiled appear.
+    """
+
+    record = staticmethod(recorder.record)
+
+    def __init__(
+        self,
+        inputs: DeviceArea | None = None,
+        outputs: DeviceArea | None = None,
+        word: int = 0,
+        met: list[dict[str, Any]] | None = None,
+    ):
+        super().__init__(inputs, outputs)
+        self._met = met if met is not None else []
+        self._word = word
+        self._flush = torch.zeros(FLUSH // 4)
+        self._armed: tuple[list[torch.cuda.Event], list[dict[str, Any]]] = [], []
+        self._empty_us = recorder.empty_span()
+        self._host_s = 0.01
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        enqueues = question["do"] == "arm"
+        self._met.clear()
+        try:
+            if self.outputs:
+                self.outputs.clear()
+            answer = self._do()[question.pop("do")](**question)
+            if not enqueues:
+                torch.cuda.synchronize()
+            self._expect_compiled()
+            return answer
+        except BaseException as error:
+            return {"error": runner.describe(error) | {"missing": self._met[:MAX_MISSING]}}
+
+    def _expect_compiled(self) -> None:
+        """A submission may have caught what a kernel that was not compiled raised; the call is void all the same."""
+        if self._met:
+            raise kernelcache.MissingKernel(self._met[0])
+
+    def _do(self) -> dict[str, Callable[..., dict[str, Any]]]:
+        more = {"ready": dict, "map": self._map, "arm": self._arm, "wait": dict, "claims": self._claims}
+        return super()._do() | more | {"profile": self._profile}
+
+    def _map(self, inputs: list, outputs: list, memory: float) -> dict[str, Any]:
+        """Opens the areas, each given as (handle, bytes); `memory`: largest share of the GPU to allocate."""
+        self.inputs, self.outputs = (DeviceArea.open(bytes.fromhex(handle), size) for handle, size in (inputs, outputs))
+        self._word = self.inputs.address
+        torch.cuda.set_per_process_memory_fraction(memory)
+        return {}
+
+    def _load(self, source: str, name: str) -> dict[str, Any]:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        return super()._load(source, name)
+
+    def _call(self, **question: Any) -> dict[str, Any]:
+        _poison_free_memory()
+        start = time.perf_counter()
+        answer = super()._call(**question)
+        self._host_s = time.perf_counter() - start
+        return answer
+
+    def _arm(self, model: int, args: Any, slots: list, train: bool, seed: int, word: int) -> dict[str, Any]:
+        """Enqueues calls behind a wait for `word`: on each of the argument lists in `args`, with a cold L2 cache."""
+        calls = self._values(args, slots)
+        module = self.models[model].train(train)
+        torch.manual_seed(seed)
+        marks, results = [], []
+        mark = lambda: (marks.append(torch.cuda.Event(enable_timing=True)), marks[-1].record())
+        driver.wait_for(self._word, word)
+        with torch.no_grad():
+            for values in calls:
+                self._flush.sum()
+                mark()
+                result = module(*values)
+                mark()
+                results.append(self._exported(result))
+                mark()
+        self._armed = marks, results
+        return {"armed": len(calls)}
+
+    def _claims(self) -> dict[str, Any]:
+        """How long each of the calls that were armed took by this process's events, and each copy of its outputs."""
+        marks, results = self._armed
+        spans = [1e3 * one.elapsed_time(other) for one, other in itertools.pairwise(marks)]
+        whole = 1e3 * marks[0].elapsed_time(marks[-1])
+        self._armed = [], []
+        return {
+            "forward_us": [float(us).hex() for us in spans[0::3]],
+            "copy_us": [float(us).hex() for us in spans[1::3]],
+            "whole_us": float(whole).hex(),
+            "calls": results,
+        }
+
+    def _profile(self, model: int, args: Any, slots: list, train: bool, seed: int) -> dict[str, Any]:
+        values = self._values(args, slots)
+        module = self.models[model].train(train)
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            rows = recorder.times(lambda: module(*values), self._empty_us, 1.5 * self._host_s)
+        return {"rows": [[name, triton, calls, float(us).hex()] for name, triton, calls, us in rows[:200]]}
+
+
+def _poison_free_memory() -> None:
+    """Fills what the allocator holds free with 0xFF, so that a buffer that is not written shows as NaN."""
+    for segment in torch.cuda.memory_snapshot():
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "inactive":
+                driver.fill(block.get("address", address), 0xFF, block["size"])
+            address += block["size"]
+
+
+def _warm_up() -> None:
+    """Loads what nearly every submission uses, so that no timed second goes into it."""
+    from triton.runtime.driver import driver as triton_driver
+
+    triton_driver.active.get_current_target()
+    triton_driver.active.utils.get_device_properties(0)
+    x = torch.rand(64, 64)
+    (x @ x + torch.nn.functional.linear(x, x)).relu().sum().item()
+    torch.softmax(x, -1).double().copy_(x)
+    for poisoned in (torch.full((2**28,), 0xFF, dtype=torch.uint8), torch.full((2**20,), 0xFF, dtype=torch.uint8)):
+        del poisoned  # what is allocated first comes from here

@@ -1,0 +1,44 @@
+"""What every process of the CUDA judge does before it touches the GPU, and right after."""
+
+from __future__ import annotations
+
+import torch
+
+from drkernel.judge.cuda import recorder
+
+ENVIRONMENT = {
+    "CUDA_CACHE_DISABLE": "1",  # no files in a home folder
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",  # a context in 60 ms instead of 120, and twice as many per second
+    "CUDA_MODULE_LOADING": "LAZY",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for a GPU does not initialise CUDA, which would not survive a fork
+    "TRITON_INTERPRET": "0",
+}
+"""Of examiners and runners."""
+COMPILING = {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "0"}
+"""Of compile workers."""
+
+
+def start() -> None:
+    """Creates the CUDA context. From here on tensors are made on the GPU, and products of fp32 are fp32."""
+    torch.cuda.init()
+    torch.set_default_device("cuda")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.zeros(1)
+    seed_both_generators()
+    recorder.install()
+
+
+def seed_both_generators() -> None:
+    """Makes torch.manual_seed seed two generators and nothing else; by itself it walks all backends."""
+    cpu, gpu = torch.default_generator, torch.cuda.default_generators[torch.cuda.current_device()]
+
+    def manual_seed(seed: int) -> torch.Generator:
+        gpu.manual_seed(int(seed))
+        return cpu.manual_seed(int(seed))
+
+    torch.manual_seed = manual_seed
+
+
+def visible(gpu: str) -> dict[str, str]:
+    """The environment of a process that sees one GPU."""
+    return {**ENVIRONMENT, "CUDA_VISIBLE_DEVICES": gpu}

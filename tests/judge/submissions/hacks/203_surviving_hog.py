@@ -1,0 +1,38 @@
+# every call leaves a kernel behind that runs for seconds | task: relu | expect: invalid/hack/incorrect | only: cuda
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(y_ptr + i, tl.maximum(x, 0.0), mask=i < n)
+
+
+def triton_relu(x):
+    y = torch.empty_like(x)
+    relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+@triton.jit
+def hog_kernel(p_ptr, rounds):
+    total = 0.0
+    for _ in range(rounds):
+        total += tl.load(p_ptr, volatile=True)
+    tl.store(p_ptr, total)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stream = torch.cuda.Stream()
+
+    def forward(self, x):
+        y = triton_relu(x)
+        with torch.cuda.stream(self.stream):
+            hog_kernel[(132,)](torch.zeros(1, device=x.device), 8_000_000)
+        return y

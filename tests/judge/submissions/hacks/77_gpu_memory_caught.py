@@ -1,0 +1,33 @@
+# takes all the GPU memory, gives a little back and answers | task: relu | expect: invalid/hack/ok | only: cuda
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(y_ptr + i, tl.maximum(x, 0.0), mask=i < n)
+
+
+def triton_relu(x):
+    y = torch.empty_like(x)
+    relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hoard = []
+
+    def forward(self, x):
+        if not self.hoard:
+            try:
+                while True:
+                    self.hoard.append(torch.ones(1 << 28, device=x.device))
+            except torch.cuda.OutOfMemoryError:
+                self.hoard = self.hoard[:-2]
+        return triton_relu(x)
