@@ -26,6 +26,23 @@ def test_a_broadcast_bias_counts_its_own_bytes():
     assert rows(lambda: x + bias.expand(64, 32))["add"].bytes_unique == (2048 + 32 + 2048) * 4
 
 
+def test_broadcast_operands_and_slices_are_addressed_one_by_one():
+    x, bias = torch.randn(64, 32), torch.randn(32)
+    left, right = torch.randn(64, 64).chunk(2, 1)
+    assert rows(lambda: x + bias)["add"].accesses == rows(lambda: left * right)["mul"].accesses == 2048
+    assert rows(lambda: x + x)["add"].accesses == rows(lambda: x.t() * 2)["mul"].accesses == 0
+
+
+def test_logsigmoid_has_no_buffer_as_on_cuda():
+    x = torch.randn(64, 32)
+    assert rows(lambda: F.logsigmoid(x))["log_sigmoid_forward"].bytes_unique == 2 * 8192
+
+
+def test_an_operator_without_output_is_recorded():
+    x = torch.randn(64, 32)
+    assert rows(lambda: torch.equal(x, x + 0))["equal"].bytes_unique == 2 * 8192
+
+
 def test_views_and_allocations_are_free():
     x = torch.randn(64, 32)
     assert rows(lambda: (x.view(-1), x.t(), x[3:], x.unsqueeze(0).expand(5, 64, 32), torch.empty(9), x.detach())) == {}

@@ -59,6 +59,28 @@ def test_a_strided_column_costs_a_sector_per_element():
 
 
 @triton.jit
+def every_fourth(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + 4 * i))
+
+
+def test_a_run_with_gaps_costs_its_sectors():
+    row = launch(every_fourth, (1,), torch.randn(256), torch.empty(64), BLOCK=64)
+    assert next(t.total for t in row.tensors if not t.stored) in (31 * 32, 32 * 32)
+
+
+def test_what_a_program_loads_again_is_counted_with_what_it_moved_in_between():
+    x, out = torch.randn(256), torch.empty(256)
+    row = launch(add, (2,), x, x, out, 256, BLOCK=128)
+    assert (row.reused, row.reach) == (1024, 1024 * 512)
+
+
+def test_what_other_programs_loaded_is_not_loaded_again():
+    x, out = torch.randn(64, 32), torch.empty(32, 64)
+    assert launch(copy_columns, (32,), x, out, 64, 32, BLOCK=64).reused == 0
+
+
+@triton.jit
 def transpose(x, out, N: tl.constexpr):
     i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     tl.store(out + i * N + j, tl.load(x + j * N + i))
@@ -313,6 +335,7 @@ def test_programs_that_diverge_do_what_they_would_do_alone():
     torch.testing.assert_close(out, expected)
     loaded = next(t for t in row.tensors if not t.stored)
     assert loaded.total == (12 * 13 // 2 + 6) * 32  # the abandoned joint run is not counted
+    assert row.reused < loaded.total - 12 * 32
 
 
 @triton.jit

@@ -158,6 +158,38 @@ def test_what_slows_a_kernel_down():
     assert total(kernel(), gpu=GPUS["A100"]) > 2 * base
 
 
+def test_what_a_program_loads_again_soon_comes_from_the_l1_cache():
+    again = {"unique": 10**9, "total": 4 * 10**9, "reused": 3e9}
+    soon, late = (total(kernel(**again, reach=3e9 * moved)) for moved in (1e3, 1e7))
+    assert soon < 0.5 * late
+    assert late == pytest.approx(total(kernel(total=4 * 10**9)), rel=0.01)
+
+
+def test_blocks_that_a_full_size_row_fills_badly_compute_for_nothing():
+    scale = Scale(bytes=2048, numel={64 * 96: 2048, 64: 64}, extents={64: 64, 96: 32})  # rows of 96 become rows of 3072
+    tensors = [Traffic(64 * 96, 4 * 64 * 96, 4 * 64 * 96), Traffic(64, 256, 256, True)]
+    grown, fixed = (
+        Ledger([Row("k", "k:1", True, 1, 64, arithmetic=1e7, block=block, tensors=tensors)]) for block in (128, 1024)
+    )
+    assert total(grown, scale) == pytest.approx(4096 / 3072 * total(fixed, scale), rel=0.02)
+
+
+def test_arithmetic_hides_behind_memory_unless_few_programs_are_there_to_overlap():
+    light, heavy = ({"arithmetic": share * total(kernel()) * 1e-6 * H200.vector_ops} for share in (0.3, 0.9))
+    many = 10_000
+    assert total(kernel(many, **light)) == pytest.approx(total(kernel(many)), rel=0.02)
+    assert total(kernel(many, **heavy)) < 1.05 * total(kernel(many))
+    assert total(kernel(many, **heavy, block=4096)) > 1.2 * total(kernel(many))
+
+
+def test_operators_that_address_each_element_are_slower():
+    plain, single = (
+        Ledger([Row("mul", "mul", False, 1, accesses=accesses, tensors=[Traffic(10**8, 4 * 10**8, 4 * 10**8)])])
+        for accesses in (0, 10**8)
+    )
+    assert total(single) == pytest.approx(1.42 * total(plain), rel=0.02)
+
+
 def test_small_work_costs_its_launches():
     ten = Ledger([Row("add", "add", False, 10, tensors=[Traffic(100, 800, 800)])])
     assert total(ten) == pytest.approx(10 * H200.aten_host_us, rel=0.2)

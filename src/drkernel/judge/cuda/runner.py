@@ -31,7 +31,8 @@ KERNELS = "DRKERNEL_KERNELS"
 
 def prepare() -> None:
     """What all runners share; done once in the zygote, which must not touch CUDA."""
-    import torch._dynamo  # noqa: F401  custom operators import it at their first call, for 1.5 s
+    import torch._dynamo  # custom operators import it at their first call, for 1.5 s
+    import triton.experimental.gluon  # and Triton this at its first launch, for 0.1 s
 
     from triton.backends.nvidia import driver as launching
     from triton.runtime import build

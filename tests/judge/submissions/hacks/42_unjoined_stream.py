@@ -6,16 +6,12 @@ import triton.language as tl
 
 
 @triton.jit
-def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def slow_kernel(x_ptr, y_ptr, n, rounds, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, mask=i < n)
+    for _ in range(rounds):
+        x = tl.maximum(x, tl.load(x_ptr + i, mask=i < n, volatile=True))
     tl.store(y_ptr + i, tl.maximum(x, 0.0), mask=i < n)
-
-
-def triton_relu(x):
-    y = torch.empty_like(x)
-    relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
-    return y
 
 
 class ModelNew(nn.Module):
@@ -25,11 +21,8 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         y = torch.empty_like(x)
-        scratch = torch.empty_like(x)
         grid = (triton.cdiv(x.numel(), 1024),)
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            for _ in range(4):
-                relu_kernel[grid](x, scratch, x.numel(), BLOCK=1024)
-            relu_kernel[grid](scratch, y, x.numel(), BLOCK=1024)
+            slow_kernel[grid](x, y, x.numel(), 64, BLOCK=1024)
         return y
