@@ -1,14 +1,13 @@
 """The simulated device against a real GPU: the same answers to the same tasks, timed on both.
 
-    python benchmarks/simulated_vs_gpu.py measure TIMES.jsonl [--tasks 96] [--split validation]      on a GPU
+    python benchmarks/simulated_vs_gpu.py measure TIMES.jsonl [--tasks 120] [--split validation]     on a GPU
     python benchmarks/simulated_vs_gpu.py compare TIMES.jsonl OUT [--ledgers CACHE] [--launch-us 1]  anywhere
 
-`measure` times the right solutions (lazy, partial, fused) of generated tasks at full size against the eager reference,
-TF32 off: medians of interleaved calls on a cold L2 cache. `compare` runs the same sources once each on the simulated
-device, prices what they did, and writes OUT/table.md (rank correlation, agreement on Fast@1 and Fast@1.2, and the worst
-outliers; per half of the tasks, kind and family) and OUT/scatter.png. `--ledgers` keeps what the runs did, so that a
-changed price list takes seconds; delete the file when the counters change. `--launch-us 1` leaves the host out, for
-times that were taken with all launches enqueued beforehand.
+`measure` has the right solutions (lazy, partial, fused) of generated tasks judged on the GPU. `compare` runs the same
+sources once each on the simulated device, prices what they did, and writes OUT/table.md (rank correlation, agreement on
+Fast@1 and Fast@1.2, and the worst outliers; per half of the tasks, kind and family) and OUT/scatter.png. `--ledgers`
+keeps what the runs did, so that a changed price list takes seconds; delete the file when the counters change.
+`--launch-us` is what a launch costs the host; the judge's clock hides it.
 """
 
 from __future__ import annotations
@@ -18,16 +17,15 @@ import dataclasses
 import hashlib
 import importlib.util
 import json
-import statistics
 import tempfile
-import time
 from pathlib import Path
 
 import numpy
 import torch
+from rich.progress import track
 
 from drkernel.coldstart.solutions import solutions
-from drkernel.judge import shrink, simulated
+from drkernel.judge import Judge, shrink, simulated
 from drkernel.judge.simulated import GPUS, Gpu, Ledger, price, scale_of
 from drkernel.tasks.generator import generate
 from drkernel.tasks.module import Reference
@@ -40,63 +38,46 @@ TIE = 0.01
 """Measured speed-ups closer to 1 than this are ties: on which side they fall is the clock's noise."""
 
 
-def measure(out: Path, split: str, count: int, seconds: float) -> None:
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    flush, started = torch.empty(64 << 20, device="cuda"), time.time()
-    with open(out, "w", encoding="utf-8") as file, tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for task in generate(split, count, SEED):
-            if time.time() - started > seconds:
-                break
-            reference = Reference(task)
-            with torch.device("cuda"):
-                inputs, model = reference.inputs(0), reference.model(0)
-            for number, solution in enumerate(solutions(task)):
-                if solution.kind in ("mistaken", "hack"):
-                    continue
-                answer = load(solution.source, Path(folder) / f"{task.digest}_{number}.py", task, reference)
-                ours, theirs = interleaved(lambda: model(*inputs), lambda: answer(*inputs), flush)  # noqa: B023
-                record = {"task": task.id, "split": split, "count": count, "family": task.family, "kind": solution.kind}
-                times = {"reference_us": ours, "submission_us": theirs, "gpu": torch.cuda.get_device_name()}
-                file.write(json.dumps(record | times | {"source": solution.source}) + "\n")
+def measure(out: Path, split: str, count: int, workers: int) -> None:
+    answers = [
+        (task, solution)
+        for task in generate(split, count, SEED)
+        for solution in solutions(task)
+        if solution.kind not in ("mistaken", "hack")
+    ]
+    with Judge(device="cuda", workers=workers) as judge, open(out, "w", encoding="utf-8") as file:
+        pending = [judge.submit(task, solution.source) for task, solution in answers]
+        for (task, solution), future in zip(answers, track(pending, "measuring"), strict=True):
+            verdict = future.result()
+            record = {"task": task.id, "split": split, "count": count, "family": task.family, "kind": solution.kind}
+            record |= {"gpu": verdict.device, "status": verdict.status, "reason": verdict.reason}
+            if verdict.speedup is not None:
+                record |= {"reference_us": 1e3 * verdict.reference_ms, "submission_us": 1e3 * verdict.submission_ms}
+                record |= {"speedup": verdict.evidence["timing"]["speedup"], "coverage": verdict.coverage}
+            file.write(json.dumps(record | {"source": solution.source}) + "\n")
 
 
-def load(source: str, path: Path, task: Task, reference: Reference, device: str = "cuda") -> torch.nn.Module:
+def load(source: str, path: Path, task: Task, reference: Reference) -> torch.nn.Module:
     path.write_text(source)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     args, kwargs = reference.init_args()
     torch.manual_seed(0)
-    with torch.device(device):
-        return getattr(module, task.answer_name)(*args, **kwargs)
+    return getattr(module, task.answer_name)(*args, **kwargs)
 
 
-def interleaved(one, two, flush: torch.Tensor, repeats: int = 12) -> tuple[float, float]:
-    """Median microseconds of each, in the order A B B A A B ..., every call on a cold L2 cache."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for repeat in range(-2, repeats):
-        for which in (0, 1) if repeat % 2 else (1, 0):
-            flush.zero_()
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            (one, two)[which]()
-            end.record()
-            torch.cuda.synchronize()
-            if repeat >= 0:
-                times[which].append(start.elapsed_time(end) * 1e3)
-    return statistics.median(times[0]), statistics.median(times[1])
-
-
-def compare(measured: Path, out: Path, ledgers: Path | None, launch_us: float | None) -> None:
-    rows = [json.loads(line) for line in measured.read_text().splitlines()]
+def compare(measured: Path, out: Path, ledgers: Path | None, launch_us: float) -> None:
+    every = [json.loads(line) for line in measured.read_text().splitlines()]
+    rows = [row for row in every if "submission_us" in row]
     gpu = next(gpu for name, gpu in GPUS.items() if name in rows[0]["gpu"])
-    if launch_us is not None:
-        gpu = dataclasses.replace(gpu, aten_host_us=launch_us, triton_host_us=launch_us)
+    gpu = dataclasses.replace(gpu, aten_host_us=launch_us, triton_host_us=launch_us)
     for row, times in zip(rows, modelled_times(rows, gpu, ledgers), strict=True):
         row["modelled_us"] = times
     modelled = numpy.array([row["modelled_us"][0] / row["modelled_us"][1] for row in rows])
     real = numpy.array([row["reference_us"] / row["submission_us"] for row in rows])
-    lines = [f"{len(rows)} answers to {len({row['task'] for row in rows})} tasks on {rows[0]['gpu']}", ""]
+    tasks = len({row["task"] for row in rows})
+    lines = [f"{len(rows)} answers to {tasks} tasks on {rows[0]['gpu']}; {len(every) - len(rows)} refused there", ""]
     lines += tables(rows, modelled, real) + outliers(rows, modelled, real)
     out.mkdir(parents=True, exist_ok=True)
     (out / "table.md").write_text("\n".join(lines) + "\n")
@@ -131,7 +112,7 @@ def ledger_of(task: Task, source: str | None, known: dict[str, str]) -> Ledger:
             if source is None:
                 model = reference.model(0)
             else:
-                model = load(source, Path(folder) / f"answer_{key}.py", task, reference, device="cpu")
+                model = load(source, Path(folder) / f"answer_{key}.py", task, reference)
             inputs = reference.inputs(0)
             with torch.no_grad(), simulated.record() as ledger:
                 model.eval()(*inputs)
@@ -209,16 +190,16 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     one, two = commands.add_parser("measure"), commands.add_parser("compare")
     one.add_argument("times", type=Path)
-    one.add_argument("--tasks", type=int, default=96)
+    one.add_argument("--tasks", type=int, default=120)
     one.add_argument("--split", default="validation")
-    one.add_argument("--seconds", type=float, default=240)
+    one.add_argument("--workers", type=int, default=10)
     two.add_argument("times", type=Path)
     two.add_argument("out", type=Path)
     two.add_argument("--ledgers", type=Path)
-    two.add_argument("--launch-us", type=float)
+    two.add_argument("--launch-us", type=float, default=1.0)
     options = parser.parse_args()
     if options.command == "measure":
-        measure(options.times, options.split, options.tasks, options.seconds)
+        measure(options.times, options.split, options.tasks, options.workers)
     else:
         compare(options.times, options.out, options.ledgers, options.launch_us)
 

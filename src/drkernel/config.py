@@ -39,7 +39,7 @@ CHOICES = {
     "reward.name": ("binary", "speedup", "profiling"),
     "policy.prompts": ("compact", "chat"),
     "engine.name": ("auto", "transformers", "vllm"),
-    "judge.device": ("auto", "simulated"),
+    "judge.device": ("auto", "simulated", "cuda"),
     "judge.shapes": ("reject", "penalise", "ignore"),
     "logger.wandb": ("disabled", "offline", "online"),
     "filters.mrs.level": ("token", "turn", "turn_geometric", "trajectory", "geometric"),
@@ -104,11 +104,14 @@ class JudgeConfig:
     """What tests, times and profiles the answers (conf/judge/)."""
 
     device: str = "auto"
-    """`simulated` runs Triton's interpreter and models time; `auto` takes the best there is, for now the same."""
+    """`cuda` measures on real GPUs, `simulated` runs Triton's interpreter and models time; `auto`: `cuda` on the last GPU
+    where there are several (training takes the first), else `simulated`."""
     gpu: str = "H200"
     """The GPU that the simulated device models."""
+    gpus: list[str] | None = None
+    """With `cuda`: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all. Nothing else may use them."""
     workers: int = 2
-    """Examiner processes."""
+    """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
     timeout_s: float = 20.0
     """Wall time one submission may take; only a last resort, work is bounded deterministically."""
     lazy_below: float = 1.05
@@ -349,8 +352,6 @@ def judge_options(config: Config) -> dict[str, Any]:
     """The arguments of `drkernel.judge.Judge`; without a secret of its own its key is the seed, so that runs repeat."""
     options = dataclasses.asdict(config.judge)
     del options["feedback_tokens"]
-    if options["device"] == "auto":  # the judge on real GPUs is yet to come
-        options["device"] = "simulated"
     return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
 
 

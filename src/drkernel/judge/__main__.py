@@ -24,6 +24,7 @@ from rich.table import Table
 
 from drkernel.judge.admission import MAX_SOURCE
 from drkernel.judge.service import GPUS, SHAPES, Judge
+from drkernel.judge.workers import visible_gpus
 from drkernel.types import DrKernelError, KernelTime, Task, Verdict
 
 _COLOURS = {"ok": "green", "hack": "red", "suspicious": "magenta"}
@@ -150,7 +151,12 @@ def _text(path: str, what: str) -> str:
 
 def _judge(options: argparse.Namespace, workers: int) -> Judge:
     return Judge(
-        device=options.device, gpu=options.gpu, workers=workers, timeout_s=options.timeout, shapes=options.shapes
+        device=options.device,
+        gpu=options.gpu,
+        gpus=options.gpus.split(",") if options.gpus else None,
+        workers=workers,
+        timeout_s=options.timeout,
+        shapes=options.shapes,
     )
 
 
@@ -165,8 +171,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("submission", nargs="?", help="file that defines ModelNew")
     parser.add_argument("--batch", metavar="PAIRS.jsonl", help='lines of {"task": path, "submission": path}')
     parser.add_argument("--out", metavar="VERDICTS.jsonl", help="where the verdicts of --batch go")
-    parser.add_argument("--device", choices=("simulated", "cuda"), default="simulated")
+    parser.add_argument("--device", choices=("simulated", "cuda"), help="by default cuda if there is a GPU")
     parser.add_argument("--gpu", choices=GPUS, default="H200", help="the GPU that the simulated device models")
+    parser.add_argument("--gpus", metavar="0,1", help="the GPUs to measure on with --device cuda, by default all")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="with --batch: pairs judged at a time")
     parser.add_argument("--timeout", type=float, default=20.0, help="seconds that one answer may take")
     parser.add_argument("--shapes", choices=SHAPES, default="reject", help="what a wrong answer on another shape means")
@@ -174,6 +181,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if bool(options.batch) == bool(options.task) or bool(options.batch) != bool(options.out):
         parser.error("give TASK and SUBMISSION, or --batch with --out")
+    options.device = options.device or ("cuda" if visible_gpus() else "simulated")
     if options.task and not options.submission:
         parser.error("SUBMISSION is missing")
     return options

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -108,12 +109,14 @@ class _Names:
 
     def __init__(self, tree: ast.Module):
         self.origin: dict[str, str] = {}
+        self.modules: set[str] = set()
         assigned = []
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     root = alias.name.partition(".")[0]
                     self.origin[alias.asname or root] = alias.name if alias.asname else root
+                    self.modules.add(self.origin[alias.asname or root])
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     self.origin[alias.asname or alias.name] = f"{node.module}.{alias.name}"
@@ -186,6 +189,8 @@ class _Gate(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         inner = node.value
+        if isinstance(node.ctx, ast.Store) and isinstance(inner, ast.Call) and self._is(inner.func, "type"):
+            raise _Found(node, "assignment to an attribute of a type")
         if node.attr == "__name__" and isinstance(inner, ast.Attribute) and inner.attr == "__class__":
             self.visit(inner.value)
             return
@@ -210,9 +215,37 @@ class _Gate(ast.NodeVisitor):
         name = node.func.id if isinstance(node.func, ast.Name) else None
         if name in ("getattr", "setattr"):
             self._reflection(node, name)
+        elif name not in ("hasattr", "print", "help"):
+            self._no_modules([*node.args, *(keyword.value for keyword in node.keywords)])
         if name == "type" and len(node.args) != 1:
             raise _Found(node, "type() with several arguments")
         self.generic_visit(node)
+
+    def _collection(self, node: ast.Tuple | ast.List | ast.Set) -> None:
+        self._no_modules(node.elts)
+        self.generic_visit(node)
+
+    visit_Tuple = visit_List = visit_Set = _collection
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        self._no_modules(node.values)
+        self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        self._no_modules([node.value] if node.value else [])
+        self.generic_visit(node)
+
+    def _no_modules(self, nodes: list[ast.expr]) -> None:
+        """A module that is handed on would be out of sight: `def patch(m): m.dumps = forged`, then `patch(json)`."""
+        for node in nodes:
+            inner = node.value if isinstance(node, ast.Starred) else node
+            full = self.names.full(inner)
+            if full and (full in self.names.modules or full in sys.modules):
+                raise _Found(node, f"the module {full} as a value")
+
+    @staticmethod
+    def _is(node: ast.AST, name: str) -> bool:
+        return isinstance(node, ast.Name) and node.id == name
 
     def _reflection(self, node: ast.Call, name: str) -> None:
         """A literal name is looked at like the attribute that it names; `f"layer{i}"` is fine on one's own objects."""

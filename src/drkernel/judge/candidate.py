@@ -18,7 +18,6 @@ from drkernel.judge.zygote import Process
 from drkernel.types import DrKernelError, KernelTime
 
 MAX_ITEMS, MAX_ROWS = 10_000, 2000
-_PATIENCE = 3
 _WORK_PER_SECOND = 1.5e7
 """Simulated work that one call may cost per second of the time limit: a quarter of it on a slow core, so that an
 endless kernel meets this limit, the same on every machine, before it meets the clock."""
@@ -59,12 +58,19 @@ class Candidate:
     """Every method raises Failed, protocol.Gone, protocol.Late or protocol.ProtocolViolation for what a runner does.
 
     Args:
-        timeout_s: longest wall time of one answer; all together may take three times as long.
+        timeout_s: longest wall time of one answer.
+        patience: how many times as long all together may take.
     """
 
-    def __init__(self, process: Process, timeout_s: float):
+    def __init__(self, process: Process, timeout_s: float, patience: float = 3.0):
         self._process, self._timeout = process, timeout_s
-        self._end = time.monotonic() + _PATIENCE * timeout_s
+        self._began = time.monotonic()
+        self._end = self._began + patience * timeout_s
+
+    @property
+    def worn_out(self) -> bool:
+        """Whether it has had enough time to use up its processor time."""
+        return time.monotonic() - self._began > self._timeout
 
     def load(self, source: str, name: str) -> None:
         """Executes the source and looks for the class with this name."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,13 +18,19 @@ from torch import Tensor
 from drkernel.judge.exchange import DTYPES, Slot
 from drkernel.types import Precision
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 K_NORM, K_MAX = 8.0, 16.0
 """How many times the reference's own error an answer may have, in the L2 norm and at its worst element."""
 UNIT: dict[Precision, float] = {"ieee": 2.0**-23, "tf32": 2.0**-10, "low": 2.0**-7}
 """Relative rounding step that each precision policy grants."""
 _ROW = 16
-_AGAIN = 4.0
+_AGAIN, _TINY = 4.0, 1e-300
 """Bounds that come from another draw of the inputs are wider by this factor."""
+_LARGE = 2**14
+"""Elements from which one pass on the GPU is worth a kernel of its own."""
+_FUSED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -109,12 +115,11 @@ class Expected:
     def tolerance(self) -> Tolerance:
         """How far other answers to inputs of the same kind may be from the reference's own."""
         floats = [p for p, (_, leaf) in zip(self._parts.values(), self.leaves, strict=True) if _is_float(leaf)]
-        size = lambda norm: max((float(norm(p.exact)) for p in floats if p.exact.numel()), default=0.0)
         return Tolerance(
             norm=_AGAIN * max((p.norm for p in floats), default=0.0),
-            most=_AGAIN * max((float(p.most.max()) for p in floats if p.most.numel()), default=0.0),
-            size=size(lambda exact: torch.nan_to_num(exact, 0.0, 0.0, 0.0).norm()),
-            largest=size(lambda exact: torch.nan_to_num(exact, 0.0, 0.0, 0.0).abs().max()),
+            most=_AGAIN * max((p.most() for p in floats), default=0.0),
+            size=max((p.size for p in floats), default=0.0),
+            largest=max((p.largest for p in floats), default=0.0),
         )
 
     def is_among(self, values: list[Tensor]) -> bool:
@@ -158,15 +163,12 @@ class Tolerance:
         return None
 
     def _floats(self, right: Tensor, got: Tensor, calls: int) -> str | None:
-        wide = torch.float64 if right.dtype == torch.float64 else torch.float32
-        right, got = right.to(wide), got.to(wide)
-        same = (right == got) | (right.isnan() & got.isnan())
-        error = torch.where(same, 0.0, (got - right).abs())
-        plain = torch.nan_to_num(right, 0.0, 0.0, 0.0)
-        error_norm, error_most, size, largest = torch.stack(
-            [error.norm(), error.max(), plain.norm(), plain.abs().max()]
-        ).tolist()
-        growth = [now / then if then else 1.0 for now, then in ((size / calls**0.5, self.size), (largest, self.largest))]
+        if not right.numel():
+            return None
+        error_most, largest, *squares = _by(right, got).differences(right, got)
+        error_norm, size = map(math.sqrt, squares)
+        pairs = (size / calls**0.5, self.size), (largest, self.largest)
+        growth = [now / then if then else 1.0 for now, then in pairs]
         norm, most = (bound * max(1.0, g) for bound, g in zip((self.norm * calls**0.5, self.most), growth, strict=True))
         if error_norm <= norm and error_most <= most:
             return None
@@ -188,17 +190,27 @@ class _Leaf:
             self.finite = self.usable = True
             self.sharp = _same(exact, rounded) and _same(exact, shaken)
             return
-        self.exact, near, shaken = (torch.as_tensor(v).double() for v in (exact, rounded, shaken))
-        self.finite = bool(near.isfinite().all()) and bool(self.exact.isfinite().all())
-        self.usable = bool((near.isfinite() == self.exact.isfinite()).all())
+        device = exact.device if isinstance(exact, Tensor) else "cpu"
+        exact, near, shaken = (torch.as_tensor(v, device=device) for v in (exact, rounded, shaken))
+        if not exact.shape == near.shape == shaken.shape:
+            raise ValueError("the reference's outputs have another shape in fp64")
+        self._table = _table(exact.shape)
+        self.exact, near, shaken = (t.reshape(self._table) for t in (exact.double(), near, shaken.double()))
+        power, worst, numbers = _by(self.exact, near, shaken).statistics(self.exact, near, shaken)
+        *squares, self.largest, odd, special = numbers
+        self.size, near_error, shaken_error = map(math.sqrt, squares)
+        self.finite, self.usable = special == 0, odd == 0
         unit = max(unit * math.sqrt(depth), torch.finfo(rounded.dtype).eps if isinstance(rounded, Tensor) else 0.0)
-        errors = [torch.nan_to_num((other - self.exact).abs(), nan=0.0, posinf=0.0) for other in (near, shaken)]
-        size = torch.nan_to_num(self.exact, nan=0.0, posinf=0.0, neginf=0.0).abs()
-        self.norm = K_NORM * max(unit * float(size.norm()), *(float(error.norm()) for error in errors))
-        scale = torch.maximum(torch.maximum(size, _rows(size, "rms")), 1e-3 * _rms(size))
-        worst = torch.maximum(*(_rows(error, "max") for error in errors))
-        self.most = K_MAX * torch.maximum(worst, unit * scale)
-        self.sharp = float(errors[1].norm()) <= max(1e-2, 4 * unit) * float(size.norm())
+        self.norm = K_NORM * max(unit * self.size, near_error, shaken_error)
+        usual = (power / self._table[1]).sqrt().clamp_min(1e-3 * self.size / math.sqrt(max(1, exact.numel())))
+        if len(usual):  # a row whose own errors are small by chance may have what rows of its size usually have
+            worst = torch.maximum(worst, usual * (worst / usual.clamp_min(_TINY)).median())
+        self._floor, self._slope = K_MAX * torch.maximum(worst, unit * usual), K_MAX * unit
+        self.sharp = shaken_error <= max(1e-2, 4 * unit) * self.size
+
+    def most(self) -> float:
+        """The largest difference that any element may have."""
+        return max(float(self._floor.max()), self._slope * self.largest) if self._floor.numel() else 0.0
 
     def check(self, path: str, rounded: Any, got: Any, tolerance: float) -> Mismatch | None:
         if isinstance(rounded, Tensor) != isinstance(got, Got):
@@ -213,35 +225,93 @@ class _Leaf:
         if got.expanded and not _expanded(rounded):
             return Mismatch("expanded", f"{path} repeats one value with stride 0", path)
         if _is_float(rounded):
-            return self._check_values(path, value.double(), tolerance)
+            return self._check_values(path, value, tolerance)
         if torch.equal(value, rounded):
             return None
         return _mismatch("wrong_values", path, value, rounded, value != rounded)
 
     def equals(self, value: Tensor) -> bool:
         """Whether a tensor of any shape and dtype holds the values."""
-        return self._check_values("", value.double().reshape(self.exact.shape), 1.0) is None
+        return self._fine(value, 1.0)
 
     def _check_scalar(self, path: str, rounded: Any, got: Any, tolerance: float) -> Mismatch | None:
         if type(rounded) is not type(got):
             return Mismatch("wrong_type", f"{path} is {_kind(got)}, expected {_kind(rounded)}", path)
         if isinstance(rounded, float):
-            return self._check_values(path, torch.tensor(got, dtype=torch.float64), tolerance)
+            return self._check_values(path, torch.tensor(got, dtype=torch.float64, device=self.exact.device), tolerance)
         return None if got == rounded else Mismatch("wrong_values", f"{path} is {got!r}, expected {rounded!r}", path)
 
     def _check_values(self, path: str, value: Tensor, tolerance: float) -> Mismatch | None:
-        finite = self.exact.isfinite()
-        same_special = (value == self.exact) | (value.isnan() & self.exact.isnan())
-        special = torch.where(finite, ~value.isfinite(), ~same_special)
-        if bool(special.any()):
-            return _mismatch("not_finite", path, value, self.exact, special)
-        error = torch.where(finite, (value - self.exact).abs(), 0.0)
-        within = error <= tolerance * self.most
-        if not bool(within.all()):
-            return _mismatch("wrong_values", path, value, self.exact, ~within)
-        if float(error.norm()) <= tolerance * self.norm:
+        if self._fine(value, tolerance):
             return None
-        return _mismatch("wrong_values", path, value, self.exact, error * value.numel() ** 0.5 > tolerance * self.norm)
+        exact = self.exact.view(value.shape)
+        masks = _deviant(value.reshape(self._table), self.exact, tolerance * self._floor, tolerance * self._slope)
+        special, beyond, error = (mask.view(value.shape) for mask in masks)
+        if bool(special.any()):
+            return _mismatch("not_finite", path, value, exact, special)
+        if not bool(beyond.any()):
+            beyond = error * value.numel() ** 0.5 > tolerance * self.norm
+        return _mismatch("wrong_values", path, value, exact, beyond)
+
+    def _fine(self, value: Tensor, tolerance: float) -> bool:
+        """Whether a tensor of any shape and dtype, with as many elements, holds the values."""
+        value = value.reshape(self._table)
+        passes = _by(self.exact, value)
+        special, beyond, square = passes.deviations(value, self.exact, tolerance * self._floor, tolerance * self._slope)
+        return not special and not beyond and math.sqrt(square) <= tolerance * self.norm
+
+
+class _Torch:
+    """What `cuda.fused` computes in one pass each, with the same interface: for the CPU, and for small tensors."""
+
+    @staticmethod
+    def statistics(exact: Tensor, near: Tensor, shaken: Tensor) -> tuple[Tensor, Tensor, list[float]]:
+        finite, near_finite = exact.isfinite(), near.isfinite()
+        size = torch.where(finite, exact.abs(), 0.0)
+        errors = [torch.nan_to_num((other.double() - exact).abs(), nan=0.0, posinf=0.0) for other in (near, shaken)]
+        worst = torch.maximum(*(error.amax(1) for error in errors))
+        power = size.square().sum(1)
+        numbers = [power.sum(), *(error.square().sum() for error in errors), _most(size)]
+        numbers += [(finite != near_finite).sum(), (~(finite & near_finite)).sum()]
+        return power, worst, torch.stack([number.double() for number in numbers]).tolist()
+
+    @staticmethod
+    def deviations(value: Tensor, exact: Tensor, floor: Tensor, slope: float) -> list[float]:
+        special, beyond, error = _deviant(value, exact, floor, slope)
+        return torch.stack([special.sum().double(), beyond.sum().double(), error.square().sum()]).tolist()
+
+    @staticmethod
+    def differences(right: Tensor, got: Tensor) -> list[float]:
+        right, got = right.double(), got.double()
+        same = (right == got) | (right.isnan() & got.isnan())
+        error = torch.where(same, 0.0, torch.nan_to_num((got - right).abs(), nan=math.inf, posinf=math.inf))
+        size = torch.where(right.isfinite(), right.abs(), 0.0)
+        return torch.stack([_most(error), _most(size), error.square().sum(), size.square().sum()]).tolist()
+
+
+def _by(*tensors: Tensor) -> type[_Torch] | ModuleType:
+    """Who goes through these tensors."""
+    first = tensors[0]
+    together = all(t.device == first.device and t.dtype in _FUSED for t in tensors)
+    if not (together and first.is_cuda and first.numel() >= _LARGE):
+        return _Torch
+    from drkernel.judge.cuda import fused  # here, because the judge on the CPU does without Triton in this process
+
+    return fused
+
+
+def _deviant(value: Tensor, exact: Tensor, floor: Tensor, slope: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Where [R, C] NaN and infinities are not the same, where the difference is beyond its bound, and the difference.
+
+    Args:
+        floor: [R], the least bound of each row; an element's bound is |exact| * slope where that is more.
+    """
+    value, finite = value.double(), exact.isfinite()
+    same_special = (value == exact) | (value.isnan() & exact.isnan())
+    special = torch.where(finite, ~value.isfinite(), ~same_special)
+    error = torch.where(finite, (value - exact).abs(), 0.0)
+    bound = torch.maximum(floor[:, None], torch.where(finite, exact.abs(), 0.0) * slope)
+    return special, ~(error <= bound), error
 
 
 def leaves(tree: Any, path: str = "output") -> list[tuple[str, Any]]:
@@ -276,17 +346,15 @@ def _mismatch(reason: str, path: str, value: Tensor, expected: Tensor, bad: Tens
     return Mismatch(reason, text, path, index, right, got, share, float(gap.max()))
 
 
-def _rows(values: Tensor, kind: str) -> Tensor:
-    """The rms or the maximum of each row of the last dimension (of all where rows are short), broadcastable."""
-    if values.dim() == 0 or values.shape[-1] < _ROW:
-        whole = _rms(values) if kind == "rms" else values.max() if values.numel() else values.new_zeros(())
-        return whole.expand_as(values)
-    row = values.square().mean(-1, keepdim=True).sqrt() if kind == "rms" else values.amax(-1, keepdim=True)
-    return row.expand_as(values)
+def _table(shape: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns: rows are those of the last dimension, and where these are short all is one row."""
+    size = math.prod(shape)
+    columns = shape[-1] if shape and shape[-1] >= _ROW else max(1, size)
+    return size // columns, columns
 
 
-def _rms(values: Tensor) -> Tensor:
-    return values.square().mean().sqrt() if values.numel() else values.new_zeros(())
+def _most(values: Tensor) -> Tensor:
+    return values.max() if values.numel() else values.new_zeros(())
 
 
 def _is_float(value: Any) -> bool:

@@ -21,7 +21,7 @@ from drkernel.judge.simulated import Ledger
 from drkernel.judge.zygote import Process
 from drkernel.types import Verdict
 
-_ENCORES, _ROWS = 5, 16
+_ROWS = 16
 
 
 class Ruling(Exception):
@@ -44,11 +44,18 @@ class Terms:
 
 
 class Exam:
-    """One submission's examination."""
+    """One submission's examination.
 
-    def __init__(self, paper: Paper, terms: Terms, seeds: Seeds, process: Process, source: str):
+    Args:
+        patience: how many times `terms.timeout_s` all answers together may take.
+    """
+
+    encores = 5
+    """Cases that are asked again at the end."""
+
+    def __init__(self, paper: Paper, terms: Terms, seeds: Seeds, process: Process, source: str, patience: float = 3.0):
         self.paper, self.terms, self.seeds, self.source = paper, terms, seeds, source
-        self.candidate = Candidate(process, terms.timeout_s)
+        self.candidate = Candidate(process, terms.timeout_s, patience)
         self.sides: dict[int, Side] = {}
         self.varied = False
         self.modes = paper.modes[0]
@@ -73,7 +80,7 @@ class Exam:
             self._expect_triton(final)
             known = [last, *(case for case in drawn if case.plan.model == 0)]
             self._ablate(final.ledger, known)
-            for case in known[:_ENCORES]:
+            for case in known[: self.encores]:
                 self._expect_triton(self._right(case))
             return self._priced(final.ledger)
         except Ruling as ruling:
@@ -149,6 +156,8 @@ class Exam:
             self.general = False
             self.evidence["other_shape"] = f"{failure.kind}: {failure.message}"[:300]
         except Gone:
+            if self.candidate.worn_out:
+                raise
             raise Ruling("not_general", "crash_on_other_shape", "the process died on another shape") from None
         except Ruling as ruling:
             if self.terms.shapes == "reject":

@@ -71,7 +71,7 @@ INTERNAL = _words("""
 """)
 """Modules whose underscored members may not be used."""
 
-FROZEN = _words("torch triton time builtins numpy os sys math functools operator random warnings")
+FROZEN = IMPORTS | {"builtins"}
 """Top-level modules on which nothing may be assigned or deleted, but for SETTABLE."""
 SETTABLE = ("torch.backends.", "os.environ")
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from drkernel.judge import admission
 from drkernel.judge.crew import Crew
+from drkernel.judge.workers import visible_gpus
 from drkernel.types import DrKernelError, Task, Verdict
 
 SHAPES = ("reject", "penalise", "ignore")
 GPUS = ("H200", "H100", "A100")
-DEVICES = ("simulated", "cuda")
+DEVICES = ("auto", "simulated", "cuda")
 _CACHED = 8192
 
 
@@ -23,7 +24,8 @@ class Judge:
     """Judges submissions in sandboxed one-shot processes. Use as a context manager, or call `close()`.
 
     Args:
-        device: `simulated`, where times are modelled for `gpu`, or `cuda`, where they are measured.
+        device: `simulated`, where times are modelled for `gpu`, or `cuda`, where they are measured; `auto` measures on
+            the last GPU where there are several (training takes the first ones), else it simulates.
         gpu: the GPU that the simulated device models.
         gpus: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all that are visible. Nothing else may
             use them meanwhile.
@@ -57,6 +59,9 @@ class Judge:
         shapes: str = "reject",
         gate: bool = True,
     ):
+        if device == "auto":
+            several = len(visible_gpus()) > 1
+            device, gpus = ("cuda", gpus or visible_gpus()[-1:]) if several else ("simulated", None)
         for key, value, known in (("device", device, DEVICES), ("gpu", gpu, GPUS), ("shapes", shapes, SHAPES)):
             if value not in known:
                 raise DrKernelError(f"judge: {key} is {value!r}, expected one of {', '.join(known)}")

@@ -1,9 +1,10 @@
-"""A worker process of the judge: an examiner or a compiler, and the zygote that it forks. Started by `workers.Worker`."""
+"""A worker process of the judge: an examiner or a compiler, and its zygote. Started by `workers.Worker`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import socket
 import sys
 import time
@@ -158,6 +159,7 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answeri
 
     zygote = Zygote(Limits(**settings["limits"]), examiner.TRADE)
     missing = zygote.wait_ready()
+    os.environ["TRITON_CACHE_DIR"] = str(Path(settings["scratch"]) / "examiner")
     setup.start()
 
     def start(secret: bytes) -> Answering:

@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import drkernel
 from drkernel.judge import protocol
 from drkernel.types import DrKernelError, Verdict
@@ -83,3 +85,11 @@ def settle(future: Future, answer: dict[str, Any] | None, problem: str, device: 
         future.set_exception(DrKernelError(answer["error"]))
     else:
         future.set_result(Verdict.from_dict(answer["verdict"]) if "verdict" in answer else None)
+
+
+def visible_gpus() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES lists, or all GPUs by number; CUDA is not initialised."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is not None:
+        return [name.strip() for name in listed.split(",") if name.strip()]
+    return [str(number) for number in range(torch.cuda.device_count())]

@@ -36,7 +36,10 @@ FEWEST, BUDGET_S, NARROW = 10, 0.06, 0.01
 _LAST_S = 0.3
 _ARMING_S = 0.1
 """A forward that waits for the device never finishes enqueueing: after this long the word is written anyway."""
+COPIED_PER_S, BUSY_US = 1e12, 1500.0
+"""Bytes per second that a copy surely reaches; microseconds over that time, less than a time slice of 2 ms."""
 SLACK_US, SLACK = 15.0, 0.03
+_HIDDEN_US = 20.0
 """What the trusted clock may exceed the claims by, beyond its usual overhead."""
 _CALM_S = 3e-4
 """Pause after the inputs' copy: the GPU takes that long to leave the examiner's context, which would blur the clock."""
@@ -52,8 +55,10 @@ class Block:
     """Each call, by the events of the process that ran it."""
     copy: list[float]
     """Copying out each call's outputs."""
+    flush: list[float]
+    """Emptying the cache before each call."""
     whole: float
-    """From the first call's start to the last copy's end, by the same events."""
+    """From the first flush's start to the last copy's end, by the same events."""
     wall: float
     """By the trusted clock, from the release to the answer."""
     calls: list[dict[str, Any]]
@@ -73,9 +78,16 @@ class Timing:
     armed: bool
     """Whether launch latency was hidden."""
     excess_us: float
-    """How much longer a block took by the trusted clock than the runner claims, beyond the usual; lower quartile."""
+    """How much longer the best block took by the trusted clock than the runner claims, beyond the usual."""
     claimed_us: float
     """What the runner claims for a block, median."""
+    busy_us: float
+    """How much longer than it must the inputs' copy took, median: a time slice and more while the runner computes."""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the GPU was computing for the runner when it should have been waiting."""
+        return self.busy_us > BUSY_US
 
     @property
     def forged(self) -> bool:
@@ -162,6 +174,10 @@ class Mismatched(Exception):
     """A timed call's output is not the reference's."""
 
 
+class Forged(Exception):
+    """What a runner claims of its times cannot be."""
+
+
 class Clock:
     """Times one submission against the reference.
 
@@ -186,14 +202,16 @@ class Clock:
         self._count = itertools.count()
         desk.local.models = {0: side.model}
         self._late, self._ahead = 0, True
+        self._busy: list[float] = []
 
-    def run(self, expected_us: float, bytes_per_call: int, launches: int, seed: int) -> Timing:
+    def run(self, expected_us: float, bytes_per_call: int, launches: int, seed: int, blocks: int = 2) -> Timing:
         """Times until the interval is narrow.
 
         Args:
             expected_us: about how long the slower side takes.
             bytes_per_call: inputs or outputs of one call, whichever is more.
             launches: kernels that one call launches at most.
+            blocks: of each side at least.
 
         Raises:
             Mismatched, Failed, protocol.Gone, protocol.Late, protocol.ProtocolViolation.
@@ -209,7 +227,7 @@ class Clock:
             theirs.append(one)
             ours.append(other)
             elapsed, calls = time.perf_counter() - start, number * len(ours)
-            if reference_first or (calls < FEWEST and elapsed < _LAST_S):
+            if reference_first or len(ours) < blocks or (calls < FEWEST and elapsed < _LAST_S):
                 continue
             timing = self._timing(theirs, ours, seed)
             if elapsed > BUDGET_S or timing.high - timing.low < 2 * NARROW * timing.speedup:
@@ -286,8 +304,11 @@ class Clock:
         """The inputs of the block appear in the runner's memory, then the word. Returns when that was."""
         desk = self._desk
         used = desk.own_in.top - WORD
+        torch.cuda.synchronize()
+        start = time.perf_counter()
         desk.shared_in.bytes(WORD, used).copy_(desk.own_in.bytes(WORD, used))
         torch.cuda.synchronize()
+        self._busy.append(1e6 * (time.perf_counter() - start - used / COPIED_PER_S))
         calm = time.perf_counter() + _CALM_S
         while (start := time.perf_counter()) < calm:
             pass
@@ -311,15 +332,25 @@ class Clock:
         reference, submission = (
             numpy.array([us for block in blocks for us in block.forward]) for blocks in (theirs, ours)
         )
-        usual_copy = float(numpy.median([us for block in theirs for us in block.copy]))
-        late = [max(0.0, us - 2 * usual_copy - 5) for block in ours for us in block.copy]
-        submission = submission + numpy.array(late)  # what a copy takes longer than it can is work of the call
+        for key in ("copy", "flush"):  # what these take longer than they can is work of the call
+            usual = float(numpy.median([us for block in theirs for us in getattr(block, key)]))
+            claimed = numpy.array([us for block in ours for us in getattr(block, key)])
+            submission = submission + numpy.maximum(0.0, claimed - 2 * usual - _HIDDEN_US)
         low, high = interval(reference, submission, seed)
         one, other = float(numpy.median(reference)), float(numpy.median(submission))
         excess = [block.wall - block.whole - self._desk.overhead_us for block in ours]
         claimed = float(numpy.median([block.whole for block in ours]))
         return Timing(
-            one / other, low, high, one, other, len(submission), self.armed, float(numpy.quantile(excess, 0.25)), claimed
+            one / other,
+            low,
+            high,
+            one,
+            other,
+            len(submission),
+            self.armed,
+            min(excess),
+            claimed,
+            float(numpy.median(self._busy)),
         )
 
 
@@ -334,9 +365,9 @@ def interval(reference: numpy.ndarray, submission: numpy.ndarray, seed: int) -> 
 def _block(claims: dict[str, Any], wall: float) -> Block:
     """The block that an untrusted answer describes."""
     try:
-        forward, copy = ([_positive(us) for us in claims[key]] for key in ("forward_us", "copy_us"))
+        forward, copy, flush = ([_positive(us) for us in claims[f"{key}_us"]] for key in ("forward", "copy", "flush"))
         whole, calls = _positive(claims["whole_us"]), claims["calls"]
-        if not len(forward) == len(copy) == len(calls):
+        if not len(forward) == len(copy) == len(flush) == len(calls):
             raise ValueError
         for call in calls:
             if not isinstance(call["tensors"], list):
@@ -345,8 +376,8 @@ def _block(claims: dict[str, Any], wall: float) -> Block:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ProtocolViolation("times described wrongly") from error
     if whole < 0.98 * sum(forward) - 2:
-        raise ProtocolViolation("calls that took longer than all of them together")
-    return Block(forward, copy, whole, wall, calls)
+        raise Forged("its calls took longer, by its own events, than all of them together")
+    return Block(forward, copy, flush, whole, wall, calls)
 
 
 def _positive(text: Any) -> float:

@@ -46,7 +46,7 @@ class Compiler:
         refused = compiled = None
         try:
             calls = _calls(task.id, body["plan"]["source"], task.entry_point, _frozen(body["plan"]))
-            limit = 3 * self._terms["timeout_s"]
+            limit = max(20.0, self._terms["timeout_s"])
             compiled = precompile.precompile(
                 process, source, task.answer_name, calls, body["missing"], folder, self._shared, limit
             )
@@ -96,4 +96,3 @@ def _calls(task_id: str, source: str, entry_point: str, plan: tuple) -> list[Cal
         except DrKernelError:
             continue
     return calls
-

@@ -24,6 +24,7 @@ from drkernel.types import KernelTime, Task
 
 NEAR, FAR = Cost(2**22, 2**24, 2e11), Cost(2**40, 2**40, 1e18)
 """The hidden shapes are varied from sizes like these: telling, yet much cheaper than many a published shape."""
+_BLOCKS = 16
 
 
 @dataclass
@@ -69,10 +70,30 @@ def _bytes(tree: Any) -> int:
 class GpuExam(Exam):
     """One submission's examination on a GPU."""
 
+    encores = 1
+
     def __init__(self, paper: GpuPaper, terms: Terms, seeds: Seeds, process: Process, source: str, desk: Desk):
-        super().__init__(paper.paper, terms, seeds, process, source)
+        super().__init__(paper.paper, terms, seeds, process, source, patience=1.0)
         self._gpu_paper, self._desk = paper, desk
         self._given: Case | None = None
+
+    def _further_cases(self, train: tuple[bool, ...]) -> list[Case]:
+        """Regimes at hidden shapes, which are cheaper; at the published one where a submission takes no other."""
+        shapes = len(self.paper.hidden)
+        if self.terms.shapes == "ignore" or not shapes:
+            return super()._further_cases(train)
+        drawn = []
+        for plan in cases.lean_plans(train, shapes):
+            if plan.model >= 2 and plan.regime == "given":
+                self._other_shape(plan)
+                if not self.general:
+                    return super()._further_cases(train)
+            elif plan.model == 1 and not self.sides[0].values:
+                continue
+            elif case := self._draw(plan):
+                self._expect_triton(self._right(case))
+                drawn.append(case)
+        return drawn
 
     def _right(self, case: Case) -> Any:
         answer = super()._right(case)
@@ -106,21 +127,27 @@ class GpuExam(Exam):
         tolerance = self._given.expected.tolerance()
         expected = max(sum(row.microseconds for row in some) for some in (rows, theirs))
         launches = max(sum(row.calls for row in some) for some in (rows, theirs))
-        for attempt in range(2):
+        for attempt, blocks in enumerate((2, _BLOCKS)):  # other contexts that come and go delay single blocks
             watch = Clock(self._desk, self.candidate, side, train, inputs, tolerance, paper.waits[train])
             try:
-                timing = watch.run(expected, paper.bytes_per_call, launches, self.seeds("bootstrap", attempt))
+                timing = watch.run(expected, paper.bytes_per_call, launches, self.seeds("bootstrap", attempt), blocks)
             except clock.Mismatched as problem:
-                raise Ruling("incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls") from None
-            if not timing.forged:
+                raise Ruling(
+                    "incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls"
+                ) from None
+            except clock.Forged as problem:
+                raise Ruling("hack", "forged_time", str(problem)) from None
+            if not timing.forged and not timing.disturbed:
                 return timing
+        evidence = {"claimed_us": timing.claimed_us, "excess_us": timing.excess_us, "busy_us": timing.busy_us}
+        if timing.disturbed:
+            detail = f"between its calls, work of the submission keeps the GPU busy ({timing.busy_us:.0f} us)"
+            raise Ruling("hack", "background_work", detail, **evidence)
         detail = f"a block of calls took {timing.excess_us:.0f} us longer than the submission's events say"
-        raise Ruling("hack", "forged_time", detail, claimed_us=timing.claimed_us, excess_us=timing.excess_us)
+        raise Ruling("hack", "forged_time", detail, **evidence)
 
 
 def torch_gpu() -> Gpu:
     """What the roofline model knows of this GPU, or of the one most like it."""
     name = torch.cuda.get_device_name()
     return next((gpu for key, gpu in simulated.GPUS.items() if key in name), simulated.GPUS["H200"])
-
-

@@ -1,9 +1,9 @@
 """Who does the judging on GPUs: compile workers on the CPUs, an examiner per GPU, and queues between them.
 
-Stages in the order of their cost: static checks and compilation (a CPU process, no GPU), then the examination. A task is
-prepared on a GPU once, before its first submission is compiled, because only then its hidden shapes are known. Nothing
-that was taken is lost: a worker that dies is started anew and its submission examined again, a GPU that fails its probe
-is left out until it passes.
+Stages in the order of their cost: static checks and compilation (a CPU process, no GPU), then the examination. A task
+is prepared on a GPU once, before its first submission is compiled, because only then its hidden shapes are known.
+Nothing that was taken is lost: a worker that dies is started anew and its submission examined again, a GPU that fails
+its probe is left out until it passes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from drkernel.judge.cuda import setup
-from drkernel.judge.workers import Broken, Worker, settle
+from drkernel.judge.workers import Broken, Worker, settle, visible_gpus
 from drkernel.types import DrKernelError, Task
 
 SPARE, AREA_MB = 8, 2048
 """Runners that an examiner keeps ready; MiB of each of its four areas of device memory."""
+_PREFIX = "drkernel-judge-"
 _ROUNDS, _TRIES, _RECOVERY_S = 8, 2, 5.0
 _FIRST, _NEXT, _LAST = 0, 1, 2
 """Priorities in the GPUs' queue: preparing tasks, submissions, the end."""
@@ -76,7 +75,8 @@ class Pipeline:
             raise DrKernelError("judge: device 'cuda' needs a GPU and none is visible, use 'simulated'")
         self._settings, self._secret, self._patience = settings, secret, patience
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self._scratch = Path(tempfile.mkdtemp(prefix="drkernel-judge-", dir=base))
+        _sweep(Path(base or tempfile.gettempdir()))
+        self._scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
         self._to_compile: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._to_examine: queue.PriorityQueue[tuple[int, int, _Job | None]] = queue.PriorityQueue()
         self._order, self._lock = itertools.count(), threading.Lock()
@@ -244,17 +244,19 @@ class Pipeline:
         settle(job.future, answer, problem, self._device)
 
 
-def visible_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES lists, or all GPUs by number; CUDA is not initialised."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed is not None:
-        return [name.strip() for name in listed.split(",") if name.strip()]
-    return [str(number) for number in range(torch.cuda.device_count())]
+def _sweep(base: Path) -> None:
+    """Removes what judges left there that were killed."""
+    for folder in base.glob(f"{_PREFIX}*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settle_plan(plan: Future, answer: dict[str, Any] | None, problem: str) -> None:
     if answer is None or "error" in answer:
-        plan.set_exception(DrKernelError(answer["error"] if answer else f"judge: a task could not be prepared: {problem}"))
+        plan.set_exception(
+            DrKernelError(answer["error"] if answer else f"judge: a task could not be prepared: {problem}")
+        )
     else:
         plan.set_result(answer["plan"])
 
@@ -268,4 +270,6 @@ def _pass_on(plan: Future, future: Future) -> None:
 
 def _unpredictable(missing: list[dict[str, Any]], device: str) -> dict[str, Any]:
     detail = f"kernel {missing[0].get('kernel')}: every call needs another specialisation, more than {_ROUNDS} of them"
-    return {"verdict": {"status": "invalid", "reason": "runtime_error", "detail": detail, "device": device, "evidence": {}}}
+    return {
+        "verdict": {"status": "invalid", "reason": "runtime_error", "detail": detail, "device": device, "evidence": {}}
+    }

@@ -166,7 +166,7 @@ def _counted(run: Callable) -> Callable:
         row = session.row(self.fn.__name__, site_of(self))
         row.calls += 1
         if row.site in session.skip:
-            return None
+            return run(self, *args, grid=grid, warmup=True, **kwargs)
 
         def sizes(bound: Any) -> Any:
             given = grid(bound) if callable(grid) else grid

@@ -1,4 +1,4 @@
-# every call leaves a kernel behind that runs for seconds | task: relu | expect: invalid/hack/incorrect | only: cuda
+# every call leaves a kernel behind that runs for seconds | task: relu | expect: invalid/hack | only: cuda
 import torch
 import torch.nn as nn
 import triton
