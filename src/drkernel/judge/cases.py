@@ -106,8 +106,8 @@ def draw(task: Task, plan: Plan, side: Side, seed: int, depth: float) -> Case | 
 def answer(task: Task, side: Side, inputs: list, train: bool, seed: int, depth: float) -> Expected:
     """The reference's answer with its tolerance. Neither the model nor the inputs are changed."""
     unit = UNIT[task.precision]
-    given = _each(inputs, lambda tensor: _in_layout(tensor, tensor))
-    rounded = _forward(side, side.model, given, train, seed)
+    given = each(inputs, lambda tensor: _in_layout(tensor, tensor))
+    rounded = forward(side, side.model, given, train, seed)
     try:
         exact = _forward64(side, inputs, train, seed, 0.0)
         shaken = _forward64(side, inputs, train, seed, unit)
@@ -140,7 +140,7 @@ def touched(inputs: list, seed: int) -> list | None:
         changed = True
         return _in_layout(flat.view(tensor.shape), tensor)
 
-    result = [_each(value, touch) for value in inputs]
+    result = [each(value, touch) for value in inputs]
     return result if changed else None
 
 
@@ -164,7 +164,7 @@ def modes(reference: Reference, seed: int) -> list[tuple[bool, ...]]:
     side = Side(reference, reference.model(seed), seed)
     inputs = reference.inputs(seed)
     calm, busy, other = (
-        leaves(_forward(side, side.model, inputs, train, s))
+        leaves(forward(side, side.model, inputs, train, s))
         for train, s in ((False, seed), (True, seed), (True, seed + 1))
     )
     if not _equal(busy, other):
@@ -177,7 +177,8 @@ def _equal(first: list, second: list) -> bool:
     return len(first) == len(second) and all(same(a, b) for (_, a), (_, b) in zip(first, second, strict=True))
 
 
-def _forward(side: Side, model: nn.Module, inputs: list, train: bool, seed: int) -> Any:
+def forward(side: Side, model: nn.Module, inputs: list, train: bool, seed: int) -> Any:
+    """What a model of the reference's side answers; the model is left as it is."""
     torch.manual_seed(seed)
     if next(model.buffers(), None) is not None:
         model = copy.deepcopy(model)  # training moves running statistics
@@ -208,7 +209,7 @@ def _forward64(side: Side, inputs: list, train: bool, seed: int, shake: float) -
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        return _forward(side, side.wide[shake], [_each(value, widen) for value in inputs], train, seed)
+        return forward(side, side.wide[shake], [each(value, widen) for value in inputs], train, seed)
     finally:
         torch.set_default_dtype(before)
 
@@ -218,13 +219,13 @@ def seed_one_generator() -> None:
     torch.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))
 
 
-def _each(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+def each(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """Applies a function to every tensor in a tree."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, (list, tuple)):
-        return type(value)([_each(v, function) for v in value])
-    return {k: _each(v, function) for k, v in value.items()} if isinstance(value, dict) else value
+        return type(value)([each(v, function) for v in value])
+    return {k: each(v, function) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _map(value: Any, transform: Callable[[Tensor, Tensor], Tensor]) -> Any:
@@ -243,7 +244,7 @@ def _map(value: Any, transform: Callable[[Tensor, Tensor], Tensor]) -> Any:
         result = torch.where(x == 0, x, transform(x, z)) if structured else transform(x, z)
         return _in_layout(result, tensor)
 
-    return _each(value, change)
+    return each(value, change)
 
 
 def _in_layout(values: Tensor, like: Tensor) -> Tensor:

@@ -6,7 +6,10 @@ before it is compared, and inputs are checked for edits after every call.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
@@ -61,6 +64,8 @@ class Exam:
         self.modes = paper.modes[0]
         self.general = True
         self.evidence: dict[str, Any] = {}
+        self.stages: dict[str, float] = {}
+        """Milliseconds by stage."""
 
     def run(self) -> Verdict:
         """The verdict.
@@ -70,19 +75,25 @@ class Exam:
             DrKernelError: the task turned out to be unusable.
         """
         try:
-            self.candidate.load(self.source, self.paper.task.answer_name)
-            first, answer = self._first_case()
-            self._expect_triton(answer)
-            self._near_repeat(first)
-            drawn = [first, *self._further_cases(self.modes)]
-            last = self._draw(Plan("the given inputs, again", 0, "given", self.modes[0]), "last")
-            final = self._right(last)
-            self._expect_triton(final)
-            known = [last, *(case for case in drawn if case.plan.model == 0)]
-            self._ablate(final.ledger, known)
-            for case in known[: self.encores]:
-                self._expect_triton(self._right(case))
-            return self._priced(final.ledger)
+            with self._stage("load"):
+                self.candidate.load(self.source, self.paper.task.answer_name)
+            with self._stage("first case"):
+                first, answer = self._first_case()
+                self._expect_triton(answer)
+            with self._stage("further cases"):
+                self._near_repeat(first)
+                drawn = [first, *self._further_cases(self.modes)]
+                last = self._last_case(first)
+                final = self._right(last)
+                self._expect_triton(final)
+            known = [last, *(case for case in drawn if case.plan.model == 0 and case is not last)]
+            with self._stage("ablation"):
+                self._ablate(final.ledger, known)
+            with self._stage("encores"):
+                for case in known[: self.encores]:
+                    self._expect_triton(self._right(case))
+            with self._stage("timing"):
+                return self._priced(final.ledger)
         except Ruling as ruling:
             return ruling.verdict
         except Failed as failure:
@@ -91,6 +102,18 @@ class Exam:
             return Ruling("invalid", "timeout", f"no answer within {self.terms.timeout_s:g} s").verdict
         except ProtocolViolation as error:
             return Ruling("invalid", "protocol_violation", str(error)).verdict
+
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages[name] = 1e3 * (time.perf_counter() - start)
+
+    def _last_case(self, first: Case) -> Case:
+        """What the counts of launches and operators are taken from: a call in the steady state."""
+        return self._draw(Plan("the given inputs, again", 0, "given", self.modes[0]), "last")
 
     def _build(self, model: int) -> None:
         """Constructs a model on both sides under one seed, and gives both the same other weights (but for model 1)."""

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from drkernel.judge import admission
@@ -39,9 +40,12 @@ class Judge:
         shapes: what a wrong answer on another legal shape means: `reject`, `penalise` (ok, but not `general`), or
             `ignore` (not tried).
         gate: False skips the static checks, for tests: nothing may depend on them.
+        baselines: with `cuda`, a file of drkernel.judge.cuda.baselines; verdicts on tasks in it then have the speed-up
+            over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 
     Raises:
-        DrKernelError: for an unknown device, GPU or shape policy, and for `cuda` without a GPU.
+        DrKernelError: for an unknown device, GPU or shape policy, for `cuda` without a GPU, for `baselines` without
+            `cuda` or in a broken file.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Judge:
         lazy_below: float = 1.05,
         shapes: str = "reject",
         gate: bool = True,
+        baselines: str | Path | None = None,
     ):
         if device == "auto":
             several = len(visible_gpus()) > 1
@@ -67,14 +72,18 @@ class Judge:
                 raise DrKernelError(f"judge: {key} is {value!r}, expected one of {', '.join(known)}")
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
+        if baselines is not None and device != "cuda":
+            raise DrKernelError(f"judge: baselines ({baselines}) need device 'cuda', found {device!r}")
         terms = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}
         secret, patience = secret or os.urandom(32), 60 + 20 * timeout_s
         if device == "cuda":
+            from drkernel.judge.cuda.baselines import Store
             from drkernel.judge.cuda.pipeline import Pipeline
 
+            store = Store(baselines) if baselines is not None else None
             settings = {"terms": terms | {"device": "cuda"}, "limits": limits}
-            self._crew: Any = Pipeline(settings, secret, gpus, workers, patience)
+            self._crew: Any = Pipeline(settings, secret, gpus, workers, patience, store)
         else:
             settings = {"terms": terms | {"device": f"simulated:{gpu}"}, "limits": limits}
             self._crew = Crew(settings, secret, workers, patience)

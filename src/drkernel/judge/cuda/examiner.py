@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import statistics
-import tempfile
 import threading
 import time
 from collections import OrderedDict, deque
@@ -17,12 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 
 from drkernel.judge import admission, cases
 from drkernel.judge.candidate import Candidate, Missing
 from drkernel.judge.cases import Seeds
-from drkernel.judge.cuda import exam, fused, precompile, runner
+from drkernel.judge.cuda import baselines, clock, exam, fused, precompile, runner, setup
 from drkernel.judge.cuda.clock import Clock, Desk
 from drkernel.judge.cuda.exam import GpuExam, GpuPaper
 from drkernel.judge.exam import Terms, crashed
@@ -36,6 +36,8 @@ _PAPERS, _START_S, _MAP_S = 64, 60.0, 10.0
 _MEMORY = 0.6
 """Share of the GPU's memory that a runner may allocate."""
 _IDLE_S, _WARM_CYCLES = 0.5, 20_000_000
+_DESCRIBED_S = 600.0
+"""How long the description of the GPU's speed holds."""
 _PROBE_US, _PROBE_S = 400.0, 30.0
 """A tiny kernel takes about 15 us on a free GPU, and a time slice of 2 ms beside another process that computes."""
 
@@ -103,10 +105,11 @@ class GpuExaminer:
         self._desk = Desk(area_mb * 2**20)
         self._gpu = exam.torch_gpu()
         uuid = torch.cuda.get_device_properties(0).uuid
-        self._lock = open(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.lock", "a")  # noqa: SIM115
-        self._last = 0.0
+        self._lock = open(setup.lock_path(uuid), "a")  # noqa: SIM115
+        self._last, self._stages = 0.0, {}
         with self._slot():
             self._calibrate()
+            self._describe()
 
     def prepare(self, task: Task) -> dict[str, Any]:
         """What the compile stage needs to know: the shapes that submissions will meet, and the modes.
@@ -116,6 +119,8 @@ class GpuExaminer:
         """
         with self._slot():
             paper = self._paper(task).paper
+            if time.monotonic() > self._described + _DESCRIBED_S:
+                self._describe()
         return {
             "source": paper.task.source,
             "hidden": [reference.constants for reference in paper.hidden],
@@ -155,15 +160,22 @@ class GpuExaminer:
         if missing is not None:
             return {"missing": missing}
         verdict = verdict or crashed(ending)
-        cost: dict[str, Any] = {"wait": round(1e3 * (ready - start), 2), "gpu": round(1e3 * (ended - began), 2)}
+        cost: dict[str, Any] = {"wait": 1e3 * (ready - start), "gpu": 1e3 * (ended - began), **self._stages}
+        cost = {key: round(ms, 2) for key, ms in cost.items()}
         evidence = verdict.evidence | {"cost": cost | {"spans": [["gpu", began, ended]]}}
-        return {"verdict": dataclasses.replace(verdict, device=self.terms.device, evidence=evidence).to_dict()}
+        verdict = dataclasses.replace(verdict, device=self.terms.device, evidence=evidence)
+        return {"verdict": verdict.to_dict(), "machine": self._machine}
 
     def _examined(self, task: Task, source: str, process: Process) -> Verdict:
         paper = self._paper(task)
         self._map(process)
         seeds = Seeds(self.secret, admission.digest(source), task.digest)
-        return GpuExam(paper, self.terms, seeds, process, source, self._desk).run()
+        sitting = GpuExam(paper, self.terms, seeds, process, source, self._desk)
+        try:
+            verdict = sitting.run()
+        finally:
+            self._stages = sitting.stages
+        return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": sitting.modes[0]})
 
     def _paper(self, task: Task) -> GpuPaper:
         """The prepared task, from the cache where possible."""
@@ -206,6 +218,10 @@ class GpuExaminer:
             raise Unwell(f"the GPU fails: {error}") from error
         raise Unwell(f"a tiny kernel still takes more than {_PROBE_US:g} us after {_PROBE_S:g} s")
 
+    def _describe(self) -> None:
+        """What the GPU is, and how fast it is now; see baselines."""
+        self._machine, self._described = baselines.today(), time.monotonic()
+
     def _calibrate(self) -> None:
         """Finds out what the trusted clock usually sees beyond a runner's events, with a submission of our own.
 
@@ -216,6 +232,7 @@ class GpuExaminer:
             fused.statistics(table.double(), table, table.double())
             fused.deviations(table, table.double(), table[:, 0].double(), 0.0)
             fused.differences(table.view(-1), table.view(-1))
+        clock.interval(numpy.ones(4), numpy.ones(4), 0)
         task = Task("calibration", _TRUSTED.replace("ModelNew", "Model"))
         reference = self._paper(task).paper.reference
         process, folder = self._pool.take()
@@ -264,6 +281,7 @@ def _tiny_us() -> float:
 
 
 _TRUSTED = """
+import numpy
 import torch
 
 class ModelNew(torch.nn.Module):

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from drkernel.judge.cuda import setup
+from drkernel.judge.cuda.baselines import Store, add_speedups
 from drkernel.judge.workers import Broken, Worker, settle, visible_gpus
 from drkernel.types import DrKernelError, Task
 
@@ -57,6 +58,7 @@ class Pipeline:
     Args:
         gpus: as CUDA_VISIBLE_DEVICES names them; None: all that are visible.
         compilers: processes that compile.
+        store: baselines that verdicts are compared with as well.
 
     Raises:
         DrKernelError: there is no GPU.
@@ -69,11 +71,12 @@ class Pipeline:
         gpus: Sequence[str | int] | None,
         compilers: int,
         patience: float,
+        store: Store | None = None,
     ):
         self._gpus = [str(gpu) for gpu in (gpus if gpus is not None else visible_gpus())]
         if not self._gpus:
             raise DrKernelError("judge: device 'cuda' needs a GPU and none is visible, use 'simulated'")
-        self._settings, self._secret, self._patience = settings, secret, patience
+        self._settings, self._secret, self._patience, self._store = settings, secret, patience, store
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         _sweep(Path(base or tempfile.gettempdir()))
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
@@ -238,6 +241,8 @@ class Pipeline:
         if answer is not None and "verdict" in answer:
             verdict = answer["verdict"]
             verdict["seconds"] = time.monotonic() - job.began
+            if self._store:
+                add_speedups(self._store, job.task, answer)
             cost = verdict["evidence"].setdefault("cost", {})
             cost |= {"compile": round(1e3 * job.compile_s, 2), "rounds": job.rounds}
             cost["spans"] = [["queue", job.began, job.spans[0][1]], *job.spans, *cost.get("spans", [])]
