@@ -104,8 +104,8 @@ class JudgeConfig:
     """What tests, times and profiles the answers (conf/judge/)."""
 
     device: str = "auto"
-    """`cuda` measures on real GPUs, `simulated` runs Triton's interpreter and models time; `auto`: `cuda` on the last GPU
-    where there are several (training takes the first), else `simulated`."""
+    """`cuda` measures on real GPUs, `simulated` runs Triton's interpreter and models time; `auto`: `cuda` on the last
+    GPU where there are several (training takes the first), else `simulated`."""
     gpu: str = "H200"
     """The GPU that the simulated device models."""
     gpus: list[str] | None = None

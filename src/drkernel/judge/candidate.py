@@ -116,6 +116,7 @@ class Candidate:
 
     def post(self, do: str, **question: Any) -> None:
         """Asks without waiting for the answer; `collect` must follow."""
+        self._process.inputs.settle()
         self._process.post({"do": do, **question}, self._deadline())
 
     def answered(self, seconds: float) -> bool:

@@ -250,7 +250,7 @@ def _map(value: Any, transform: Callable[[Tensor, Tensor], Tensor]) -> Any:
 def _in_layout(values: Tensor, like: Tensor) -> Tensor:
     """The values with another tensor's dtype and strides."""
     expanded = 0 in like.stride() and like.numel() > 1
-    empty = torch.empty_like(like) if expanded else torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
+    empty = torch.empty_like(like) if expanded else like.new_empty_strided(like.shape, like.stride())
     return empty.copy_(values)
 
 

@@ -27,7 +27,7 @@ _RARE, _TAIL = 1e-4, 32.0
 """So few elements may err by so much more: the errors that bounds come from are random, and small here and there."""
 UNIT: dict[Precision, float] = {"ieee": 2.0**-23, "tf32": 2.0**-10, "low": 2.0**-7}
 """Relative rounding step that each precision policy grants."""
-_ROW = 16
+_ROW, _SHOWN = 16, 2**20
 _AGAIN, _TINY = 4.0, 1e-300
 """Bounds that come from another draw of the inputs are wider by this factor."""
 _LARGE = 2**14
@@ -113,6 +113,13 @@ class Expected:
             if problem := self._parts[path].check(path, value, found[path], tolerance):
                 return problem
         return None
+
+    def fits(self, tree: Any) -> bool:
+        """Whether an answer is right, without saying why not."""
+        found = dict(leaves(tree))
+        if found.keys() != self._parts.keys() or _form(tree) != _form(self.rounded):
+            return False
+        return all(self._parts[path].fits(path, value, found[path]) for path, value in self.leaves)
 
     def tolerance(self) -> Tolerance:
         """How far other answers to inputs of the same kind may be from the reference's own."""
@@ -249,7 +256,14 @@ class _Leaf:
             return self._check_values(path, value, tolerance)
         if torch.equal(value, rounded):
             return None
-        return _mismatch("wrong_values", path, value, rounded, value != rounded)
+        rows = value.reshape(1, -1), rounded.reshape(1, -1)
+        return _mismatch("wrong_values", path, value.shape, 0, *rows, rows[0] != rows[1], True)
+
+    def fits(self, path: str, rounded: Any, got: Any) -> bool:
+        same = isinstance(got, Got) and _is_float(rounded) and (got.value.shape, got.value.dtype)
+        if isinstance(rounded, Tensor) and same == (rounded.shape, rounded.dtype):
+            return self._fine(got.value, 1.0)
+        return self.check(path, rounded, got, 1.0) is None
 
     def equals(self, value: Tensor) -> bool:
         """Whether a tensor of any shape and dtype holds the values."""
@@ -265,14 +279,20 @@ class _Leaf:
     def _check_values(self, path: str, value: Tensor, tolerance: float) -> Mismatch | None:
         if self._fine(value, tolerance):
             return None
-        exact = self.exact.view(value.shape)
-        masks = _deviant(value.reshape(self._table), self.exact, tolerance * self._floor, tolerance * self._slope)
-        special, beyond, error = (mask.view(value.shape) for mask in masks)
-        if bool(special.any()):
-            return _mismatch("not_finite", path, value, exact, special)
-        if not bool(beyond.any()):
-            beyond = error * value.numel() ** 0.5 > tolerance * self.norm
-        return _mismatch("wrong_values", path, value, exact, beyond)
+        table, rows = value.reshape(self._table), max(1, _SHOWN // max(1, self._table[1]))
+        for first in range(0, len(table), rows):  # a large answer is not looked at as a whole to show one place
+            part = slice(first, first + rows)
+            masks = _deviant(table[part], self.exact[part], tolerance * self._floor[part], tolerance * self._slope)
+            special, beyond, error = masks
+            last = part.stop >= len(table)
+            for reason, bad in (("not_finite", special), ("wrong_values", beyond)):
+                if bool(bad.any()):
+                    return _mismatch(
+                        reason, path, value.shape, first, table[part], self.exact[part], bad, last and not first
+                    )
+        return _mismatch(
+            "wrong_values", path, value.shape, first, table[part], self.exact[part], error >= error.max(), False
+        )
 
     def _fine(self, value: Tensor, tolerance: float) -> bool:
         """Whether a tensor of any shape and dtype, with as many elements, holds the values."""
@@ -357,17 +377,28 @@ def _kind(value: Any) -> str:
     return "a tensor" if isinstance(value, (Tensor, Got)) else "None" if value is None else f"a {type(value).__name__}"
 
 
-def _mismatch(reason: str, path: str, value: Tensor, expected: Tensor, bad: Tensor) -> Mismatch:
-    """Describes the worst element among the bad ones."""
-    bad = bad if bool(bad.any()) else torch.ones_like(bad)
+def _mismatch(
+    reason: str, path: str, shape: Sequence[int], first: int, value: Tensor, expected: Tensor, bad: Tensor, whole: bool
+) -> Mismatch:
+    """Describes the worst element among the bad ones.
+
+    Args:
+        shape: of the output that the rows `value` and `expected` [r, C] are from, beginning with row `first`.
+        whole: whether they are all of it, so that the share of bad ones is known.
+    """
     gap = torch.where(bad, torch.nan_to_num((value.double() - expected.double()).abs(), nan=math.inf), -1.0)
     place = int(gap.reshape(-1).argmax())
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(place), value.shape)) if value.dim() else ()
-    got, right = (float(t.reshape(-1)[place]) for t in (value, expected))
+    got, right, error = (float(t.reshape(-1)[place]) for t in (value, expected, gap))
+    index = []
+    rest = first * value.shape[1] + place
+    for size in reversed(shape):
+        rest, step = divmod(rest, size)
+        index.insert(0, step)
     share = float(bad.double().mean())
     where = f"{path}[{', '.join(map(str, index))}]" if index else path
-    text = f"{where} is {got:.6g}, expected {right:.6g}; {100 * share:.3g}% of {value.numel()} elements are wrong"
-    return Mismatch(reason, text, path, index, right, got, share, float(gap.max()))
+    among = f"of {value.numel()} elements" if whole else f"of the {value.numel()} elements around it"
+    text = f"{where} is {got:.6g}, expected {right:.6g}; {100 * share:.3g}% {among} are wrong"
+    return Mismatch(reason, text, path, tuple(index), right, got, share, error)
 
 
 def _table(shape: Sequence[int]) -> tuple[int, int]:

@@ -251,7 +251,7 @@ class Exam:
                 answer = self.candidate.call(case, skip=sites)
             except Failed:
                 return True
-            if case.expected.check(answer.outputs) is not None:
+            if not case.expected.fits(answer.outputs):
                 return True
         return False
 

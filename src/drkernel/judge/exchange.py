@@ -68,8 +68,8 @@ class Slot:
 class Area:
     """A piece of memory that two processes share: neither can resize it."""
 
-    align = 64
-    """Bytes; tensors start at multiples of it."""
+    align, device = 64, "cpu"
+    """Bytes, of which tensors start at multiples, and where tensors are."""
 
     def __init__(self, handle: int, size: int):
         self.handle, self.size = handle, size
@@ -110,8 +110,11 @@ class Area:
     def view(self, slot: Slot) -> Tensor:
         """The tensor itself, in shared memory, with a storage of its own extent."""
         if not slot.extent:
-            return torch.empty_strided(slot.shape, slot.stride, dtype=DTYPES[slot.dtype])
+            return torch.empty_strided(slot.shape, slot.stride, dtype=DTYPES[slot.dtype], device=self.device)
         return self._flat(slot.dtype, slot.extent, slot.offset).as_strided(slot.shape, slot.stride)
+
+    def settle(self) -> None:
+        """Waits until what was put here can be read by the other process."""
 
     def snapshot(self) -> Tensor:
         """A private copy of all bytes in use: uint8 [top]."""

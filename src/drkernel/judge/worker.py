@@ -160,7 +160,7 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answeri
     zygote = Zygote(Limits(**settings["limits"]), examiner.TRADE)
     missing = zygote.wait_ready()
     os.environ["TRITON_CACHE_DIR"] = str(Path(settings["scratch"]) / "examiner")
-    setup.start()
+    setup.start(everywhere=False)
 
     def start(secret: bytes) -> Answering:
         scratch = Path(settings["scratch"])

@@ -17,6 +17,9 @@ from torch import nn
 
 from drkernel.types import DrKernelError, Task
 
+DEVICE: str | None = None
+"""Where references and their inputs are made unless they say otherwise; None: torch's own default."""
+
 
 class Reference:
     """Executes a task's source in a fresh namespace and builds what it describes.
@@ -82,7 +85,7 @@ class Reference:
             return self._call("forward", model, *inputs)
 
     def _call(self, what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
-        with self._border(what):
+        with self._border(what), torch.device(DEVICE) if DEVICE else contextlib.nullcontext():
             return function(*args, **kwargs)
 
     @contextlib.contextmanager

@@ -31,7 +31,7 @@ from drkernel.judge.protocol import ProtocolViolation
 
 MOST_CALLS, BLOCK_US = 16, 800.0
 """Calls per block at most, and how long a block of calls should take."""
-FEWEST, BUDGET_S, NARROW = 10, 0.06, 0.01
+FEWEST, BUDGET_S, NARROW = 8, 0.05, 0.01
 """Calls of each side at least; then it ends when the time is used up or the interval's half-width is this small."""
 _LAST_S = 0.3
 _ARMING_S = 0.1

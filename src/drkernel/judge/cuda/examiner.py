@@ -228,7 +228,7 @@ class GpuExaminer:
         Also compares and prepares once: then all that is imported or compiled lazily is there.
         """
         for columns in (64, 4096):
-            table = torch.rand(256, columns)
+            table = torch.rand(256, columns, device="cuda")
             fused.statistics(table.double(), table, table.double())
             fused.deviations(table, table.double(), table[:, 0].double(), 0.0)
             fused.differences(table.view(-1), table.view(-1))
@@ -275,7 +275,7 @@ def _adopt(kernels: Path, folder: Path) -> None:
 
 def _tiny_us() -> float:
     start = time.perf_counter()
-    torch.zeros(1)
+    torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
     return 1e6 * (time.perf_counter() - start)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from drkernel.judge.cuda import driver
@@ -14,7 +15,7 @@ WORD = 512
 class DeviceArea(Area):
     """An area in device memory: made by `make`, opened elsewhere by `open`. Tensors lie on 512-byte boundaries."""
 
-    align = 512
+    align, device = 512, "cuda"
 
     def __init__(self, address: int, size: int, owned: bool):
         self.address, self.size, self._owned = address, size, owned
@@ -40,6 +41,9 @@ class DeviceArea(Area):
 
     def clear(self) -> None:
         self.top = WORD
+
+    def settle(self) -> None:
+        torch.cuda.synchronize()
 
     def close(self) -> None:
         (driver.free if self._owned else driver.close_shared)(self.address)

@@ -52,7 +52,7 @@ def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None
     connection = runner.close_others(connection)
     try:
         os.environ["TRITON_CACHE_DIR"] = str(folder)
-        setup.start()
+        setup.start(everywhere=True)
         _warm_up()
         answer = CudaRunner(met=kernelcache.install_cache_only()).answer
     except Exception as error:
@@ -84,7 +84,7 @@ class CudaRunner(runner.Runner):
         super().__init__(inputs, outputs)
         self._met = met if met is not None else []
         self._word = word
-        self._flush = torch.zeros(FLUSH // 4)
+        self._flush = torch.zeros(FLUSH // 4, device="cuda")
         self._armed: tuple[list[torch.cuda.Event], list[dict[str, Any]]] = [], []
         self._empty_us = recorder.empty_span()
         self._host_s = 0.01

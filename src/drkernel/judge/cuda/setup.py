@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from drkernel.judge.cuda import recorder
+from drkernel.tasks import module
 
 ENVIRONMENT = {
     "CUDA_CACHE_DISABLE": "1",  # no files in a home folder
@@ -21,12 +22,18 @@ COMPILING = {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "0"}
 """Of compile workers."""
 
 
-def start() -> None:
-    """Creates the CUDA context. From here on tensors are made on the GPU, and products of fp32 are fp32."""
+def start(everywhere: bool) -> None:
+    """Creates the CUDA context. From here on references live on the GPU, and products of fp32 are fp32.
+
+    Args:
+        everywhere: all tensors are made on the GPU unless they say otherwise; each call of torch is slower for it.
+    """
     torch.cuda.init()
-    torch.set_default_device("cuda")
+    if everywhere:
+        torch.set_default_device("cuda")
+    module.DEVICE = "cuda"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.zeros(1)
+    torch.zeros(1, device="cuda")
     seed_both_generators()
     recorder.install()
 
