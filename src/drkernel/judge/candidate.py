@@ -92,10 +92,15 @@ class Candidate:
 
     def call(self, case: Case, skip: Sequence[str] = ()) -> Answer:
         """One forward; the launches of kernels at the sites in `skip` are left out."""
+        self.begin(case, skip)
+        return self.answer()
+
+    def begin(self, case: Case, skip: Sequence[str] = ()) -> None:
+        """As `call`, without waiting for the answer, which `answer` returns."""
         tree, slots = self._put(case.inputs)
-        before = self._process.inputs.snapshot()
-        answer = self._ask(
-            do="call",
+        self._before = self._process.inputs.snapshot()
+        self.post(
+            "call",
             model=case.plan.model,
             args=tree,
             slots=slots,
@@ -104,7 +109,11 @@ class Candidate:
             skip=list(skip),
             budget=self._timeout * _WORK_PER_SECOND,
         )
-        edited = not self._process.inputs.same(before)
+
+    def answer(self) -> Answer:
+        """What the call that was begun returned, in private memory."""
+        answer = self.collect()
+        edited = not self._process.inputs.same(self._before)
         values = [self._got(fact) for fact in _list(answer.get("tensors"))]
         try:
             outputs = decode(answer.get("outputs"), lambda index: values[index] if index >= 0 else None)

@@ -174,20 +174,36 @@ class Exam:
         """A clear error on another legal shape is allowed (`general` is then false); a wrong answer is not."""
         try:
             if case := self._draw(plan):
-                self._right(case)
+                self.candidate.begin(case)
+                self._other_shape_answer(case)
         except Failed as failure:
-            self.general = False
-            self.evidence["other_shape"] = f"{failure.kind}: {failure.message}"[:300]
+            self._not_general(failure)
         except Gone:
-            if self.candidate.worn_out:
-                raise
-            raise Ruling("not_general", "crash_on_other_shape", "the process died on another shape") from None
+            self._gone_elsewhere()
+
+    def _other_shape_answer(self, case: Case) -> None:
+        try:
+            self._ruled(case, self.candidate.answer())
+        except Failed as failure:
+            self._not_general(failure)
+        except Gone:
+            self._gone_elsewhere()
         except Ruling as ruling:
             if self.terms.shapes == "reject":
                 verdict = ruling.verdict
                 raise Ruling("not_general", "wrong_on_other_shape", verdict.detail, **verdict.evidence) from None
             self.general = False
             self.evidence["other_shape"] = ruling.verdict.detail
+
+    def _not_general(self, failure: Failed) -> None:
+        self.general = False
+        self.evidence["other_shape"] = f"{failure.kind}: {failure.message}"[:300]
+
+    def _gone_elsewhere(self) -> None:
+        """The process died on another shape, unless it was worn out anyway."""
+        if self.candidate.worn_out:
+            raise Gone
+        raise Ruling("not_general", "crash_on_other_shape", "the process died on another shape") from None
 
     def _near_repeat(self, first: Case) -> None:
         """Almost the same inputs at the same place: an answer kept from the last call is wrong here."""
@@ -203,7 +219,9 @@ class Exam:
 
     def _right(self, case: Case) -> Answer:
         """The answer to a case, which is a ruling unless it is right."""
-        answer = self.candidate.call(case)
+        return self._ruled(case, self.candidate.call(case))
+
+    def _ruled(self, case: Case, answer: Answer) -> Answer:
         problem = case.expected.check(answer.outputs)
         if answer.edited and not case.expected.edits:
             problem = Mismatch("edits_input", "forward changes its input tensors in place")

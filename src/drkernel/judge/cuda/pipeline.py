@@ -29,7 +29,7 @@ from drkernel.judge.cuda.baselines import Store, add_speedups
 from drkernel.judge.workers import Broken, Worker, settle, visible_gpus
 from drkernel.types import DrKernelError, Task
 
-SPARE, AREA_MB = 8, 2048
+SPARE, AREA_MB = 8, 4096
 """Runners that an examiner keeps ready; MiB of each of its four areas of device memory."""
 _PREFIX = "drkernel-judge-"
 _ROUNDS, _TRIES, _RECOVERY_S = 8, 2, 5.0
