@@ -20,6 +20,7 @@ from drkernel.judge import simulated
 from drkernel.judge.compare import UNIT, Expected, leaves
 from drkernel.judge.exchange import overlaps
 from drkernel.judge.variation import assign, perturbed, varied_construction
+from drkernel.tasks import module
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -61,8 +62,8 @@ class Side:
     """The weights under this seed before perturbation; empty where they are left alone."""
     values: dict[str, Tensor] = field(default_factory=dict)
     """The perturbed weights."""
-    wide: dict[float, nn.Module] = field(default_factory=dict)
-    """The model in fp64, by how much its weights are shaken."""
+    others: dict[float, nn.Module] = field(default_factory=dict)
+    """The model in other precisions, by how much its weights are shaken."""
 
 
 class Seeds:
@@ -109,8 +110,8 @@ def answer(task: Task, side: Side, inputs: list, train: bool, seed: int, depth: 
     given = each(inputs, lambda tensor: _in_layout(tensor, tensor))
     rounded = forward(side, side.model, given, train, seed)
     try:
-        exact = _forward64(side, inputs, train, seed, 0.0)
-        shaken = _forward64(side, inputs, train, seed, unit)
+        exact = _again(side, inputs, train, seed, 0.0, wide=True)
+        shaken = _again(side, inputs, train, seed, unit, wide=module.DEVICE is None)
         expected = Expected(exact, rounded, shaken, unit, depth)
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
         expected = Expected(rounded, rounded, rounded, unit, 4 * depth)
@@ -185,31 +186,37 @@ def forward(side: Side, model: nn.Module, inputs: list, train: bool, seed: int) 
     return side.reference.forward(model.train(train), inputs)
 
 
-def _forward64(side: Side, inputs: list, train: bool, seed: int, shake: float) -> Any:
-    """The forward in fp64; inputs and weights multiplied with 1 + shake * u, u uniform in [-1, 1]."""
+def _again(side: Side, inputs: list, train: bool, seed: int, shake: float, wide: bool) -> Any:
+    """The forward with inputs and weights multiplied with 1 + shake * u, u uniform in [-1, 1]; wide: in fp64.
+
+    What inputs that are rounded once more change also shows in the task's own precision, in half the time on a GPU.
+    """
     generators: dict[torch.device, torch.Generator] = {}
 
     def widen(tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return tensor
+        kind = torch.float64 if wide else tensor.dtype
         if not shake:
-            return tensor.double()
+            return tensor.to(kind)
         device = tensor.device
         if device not in generators:
             generators[device] = torch.Generator(device).manual_seed(seed)
-        wide = tensor.to(torch.float64, copy=True)
-        noise = torch.empty_like(wide).uniform_(-shake, shake, generator=generators[device])
-        return wide.addcmul_(wide, noise)
+        shaken = tensor.to(kind, copy=True)
+        noise = torch.empty_like(shaken).uniform_(-shake, shake, generator=generators[device])
+        return shaken.addcmul_(shaken, noise)
 
-    if shake not in side.wide:
-        side.wide[shake] = model = copy.deepcopy(side.model).double()
+    if shake not in side.others:
+        side.others[shake] = model = copy.deepcopy(side.model)
+        if wide:
+            model.double()
         with torch.no_grad():
             for tensor in model.parameters():
                 tensor.copy_(widen(tensor))
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
+    torch.set_default_dtype(torch.float64 if wide else before)
     try:
-        return forward(side, side.wide[shake], [each(value, widen) for value in inputs], train, seed)
+        return forward(side, side.others[shake], [each(value, widen) for value in inputs], train, seed)
     finally:
         torch.set_default_dtype(before)
 

@@ -49,10 +49,14 @@ class DeviceArea(Area):
         (driver.free if self._owned else driver.close_shared)(self.address)
 
     def snapshot(self) -> Tensor:
-        return self.bytes(WORD, self.top - WORD).clone()
+        return self._words().clone()
 
     def same(self, snapshot: Tensor) -> bool:
-        return bool((self.bytes(WORD, self.top - WORD) == snapshot).all())
+        return torch.equal(self._words(), snapshot)
+
+    def _words(self) -> Tensor:
+        """int64: comparing them makes an eighth of the Booleans that comparing bytes makes."""
+        return self._flat("int64", -(-(self.top - WORD) // 8), WORD)
 
     def _flat(self, dtype: str, count: int, offset: int) -> Tensor:
         kind = DTYPES[dtype]

@@ -1,4 +1,4 @@
-# works on a side stream that nobody waits for | task: relu | expect: incorrect/hack | only: cuda
+# works on a side stream that nobody waits for | task: relu | expect: incorrect/not_general | only: cuda
 import torch
 import torch.nn as nn
 import triton
