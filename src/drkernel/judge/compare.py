@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 K_NORM, K_MAX = 8.0, 16.0
 """How many times the reference's own error an answer may have, in the L2 norm and at its worst element."""
-_RARE, _TAIL = 1e-4, 32.0
+DEEPEST = 4096
+"""Rounding is granted for so many terms in a row at most: nobody adds 10^8 numbers one by one, and the mean of a half
+of them must not pass for the mean of all."""
+_RARE, _TAIL = 1e-3, 32.0
 """So few elements may err by so much more: the errors that bounds come from are random, and small here and there."""
 UNIT: dict[Precision, float] = {"ieee": 2.0**-23, "tf32": 2.0**-10, "low": 2.0**-7}
 """Relative rounding step that each precision policy grants."""
@@ -228,7 +231,8 @@ class _Leaf:
         *squares, self.largest, odd, special = numbers
         self.size, near_error, shaken_error = map(math.sqrt, squares)
         self.finite, self.usable = special == 0, odd == 0
-        unit = max(unit * math.sqrt(depth), torch.finfo(rounded.dtype).eps if isinstance(rounded, Tensor) else 0.0)
+        step = torch.finfo(rounded.dtype).eps if isinstance(rounded, Tensor) else 0.0
+        unit = max(unit * math.sqrt(min(depth, DEEPEST)), step)
         self.norm = K_NORM * max(unit * self.size, near_error, shaken_error)
         usual = (power / self._table[1]).sqrt().clamp_min(1e-3 * self.size / math.sqrt(max(1, exact.numel())))
         if len(usual):  # a row whose own errors are small by chance may have what rows of its size usually have

@@ -26,7 +26,7 @@ from drkernel.types import KernelTime, Task
 
 NEAR, FAR = Cost(2**22, 2**24, 2e11), Cost(2**40, 2**40, 1e18)
 """The hidden shapes are varied from sizes like these: telling, yet much cheaper than many a published shape."""
-_ATTEMPTS = ((2, 1, 100.0), (8, 4, 150.0))
+_ATTEMPTS = ((2, 1, 100.0), (4, 2, 200.0))
 """Blocks at least, how much longer they are than usual, and the microseconds of a block that nobody need explain: other
 contexts that come and go delay blocks, the longer they are the less it matters."""
 
