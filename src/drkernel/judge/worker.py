@@ -106,10 +106,18 @@ def main() -> None:
     sandbox.hide_process()
     _, nonce, settings = protocol.receive(connection)
     kinds = {"simulated": _simulated, "compiler": _compiler, "gpu": _gpu}
-    missing, start = kinds[settings["kind"]](settings)
-    protocol.send(connection, 1, nonce, {"missing": missing})
-    sequence, nonce, body = protocol.receive(connection)
-    answer = start(bytes.fromhex(body["secret"]))
+    sequence = 1
+    try:
+        missing, start = kinds[settings["kind"]](settings)
+        protocol.send(connection, sequence, nonce, {"missing": missing})
+        sequence, nonce, body = protocol.receive(connection)
+        answer = start(bytes.fromhex(body["secret"]))
+    except (Gone, ZygoteDied):
+        raise
+    except Exception as error:  # the service says it in one line
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        protocol.send(connection, sequence, nonce, {"broken": text[:500]})
+        return
     protocol.send(connection, sequence, nonce, {})
     while True:
         sequence, nonce, body = protocol.receive(connection)

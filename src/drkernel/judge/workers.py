@@ -50,11 +50,17 @@ class Worker:
             )
         self._connection, self._asker = ours, protocol.Asker(ours)
         try:
-            self.missing: list[str] = self.ask(settings, _START_S)["missing"]
-            self.ask({"secret": secret.hex()}, _START_S)
+            self.missing: list[str] = self._started(settings)["missing"]
+            self._started({"secret": secret.hex()})
         except Broken:
             self.kill()
             raise
+
+    def _started(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = self.ask(body, _START_S)
+        if broken := answer.get("broken"):
+            raise Broken(broken)
+        return answer
 
     def ask(self, body: dict[str, Any], patience: float) -> dict[str, Any]:
         try:

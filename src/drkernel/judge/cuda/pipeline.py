@@ -84,6 +84,7 @@ class Pipeline:
         self._to_examine: queue.PriorityQueue[tuple[int, int, _Job | None]] = queue.PriorityQueue()
         self._order, self._lock = itertools.count(), threading.Lock()
         self._plans: dict[str, Future] = {}
+        self._open: set[Future] = set()
         self._well, self._closing, self._warned = set(self._gpus), False, False
         self._device = "cuda"
         serve = [(self._compile, (i,)) for i in range(compilers)] + [(self._examine, (gpu,)) for gpu in self._gpus]
@@ -98,6 +99,8 @@ class Pipeline:
                 plan = self._plans[task.digest] = Future()
                 self._put(_FIRST, _Job(task, None, Future(), plan))
         future: Future = Future()
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
         if source is None:
             plan.add_done_callback(lambda plan: _pass_on(plan, future))
         else:
@@ -110,14 +113,15 @@ class Pipeline:
         for waiting in (self._to_compile, self._to_examine):
             with contextlib.suppress(queue.Empty):
                 while True:
-                    entry = waiting.get_nowait()
-                    if job := entry[2] if isinstance(entry, tuple) else entry:
-                        job.future.cancel()
+                    waiting.get_nowait()
         for _ in self._threads:
             self._to_compile.put(None)
             self._put(_LAST, None)
         for thread in self._threads:
             thread.join()
+        for future in list(self._open):
+            if not future.cancel() and not future.done():
+                future.set_exception(DrKernelError("judge: closed before the verdict"))
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _put(self, priority: int, job: _Job | None) -> None:
@@ -220,6 +224,7 @@ class Pipeline:
             self._put(_FIRST if job.source is None else _NEXT, job)
             time.sleep(_RECOVERY_S)
         else:
+            self._plans.pop(job.task.digest, None)  # says nothing of the task
             self._end(job, {"error": f"judge: no examiner starts on GPU {gpu}: {problem}"}, problem)
 
     def _again(self, job: _Job, problem: str) -> None:
@@ -267,6 +272,8 @@ def _settle_plan(plan: Future, answer: dict[str, Any] | None, problem: str) -> N
 
 
 def _pass_on(plan: Future, future: Future) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
     if error := plan.exception():
         future.set_exception(error)
     else:
