@@ -1,18 +1,21 @@
 """How much a verdict's speed-up varies when the same answer is judged again, beside plain event timing.
 
-    python benchmarks/judge_repeatability.py OUT [--device cuda] [--answers 40] [--repeats 10] [--busy] [--workers 8]
+    python benchmarks/judge_repeatability.py OUT [--device cuda] [--answers 40] [--repeats 10] [--hosts idle busy]
 
-Right answers to generated tasks are judged `--repeats` times in turn, without the verdict cache; with `--busy` then
-once more while every core of the host is occupied. On a GPU the same answers are also timed as common harnesses do it:
-one ordinary process, 3 warm-ups, the mean of 100 calls between events, the same inputs, a warm cache. OUT/runs.jsonl
-has every speed-up, OUT/table.md the share within 2 % and 5 % of each answer's median, OUT/spread.png the distribution.
+Right answers to generated tasks, every second task at a small size (a few microseconds per call), are judged
+`--repeats` times in turn, without the verdict cache, on an idle host and while every core of the host is occupied. On a
+GPU the same answers are also timed as common harnesses do it: one ordinary process, 3 warm-ups, the mean of 100 calls
+between events, the same inputs, a warm cache. OUT/runs.jsonl has every speed-up, OUT/table.md the share within 2 % and
+5 % of each answer's median, OUT/spread.png the distribution.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import collections
 import contextlib
+import dataclasses
 import importlib.util
 import json
 import multiprocessing
@@ -27,13 +30,14 @@ import numpy
 from rich.progress import track
 
 from drkernel.coldstart.solutions import solutions
-from drkernel.judge import Judge
+from drkernel.judge import Judge, shrink
 from drkernel.tasks.generator import generate
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
 SHORT_US = 50.0
 WARM_UPS, CALLS = 3, 100
+SMALL, ANY = shrink.Cost(2**20, 2**22, 1e9), shrink.Cost(2**40, 2**40, 1e18)
 
 
 def answers(count: int, seed: int) -> list[tuple[Task, str]]:
@@ -41,8 +45,19 @@ def answers(count: int, seed: int) -> list[tuple[Task, str]]:
     chosen = []
     for place, task in enumerate(generate("validation", count, seed)):
         right = [solution for solution in solutions(task) if solution.kind in ("lazy", "partial", "fused")]
-        chosen.append((task, right[place % len(right)].source))
+        chosen.append((smaller(task) if place % 2 else task, right[place % len(right)].source))
     return chosen
+
+
+def smaller(task: Task) -> Task:
+    """The task as if a small size were its published one."""
+    fitted = shrink.fit(dataclasses.replace(task, small=None), SMALL, ANY)
+    tree = ast.parse(fitted.source)
+    named = (n for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name))
+    for statement in named:
+        if (value := (fitted.small or {}).get(statement.targets[0].id)) is not None:
+            statement.value = ast.Constant(value)
+    return dataclasses.replace(task, id=f"{task.id}/small", source=ast.unparse(tree), small=None)
 
 
 def judged(options: argparse.Namespace, host: str) -> Iterator[dict]:
@@ -134,7 +149,7 @@ def main(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []
     with open(options.out / "runs.jsonl", "w", encoding="utf-8") as file:
-        for host in ("idle", "busy") if options.busy else ("idle",):
+        for host in options.hosts:
             with busy_host() if host == "busy" else contextlib.nullcontext():
                 for row in judged(options, host):
                     rows.append(row)
@@ -218,7 +233,7 @@ if __name__ == "__main__":
     parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
     parser.add_argument("--answers", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--hosts", nargs="+", choices=("idle", "busy"), default=["idle", "busy"])
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--naive", action="store_true", help=argparse.SUPPRESS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from drkernel.judge.cuda import clock
-from drkernel.judge.cuda.clock import Forged, Timing
+from drkernel.judge.cuda import clock, desk
+from drkernel.judge.cuda.clock import Timing
+from drkernel.judge.cuda.desk import Forged
 from drkernel.judge.protocol import ProtocolViolation
 
 
@@ -38,7 +39,7 @@ def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():
 
 
 def test_honest_claims_are_taken_as_they_are():
-    block = clock._block(claims(), wall=400.0)
+    block = desk.block_of(claims(), wall=400.0)
     assert (block.forward, block.copy, block.flush, block.whole, block.wall) == ([10, 11], [3, 3], [40, 41], 108, 400)
 
 
@@ -57,12 +58,12 @@ def test_honest_claims_are_taken_as_they_are():
 )
 def test_claims_of_another_form_are_a_violation(change):
     with pytest.raises(ProtocolViolation):
-        clock._block(claims(**change), wall=400.0)
+        desk.block_of(claims(**change), wall=400.0)
 
 
 def test_calls_that_take_longer_than_all_of_them_together_are_forged():
     with pytest.raises(Forged):
-        clock._block(claims(whole_us=(15.0).hex()), wall=400.0)
+        desk.block_of(claims(whole_us=(15.0).hex()), wall=400.0)
 
 
 def test_the_trusted_clock_bounds_the_claims():

@@ -4,8 +4,10 @@
     compiler    static checks, then `tracer` (untrusted: finds kernels, makes PTX) and `precompile`, `ptxas` (cubins)
     kernelcache what a compiled kernel is filed under; a runner looks up and never makes
     examiner    trusted, owns a GPU: one submission at a time, `exam` asks, `clock` times
+    desk        the memory of an examiner, and blocks of calls
     runner      untrusted, one-shot, started ahead of time; `recorder` counts and leaves out launches
     memory, driver, fused, setup, dataless    what these need
+    stopwatch   device time in one trusted process, for
     baselines   eager with TF32 and torch.compile, measured once per task and machine
 
 Who holds what: the examiner has the seeds, references, expected outputs, the comparison and the clock that decides. A

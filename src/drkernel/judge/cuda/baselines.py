@@ -18,12 +18,10 @@ import ctypes
 import dataclasses
 import datetime
 import fcntl
-import itertools
 import json
 import math
 import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -35,11 +33,12 @@ import triton
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from torch import Tensor, nn
+from torch import nn
 
 from drkernel.judge import cases
 from drkernel.judge.cuda import setup
 from drkernel.judge.cuda.runner import FLUSH
+from drkernel.judge.cuda.stopwatch import PROBES, Lane, allow_tf32, median_interval, probe, race
 from drkernel.judge.workers import visible_gpus
 from drkernel.tasks import load_tasks, read_task
 from drkernel.tasks.module import Reference
@@ -47,13 +46,7 @@ from drkernel.types import DrKernelError, Task
 
 DRIFT = 0.02
 """Largest relative difference of a probe between then and now."""
-PROBES = ("copy_us", "matmul_us")
 LANES = ("eager", "eager_tf32", "compile")
-_BUDGET_S, _NARROW, _FEWEST = 0.3, 0.01, 6
-_MOST_CALLS, _BLOCK_US = 16, 800.0
-_WARM_CYCLES, _SLEEP_CYCLES, _LONGEST_CYCLES = 20_000_000, 8_000_000, 200_000_000
-"""Of about 2e9 a second."""
-_PROBE_CALLS, _PROBE_GOES = 20, 5
 _SEED, _LONGEST_ERROR = 1, 500
 
 
@@ -189,37 +182,6 @@ def _driver_version() -> str:
     return text.value.decode()
 
 
-def probe() -> dict[str, float]:
-    """Microseconds of a copy of 256 MiB and of a product of two 4096 x 4096 matrices in bf16.
-
-    Each is the median of 20 calls, the lowest of five such medians: what disturbs them only makes them slower.
-    """
-    random = torch.Generator("cuda").manual_seed(0)
-    left, right = (
-        torch.randn(4096, 4096, generator=random, device="cuda", dtype=torch.bfloat16).contiguous() for _ in range(2)
-    )
-    source = torch.zeros(2**28, dtype=torch.uint8, device="cuda")
-    target, product = torch.empty_like(source), torch.empty_like(left)
-    kernels = {"copy_us": lambda: target.copy_(source), "matmul_us": lambda: torch.mm(left, right, out=product)}
-    torch.cuda._sleep(_WARM_CYCLES)  # an idle GPU clocks down
-    medians: dict[str, list[float]] = {name: [] for name in PROBES}
-    for _ in range(_PROBE_GOES):
-        for name in PROBES:
-            times, _ = _spans(kernels[name], _PROBE_CALLS, _SLEEP_CYCLES)
-            medians[name].append(statistics.median(times))
-    return {name: round(min(found), 3) for name, found in medians.items()}
-
-
-def median_interval(times: list[float]) -> tuple[float, float]:
-    """95 % interval of the median, from order statistics (the binomial's normal approximation).
-
-    >>> median_interval([float(us) for us in range(101)])
-    (40.0, 60.0)
-    """
-    ordered, middle, half = sorted(times), (len(times) - 1) / 2, 0.98 * math.sqrt(len(times))
-    return ordered[max(0, math.floor(middle - half))], ordered[min(len(times) - 1, math.ceil(middle + half))]
-
-
 def measure(task: Task) -> Row:
     """Measures one task at its published sizes on the current GPU; the default device must be `cuda`.
 
@@ -230,13 +192,13 @@ def measure(task: Task) -> Row:
     train = cases.modes(reference, _SEED)[0][0]
     model = reference.model(_SEED).train(train)
     flush = torch.zeros(FLUSH // 4)
-    lanes = {"eager": _Lane(reference, model, False, flush), "eager_tf32": _Lane(reference, model, True, flush)}
+    lanes = {"eager": Lane(reference, model, False, flush), "eager_tf32": Lane(reference, model, True, flush)}
     compiled, problem = _compiled(reference, model)
     if compiled is not None:
-        lanes["compile"] = _Lane(reference, compiled, False, flush)
+        lanes["compile"] = Lane(reference, compiled, False, flush)
     with _alone(where.uuid):
         fixed = probe()
-        times = _race(lanes, reference)
+        times = race(lanes, reference, _SEED)
     medians = {name: statistics.median(values) for name, values in times.items()}
     return Row(
         task=task.id,
@@ -255,7 +217,7 @@ def measure(task: Task) -> Row:
 
 def _compiled(reference: Reference, model: nn.Module) -> tuple[Callable | None, str | None]:
     """The compiled model after its first calls, or why there is none."""
-    _allow_tf32(False)
+    allow_tf32(False)
     torch._dynamo.reset()
     module, inputs = torch.compile(model, dynamic=False), reference.inputs(_SEED)
     reference.forward(model, inputs)  # what fails here too is the task's fault
@@ -266,86 +228,6 @@ def _compiled(reference: Reference, model: nn.Module) -> tuple[Callable | None, 
     except DrKernelError as error:
         return None, str(error)[:_LONGEST_ERROR]
     return module, None
-
-
-class _Lane:
-    """One way to run a task: how many calls of it make a block, and how long a sleep hides their launches."""
-
-    def __init__(self, reference: Reference, module: Callable, tf32: bool, flush: Tensor):
-        self._reference, self._module, self._tf32, self._flush = reference, module, tf32, flush
-        self._calls, self._cycles = 2, 0
-
-    def warm_up(self, inputs: list) -> None:
-        """First calls, for which CUDA loads kernels, and the size of a block."""
-        self.block(inputs)
-        self._cycles = _SLEEP_CYCLES
-        us = statistics.median(self.block(inputs))
-        self._calls = max(1, min(_MOST_CALLS, round(_BLOCK_US / max(us, 1.0))))
-
-    def block(self, inputs: list) -> list[float]:
-        """Microseconds of each call of a block.
-
-        Anew where the device woke up too early: after a longer sleep, with fewer calls because its queue may have been
-        full. A forward that waits for the device can never be hidden and is timed as it is.
-        """
-        _allow_tf32(self._tf32)
-        while True:
-            times, hidden = _spans(
-                lambda: self._reference.forward(self._module, inputs), self._calls, self._cycles, self._flush
-            )
-            if hidden or self._cycles == 0:
-                return times
-            self._calls = max(1, self._calls // 2)
-            self._cycles = 2 * self._cycles if self._cycles < _LONGEST_CYCLES else 0
-
-
-def _race(lanes: dict[str, _Lane], reference: Reference) -> dict[str, list[float]]:
-    """Blocks of all lanes in turn, forwards and backwards, each round on fresh inputs."""
-    for lane in lanes.values():
-        lane.warm_up(reference.inputs(_SEED))
-    times: dict[str, list[float]] = {name: [] for name in lanes}
-    began = time.perf_counter()
-    for number in itertools.count(1):
-        inputs = reference.inputs(_SEED + number)
-        for name in list(lanes) if number % 2 else reversed(lanes):
-            times[name] += lanes[name].block(inputs)
-        late = time.perf_counter() - began > _BUDGET_S
-        if number % 2 == 0 and (late or all(map(_is_narrow, times.values()))):
-            return times
-    raise AssertionError
-
-
-def _is_narrow(times: list[float]) -> bool:
-    low, high = median_interval(times)
-    return len(times) >= _FEWEST and high - low <= 2 * _NARROW * statistics.median(times)
-
-
-def _spans(
-    call: Callable[[], object], calls: int, cycles: int, flush: Tensor | None = None
-) -> tuple[list[float], bool]:
-    """Microseconds of each of some calls, enqueued while the device sleeps; and whether it slept long enough.
-
-    Args:
-        flush: read before each call, so that nothing else is in the L2 cache.
-    """
-    woken = torch.cuda.Event()
-    spans = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
-    torch.cuda.synchronize()
-    torch.cuda._sleep(cycles)
-    woken.record()
-    for start, end in spans:
-        if flush is not None:
-            flush.sum()
-        start.record()
-        call()
-        end.record()
-    hidden = not woken.query()
-    torch.cuda.synchronize()
-    return [1e3 * start.elapsed_time(end) for start, end in spans], hidden
-
-
-def _allow_tf32(allow: bool) -> None:
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow
 
 
 @contextlib.contextmanager

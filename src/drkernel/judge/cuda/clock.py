@@ -9,12 +9,9 @@ reference's. Blocks go A B B A until the interval of the ratio is narrow. Source
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import math
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,18 +21,15 @@ import torch
 from drkernel.judge.candidate import Candidate
 from drkernel.judge.cases import Side
 from drkernel.judge.compare import Tolerance
-from drkernel.judge.cuda.memory import WORD, DeviceArea
-from drkernel.judge.cuda.runner import CudaRunner
+from drkernel.judge.cuda.desk import ARMING_S, Block, Desk, block_of
+from drkernel.judge.cuda.memory import WORD
 from drkernel.judge.exchange import Slot, encode
-from drkernel.judge.protocol import ProtocolViolation
 
 MOST_CALLS, BLOCK_US = 16, 800.0
 """Calls per block at most, and how long a block of calls should take."""
 FEWEST, BUDGET_S, NARROW = 6, 0.05, 0.01
 """Calls of each side at least; then it ends when the time is used up or the interval's half-width is this small."""
 _LAST_S = 0.3
-_ARMING_S = 0.1
-"""A forward that waits for the device never finishes enqueueing: after this long the word is written anyway."""
 COPIED_PER_S, BUSY_US = 1e12, 1500.0
 """Bytes per second that a copy surely reaches; microseconds over that time, less than a time slice of 2 ms."""
 SLACK, _HIDDEN_US = 0.03, 20.0
@@ -45,24 +39,6 @@ _CALM_S = 3e-4
 """Pause after the inputs' copy: the GPU takes that long to leave the examiner's context, which would blur the clock."""
 _LATE, _PLAIN_SLACK_US = 2, 1500.0
 _RESAMPLES = 400
-
-
-@dataclass
-class Block:
-    """What one block of calls took, in microseconds."""
-
-    forward: list[float]
-    """Each call, by the events of the process that ran it."""
-    copy: list[float]
-    """Copying out each call's outputs."""
-    flush: list[float]
-    """Emptying the cache before each call."""
-    whole: float
-    """From the first flush's start to the last copy's end, by the same events."""
-    wall: float
-    """By the trusted clock, from the release to the answer."""
-    calls: list[dict[str, Any]]
-    """Where each call's outputs lie."""
 
 
 @dataclass
@@ -94,87 +70,8 @@ class Timing:
         return self.excess_us > (slack_us if self.armed else _PLAIN_SLACK_US) + SLACK * self.claimed_us
 
 
-class Desk:
-    """The memory of one examiner: what it shares with runners, and what it keeps to itself in the same layout.
-
-    Args:
-        size: bytes of each of the four areas to begin with; `require` makes them larger.
-    """
-
-    def __init__(self, size: int):
-        self.host_word = torch.zeros(1, dtype=torch.int32, device="cpu").pin_memory()
-        self.overhead_us = 60.0
-        """Usual difference between the trusted clock and the events of an honest block."""
-        self._word, self._watchdog = 0, _Watchdog(self.host_word)
-        self._make(size)
-
-    def _make(self, size: int) -> None:
-        self.shared_in, self.shared_out, self.own_in, self.own_out = (DeviceArea.make(size) for _ in range(4))
-        self.local = CudaRunner(self.own_in, self.own_out, self.host_word.data_ptr())
-
-    def require(self, bytes_per_call: int) -> None:
-        """Makes room for one call's inputs or outputs; runners must map the areas anew then."""
-        if 2 * bytes_per_call + 2**20 > self.own_in.size:
-            for area in (self.shared_in, self.shared_out, self.own_in, self.own_out):
-                area.close()
-            self._make(2 * bytes_per_call + 2**24)
-
-    def next_word(self) -> int:
-        self._word += 1
-        return self._word
-
-    def local_block(self, tree: Any, slots: list, train: bool, ahead: bool) -> Block:
-        """A block of the reference, in this process; `ahead`: enqueued before the device may start."""
-        word = self.next_word()
-        self.local.outputs.clear()
-        if not ahead:
-            self.host_word.fill_(word)
-            start = time.perf_counter()
-            self.local._arm(0, tree, slots, train, 0, word)
-        else:
-            with self._watchdog.guarding(word):
-                self.local._arm(0, tree, slots, train, 0, word)
-            start = time.perf_counter()
-            self.host_word.fill_(word)
-        torch.cuda.synchronize()
-        return _block(self.local._claims(), 1e6 * (time.perf_counter() - start))
-
-    @property
-    def hung(self) -> bool:
-        """Whether the last block that was enqueued ahead could not be: the watchdog had to let it start."""
-        return self._watchdog.barked
-
-
-class _Watchdog:
-    """Writes the word when enqueueing takes too long: a forward may wait for the device, or CUDA load a kernel."""
-
-    def __init__(self, word: torch.Tensor):
-        self.barked = False
-        self._word, self._value, self._until = word, 0, math.inf
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    @contextlib.contextmanager
-    def guarding(self, value: int) -> Iterator[None]:
-        self.barked, self._value, self._until = False, value, time.monotonic() + _ARMING_S
-        try:
-            yield
-        finally:
-            self._until = math.inf
-
-    def _watch(self) -> None:
-        while True:
-            time.sleep(_ARMING_S / 4)
-            if time.monotonic() > self._until:
-                self._word.fill_(self._value)
-                self.barked, self._until = True, math.inf
-
-
 class Mismatched(Exception):
     """A timed call's output is not the reference's."""
-
-
-class Forged(Exception):
-    """What a runner claims of its times cannot be."""
 
 
 class Clock:
@@ -216,7 +113,7 @@ class Clock:
             longer: how many times as long as usual blocks may take.
 
         Raises:
-            Mismatched, Failed, protocol.Gone, protocol.Late, protocol.ProtocolViolation.
+            Mismatched, desk.Forged, Failed, protocol.Gone, protocol.Late, protocol.ProtocolViolation.
         """
         room = self._desk.own_in.size // (bytes_per_call + 4096)
         number = max(
@@ -282,7 +179,7 @@ class Clock:
         question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": word}
         if self._ahead and self.armed:
             self._candidate.post("arm", **question)
-            in_time = self._candidate.answered(_ARMING_S)
+            in_time = self._candidate.answered(ARMING_S)
             self._late += not in_time
             if in_time:
                 self._candidate.collect()
@@ -298,7 +195,7 @@ class Clock:
             self._candidate.post("wait")
         self._candidate.collect()
         wall = 1e6 * (time.perf_counter() - start)
-        return _block(self._candidate.claims(), wall)
+        return block_of(self._candidate.claims(), wall)
 
     @property
     def armed(self) -> bool:
@@ -364,31 +261,6 @@ def interval(reference: numpy.ndarray, submission: numpy.ndarray, seed: int) -> 
     medians = [numpy.median(draw.choice(times, (_RESAMPLES, len(times))), axis=1) for times in (reference, submission)]
     low, high = numpy.quantile(medians[0] / medians[1], (0.025, 0.975))
     return float(low), float(high)
-
-
-def _block(claims: dict[str, Any], wall: float) -> Block:
-    """The block that an untrusted answer describes."""
-    try:
-        forward, copy, flush = ([_positive(us) for us in claims[f"{key}_us"]] for key in ("forward", "copy", "flush"))
-        whole, calls = _positive(claims["whole_us"]), claims["calls"]
-        if not len(forward) == len(copy) == len(flush) == len(calls):
-            raise ValueError
-        for call in calls:
-            if not isinstance(call["tensors"], list):
-                raise ValueError
-            _ = call["outputs"], [fact["slot"] for fact in call["tensors"]]
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ProtocolViolation("times described wrongly") from error
-    if whole < 0.98 * sum(forward) - 2:
-        raise Forged("its calls took longer, by its own events, than all of them together")
-    return Block(forward, copy, flush, whole, wall, calls)
-
-
-def _positive(text: Any) -> float:
-    value = float.fromhex(text)
-    if not 0.05 < value < 1e9:
-        raise ValueError(text)
-    return value
 
 
 def waits(desk: Desk, side: Side, train: bool, inputs: list) -> bool:

@@ -15,7 +15,8 @@ from drkernel.judge.candidate import Failed
 from drkernel.judge.cases import Case, Seeds
 from drkernel.judge.compare import leaves
 from drkernel.judge.cuda import clock, recorder
-from drkernel.judge.cuda.clock import Clock, Desk, Timing
+from drkernel.judge.cuda.clock import Clock, Timing
+from drkernel.judge.cuda.desk import Desk, Forged
 from drkernel.judge.exam import Exam, Ruling, Terms
 from drkernel.judge.paper import Paper
 from drkernel.judge.shrink import Cost
@@ -182,7 +183,7 @@ class GpuExam(Exam):
                 raise Ruling(
                     "incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls"
                 ) from None
-            except clock.Forged as problem:
+            except Forged as problem:
                 raise Ruling("hack", "forged_time", str(problem)) from None
             if not timing.forged(slack_us) and not timing.disturbed:
                 return timing

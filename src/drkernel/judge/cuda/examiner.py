@@ -23,7 +23,8 @@ from drkernel.judge import admission, cases
 from drkernel.judge.candidate import Candidate, Missing
 from drkernel.judge.cases import Seeds
 from drkernel.judge.cuda import baselines, clock, exam, fused, precompile, runner, setup
-from drkernel.judge.cuda.clock import Clock, Desk
+from drkernel.judge.cuda.clock import Clock
+from drkernel.judge.cuda.desk import Desk
 from drkernel.judge.cuda.exam import GpuExam, GpuPaper
 from drkernel.judge.exam import Terms, crashed
 from drkernel.judge.protocol import Gone
