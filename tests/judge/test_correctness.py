@@ -205,3 +205,30 @@ def test_modes_are_told_apart():
 def test_the_digest_of_a_task_covers_its_precision():
     task = _task(FORWARD + "x", "[torch.rand(3)]")
     assert task.digest != dataclasses.replace(task, precision="tf32").digest
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (8, 5), (2, 3, 7), (1, 4)])
+def test_the_mixed_regime_keeps_the_shape_and_has_every_regime_in_it(shape):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(shape, generator=generator)
+    for transform in cases.REGIMES["mixed"]:
+        assert transform(x, x).shape == x.shape
+    x = torch.randn(400, 6, generator=generator)
+    parts = cases.REGIMES["mixed"][0](x, x).tensor_split(len(cases.PURE))
+    pure = [cases.REGIMES[name][0] for name in cases.PURE]
+    for part, regime, given in zip(parts, pure, x.tensor_split(len(cases.PURE)), strict=True):
+        assert torch.equal(part, regime(given, given))
+
+
+def test_lean_plans_try_every_regime_at_a_hidden_shape_and_all_at_once_at_the_published_one():
+    plans = list(cases.lean_plans((False, True), shapes=2))
+    assert {plan.regime for plan in plans if plan.model >= 2} == {"given", *cases.PURE}
+    assert [plan.regime for plan in plans if plan.model == 0] == ["mixed"]
+    assert {plan.train for plan in plans} == {False, True}
+
+
+def test_a_few_rows_do_not_pass_for_the_mean_of_very_many():
+    exact = torch.tensor(0.5, dtype=torch.float64)
+    expected = Expected(exact, exact.float(), exact, 2.0**-23, depth=1.3e8)
+    assert expected.check(Got(exact.float() * (1 + 1e-4))) is None
+    assert expected.check(Got(exact.float() * (1 + 5e-3))).reason == "wrong_values"

@@ -126,7 +126,7 @@ def _refuse_degenerate(paper: Paper, seeds: Seeds) -> None:
     side = cases.side(paper.reference, seeds("degenerate"), perturb=True)
     train = paper.modes[-1][0]
     drawn = []
-    for index, regime in enumerate(cases.REGIMES):
+    for index, regime in enumerate(("given", *cases.PURE)):
         plan = Plan(regime, 0, regime, train)
         if case := cases.draw(paper.task, plan, side, seeds("degenerate", index), paper.depth):
             drawn.append(case)
