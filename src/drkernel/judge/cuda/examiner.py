@@ -27,7 +27,7 @@ from drkernel.judge.cuda.clock import Clock
 from drkernel.judge.cuda.desk import Desk
 from drkernel.judge.cuda.exam import GpuExam, GpuPaper
 from drkernel.judge.exam import Terms, crashed
-from drkernel.judge.protocol import Gone
+from drkernel.judge.protocol import Gone, Late, ProtocolViolation
 from drkernel.judge.zygote import Process, Trade, Zygote
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
@@ -155,6 +155,8 @@ class GpuExaminer:
                 finally:
                     ended = time.monotonic()
                     ending = process.end()
+                if verdict and verdict.reason == "background_work":
+                    self._probe()  # if the GPU stays busy, it was not the submission
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(kernels, ignore_errors=True)
@@ -248,7 +250,11 @@ class GpuExaminer:
         process.areas = [self._desk.shared_in, self._desk.shared_out]
         inputs, outputs = ([area.share().hex(), area.size] for area in process.areas)
         question = {"do": "map", "memory": _MEMORY, "inputs": inputs, "outputs": outputs}
-        if error := process.ask(question, time.monotonic() + _MAP_S).get("error"):
+        try:
+            error = process.ask(question, time.monotonic() + _MAP_S).get("error")
+        except (Gone, Late, ProtocolViolation) as lost:  # no submission has run in it yet
+            raise Unwell(f"a runner was lost before its first question: {lost!r}") from lost
+        if error:
             raise Unwell(f"a runner cannot map device memory: {error}")
 
     def _overhead(self, process: Process, reference: Reference) -> float:
