@@ -23,7 +23,7 @@ from drkernel.judge.cases import Side
 from drkernel.judge.compare import Tolerance
 from drkernel.judge.cuda.desk import ARMING_S, Block, Desk, block_of
 from drkernel.judge.cuda.memory import WORD
-from drkernel.judge.exchange import Slot, encode
+from drkernel.judge.exchange import Slot
 
 MOST_CALLS, BLOCK_US = 16, 800.0
 """Calls per block at most, and how long a block of calls should take."""
@@ -161,15 +161,7 @@ class Clock:
 
     def _draw(self, number: int) -> tuple[Any, list]:
         """Fresh inputs for each call of a block, in the examiner's own memory."""
-        area, slots = self._desk.own_in, []
-        area.clear()
-
-        def put(tensor: torch.Tensor) -> int:
-            slots.append(area.put(tensor).to_json())
-            return len(slots) - 1
-
-        calls = [self._inputs(next(self._count)) for _ in range(number)]
-        return encode(calls, put), slots
+        return self._desk.lay([self._inputs(next(self._count)) for _ in range(number)])
 
     def _reference(self, tree: Any, slots: list) -> Block:
         return self._desk.local_block(tree, slots, self._train, ahead=self._ahead and not self._waits)
@@ -265,14 +257,7 @@ def interval(reference: numpy.ndarray, submission: numpy.ndarray, seed: int) -> 
 
 def waits(desk: Desk, side: Side, train: bool, inputs: list) -> bool:
     """Whether the reference waits for the device in its forward."""
-    area, slots = desk.own_in, []
-    area.clear()
-
-    def put(tensor: torch.Tensor) -> int:
-        slots.append(area.put(tensor).to_json())
-        return len(slots) - 1
-
-    tree = encode([inputs], put)
+    tree, slots = desk.lay([inputs])
     desk.local.models = {0: side.model}
     for ahead in (False, True):
         desk.local_block(tree, slots, train, ahead)

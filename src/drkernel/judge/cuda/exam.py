@@ -115,12 +115,11 @@ class GpuExam(Exam):
         plans = [p for p in cases.lean_plans(train, shapes) if p.model != 1 or self.sides[0].values]
         drawn, following = [], self._draw(plans[0])
         for number, plan in enumerate(plans):
-            case, begun = following, False
+            case = following
             if case:
                 self.candidate.begin(case)
-                begun = True
             following = self._draw(plans[number + 1]) if number + 1 < len(plans) else None
-            if not begun:
+            if not case:
                 continue
             if plan.model >= 2 and plan.regime == "given":
                 self._other_shape_answer(case)
