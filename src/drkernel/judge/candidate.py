@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drkernel.judge.cases import Case, Side
 from drkernel.judge.compare import Got
-from drkernel.judge.exchange import Slot, Unfit, decode, encode
+from drkernel.judge.exchange import Slot, Unfit, decode
 from drkernel.judge.protocol import ProtocolViolation
 from drkernel.judge.simulated import Ledger
 from drkernel.judge.zygote import Process
@@ -158,15 +158,8 @@ class Candidate:
 
     def _put(self, value: Any) -> tuple[Any, list]:
         """Writes a value's tensors into the shared memory; returns its JSON form and where they lie."""
-        slots: list[list] = []
-
-        def put(tensor: Tensor) -> int:
-            slots.append(self._process.inputs.put(tensor).to_json())
-            return len(slots) - 1
-
-        self._process.inputs.clear()
         try:
-            return encode(value, put), slots
+            return self._process.inputs.lay(value)
         except Unfit as error:
             raise DrKernelError(f"the task's inputs or arguments cannot be handed to a submission: {error}") from error
 

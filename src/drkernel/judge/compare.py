@@ -10,16 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from drkernel.judge import passes
 from drkernel.judge.exchange import DTYPES, Slot
 from drkernel.types import Precision
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 K_NORM, K_MAX = 8.0, 16.0
 """How many times the reference's own error an answer may have, in the L2 norm and at its worst element."""
@@ -31,11 +29,9 @@ _RARE, _TAIL = 1e-3, 32.0
 UNIT: dict[Precision, float] = {"ieee": 2.0**-23, "tf32": 2.0**-10, "low": 2.0**-7}
 """Relative rounding step that each precision policy grants."""
 _ROW, _SHOWN = 16, 2**20
-_AGAIN, _TINY = 4.0, 1e-300
+_AGAIN = 4.0
 """Bounds that come from another draw of the inputs are wider by this factor."""
-_LARGE = 2**14
-"""Elements from which one pass on the GPU is worth a kernel of its own."""
-_FUSED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -196,7 +192,7 @@ class Tolerance:
     def _floats(self, right: Tensor, got: Tensor, calls: int) -> str | None:
         if not right.numel():
             return None
-        error_most, largest, *squares = _by(right, got).differences(right, got)
+        error_most, largest, *squares = passes.by(right, got).differences(right, got)
         error_norm, size = map(math.sqrt, squares)
         pairs = (size / calls**0.5, self.size), (largest, self.largest)
         growth = [now / then if then else 1.0 for now, then in pairs]
@@ -227,7 +223,7 @@ class _Leaf:
             raise ValueError("the reference's outputs have another shape in fp64")
         self._table = _table(exact.shape)
         self.exact, near, shaken = (t.reshape(self._table) for t in (exact.double(), near, shaken.double()))
-        power, worst, numbers = _by(self.exact, near, shaken).statistics(self.exact, near, shaken)
+        power, worst, numbers = passes.by(self.exact, near, shaken).statistics(self.exact, near, shaken)
         *squares, self.largest, odd, special = numbers
         self.size, near_error, shaken_error = map(math.sqrt, squares)
         self.finite, self.usable = special == 0, odd == 0
@@ -286,8 +282,8 @@ class _Leaf:
         table, rows = value.reshape(self._table), max(1, _SHOWN // max(1, self._table[1]))
         for first in range(0, len(table), rows):  # a large answer is not looked at as a whole to show one place
             part = slice(first, first + rows)
-            masks = _deviant(table[part], self.exact[part], tolerance * self._floor[part], tolerance * self._slope)
-            special, beyond, error = masks
+            bounds = tolerance * self._floor[part], tolerance * self._slope
+            special, beyond, error = passes.deviant(table[part], self.exact[part], *bounds)
             last = part.stop >= len(table)
             for reason, bad in (("not_finite", special), ("wrong_values", beyond)):
                 if bool(bad.any()):
@@ -301,65 +297,12 @@ class _Leaf:
     def _fine(self, value: Tensor, tolerance: float) -> bool:
         """Whether a tensor of any shape and dtype, with as many elements, holds the values."""
         value = value.reshape(self._table)
-        passes = _by(self.exact, value)
-        count = lambda wide: passes.deviations(value, self.exact, wide * self._floor, wide * self._slope)
+        one_pass = passes.by(self.exact, value)
+        count = lambda wide: one_pass.deviations(value, self.exact, wide * self._floor, wide * self._slope)
         special, beyond, square = count(tolerance)
         if special or math.sqrt(square) > tolerance * self.norm:
             return False
         return not beyond or (beyond <= _RARE * value.numel() and not count(_TAIL * tolerance)[1])
-
-
-class _Torch:
-    """What `cuda.fused` computes in one pass each, with the same interface: for the CPU, and for small tensors."""
-
-    @staticmethod
-    def statistics(exact: Tensor, near: Tensor, shaken: Tensor) -> tuple[Tensor, Tensor, list[float]]:
-        finite, near_finite = exact.isfinite(), near.isfinite()
-        size = torch.where(finite, exact.abs(), 0.0)
-        errors = [torch.nan_to_num((other.double() - exact).abs(), nan=0.0, posinf=0.0) for other in (near, shaken)]
-        worst = torch.maximum(*(error.amax(1) for error in errors))
-        power = size.square().sum(1)
-        numbers = [power.sum(), *(error.square().sum() for error in errors), _most(size)]
-        numbers += [(finite != near_finite).sum(), (~(finite & near_finite)).sum()]
-        return power, worst, torch.stack([number.double() for number in numbers]).tolist()
-
-    @staticmethod
-    def deviations(value: Tensor, exact: Tensor, floor: Tensor, slope: float) -> list[float]:
-        special, beyond, error = _deviant(value, exact, floor, slope)
-        return torch.stack([special.sum().double(), beyond.sum().double(), error.square().sum()]).tolist()
-
-    @staticmethod
-    def differences(right: Tensor, got: Tensor) -> list[float]:
-        right, got = right.double(), got.double()
-        same = (right == got) | (right.isnan() & got.isnan())
-        error = torch.where(same, 0.0, torch.nan_to_num((got - right).abs(), nan=math.inf, posinf=math.inf))
-        size = torch.where(right.isfinite(), right.abs(), 0.0)
-        return torch.stack([_most(error), _most(size), error.square().sum(), size.square().sum()]).tolist()
-
-
-def _by(*tensors: Tensor) -> type[_Torch] | ModuleType:
-    """Who goes through these tensors."""
-    first = tensors[0]
-    together = all(t.device == first.device and t.dtype in _FUSED for t in tensors)
-    if not (together and first.is_cuda and first.numel() >= _LARGE):
-        return _Torch
-    from drkernel.judge.cuda import fused  # here, because the judge on the CPU does without Triton in this process
-
-    return fused
-
-
-def _deviant(value: Tensor, exact: Tensor, floor: Tensor, slope: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Where [R, C] NaN and infinities are not the same, where the difference is beyond its bound, and the difference.
-
-    Args:
-        floor: [R], the least bound of each row; an element's bound is |exact| * slope where that is more.
-    """
-    value, finite = value.double(), exact.isfinite()
-    same_special = (value == exact) | (value.isnan() & exact.isnan())
-    special = torch.where(finite, ~value.isfinite(), ~same_special)
-    error = torch.where(finite, (value - exact).abs(), 0.0)
-    bound = torch.maximum(floor[:, None], torch.where(finite, exact.abs(), 0.0) * slope)
-    return special, ~(error <= bound), error
 
 
 def leaves(tree: Any, path: str = "output") -> list[tuple[str, Any]]:
@@ -410,10 +353,6 @@ def _table(shape: Sequence[int]) -> tuple[int, int]:
     size = math.prod(shape)
     columns = shape[-1] if shape and shape[-1] >= _ROW else max(1, size)
     return size // columns, columns
-
-
-def _most(values: Tensor) -> Tensor:
-    return values.max() if values.numel() else values.new_zeros(())
 
 
 def _is_float(value: Any) -> bool:

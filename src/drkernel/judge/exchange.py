@@ -107,6 +107,17 @@ class Area:
         self.top = end
         return slot
 
+    def lay(self, value: Any) -> tuple[Any, list]:
+        """Writes a value's tensors from the start of the area; its JSON form, and where they lie. Unfit as `encode`."""
+        slots: list[list] = []
+
+        def put(tensor: Tensor) -> int:
+            slots.append(self.put(tensor).to_json())
+            return len(slots) - 1
+
+        self.clear()
+        return encode(value, put), slots
+
     def view(self, slot: Slot) -> Tensor:
         """The tensor itself, in shared memory, with a storage of its own extent."""
         if not slot.extent:

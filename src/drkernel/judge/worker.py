@@ -172,9 +172,8 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answeri
 
     def start(secret: bytes) -> Answering:
         scratch = Path(settings["scratch"])
-        made = examiner.GpuExaminer(
-            zygote, Terms(**settings["terms"]), secret, scratch, settings["spare"], settings["area_mb"]
-        )
+        options = {key: settings[key] for key in ("spare", "area_mb", "describes")}
+        made = examiner.GpuExaminer(zygote, Terms(**settings["terms"]), secret, scratch, **options)
 
         def answer(body: dict[str, Any]) -> dict[str, Any]:
             task = Task(**body["task"])

@@ -160,10 +160,10 @@ def _serve(control: socket.socket, limits: Limits, trade: Trade) -> None:
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"missing": box.missing_locks()}).encode())
-    crew = _Crew()
+    brood = _Brood()
     while True:
         if not select.select([control], [], [], 1.0)[0]:
-            crew.reap()
+            brood.reap()
             continue
         order, handles, *_ = socket.recv_fds(control, 4096, 1 + trade.areas)
         word, rest = order[:5], order[5:]
@@ -175,14 +175,14 @@ def _serve(control: socket.socket, limits: Limits, trade: Trade) -> None:
                 control.close()
                 os.environ.update(json.loads(rest))
                 _run(trade, socket.socket(fileno=handles[0]), [Area(handle, AREA) for handle in handles[1:]], box)
-            crew.join(pid)
+            brood.join(pid)
             for handle in handles:
                 os.close(handle)
             control.send(json.dumps({"pid": pid}).encode())
         else:
-            status = crew.dismiss(int(order[4:]), patience=1.0 if order.startswith(b"gone") else 0.0)
+            status = brood.dismiss(int(order[4:]), patience=1.0 if order.startswith(b"gone") else 0.0)
             control.send(json.dumps({"status": status}).encode())
-            crew.reap()
+            brood.reap()
 
 
 def _run(trade: Trade, connection: socket.socket, areas: list[Area], box: Sandbox) -> None:
@@ -192,7 +192,7 @@ def _run(trade: Trade, connection: socket.socket, areas: list[Area], box: Sandbo
         os._exit(70)
 
 
-class _Crew:
+class _Brood:
     """The zygote's children."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drkernel.judge import compare
+from drkernel.judge import compare, passes
 from drkernel.judge.compare import K_MAX, Expected, Got, Tolerance
 
 NAMES = ("statistics", "deviations", "differences")
@@ -86,7 +86,7 @@ def both(fused, monkeypatch):
     def both(function):
         plain = function()
         with monkeypatch.context() as patch:
-            patch.setattr(compare, "_by", lambda *tensors: fused if tensors[0].numel() else compare._Torch)
+            patch.setattr(passes, "by", lambda *tensors: fused if tensors[0].numel() else passes.Torch)
             assert function() == plain
         return plain
 
@@ -123,7 +123,7 @@ def test_statistics_are_those_of_torch_with_and_without_special_values(fused, sh
     for change in (lambda *_: None, spoilt):
         change(*values)
         power, worst, numbers = fused.statistics(*values)
-        right = compare._Torch.statistics(*values)
+        right = passes.Torch.statistics(*values)
         assert close(power.tolist(), right[0].tolist()) and worst.equal(right[1]) and close(numbers, right[2])
     assert numbers[4:] == [2, 5]
 
@@ -136,7 +136,7 @@ def test_deviations_are_those_of_torch_with_and_without_special_values(fused, sh
     for change, special in ((lambda *_: None, 0), (spoilt, 3)):
         change(exact, value, other)
         numbers = fused.deviations(value, exact, floor, 1e-4)
-        assert close(numbers, compare._Torch.deviations(value, exact, floor, 1e-4)) and numbers[0] == special
+        assert close(numbers, passes.Torch.deviations(value, exact, floor, 1e-4)) and numbers[0] == special
     assert numbers[1] > 0
 
 
@@ -145,11 +145,11 @@ def test_deviations_are_those_of_torch_with_and_without_special_values(fused, sh
 def test_differences_are_those_of_torch(fused, size, kind):
     right = drawn((size,), kind)[1]
     got = drawn((size,), kind, seed=1)[1]
-    assert close(fused.differences(right, got), compare._Torch.differences(right, got))
+    assert close(fused.differences(right, got), passes.Torch.differences(right, got))
     right[0] = got[0] = math.nan
     assert math.isfinite(fused.differences(right, got)[0])
     got[0] = 1.0
-    assert close(fused.differences(right, got), compare._Torch.differences(right, got))
+    assert close(fused.differences(right, got), passes.Torch.differences(right, got))
     assert fused.differences(right, got)[0] == math.inf
 
 

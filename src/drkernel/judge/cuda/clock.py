@@ -161,7 +161,7 @@ class Clock:
 
     def _draw(self, number: int) -> tuple[Any, list]:
         """Fresh inputs for each call of a block, in the examiner's own memory."""
-        return self._desk.lay([self._inputs(next(self._count)) for _ in range(number)])
+        return self._desk.own_in.lay([self._inputs(next(self._count)) for _ in range(number)])
 
     def _reference(self, tree: Any, slots: list) -> Block:
         return self._desk.local_block(tree, slots, self._train, ahead=self._ahead and not self._waits)
@@ -257,7 +257,7 @@ def interval(reference: numpy.ndarray, submission: numpy.ndarray, seed: int) -> 
 
 def waits(desk: Desk, side: Side, train: bool, inputs: list) -> bool:
     """Whether the reference waits for the device in its forward."""
-    tree, slots = desk.lay([inputs])
+    tree, slots = desk.own_in.lay([inputs])
     desk.local.models = {0: side.model}
     for ahead in (False, True):
         desk.local_block(tree, slots, train, ahead)

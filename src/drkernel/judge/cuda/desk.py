@@ -14,7 +14,6 @@ import torch
 
 from drkernel.judge.cuda.memory import DeviceArea
 from drkernel.judge.cuda.runner import CudaRunner
-from drkernel.judge.exchange import encode
 from drkernel.judge.protocol import ProtocolViolation
 
 ARMING_S = 0.1
@@ -92,17 +91,6 @@ class Desk:
             for area in (self.shared_in, self.shared_out, self.own_in, self.own_out):
                 area.close()
             self._make(2 * bytes_per_call + 2**24)
-
-    def lay(self, calls: list) -> tuple[Any, list]:
-        """Puts the arguments of calls into the examiner's own area; their JSON form, and where the tensors lie."""
-        slots: list[list] = []
-
-        def put(tensor: torch.Tensor) -> int:
-            slots.append(self.own_in.put(tensor).to_json())
-            return len(slots) - 1
-
-        self.own_in.clear()
-        return encode(calls, put), slots
 
     def next_word(self) -> int:
         self._word += 1

@@ -96,9 +96,12 @@ class GpuExaminer:
         scratch: a private folder; compiled kernels come in beneath it.
         spare: runners that are kept ready.
         area_mb: device memory for one block of calls' inputs, and for its outputs.
+        describes: answers say what the GPU is and how fast it is now, which baselines need.
     """
 
-    def __init__(self, zygote: Zygote, terms: Terms, secret: bytes, scratch: Path, spare: int, area_mb: int):
+    def __init__(
+        self, zygote: Zygote, terms: Terms, secret: bytes, scratch: Path, spare: int, area_mb: int, describes: bool
+    ):
         self.secret = secret
         self.terms = dataclasses.replace(terms, device=f"cuda:{torch.cuda.get_device_name()}")
         self._papers: OrderedDict[str, GpuPaper | DrKernelError] = OrderedDict()
@@ -108,9 +111,11 @@ class GpuExaminer:
         uuid = torch.cuda.get_device_properties(0).uuid
         self._lock = open(setup.lock_path(uuid), "a")  # noqa: SIM115
         self._last, self._stages = 0.0, {}
+        self._machine: dict[str, Any] | None = None
         with self._slot():
             self._calibrate()
-            self._describe()
+            if describes:
+                self._describe()
 
     def prepare(self, task: Task) -> dict[str, Any]:
         """What the compile stage needs to know: the shapes that submissions will meet, and the modes.
@@ -120,7 +125,7 @@ class GpuExaminer:
         """
         with self._slot():
             paper = self._paper(task).paper
-            if time.monotonic() > self._described + _DESCRIBED_S:
+            if self._machine and time.monotonic() > self._described + _DESCRIBED_S:
                 self._describe()
         return {
             "source": paper.task.source,

@@ -171,6 +171,7 @@ class Pipeline:
     def _examine(self, gpu: str) -> None:
         """One thread per GPU."""
         settings = self._settings | {"kind": "gpu", "scratch": str(self._scratch), "spare": SPARE, "area_mb": AREA_MB}
+        settings["describes"] = self._store is not None
         worker: Worker | None = None
         with contextlib.suppress(Broken):
             worker = self._start(settings, gpu)

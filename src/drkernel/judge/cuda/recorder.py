@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from drkernel.judge.simulated.aten import Recorder, follow_custom_operators, moves_data, without_compiler
-from drkernel.judge.simulated.cuda_shim import again
-from drkernel.judge.simulated.ledger import Ledger, Row
+from drkernel.judge.simulated.cuda_shim import Capture
+from drkernel.judge.simulated.ledger import Ledger, Row, site_of
 
 MODULE = "submission"
 """Kernels that this module defines count as the submission's own."""
@@ -80,18 +80,23 @@ class _Recorder(Recorder):
 
 
 @contextlib.contextmanager
-def record(skip: Collection[str] = (), budget: float = math.inf, timed: bool = False) -> Iterator[Ledger]:
+def record(skip: Collection[str] = (), budget: float = math.inf) -> Iterator[Ledger]:
     """Counts the Triton launches and ATen operators of the block.
 
     Args:
         skip: sites of kernels whose launches are counted but left out.
         budget: of no meaning here; the clock bounds what runs on a GPU.
-        timed: also bracket each launch and operator with events; see `times`.
     """
-    outer, _Machine.session = _Machine.session, Session(skip, timed)
+    with _recording(Session(skip, timed=False)) as session:
+        yield session.ledger
+
+
+@contextlib.contextmanager
+def _recording(session: Session) -> Iterator[Session]:
+    outer, _Machine.session = _Machine.session, session
     try:
-        with _Machine.session.recorder:
-            yield _Machine.session.ledger
+        with session.recorder:
+            yield session
     finally:
         _Machine.session = outer
 
@@ -102,14 +107,9 @@ def times(forward: Callable[[], Any], empty_us: float, ahead_s: float) -> list[t
     The device idles for `ahead_s` seconds while that happens, so that no span contains the host's time. `empty_us` is
     what a span without work measures.
     """
-    outer, session = _Machine.session, Session((), timed=True)
-    _Machine.session = session
-    try:
-        torch.cuda._sleep(int(min(ahead_s, _LONGEST_S) * _CLOCK_HZ))
-        with session.recorder:
-            forward()
-    finally:
-        _Machine.session = outer
+    torch.cuda._sleep(int(min(ahead_s, _LONGEST_S) * _CLOCK_HZ))
+    with _recording(Session((), timed=True)) as session:
+        forward()
     torch.cuda.synchronize()
     rows: dict[tuple[str, bool], list[float]] = {}
     for name, triton, start, end in session.spans or ():
@@ -146,11 +146,6 @@ def install() -> None:
 def _suspended() -> list[Any]:
     session = _Machine.session
     return [session.recorder] if session and _get_current_dispatch_mode() is not session.recorder else []
-
-
-def site_of(kernel: Any) -> str:
-    """`function_name:first line`, decorators included."""
-    return f"{kernel.fn.__name__}:{kernel.fn.__code__.co_firstlineno}"
 
 
 def _counted(run: Callable) -> Callable:
@@ -211,22 +206,6 @@ def _quick_bench(call: Callable[[], Any], quantiles: Any = None, **_: Any) -> An
     return [median] * len(quantiles) if quantiles else median
 
 
-@without_compiler
-class _Capture(TorchDispatchMode):
-    """Notes how to execute again, into the same tensors, what a graph captures."""
-
-    def __init__(self, steps: list[Callable[[], None]]):
-        super().__init__()
-        self._steps = steps
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        if moves_data(func):
-            self._steps.append(functools.partial(again, func, args, kwargs, result))
-        return result
-
-
 def _follow_graphs() -> None:
     """A replayed graph launches nothing that can be counted or left out, so recordings execute its steps one by one."""
     graph = torch.cuda.CUDAGraph
@@ -235,7 +214,7 @@ def _follow_graphs() -> None:
     def capture_begin(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
         self.steps = _Machine.capture = []
-        self.mode = _Capture(self.steps)
+        self.mode = Capture(self.steps)
         self.mode.__enter__()
 
     def capture_end(self: Any) -> None:

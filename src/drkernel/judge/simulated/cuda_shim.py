@@ -147,7 +147,7 @@ class Graph:
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
         self._steps = self.machine.capture = []
-        self._mode = _Capture(self._steps)
+        self._mode = Capture(self._steps)
         self._mode.__enter__()
 
     def capture_end(self) -> None:
@@ -169,7 +169,7 @@ class Graph:
 
 
 @without_compiler
-class _Capture(TorchDispatchMode):
+class Capture(TorchDispatchMode):
     """Executes the operators and notes how to execute them again into the tensors that they returned."""
 
     def __init__(self, steps: list[Callable[[], None]]):

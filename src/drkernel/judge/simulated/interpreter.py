@@ -30,7 +30,7 @@ from . import builder as batched
 from .aten import Recorder, follow_custom_operators, keep_fused_operators_whole
 from .builder import BatchBuilder, Divergence, Handle
 from .dialect import LAUNCH_OPTIONS, refuse_what_does_not_compile
-from .ledger import Ledger, Row
+from .ledger import Ledger, Row, site_of
 from .meter import MemoryFault, Meter, WorkBudgetExceeded
 
 BATCH_ELEMENTS = 1 << 16
@@ -55,11 +55,6 @@ class Session:
             self._rows[kernel] = Row(kernel.__name__[:200], site_of(kernel)[:200], True)
             self.ledger.rows.append(self._rows[kernel])
         return self._rows[kernel]
-
-
-def site_of(kernel: upstream.InterpretedFunction) -> str:
-    """`function_name:first line`, decorators included."""
-    return f"{kernel.fn.__name__}:{kernel.fn.__code__.co_firstlineno}"
 
 
 class Machine:

@@ -79,6 +79,11 @@ class Row:
             self.tensors.append(Traffic(numel, unique, total, stored))
 
 
+def site_of(kernel: Any) -> str:
+    """Where a Triton kernel is defined: `function_name:first line`, decorators included."""
+    return f"{kernel.fn.__name__}:{kernel.fn.__code__.co_firstlineno}"
+
+
 @dataclass
 class Ledger:
     rows: list[Row] = field(default_factory=list)
