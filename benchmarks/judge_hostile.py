@@ -143,7 +143,7 @@ def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
     medians: dict[str, float] = {}
     for name, found in groups.items():
         words = collections.Counter((v.status, v.reason) for v in found)
-        if len(words) > 1 or found[0].status != "ok":
+        if len({(v.status, v.lazy) for v in found}) > 1 or found[0].status != "ok":
             yield f"{name}: " + ", ".join(f"{' '.join(word)} x{n}" for word, n in words.items())
         if speedups := [v.speedup for v in found if v.ok]:
             medians[name] = statistics.median(speedups)

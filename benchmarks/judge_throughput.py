@@ -35,7 +35,8 @@ FAILING = ("undefined_name", "missing_bracket", "missing_import", "no_such_funct
 FAILING += ("block_not_a_power_of_two", "missing_argument")
 KINDS = ("right", "wrong", "failing")
 CLASSES = ("ok", "wrong", "failed")
-COLORS = {"queue": "lightgrey", "compile": "tab:orange", "wait": "tab:pink", "gpu": "tab:blue", "judge": "tab:blue"}
+COLORS = {"queue": "lightgrey", "compile": "tab:orange", "examiner": "tab:pink"}
+COLORS |= {"exam": "tab:blue", "judge": "tab:blue"}
 
 
 def batch(count: int, group: int, seed: int) -> Iterator[tuple[Task, str, str]]:

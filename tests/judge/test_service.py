@@ -106,6 +106,26 @@ def test_the_shapes_policy_decides_what_a_wrong_answer_on_another_shape_means(ta
     assert statuses == {"penalise": ("ok", False), "ignore": ("ok", True)}
 
 
+def test_a_judge_that_prices_hacks_times_those_whose_answers_are_right(judge, tasks):
+    """For the ablation without hack checks: nothing else changes, and a wrong answer stays wrong."""
+    decoys = {e.name: e for e in examples("hacks") if e.name in ("04_decoy", "01_dead_kernel")}
+    plain = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n"
+    plain = "import torch\nfrom torch import nn\n" + plain
+    with Judge(workers=1, secret=b"s", timeout_s=4, price_hacks=True) as pricing:
+        for example in decoys.values():
+            checked, priced = (j.judge(tasks[example.task], example.source) for j in (judge, pricing))
+            assert (priced.status, priced.reason, priced.lazy) == ("hack", checked.reason, False)
+            assert checked.speedup is None and 0 < priced.speedup < 1.1 and priced.coverage < 0.5
+        unfaithful = pricing.judge(tasks["relu"], plain)
+        assert (unfaithful.status, unfaithful.reason) == ("hack", "no_triton_kernel")
+        assert unfaithful.speedup == pytest.approx(1, abs=0.01) and unfaithful.evidence["priced_as"] == "lazy"
+        wrong = pricing.judge(tasks["relu"], plain.replace("relu(x)", "relu(x) + 1"))
+        assert (wrong.reason, wrong.speedup) == ("no_triton_kernel", None)
+        assert pricing.judge(tasks["relu"], RELU.replace("0.0", "0.25")).status == "incorrect"
+        assert pricing.judge(tasks["relu"], plain.replace("torch.relu", "eval")).speedup is None
+        assert pricing.judge(tasks["relu"], RELU).ok
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -147,3 +167,9 @@ def test_the_judge_leaves_the_random_state_of_its_user_alone(judge, tasks):
     state = torch.get_rng_state()
     judge.judge(tasks["relu"], RELU + "# random")
     assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("key, value", [("gpus", ["0"]), ("share", True)])
+def test_what_only_real_gpus_have_is_refused_on_the_simulated_device(key, value):
+    with pytest.raises(DrKernelError, match=f"judge: {key}.*needs device 'cuda', found 'simulated'"):
+        Judge(device="simulated", **{key: value})

@@ -41,8 +41,11 @@ def digest(source: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def inspect(source: str, answer_name: str) -> Refusal | None:
-    """Looks at a submission without running it. None if it may run."""
+def inspect(source: str, answer_name: str, expect_kernel: bool = True) -> Refusal | None:
+    """Looks at a submission without running it. None if it may run.
+
+    expect_kernel: whether a source without a Triton kernel is a hack.
+    """
     if len(source) > MAX_SOURCE:
         return Refusal(
             "invalid", "too_large", f"the source has {len(source)} characters, at most {MAX_SOURCE} are allowed"
@@ -72,7 +75,8 @@ def inspect(source: str, answer_name: str) -> Refusal | None:
         return Refusal("hack", "forbidden", detail, {"line": found.line, "forbidden": found.what})
     except RecursionError:
         return Refusal("invalid", "syntax_error", "the source is nested too deeply")
-    if not any(names.is_kernel(node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+    kernels = (names.is_kernel(node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    if expect_kernel and not any(kernels):
         return Refusal(
             "hack", "no_triton_kernel", "the source defines no @triton.jit function; PyTorch alone is no answer"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,10 +60,13 @@ class Candidate:
     Args:
         timeout_s: longest wall time of one answer.
         patience: how many times as long all together may take.
+        pause: called before each call; returns the seconds that it took, which do not count.
     """
 
-    def __init__(self, process: Process, timeout_s: float, patience: float = 3.0):
-        self._process, self._timeout = process, timeout_s
+    def __init__(
+        self, process: Process, timeout_s: float, patience: float = 3.0, pause: Callable[[], float] | None = None
+    ):
+        self._process, self._timeout, self._pause = process, timeout_s, pause
         self._began = time.monotonic()
         self._end = self._began + patience * timeout_s
 
@@ -71,6 +74,10 @@ class Candidate:
     def worn_out(self) -> bool:
         """Whether it has had enough time to use up its processor time."""
         return time.monotonic() - self._began > self._timeout
+
+    def excuse(self, seconds: float) -> None:
+        """Time that others took."""
+        self._end += seconds
 
     def load(self, source: str, name: str) -> None:
         """Executes the source and looks for the class with this name."""
@@ -97,6 +104,8 @@ class Candidate:
 
     def begin(self, case: Case, skip: Sequence[str] = ()) -> None:
         """As `call`, without waiting for the answer, which `answer` returns."""
+        if self._pause:
+            self.excuse(self._pause())
         tree, slots = self._put(case.inputs)
         self._before = self._process.inputs.snapshot()
         self.post(

@@ -21,9 +21,9 @@ from drkernel.types import Precision
 
 K_NORM, K_MAX = 8.0, 16.0
 """How many times the reference's own error an answer may have, in the L2 norm and at its worst element."""
-DEEPEST = 2**18
-"""Rounding is granted for so many terms in a row at most: about what atomics add up to one number. Nobody adds 10^8 one
-by one, and the mean of a few rows must not pass for the mean of all."""
+DEEPEST = 2**22
+"""Rounding is granted for so many terms in a row at most: 10^5 atomic additions of unlike sizes onto one number err by
+that much. Nobody adds 10^8 one by one, and the mean of a few rows must not pass for the mean of all."""
 _RARE, _TAIL = 1e-3, 32.0
 """So few elements may err by so much more: the errors that bounds come from are random, and small here and there."""
 UNIT: dict[Precision, float] = {"ieee": 2.0**-23, "tf32": 2.0**-10, "low": 2.0**-7}

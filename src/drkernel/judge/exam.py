@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor
 
-from drkernel.judge import audit, cases, variation
+from drkernel.judge import admission, audit, cases, variation
 from drkernel.judge.candidate import Answer, Candidate, Failed
 from drkernel.judge.cases import Case, Plan, Seeds, Side
 from drkernel.judge.compare import Mismatch
@@ -44,6 +44,7 @@ class Terms:
     lazy_below: float = 1.05
     shapes: str = "reject"
     gate: bool = True
+    price_hacks: bool = False
 
 
 class Exam:
@@ -51,18 +52,31 @@ class Exam:
 
     Args:
         patience: how many times `terms.timeout_s` all answers together may take.
+        pause: see Candidate.
+        hack: a refusal that is already certain, where `terms.price_hacks` wants a time all the same.
     """
 
     encores = 5
     """Cases that are asked again at the end."""
 
-    def __init__(self, paper: Paper, terms: Terms, seeds: Seeds, process: Process, source: str, patience: float = 3.0):
+    def __init__(
+        self,
+        paper: Paper,
+        terms: Terms,
+        seeds: Seeds,
+        process: Process,
+        source: str,
+        patience: float = 3.0,
+        pause: Callable[[], float] | None = None,
+        hack: Verdict | None = None,
+    ):
         self.paper, self.terms, self.seeds, self.source = paper, terms, seeds, source
-        self.candidate = Candidate(process, terms.timeout_s, patience)
+        self.candidate = Candidate(process, terms.timeout_s, patience, pause)
         self.sides: dict[int, Side] = {}
         self.varied = False
         self.modes = paper.modes[0]
         self.general = True
+        self.hack = hack
         self.evidence: dict[str, Any] = {}
         self.stages: dict[str, float] = {}
         """Milliseconds by stage."""
@@ -95,13 +109,13 @@ class Exam:
             with self._stage("timing"):
                 return self._priced(final.ledger)
         except Ruling as ruling:
-            return ruling.verdict
+            return self.hack or ruling.verdict
         except Failed as failure:
-            return ruling_of(failure, self.source).verdict
+            return self.hack or ruling_of(failure, self.source).verdict
         except Late:
-            return Ruling("invalid", "timeout", f"no answer within {self.terms.timeout_s:g} s").verdict
+            return self.hack or Ruling("invalid", "timeout", f"no answer within {self.terms.timeout_s:g} s").verdict
         except ProtocolViolation as error:
-            return Ruling("invalid", "protocol_violation", str(error)).verdict
+            return self.hack or Ruling("invalid", "protocol_violation", str(error)).verdict
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -237,12 +251,19 @@ class Exam:
 
     # did the Triton kernels do it
 
+    def _refuse(self, reason: str, detail: str, **evidence: Any) -> None:
+        """The answers may be right, but they are not the work of Triton kernels."""
+        ruling = Ruling("hack", reason, detail, **evidence)
+        if not self.terms.price_hacks:
+            raise ruling
+        self.hack = self.hack or ruling.verdict
+
     def _expect_triton(self, answer: Answer) -> None:
         if not any(row.triton and row.programs for row in answer.ledger.rows):
             left = sorted({row.name for row in answer.ledger.rows if not row.triton})
             detail = "forward launched no Triton kernel"
             detail += f"; PyTorch ran {', '.join(left[:6])}" if left else " and computed nothing"
-            raise Ruling("hack", "no_triton_launch", detail, operators=left)
+            self._refuse("no_triton_launch", detail, operators=left)
 
     def _ablate(self, ledger: Ledger, drawn: list[Case]) -> None:
         """Leaves out launches: all of them, then each kernel alone. The answer must become wrong somewhere.
@@ -253,15 +274,15 @@ class Exam:
         sites = tuple(row.site for row in ledger.rows if row.triton and row.programs)
         if not self._needs(sites, drawn):
             detail = "the output does not depend on any Triton launch: " + ", ".join(sites)
-            raise Ruling("hack", "launch_without_effect", detail, kernels=list(sites))
+            return self._refuse("launch_without_effect", detail, kernels=list(sites))
         if all(case.expected.is_among(self._seen(case, sites)) for case in drawn):
-            raise Ruling(
-                "hack", "nothing_replaced", "PyTorch computes the whole answer; the Triton kernels only pass it on"
+            return self._refuse(
+                "nothing_replaced", "PyTorch computes the whole answer; the Triton kernels only pass it on"
             )
         for site in sites if len(sites) > 1 else []:
             if not self._needs((site,), drawn):
                 detail = f"the kernel {site} does not affect the output"
-                raise Ruling("hack", "useless_kernel", detail, kernel=site)
+                self._refuse("useless_kernel", detail, kernel=site)
 
     def _needs(self, sites: tuple[str, ...], drawn: list[Case]) -> bool:
         for case in drawn:
@@ -285,14 +306,14 @@ class Exam:
         kept = sorted({row.name for row in ledger.rows if not row.triton})
         if result.nothing_replaced:
             detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
-            raise Ruling("hack", "nothing_replaced", detail, operators=kept)
+            self._refuse("nothing_replaced", detail, operators=kept)
         lazy = result.speedup < self.terms.lazy_below
         status, reason = "ok", "faster" if not lazy else "slower" if result.speedup < 1 else "lazy"
         if result.doubt:
             status, reason = "suspicious", "too_fast"
         self.evidence |= {"replaced": round(result.replaced, 4), "operators_left": kept}
         self.evidence["weights_varied"] = "at construction" if self.varied else bool(self.sides[0].values)
-        return Verdict(
+        verdict = Verdict(
             status,
             reason,
             result.doubt,
@@ -306,9 +327,24 @@ class Exam:
             profile=result.profile[:_ROWS],
             reference_profile=result.reference_profile[:_ROWS],
         )
+        return self._marked(verdict) if self.hack else verdict
+
+    def _marked(self, priced: Verdict) -> Verdict:
+        """The hack's verdict, with the times of an answer that was examined to the end, where they can be true."""
+        if priced.status != "ok":
+            return self.hack
+        hack = {"status": self.hack.status, "reason": self.hack.reason, "detail": self.hack.detail, "lazy": False}
+        evidence = priced.evidence | self.hack.evidence | {"priced_as": priced.reason}
+        return dataclasses.replace(priced, **hack, evidence=evidence)
 
     def _audited(self, ledger: Ledger) -> audit.Audit:
         return audit.audit(self.paper.bills[self.modes[0]], ledger)
+
+
+def put_off(terms: Terms, source: str, answer_name: str) -> Verdict | None:
+    """The refusal that a judge which prices hacks does not act upon: a source without a Triton kernel."""
+    found = admission.inspect(source, answer_name) if terms.gate and terms.price_hacks else None
+    return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
 
 
 def crashed(how: str) -> Verdict:

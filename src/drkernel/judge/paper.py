@@ -125,20 +125,25 @@ def _refuse_degenerate(paper: Paper, seeds: Seeds) -> None:
     """DrKernelError if an answer that does no work is (nearly) right in every case. Source: judging.md 3.2.7."""
     side = cases.side(paper.reference, seeds("degenerate"), perturb=True)
     train = paper.modes[-1][0]
-    drawn = []
+    first, alive = None, {}
     for index, regime in enumerate(("given", *cases.PURE)):
         plan = Plan(regime, 0, regime, train)
-        if case := cases.draw(paper.task, plan, side, seeds("degenerate", index), paper.depth):
-            drawn.append(case)
-    if not shrink.finite(drawn[0].inputs):
-        raise DrKernelError(f"task {paper.task.id}: its inputs are not finite")
-    if not drawn[0].expected.usable:
-        raise DrKernelError(
-            f"task {paper.task.id}: the reference's output has NaN or infinities that depend on rounding"
-        )
-    for name, predict in _trivial(drawn[0]).items():
-        if all(_passes(case, predict) for case in drawn):
-            raise DrKernelError(f"task {paper.task.id}: degenerate: {name} would pass for a right answer")
+        case = cases.draw(paper.task, plan, side, seeds("degenerate", index), paper.depth)
+        if case and first is None:
+            first, alive = case, _trivial(case)
+            _expect_finite(paper.task, case)
+        if case:
+            alive = {name: predict for name, predict in alive.items() if _passes(case, predict)}
+        if not alive:
+            return
+    raise DrKernelError(f"task {paper.task.id}: degenerate: {next(iter(alive))} would pass for a right answer")
+
+
+def _expect_finite(task: Task, case: Case) -> None:
+    if not shrink.finite(case.inputs):
+        raise DrKernelError(f"task {task.id}: its inputs are not finite")
+    if not case.expected.usable:
+        raise DrKernelError(f"task {task.id}: the reference's output has NaN or infinities that depend on rounding")
 
 
 def _trivial(first: Case) -> dict[str, Any]:

@@ -25,11 +25,13 @@ class Judge:
     """Judges submissions in sandboxed one-shot processes. Use as a context manager, or call `close()`.
 
     Args:
-        device: `simulated`, where times are modelled for `gpu`, or `cuda`, where they are measured; `auto` measures on
-            the last GPU where there are several (training takes the first ones), else it simulates.
+        device: `simulated`, where times are modelled for `gpu`, or `cuda`, where they are measured; `auto`: see
+            `placed`.
         gpu: the GPU that the simulated device models.
         gpus: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all that are visible. Nothing else may
-            use them meanwhile.
+            use them meanwhile, but for what `share` allows.
+        share: the GPUs also serve processes that compute only while they hold `cuda.turns.floor`, as the engine of a
+            training run does; verdicts say so in `evidence["shared_gpu"]`.
         workers: processes that judge at the same time; on `cuda`, that compile for the GPUs.
         secret: seeds derive from it; on the simulated device the same secret gives the same submission the same
             verdict, bit for bit (but for `seconds`). None draws a fresh one.
@@ -40,12 +42,14 @@ class Judge:
         shapes: what a wrong answer on another legal shape means: `reject`, `penalise` (ok, but not `general`), or
             `ignore` (not tried).
         gate: False skips the static checks, for tests: nothing may depend on them.
+        price_hacks: go on with a hack whose answers are right, and time it, too: its status stays `hack`, but it has a
+            speed-up. For studies of what a trusting judge would reward.
         baselines: with `cuda`, a file of drkernel.judge.cuda.baselines; verdicts on tasks in it then have the speed-up
             over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 
     Raises:
-        DrKernelError: for an unknown device, GPU or shape policy, for `cuda` without a GPU, for `baselines` without
-            `cuda` or in a broken file.
+        DrKernelError: for an unknown device, GPU or shape policy, for `cuda` without a GPU, for `gpus`, `share` or
+            `baselines` without `cuda`, for baselines in a broken file.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Judge:
         device: str = "simulated",
         gpu: str = "H200",
         gpus: Sequence[str | int] | None = None,
+        share: bool = False,
         workers: int = 2,
         secret: bytes | None = None,
         timeout_s: float = 20.0,
@@ -62,27 +67,28 @@ class Judge:
         lazy_below: float = 1.05,
         shapes: str = "reject",
         gate: bool = True,
+        price_hacks: bool = False,
         baselines: str | Path | None = None,
     ):
-        if device == "auto":
-            several = len(visible_gpus()) > 1
-            device, gpus = ("cuda", gpus or visible_gpus()[-1:]) if several else ("simulated", None)
+        device, gpus = placed(device, gpus, share)
         for key, value, known in (("device", device, DEVICES), ("gpu", gpu, GPUS), ("shapes", shapes, SHAPES)):
             if value not in known:
                 raise DrKernelError(f"judge: {key} is {value!r}, expected one of {', '.join(known)}")
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
-        if baselines is not None and device != "cuda":
-            raise DrKernelError(f"judge: baselines ({baselines}) need device 'cuda', found {device!r}")
+        for key, value in (("gpus", gpus), ("share", share or None), ("baselines", baselines)):
+            if value is not None and device != "cuda":
+                raise DrKernelError(f"judge: {key} ({value}) needs device 'cuda', found {device!r}")
         terms = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
+        terms["price_hacks"] = price_hacks
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}
-        secret, patience = secret or os.urandom(32), 60 + 20 * timeout_s
+        secret, patience = secret or os.urandom(32), patience_s(timeout_s)
         if device == "cuda":
             from drkernel.judge.cuda.baselines import Store
             from drkernel.judge.cuda.pipeline import Pipeline
 
             store = Store(baselines) if baselines is not None else None
-            settings = {"terms": terms | {"device": "cuda"}, "limits": limits}
+            settings = {"terms": terms | {"device": "cuda"}, "limits": limits, "share": share}
             self._crew: Any = Pipeline(settings, secret, gpus, workers, patience, store)
         else:
             settings = {"terms": terms | {"device": f"simulated:{gpu}"}, "limits": limits}
@@ -129,6 +135,27 @@ class Judge:
     def _expect_open(self) -> None:
         if self._closed:
             raise DrKernelError("judge: already closed")
+
+
+def patience_s(timeout_s: float) -> float:
+    """How long a worker may take for one submission, of which one answer may take `timeout_s`; it is tried twice."""
+    return 60 + 20 * timeout_s
+
+
+def placed(
+    device: str, gpus: Sequence[str | int] | None, share: bool
+) -> tuple[str, list[str] | Sequence[str | int] | None]:
+    """The device and the GPUs that a judge measures on.
+
+    `auto` measures on the last GPU where there are several (training takes the first ones) and on all that are visible
+    where they are shared with training; without such GPUs it simulates.
+    """
+    visible = visible_gpus()
+    if device == "auto" and (share or gpus or len(visible) > 1) and visible:
+        return "cuda", gpus or (visible if share else visible[-1:])
+    if device == "auto":
+        return "simulated", gpus
+    return device, visible if device == "cuda" and gpus is None else gpus
 
 
 def _cut(source: str) -> str:

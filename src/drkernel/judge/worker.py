@@ -17,7 +17,7 @@ import torch
 
 from drkernel.judge import admission, paper, protocol, runner, sandbox, simulated
 from drkernel.judge.cases import Seeds, seed_one_generator
-from drkernel.judge.exam import Exam, Terms, crashed
+from drkernel.judge.exam import Exam, Terms, crashed, put_off
 from drkernel.judge.protocol import Gone
 from drkernel.judge.sandbox import Limits
 from drkernel.judge.zygote import Trade, Zygote, ZygoteDied
@@ -77,16 +77,16 @@ class Examiner:
     def _refused(self, task: Task, source: str) -> Verdict | None:
         if not self.terms.gate:
             return None
-        found = admission.inspect(source, task.answer_name)
+        found = admission.inspect(source, task.answer_name, not self.terms.price_hacks)
         return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
 
     def _examined(self, task: Task, source: str) -> Verdict:
         prepared = self.paper(task)
         seeds = Seeds(self.secret, admission.digest(source), task.digest)
         process = self.zygote.start()
-        verdict = None
+        verdict = hack = put_off(self.terms, source, task.answer_name)
         try:
-            verdict = Exam(prepared, self.terms, seeds, process, source).run()
+            verdict = Exam(prepared, self.terms, seeds, process, source, hack=hack).run()
         except Gone:
             pass
         finally:
@@ -172,7 +172,7 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answeri
 
     def start(secret: bytes) -> Answering:
         scratch = Path(settings["scratch"])
-        options = {key: settings[key] for key in ("spare", "area_mb", "describes")}
+        options = {key: settings[key] for key in ("spare", "sharing", "share", "describes")}
         made = examiner.GpuExaminer(zygote, Terms(**settings["terms"]), secret, scratch, **options)
 
         def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answeri
             try:
                 if body["source"] is None:
                     return {"plan": made.prepare(task)}
-                return made.judge(task, body["source"], Path(body["kernels"]))
+                return made.judge(task, body["source"], Path(body["kernels"]), body["sole"])
             except DrKernelError as error:
                 return {"error": str(error)}
             except examiner.Unwell as error:

@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Zygote:
     """The owner's handle on its zygote. Its methods may be called from several threads."""
 
     def __init__(self, limits: Limits, trade: Trade):
-        self._trade, self._lock = trade, threading.Lock()
+        self.trade, self._lock = trade, threading.Lock()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pid = os.fork()
         if not self.pid:
@@ -65,7 +65,7 @@ class Zygote:
     def start(self, environment: dict[str, str] | None = None) -> Process:
         """A fresh process, with these variables in its environment besides the zygote's."""
         ours, theirs = socket.socketpair()
-        areas = [Area.create(f"area {number}", AREA) for number in range(self._trade.areas)]
+        areas = [Area.create(f"area {number}", AREA) for number in range(self.trade.areas)]
         order = b"start" + json.dumps(environment or {}).encode()
         pid = self._order(order, [theirs.fileno(), *(area.handle for area in areas)])["pid"]
         theirs.close()
@@ -103,6 +103,8 @@ class Process:
 
     def __init__(self, zygote: Zygote, pid: int, connection: socket.socket, areas: list[Area]):
         self.pid, self.areas = pid, areas
+        # a pid may name another process by the time of a signal
+        self._handle = os.pidfd_open(pid) if zygote.trade.gpu else -1
         self._zygote, self._connection, self._own = zygote, connection, areas
         self._asker = protocol.Asker(connection)
 
@@ -128,8 +130,27 @@ class Process:
         """Waits at most so long for an answer (or the end of the process). Whether there is one."""
         return bool(select.select([self._connection], [], [], seconds)[0])
 
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """None of its threads runs meanwhile; for processes with a GPU."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGCONT)
+
+    def buried(self, seconds: float) -> None:
+        """Waits, at most so long, until an ended process has given back what it had on a GPU."""
+        select.select([self._handle], [], [], seconds)
+        os.close(self._handle)
+
     def end(self) -> str:
-        """Kills the process. Returns how it had ended by itself (`signal SIGSEGV`, `exit 0`), or nothing."""
+        """Kills the process; where it has a GPU, `buried` must follow.
+
+        Returns how it had ended by itself (`signal SIGSEGV`, `exit 0`), or nothing.
+        """
         gone = self._over()
         self._connection.close()
         status = self._zygote.bury(self.pid, gone)

@@ -164,7 +164,7 @@ def test_the_interval_of_a_median_narrows_with_more_calls():
 
 def test_the_simulated_device_has_no_baselines(path):
     _written(path, ROW)
-    with pytest.raises(DrKernelError, match=r"baselines .* need device 'cuda', found 'simulated'"):
+    with pytest.raises(DrKernelError, match=r"baselines .* needs device 'cuda', found 'simulated'"):
         Judge(device="simulated", baselines=str(path))
 
 
@@ -234,7 +234,8 @@ class TestOnTheGpu:
     @staticmethod
     def _run(folder, *options) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "drkernel.judge.cuda.baselines", "store.jsonl", "matmul.py", "uncompilable.py"]
-        env = os.environ | {"PYTHONPATH": str(Path(drkernel.__file__).parents[1])}
+        paths = [str(Path(drkernel.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         done = subprocess.run([*command, *options], cwd=folder, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done

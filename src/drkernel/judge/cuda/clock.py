@@ -25,8 +25,8 @@ from drkernel.judge.cuda.desk import ARMING_S, Block, Desk, block_of
 from drkernel.judge.cuda.memory import WORD
 from drkernel.judge.exchange import Slot
 
-MOST_CALLS, BLOCK_US = 16, 800.0
-"""Calls per block at most, and how long a block of calls should take."""
+FEW_CALLS, MOST_CALLS, BLOCK_US, LONGEST_US = 3, 16, 800.0, 10_000.0
+"""Calls per block, and how long a block of calls should take; the last ends it before there are a few calls."""
 FEWEST, BUDGET_S, NARROW = 6, 0.05, 0.01
 """Calls of each side at least; then it ends when the time is used up or the interval's half-width is this small."""
 _LAST_S = 0.3
@@ -101,9 +101,16 @@ class Clock:
         self._busy: list[float] = []
 
     def run(
-        self, expected_us: float, bytes_per_call: int, launches: int, seed: int, blocks: int = 2, longer: int = 1
+        self,
+        expected_us: float,
+        bytes_per_call: int,
+        launches: int,
+        seed: int,
+        blocks: int,
+        longer: int,
+        slack_us: float,
     ) -> Timing:
-        """Times until the interval is narrow.
+        """Times until the interval is narrow and the trusted clock agrees, or the time is used up.
 
         Args:
             expected_us: about how long the slower side takes.
@@ -111,17 +118,15 @@ class Clock:
             launches: kernels that one call launches at most.
             blocks: of each side at least.
             longer: how many times as long as usual blocks may take.
+            slack_us: see Timing.forged.
 
         Raises:
             Mismatched, desk.Forged, Failed, protocol.Gone, protocol.Late, protocol.ProtocolViolation.
         """
-        room = self._desk.own_in.size // (bytes_per_call + 4096)
-        number = max(
-            1, min(longer * MOST_CALLS, round(longer * BLOCK_US / max(expected_us, 1.0)), room, 400 // max(launches, 1))
-        )
+        number = self._calls(expected_us, bytes_per_call, launches, longer)
         theirs: list[Block] = []
         ours: list[Block] = []
-        self.warm_up(number)
+        self.warm_up(1)
         start = time.perf_counter()
         for reference_first in itertools.cycle((True, False)):
             one, other = self._pair(number, reference_first)
@@ -131,9 +136,17 @@ class Clock:
             if reference_first or len(ours) < blocks or (calls < FEWEST and elapsed < _LAST_S):
                 continue
             timing = self._timing(theirs, ours, seed)
-            if elapsed > BUDGET_S or timing.high - timing.low < 2 * NARROW * timing.speedup:
+            narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
+            if elapsed > BUDGET_S or (narrow and not timing.forged(slack_us)):
                 return timing
         raise AssertionError
+
+    def _calls(self, expected_us: float, bytes_per_call: int, launches: int, longer: int) -> int:
+        """Calls per block: as `run`."""
+        room = self._desk.own_in.size // (bytes_per_call + 4096)
+        few = min(FEW_CALLS, LONGEST_US / max(expected_us, 1.0))
+        wanted = max(few, min(MOST_CALLS, BLOCK_US / max(expected_us, 1.0)))
+        return max(1, min(round(longer * wanted), room, 400 // max(launches, 1)))
 
     def warm_up(self, number: int) -> None:
         """A pair of blocks that start at once, so that CUDA has loaded every kernel before one waits."""

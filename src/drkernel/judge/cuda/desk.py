@@ -83,6 +83,7 @@ class Desk:
 
     def _make(self, size: int) -> None:
         self.shared_in, self.shared_out, self.own_in, self.own_out = (DeviceArea.make(size) for _ in range(4))
+        self.handles = [[area.share().hex(), area.size] for area in (self.shared_in, self.shared_out)]
         self.local = CudaRunner(self.own_in, self.own_out, self.host_word.data_ptr())
 
     def require(self, bytes_per_call: int) -> None:

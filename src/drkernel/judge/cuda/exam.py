@@ -17,6 +17,7 @@ from drkernel.judge.compare import leaves
 from drkernel.judge.cuda import clock, recorder
 from drkernel.judge.cuda.clock import Clock, Timing
 from drkernel.judge.cuda.desk import Desk, Forged
+from drkernel.judge.cuda.turns import Place
 from drkernel.judge.exam import Exam, Ruling, Terms
 from drkernel.judge.paper import Paper
 from drkernel.judge.shrink import Cost
@@ -45,7 +46,7 @@ class GpuPaper:
     """Inputs or outputs of one call, whichever is more."""
 
 
-def write(task: Task, secret: bytes, gpu: Gpu, desk: Desk) -> GpuPaper:
+def write(task: Task, secret: bytes, gpu: Gpu, desk: Desk, place: Place) -> GpuPaper:
     """Prepares a task at its published sizes.
 
     Raises:
@@ -62,8 +63,9 @@ def write(task: Task, secret: bytes, gpu: Gpu, desk: Desk) -> GpuPaper:
         inputs = reference.inputs(seeds("profile"))
         size = max(size, *(_bytes(tree) for tree in (inputs, reference.forward(side.model.train(train), inputs))))
         desk.require(size)
-        waits[train] = clock.waits(desk, side, train, inputs)
-        rows = recorder.times(lambda: reference.forward(side.model, inputs), recorder.empty_span(), 0.01)  # noqa: B023
+        with place.alone():
+            waits[train] = clock.waits(desk, side, train, inputs)
+            rows = recorder.times(lambda: reference.forward(side.model, inputs), recorder.empty_span(), 0.01)  # noqa: B023
         profiles[train] = [KernelTime(name, calls, us, triton) for name, triton, calls, us in rows]
     return GpuPaper(paper, profiles, waits, size)
 
@@ -77,9 +79,11 @@ class GpuExam(Exam):
 
     encores = 0  # every timed call is one
 
-    def __init__(self, paper: GpuPaper, terms: Terms, seeds: Seeds, process: Process, source: str, desk: Desk):
-        super().__init__(paper.paper, terms, seeds, process, source, patience=1.0)
-        self._gpu_paper, self._desk = paper, desk
+    def __init__(
+        self, paper: GpuPaper, terms: Terms, seeds: Seeds, process: Process, source: str, desk: Desk, place: Place
+    ):
+        super().__init__(paper.paper, terms, seeds, process, source, patience=1.0, pause=place.pause)
+        self._gpu_paper, self._desk, self._place = paper, desk, place
         self._given: Case | None = None
 
     def _near_repeat(self, first: Case) -> None:
@@ -150,9 +154,12 @@ class GpuExam(Exam):
         """Profiles and times the submission."""
         bill, train = self.paper.bills[self.modes[0]], self.modes[0]
         replaced, fewer = audit.replaced_work(bill, ledger)
-        rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
         theirs = sorted(self._gpu_paper.profiles[train], key=lambda row: -row.microseconds)
-        timing = self._timed(train, rows, theirs)
+        waited = self._place.waited
+        with self._place.alone():
+            self.candidate.excuse(self._place.waited - waited)
+            rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
+            timing = self._timed(train, rows, theirs)
         own, whole = sum(row.microseconds for row in rows if row.triton), sum(row.microseconds for row in rows)
         self.evidence["timing"] = {
             "speedup": round(timing.speedup, 4),
@@ -175,9 +182,8 @@ class GpuExam(Exam):
         for blocks, longer, slack_us in _ATTEMPTS:
             watch = Clock(self._desk, self.candidate, side, train, inputs, tolerance, paper.waits[train])
             try:
-                timing = watch.run(
-                    expected, paper.bytes_per_call, launches, self.seeds("bootstrap", longer), blocks, longer
-                )
+                seed = self.seeds("bootstrap", longer)
+                timing = watch.run(expected, paper.bytes_per_call, launches, seed, blocks, longer, slack_us)
             except clock.Mismatched as problem:
                 raise Ruling(
                     "incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls"

@@ -1,10 +1,14 @@
-"""The trusted process that owns one GPU: it lets one submission at a time onto it, and buries each before the next."""
+"""A trusted process that examines submissions on a GPU, one after the other; several may share a GPU.
+
+Whether answers are right is asked while other examiners ask the same of other submissions; the clock runs alone
+(turns.py), while the others' runners are stopped. What a neighbour on the GPU may have caused is not held against a
+submission: it is examined again with nobody beside it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import shutil
@@ -22,25 +26,29 @@ import torch
 from drkernel.judge import admission, cases
 from drkernel.judge.candidate import Candidate, Missing
 from drkernel.judge.cases import Seeds
-from drkernel.judge.cuda import baselines, clock, exam, fused, precompile, runner, setup
+from drkernel.judge.cuda import baselines, clock, exam, fused, precompile, runner
 from drkernel.judge.cuda.clock import Clock
 from drkernel.judge.cuda.desk import Desk
 from drkernel.judge.cuda.exam import GpuExam, GpuPaper
-from drkernel.judge.exam import Terms, crashed
+from drkernel.judge.cuda.turns import Crowded, Place
+from drkernel.judge.exam import Terms, crashed, put_off
 from drkernel.judge.protocol import Gone, Late, ProtocolViolation
 from drkernel.judge.zygote import Process, Trade, Zygote
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
 TRADE = Trade(runner.prepare, runner.main, areas=0, gpu=True)
-_PAPERS, _START_S, _MAP_S = 64, 60.0, 10.0
-_MEMORY = 0.6
-"""Share of the GPU's memory that a runner may allocate."""
+_PAPERS, _START_S, _LIMIT_S, _BURIED_S = 64, 60.0, 10.0, 0.2
+_MEMORY, _SHARED_MEMORY, _AREAS, _AREA = 0.6, 0.45, 0.25, 2**32
+"""Shares of the GPU's memory: for a runner that is alone, for all that are not, and for the examiners' areas; bytes of
+the largest area."""
 _IDLE_S, _WARM_CYCLES = 0.5, 20_000_000
 _DESCRIBED_S = 600.0
 """How long the description of the GPU's speed holds."""
-_PROBE_US, _PROBE_S = 400.0, 30.0
+_PROBE_US, _PROBE_S, _CROWDED_S = 400.0, 30.0, 0.2
 """A tiny kernel takes about 15 us on a free GPU, and a time slice of 2 ms beside another process that computes."""
+_DOUBTFUL = ("background_work", "forged_time", "timeout")
+"""What a neighbour on the GPU may bring about."""
 
 
 class Unwell(Exception):
@@ -50,9 +58,9 @@ class Unwell(Exception):
 class Pool:
     """Runners that are started ahead of time, because a CUDA context takes a quarter of a second."""
 
-    def __init__(self, zygote: Zygote, scratch: Path, size: int):
-        self._zygote, self._scratch, self._size = zygote, scratch, size
-        self._ready: deque[tuple[Process, Path]] = deque()
+    def __init__(self, zygote: Zygote, scratch: Path, size: int, desk: Desk):
+        self._zygote, self._scratch, self._desk = zygote, scratch, desk
+        self._ready: deque[tuple[Process, Path, list]] = deque()
         self._wanted, self._changed = threading.Semaphore(size), threading.Condition()
         self._shared = scratch / "shared"
         precompile.warm_shared(self._shared)
@@ -66,27 +74,51 @@ class Pool:
                 folder = self._scratch / f"runner-{os.getpid()}-{number}"
                 number += 1
                 shutil.copytree(self._shared, folder, copy_function=os.link)
-                process = self._zygote.start({runner.KERNELS: str(folder)})
-                process.post({"do": "ready"}, time.monotonic() + _START_S)
                 with self._changed:
-                    self._ready.append((process, folder))
+                    process, handles = self._zygote.start({runner.KERNELS: str(folder)}), self._desk.handles
+                    process.post(_mapping(handles), time.monotonic() + _START_S)
+                    self._ready.append((process, folder, handles))
                     self._changed.notify()
         except BaseException as error:
             with self._changed:
                 self._error = error
                 self._changed.notify()
 
-    def take(self) -> tuple[Process, Path]:
-        """A runner that has its context, and the folder that it will look for compiled kernels in."""
+    def take(self, memory: float) -> tuple[Process, Path]:
+        """A runner that shares the desk's memory, and the folder that it will look for compiled kernels in.
+
+        Args:
+            memory: share of the GPU's memory that it may allocate.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._error)
             if self._error:
                 raise self._error
-            process, folder = self._ready.popleft()
+            process, folder, handles = self._ready.popleft()
         self._wanted.release()
-        if error := process.collect(time.monotonic() + _START_S).get("error"):
+        try:
+            error = process.collect(time.monotonic() + _START_S).get("error")
+            if handles is not self._desk.handles and not error:
+                error = process.ask(_mapping(self._desk.handles), time.monotonic() + _START_S).get("error")
+            process.ask({"do": "limit", "memory": memory}, time.monotonic() + _LIMIT_S)
+        except (Gone, Late, ProtocolViolation) as lost:  # no submission has run in it yet
+            raise Unwell(f"a runner was lost before its first question: {lost!r}") from lost
+        if error:
             raise Unwell(f"no runner starts: {error}")
+        process.areas = [self._desk.shared_in, self._desk.shared_out]
         return process, folder
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """No runner starts meanwhile: a context that comes into being delays what runs on the GPU by up to 0.2 ms."""
+        with contextlib.ExitStack() as stack, self._changed:
+            for process, *_ in self._ready:
+                stack.enter_context(process.stopped())
+            yield
+
+
+def _mapping(handles: list) -> dict[str, Any]:
+    return {"do": "map", "inputs": handles[0], "outputs": handles[1]}
 
 
 class GpuExaminer:
@@ -95,24 +127,35 @@ class GpuExaminer:
     Args:
         scratch: a private folder; compiled kernels come in beneath it.
         spare: runners that are kept ready.
-        area_mb: device memory for one block of calls' inputs, and for its outputs.
+        sharing: examiners on this GPU.
+        share: the GPU trains as well, so they take half as much of its memory.
         describes: answers say what the GPU is and how fast it is now, which baselines need.
     """
 
     def __init__(
-        self, zygote: Zygote, terms: Terms, secret: bytes, scratch: Path, spare: int, area_mb: int, describes: bool
+        self,
+        zygote: Zygote,
+        terms: Terms,
+        secret: bytes,
+        scratch: Path,
+        spare: int,
+        sharing: int,
+        share: bool,
+        describes: bool,
     ):
         self.secret = secret
         self.terms = dataclasses.replace(terms, device=f"cuda:{torch.cuda.get_device_name()}")
         self._papers: OrderedDict[str, GpuPaper | DrKernelError] = OrderedDict()
-        self._pool = Pool(zygote, scratch, spare)
-        self._desk = Desk(area_mb * 2**20)
-        self._gpu = exam.torch_gpu()
-        uuid = torch.cuda.get_device_properties(0).uuid
-        self._lock = open(setup.lock_path(uuid), "a")  # noqa: SIM115
+        gpu = torch.cuda.get_device_properties(0)
+        self._share, self._part = share, 0.5 if share else 1.0
+        self._desk = Desk(min(_AREA, int(self._part * _AREAS * gpu.total_memory / sharing / 4)))
+        self._pool = Pool(zygote, scratch, spare, self._desk)
+        self._sharing, self._gpu = sharing, exam.torch_gpu()
+        self._place = Place(gpu.uuid, self._probe, self._quiet)
+        self._dying: list[Process] = []
         self._last, self._stages = 0.0, {}
         self._machine: dict[str, Any] | None = None
-        with self._slot():
+        with self._place.taken(sole=True):
             self._calibrate()
             if describes:
                 self._describe()
@@ -123,62 +166,95 @@ class GpuExaminer:
         Raises:
             DrKernelError: the task is unusable.
         """
-        with self._slot():
-            paper = self._paper(task).paper
-            if self._machine and time.monotonic() > self._described + _DESCRIBED_S:
-                self._describe()
+        paper = self._prepared(task).paper
         return {
             "source": paper.task.source,
             "hidden": [reference.constants for reference in paper.hidden],
             "modes": [list(modes) for modes in paper.modes],
         }
 
-    def judge(self, task: Task, source: str, kernels: Path) -> dict[str, Any]:
-        """{"verdict": ...}, or {"missing": ...} where the submission launches what has not been compiled.
+    def _prepared(self, task: Task) -> GpuPaper:
+        if task.digest in self._papers:
+            return self._paper(task)
+        for sole in (False, True):
+            try:
+                with self._place.taken(sole):
+                    if self._machine and time.monotonic() > self._described + _DESCRIBED_S:
+                        with self._place.alone():
+                            self._describe()
+                    return self._paper(task)
+            except Crowded:
+                if sole:
+                    raise
+        raise AssertionError
+
+    def judge(self, task: Task, source: str, kernels: Path, sole: bool) -> dict[str, Any]:
+        """{"verdict": ...}, {"missing": ...} where the submission launches what has not been compiled, or
+        {"doubt": ...} where a neighbour may have caused what was seen.
 
         Args:
             kernels: its compiled kernels; the folder is used up.
+            sole: no other examination takes place on the GPU meanwhile, so that nothing is doubtful.
 
         Raises:
             DrKernelError: the task is unusable.
             Unwell: the GPU cannot be trusted with a measurement.
         """
         start = time.monotonic()
-        process, folder = self._pool.take()
+        memory = self._part * (_MEMORY if sole else _SHARED_MEMORY / self._sharing)
+        self._prepared(task)
+        process, folder = self._pool.take(memory)
         ready = time.monotonic()
-        verdict, missing = None, None
+        verdict, ending, place = None, "", self._place
         try:
             _adopt(kernels, folder)
-            with self._slot():
+            with place.taken(sole):
                 began = time.monotonic()
+                place.resting = process.stopped
                 try:
+                    self._warm()
                     verdict = self._examined(task, source, process)
-                except Missing as error:
-                    missing = error.kernels
                 except Gone:
                     pass
                 finally:
                     ended = time.monotonic()
                     ending = process.end()
-                if verdict and verdict.reason == "background_work":
-                    self._probe()  # if the GPU stays busy, it was not the submission
+                    self._dying.append(process)
+                    self._last = ended
+                self._settle(verdict)
+        except Missing as error:
+            return {"missing": error.kernels}
+        except (Crowded, Unwell, torch.OutOfMemoryError) as error:
+            if sole:
+                raise
+            torch.cuda.empty_cache()
+            return {"doubt": f"{type(error).__name__}: {error}"}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(kernels, ignore_errors=True)
-        if missing is not None:
-            return {"missing": missing}
         verdict = verdict or crashed(ending)
-        cost: dict[str, Any] = {"wait": 1e3 * (ready - start), "gpu": 1e3 * (ended - began), **self._stages}
-        cost = {key: round(ms, 2) for key, ms in cost.items()}
-        evidence = verdict.evidence | {"cost": cost | {"spans": [["gpu", began, ended]]}}
-        verdict = dataclasses.replace(verdict, device=self.terms.device, evidence=evidence)
+        cost: dict[str, Any] = {"wait": ready - start + place.waited, "exam": ended - began, "gpu": place.held}
+        cost = {key: round(1e3 * seconds, 2) for key, seconds in cost.items()}
+        cost |= {key: round(ms, 2) for key, ms in self._stages.items()} | {"spans": [["exam", began, ended]]}
+        verdict = dataclasses.replace(
+            verdict, device=self.terms.device, evidence=verdict.evidence | {"shared_gpu": self._share, "cost": cost}
+        )
         return {"verdict": verdict.to_dict(), "machine": self._machine}
+
+    def _settle(self, verdict: Verdict | None) -> None:
+        """Raises Crowded, or Unwell, where something else than the submission, which is dead, may be to blame."""
+        if not verdict:
+            return
+        if not self._place.sole and (verdict.reason in _DOUBTFUL[:2] or "out of memory" in verdict.detail):
+            raise Crowded(verdict.reason)
+        if verdict.reason in _DOUBTFUL:
+            self._probe(self._place.sole)
 
     def _examined(self, task: Task, source: str, process: Process) -> Verdict:
         paper = self._paper(task)
-        self._map(process)
         seeds = Seeds(self.secret, admission.digest(source), task.digest)
-        sitting = GpuExam(paper, self.terms, seeds, process, source, self._desk)
+        sitting = GpuExam(paper, self.terms, seeds, process, source, self._desk, self._place)
+        sitting.hack = put_off(self.terms, source, task.answer_name)
         try:
             verdict = sitting.run()
         finally:
@@ -189,7 +265,7 @@ class GpuExaminer:
         """The prepared task, from the cache where possible."""
         if task.digest not in self._papers:
             try:
-                self._papers[task.digest] = exam.write(task, self.secret, self._gpu, self._desk)
+                self._papers[task.digest] = exam.write(task, self.secret, self._gpu, self._desk, self._place)
             except DrKernelError as error:
                 self._papers[task.digest] = error
             if len(self._papers) > _PAPERS:
@@ -201,21 +277,26 @@ class GpuExaminer:
         return found
 
     @contextlib.contextmanager
-    def _slot(self) -> Iterator[None]:
-        """The GPU for oneself: no other judge of this machine uses it, and what was there before is gone."""
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        try:
-            if time.monotonic() - self._last > _IDLE_S:
-                torch.cuda._sleep(_WARM_CYCLES)  # an idle GPU clocks down
-            self._probe()
+    def _quiet(self) -> Iterator[None]:
+        """No context comes into being on the GPU meanwhile, and none goes."""
+        while self._dying:
+            self._dying.pop().buried(_BURIED_S)
+        with self._pool.paused():
             yield
-        finally:
-            self._last = time.monotonic()
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
 
-    def _probe(self) -> None:
-        """Waits until a tiny kernel is as fast as on a free GPU."""
-        deadline = time.monotonic() + _PROBE_S
+    def _warm(self) -> None:
+        """An idle GPU clocks down."""
+        if time.monotonic() - self._last > _IDLE_S:
+            torch.cuda._sleep(_WARM_CYCLES)
+
+    def _probe(self, sole: bool) -> None:
+        """Waits until a tiny kernel is as fast as on a free GPU.
+
+        Raises:
+            Crowded, or Unwell where nobody else is there: it stays slow.
+        """
+        patience = _PROBE_S if sole else _CROWDED_S
+        deadline = time.monotonic() + patience
         try:
             torch.cuda.synchronize()
             while time.monotonic() < deadline:
@@ -224,7 +305,8 @@ class GpuExaminer:
                 time.sleep(0.002)
         except RuntimeError as error:
             raise Unwell(f"the GPU fails: {error}") from error
-        raise Unwell(f"a tiny kernel still takes more than {_PROBE_US:g} us after {_PROBE_S:g} s")
+        slow = f"a tiny kernel still takes more than {_PROBE_US:g} us after {patience:g} s"
+        raise Unwell(slow) if sole else Crowded(slow)
 
     def _describe(self) -> None:
         """What the GPU is, and how fast it is now; see baselines."""
@@ -243,28 +325,17 @@ class GpuExaminer:
         clock.interval(numpy.ones(4), numpy.ones(4), 0)
         task = Task("calibration", _TRUSTED.replace("ModelNew", "Model"))
         reference = self._paper(task).paper.reference
-        process, folder = self._pool.take()
+        process, folder = self._pool.take(self._part * _MEMORY)
         try:
-            self._desk.overhead_us = self._overhead(process, reference)
+            with self._place.alone():
+                self._desk.overhead_us = self._overhead(process, reference)
         finally:
             process.end()
+            self._dying.append(process)
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _map(self, process: Process) -> None:
-        """Lets a runner reach the memory that it shares with the examiner."""
-        process.areas = [self._desk.shared_in, self._desk.shared_out]
-        inputs, outputs = ([area.share().hex(), area.size] for area in process.areas)
-        question = {"do": "map", "memory": _MEMORY, "inputs": inputs, "outputs": outputs}
-        try:
-            error = process.ask(question, time.monotonic() + _MAP_S).get("error")
-        except (Gone, Late, ProtocolViolation) as lost:  # no submission has run in it yet
-            raise Unwell(f"a runner was lost before its first question: {lost!r}") from lost
-        if error:
-            raise Unwell(f"a runner cannot map device memory: {error}")
 
     def _overhead(self, process: Process, reference: Reference) -> float:
         """The lower quartile over blocks, in microseconds: what is more than usual came from elsewhere."""
-        self._map(process)
         candidate, mine = Candidate(process, _START_S), cases.side(reference, 0, perturb=False)
         candidate.load(_TRUSTED, "ModelNew")
         candidate.build(0, mine)

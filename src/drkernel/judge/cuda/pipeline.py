@@ -1,4 +1,4 @@
-"""Who does the judging on GPUs: compile workers on the CPUs, an examiner per GPU, and queues between them.
+"""Who does the judging on GPUs: compile workers on the CPUs, examiners on each GPU, and queues between them.
 
 Stages in the order of their cost: static checks and compilation (a CPU process, no GPU), then the examination. A task
 is prepared on a GPU once, before its first submission is compiled, because only then its hidden shapes are known.
@@ -26,15 +26,14 @@ from typing import Any
 
 from drkernel.judge.cuda import setup
 from drkernel.judge.cuda.baselines import Store, add_speedups
-from drkernel.judge.workers import Broken, Worker, settle, visible_gpus
+from drkernel.judge.cuda.waiting import Waiting
+from drkernel.judge.workers import Broken, Worker, settle
 from drkernel.types import DrKernelError, Task
 
-SPARE, AREA_MB = 8, 4096
-"""Runners that an examiner keeps ready; MiB of each of its four areas of device memory."""
+EXAMINERS, SPARE = 2, 5
+"""Examiners that share a GPU; runners that each keeps ready."""
 _PREFIX = "drkernel-judge-"
 _ROUNDS, _TRIES, _RECOVERY_S = 8, 2, 5.0
-_FIRST, _NEXT, _LAST = 0, 1, 2
-"""Priorities in the GPUs' queue: preparing tasks, submissions, the end."""
 
 
 @dataclass
@@ -47,6 +46,8 @@ class _Job:
     missing: list[dict[str, Any]] = field(default_factory=list)
     rounds: int = 0
     tries: int = 0
+    sole: bool = False
+    """Whether it must be examined with nobody beside it."""
     folder: Path | None = None
     compile_s: float = 0.0
     spans: list = field(default_factory=list)
@@ -56,7 +57,7 @@ class Pipeline:
     """See Crew, whose methods it has.
 
     Args:
-        gpus: as CUDA_VISIBLE_DEVICES names them; None: all that are visible.
+        gpus: as CUDA_VISIBLE_DEVICES names them.
         compilers: processes that compile.
         store: baselines that verdicts are compared with as well.
 
@@ -73,7 +74,7 @@ class Pipeline:
         patience: float,
         store: Store | None = None,
     ):
-        self._gpus = [str(gpu) for gpu in (gpus if gpus is not None else visible_gpus())]
+        self._gpus = [str(gpu) for gpu in gpus or ()]
         if not self._gpus:
             raise DrKernelError("judge: device 'cuda' needs a GPU and none is visible, use 'simulated'")
         self._settings, self._secret, self._patience, self._store = settings, secret, patience, store
@@ -81,13 +82,15 @@ class Pipeline:
         _sweep(Path(base or tempfile.gettempdir()))
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
         self._to_compile: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._to_examine: queue.PriorityQueue[tuple[int, int, _Job | None]] = queue.PriorityQueue()
+        self._to_examine = Waiting(len(self._gpus) * EXAMINERS)
         self._order, self._lock = itertools.count(), threading.Lock()
         self._plans: dict[str, Future] = {}
         self._open: set[Future] = set()
-        self._well, self._closing, self._warned = set(self._gpus), False, False
+        self._closing, self._warned = False, False
         self._device = "cuda"
-        serve = [(self._compile, (i,)) for i in range(compilers)] + [(self._examine, (gpu,)) for gpu in self._gpus]
+        seats = list(enumerate(self._gpus * EXAMINERS))
+        self._well = {seat for seat, _ in seats}
+        serve = [(self._compile, (i,)) for i in range(compilers)] + [(self._examine, seat) for seat in seats]
         self._threads = [threading.Thread(target=target, args=args, daemon=True) for target, args in serve]
         for thread in self._threads:
             thread.start()
@@ -97,7 +100,7 @@ class Pipeline:
             plan = self._plans.get(task.digest)
             if plan is None:
                 plan = self._plans[task.digest] = Future()
-                self._put(_FIRST, _Job(task, None, Future(), plan))
+                self._to_examine.put(_Job(task, None, Future(), plan))
         future: Future = Future()
         self._open.add(future)
         future.add_done_callback(self._open.discard)
@@ -110,22 +113,18 @@ class Pipeline:
 
     def close(self) -> None:
         self._closing = True
-        for waiting in (self._to_compile, self._to_examine):
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    waiting.get_nowait()
+        self._to_examine.close()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._to_compile.get_nowait()
         for _ in self._threads:
             self._to_compile.put(None)
-            self._put(_LAST, None)
         for thread in self._threads:
             thread.join()
         for future in list(self._open):
             if not future.cancel() and not future.done():
                 future.set_exception(DrKernelError("judge: closed before the verdict"))
         shutil.rmtree(self._scratch, ignore_errors=True)
-
-    def _put(self, priority: int, job: _Job | None) -> None:
-        self._to_examine.put((priority, next(self._order), job))
 
     # compiling
 
@@ -136,7 +135,7 @@ class Pipeline:
         with contextlib.suppress(Broken):
             worker = Worker(settings, self._secret, setup.COMPILING)
         for job in iter(self._to_compile.get, None):
-            if job.rounds == 0 and job.tries == 0 and not job.future.set_running_or_notify_cancel():
+            if not (job.rounds or job.tries or job.sole) and not job.future.set_running_or_notify_cancel():
                 continue
             if error := job.plan.exception():
                 job.future.set_exception(error)
@@ -156,7 +155,7 @@ class Pipeline:
             job.compile_s += time.monotonic() - start
             if answer is not None and "kernels" in answer:
                 job.folder = Path(answer["folder"])
-                self._put(_NEXT, job)
+                self._to_examine.put(job)
             else:
                 self._end(job, answer, problem)
         if worker:
@@ -168,38 +167,38 @@ class Pipeline:
 
     # examining
 
-    def _examine(self, gpu: str) -> None:
-        """One thread per GPU."""
-        settings = self._settings | {"kind": "gpu", "scratch": str(self._scratch), "spare": SPARE, "area_mb": AREA_MB}
+    def _examine(self, seat: int, gpu: str) -> None:
+        """One thread per examiner."""
+        settings = self._settings | {"kind": "gpu", "scratch": str(self._scratch), "spare": SPARE, "sharing": EXAMINERS}
         settings["describes"] = self._store is not None
         worker: Worker | None = None
         with contextlib.suppress(Broken):
-            worker = self._start(settings, gpu)
-        while True:
-            _, _, job = self._to_examine.get()
-            if job is None:
-                break
+            worker = self._start(settings, seat, gpu)
+        while job := self._to_examine.take(seat):
             try:
-                worker = worker or self._start(settings, gpu)
+                worker = worker or self._start(settings, seat, gpu)
             except Broken as broken:
-                self._left_out(gpu, job, str(broken))
+                self._left_out(seat, gpu, job, str(broken))
                 continue
             start = time.monotonic()
             try:
                 answer = worker.ask(self._examination(job), self._patience)
+                problem = answer.get("unwell")
             except Broken as broken:
+                problem = str(broken)
+            if problem:
                 worker.kill()
                 worker = None
-                self._again(job, str(broken))
+                self._to_examine.lost(seat)
+                self._again(job, problem)
                 continue
             job.spans.append(["examiner", start, time.monotonic()])
-            if "unwell" in answer:
-                worker.kill()
-                worker = None
-                self._again(job, answer["unwell"])
-            elif "missing" in answer and job.rounds < _ROUNDS:
+            if "missing" in answer and job.rounds < _ROUNDS:
                 job.rounds += 1
                 job.missing += answer["missing"]
+                self._to_compile.put(job)
+            elif "doubt" in answer:
+                job.sole = True
                 self._to_compile.put(job)
             else:
                 self._end(job, answer, "")
@@ -208,21 +207,21 @@ class Pipeline:
 
     def _examination(self, job: _Job) -> dict[str, Any]:
         body = {"task": dataclasses.asdict(job.task), "source": job.source}
-        return body if job.source is None else body | {"kernels": str(job.folder)}
+        return body if job.source is None else body | {"kernels": str(job.folder), "sole": job.sole}
 
-    def _start(self, settings: dict[str, Any], gpu: str) -> Worker:
+    def _start(self, settings: dict[str, Any], seat: int, gpu: str) -> Worker:
         worker = Worker(settings, self._secret, setup.visible(gpu))
-        self._well.add(gpu)
+        self._well.add(seat)
         if worker.missing and not self._warned:
             self._warned = True
             warnings.warn(f"judge: this machine lacks {'; '.join(worker.missing)}", stacklevel=2)
         return worker
 
-    def _left_out(self, gpu: str, job: _Job, problem: str) -> None:
-        """A GPU on which no examiner starts takes no work for a while; without any other, the work ends."""
-        self._well.discard(gpu)
+    def _left_out(self, seat: int, gpu: str, job: _Job, problem: str) -> None:
+        """An examiner that does not start takes no work for a while; without any other, the work ends."""
+        self._well.discard(seat)
         if self._well and not self._closing:
-            self._put(_FIRST if job.source is None else _NEXT, job)
+            self._to_examine.put(job)
             time.sleep(_RECOVERY_S)
         else:
             self._plans.pop(job.task.digest, None)  # says nothing of the task
@@ -234,7 +233,7 @@ class Pipeline:
         if job.tries >= _TRIES:
             self._end(job, None, problem)
         elif job.source is None:
-            self._put(_FIRST, job)
+            self._to_examine.put(job)
         else:
             self._to_compile.put(job)
 
@@ -246,10 +245,11 @@ class Pipeline:
             answer = _unpredictable(answer["missing"], self._device)
         if answer is not None and "verdict" in answer:
             verdict = answer["verdict"]
-            verdict["seconds"] = time.monotonic() - job.began
             if self._store:
                 add_speedups(self._store, job.task, answer)
             cost = verdict["evidence"].setdefault("cost", {})
+            worked = sum(end - start for _, start, end in job.spans)
+            verdict["seconds"] = max(0.0, worked - cost.get("wait", 0.0) / 1e3)
             cost |= {"compile": round(1e3 * job.compile_s, 2), "rounds": job.rounds}
             cost["spans"] = [["queue", job.began, job.spans[0][1]], *job.spans, *cost.get("spans", [])]
         settle(job.future, answer, problem, self._device)

@@ -66,7 +66,7 @@ def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None
 
 
 class CudaRunner(runner.Runner):
-    """Questions beyond Runner's: `ready`, `map` (which memory to share), `arm` and `finish` (timed calls), `profile`.
+    """Questions beyond Runner's: `map` (which memory to share), `limit`, `arm` and `claims` (timed calls), `profile`.
 
     The examiner has one of its own for the reference, without a sandbox.
 
@@ -112,7 +112,7 @@ class CudaRunner(runner.Runner):
             raise kernelcache.MissingKernel(self._met[0])
 
     def _do(self) -> dict[str, Callable[..., dict[str, Any]]]:
-        more = {"ready": dict, "map": self._map, "arm": self._arm, "wait": dict, "claims": self._claims}
+        more = {"map": self._map, "limit": self._limit, "arm": self._arm, "wait": dict, "claims": self._claims}
         return super()._do() | more | {"profile": self._profile}
 
     def rehearse(self) -> None:
@@ -136,10 +136,16 @@ class CudaRunner(runner.Runner):
         self._views.clear()
         del sys.modules["submission"]
 
-    def _map(self, inputs: list, outputs: list, memory: float) -> dict[str, Any]:
-        """Opens the areas, each given as (handle, bytes); `memory`: largest share of the GPU to allocate."""
+    def _map(self, inputs: list, outputs: list) -> dict[str, Any]:
+        """Opens the areas, each given as (handle, bytes)."""
+        for area in filter(None, (self.inputs, self.outputs)):
+            area.close()
         self.inputs, self.outputs = (DeviceArea.open(bytes.fromhex(handle), size) for handle, size in (inputs, outputs))
         self._word = self.inputs.address
+        return {}
+
+    def _limit(self, memory: float) -> dict[str, Any]:
+        """The largest share of the GPU's memory to allocate from now on."""
         torch.cuda.set_per_process_memory_fraction(memory)
         return {}
 

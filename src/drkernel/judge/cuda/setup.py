@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import torch
 
 from drkernel.judge.cuda import recorder
@@ -52,8 +49,3 @@ def seed_both_generators() -> None:
 def visible(gpu: str) -> dict[str, str]:
     """The environment of a process that sees one GPU."""
     return {**ENVIRONMENT, "CUDA_VISIBLE_DEVICES": gpu}
-
-
-def lock_path(uuid: object) -> Path:
-    """The file that is locked by whoever times on the GPU with this UUID."""
-    return Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.lock"

@@ -1,0 +1,126 @@
+"""Whose turn it is on a GPU: many may compute on it together, or one alone, in all processes of a machine.
+
+Locks are files (`flock`), so whoever dies lets go. Each `Turn` is a gate and a room: who enters passes the gate first,
+and who wants to be alone keeps the gate closed until all others have left. So nobody waits for ever, and those inside
+can see that they are waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+
+class Turn:
+    """One shared or exclusive lock. Not for threads: one object per holder."""
+
+    def __init__(self, path: Path):
+        self._gate, self._room = (open(f"{path}.{name}.lock", "a") for name in ("gate", "room"))  # noqa: SIM115
+
+    def enter(self, alone: bool) -> None:
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def leave(self) -> None:
+        fcntl.flock(self._room, fcntl.LOCK_UN)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits at the gate for all others to leave."""
+        try:
+            fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+        return False
+
+
+class Crowded(Exception):
+    """The GPU is busy although nobody else should compute; an examination among others says nothing then."""
+
+
+def floor(uuid: object) -> Turn:
+    """Whoever computes on this GPU beside a judge holds it, shared; whoever measures holds it alone."""
+    return Turn(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.floor")
+
+
+class Place:
+    """One examination's place on a GPU: among others, but for the moments in which it is `alone`.
+
+    Args:
+        uuid: of the GPU.
+        check: check(sole) is called when the GPU should be free of others, and raises where it is not.
+        quiet: what happens here while somebody is alone.
+    """
+
+    def __init__(
+        self, uuid: object, check: Callable[[bool], None], quiet: Callable[[], contextlib.AbstractContextManager]
+    ):
+        self._house, self._floor = Turn(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.house"), floor(uuid)
+        self._check, self._quiet = check, quiet
+        self._begin(sole=False)
+
+    def _begin(self, sole: bool) -> None:
+        self.sole, self.waited, self.held = sole, 0.0, 0.0
+        self.resting: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+
+    @contextlib.contextmanager
+    def taken(self, sole: bool) -> Iterator[None]:
+        """The place, from the beginning to the end of an examination; `sole`: no other takes place meanwhile.
+
+        `waited` and `held` count the seconds for which it waited for others, and others for it. `resting` is what
+        happens to its runner while others are alone.
+        """
+        self._begin(sole)
+        began = asked = time.monotonic()
+        self._house.enter(alone=sole)
+        try:
+            self._floor.enter(alone=sole)
+            began = time.monotonic()
+            self.waited = began - asked
+            if sole:
+                self._check(True)
+            yield
+        finally:
+            if sole:
+                self.held = time.monotonic() - began
+            self._floor.leave()
+            self._house.leave()
+
+    def pause(self) -> float:
+        """Lets those pass who want to be alone; the runner must have nothing to do. Returns how long that took."""
+        return self._enter(alone=False) if not self.sole and self._floor.wanted else 0.0
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else computes on the GPU meanwhile; the runner must have nothing to do before and after."""
+        self._enter(alone=True)
+        began = time.monotonic()
+        try:
+            with self._quiet():
+                self._check(self.sole)
+                yield
+        finally:
+            if not self.sole:
+                self.held += time.monotonic() - began
+            self._enter(alone=False)
+
+    def _enter(self, alone: bool) -> float:
+        if self.sole:
+            return 0.0
+        torch.cuda.synchronize()
+        began = time.monotonic()
+        with self.resting(), self._quiet():
+            self._floor.leave()
+            self._floor.enter(alone)
+        self.waited += (waited := time.monotonic() - began)
+        return waited

@@ -1,0 +1,208 @@
+"""One Judge for all ranks of a node: the first rank serves its own, the others are clients.
+
+    with Judge(...) as judge, serve(judge) as server:      # first rank; tells the others address and key
+    with closing(Client(address, key)) as judge:           # the others; used as if it were a Judge
+
+Messages are pickled over a Unix socket in a folder that only this user can open, between processes that know the key:
+all of them are ours. Submissions never travel here as anything but text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client as connect
+from multiprocessing.connection import Connection, Listener
+from queue import SimpleQueue
+from typing import Any
+
+from drkernel.types import DrKernelError, Lost, Task, Verdict
+
+LONGEST_FOLDER = 60
+"""A Unix socket's path has 108 bytes at most; deeper temporary folders give way to /tmp."""
+CHECKS = 16
+"""Tasks that the server checks at the same time."""
+
+
+def serve(judge: Any) -> Server:
+    """Answers `Client`s for this Judge from threads of this process, until closed."""
+    return Server(judge)
+
+
+class Server:
+    """Context manager; `address` and `key` are what a Client needs. Closing it does not close the judge."""
+
+    def __init__(self, judge: Any):
+        self.judge = judge
+        self.key = os.urandom(32)
+        root = tempfile.gettempdir()
+        self._folder = tempfile.mkdtemp(prefix="drkernel-", dir=root if len(root) <= LONGEST_FOLDER else "/tmp")
+        self.address = os.path.join(self._folder, "judge")
+        self._listener = Listener(self.address, "AF_UNIX", backlog=128, authkey=self.key)
+        self._checks = ThreadPoolExecutor(CHECKS, thread_name_prefix="judge-check")
+        self._outboxes: set[SimpleQueue] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        _thread("judge-server", self._accept)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Tells the clients, whose open submissions fail, and goes."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for outbox in self._outboxes:
+                outbox.put(None)
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
+            knock.connect(self.address)  # wakes `_accept`; waits for no answer, since it may have gone
+        self._listener.close()
+        self._checks.shutdown(wait=False, cancel_futures=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection = self._listener.accept()
+            except (OSError, EOFError, AuthenticationError):
+                continue  # who cannot say the key, or dies while asked for it, is not served
+            outbox: SimpleQueue = SimpleQueue()
+            with self._lock:
+                if self._closed:
+                    with contextlib.suppress(OSError):
+                        connection.send(None)
+                    connection.close()
+                    return
+                self._outboxes.add(outbox)
+            _thread("judge-read", self._read, connection, outbox)
+            _thread("judge-write", self._write, connection, outbox)
+
+    def _read(self, connection: Connection, outbox: SimpleQueue) -> None:
+        """Starts what a client asks for, until it hangs up or dies. Only the reader closes a connection: closing it
+        under a blocked read would leave both ends waiting."""
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                message = connection.recv()
+                if message is None:
+                    outbox.put(None)
+                    continue
+                number, what, *arguments = message
+                try:
+                    future = self._start(what, *arguments)
+                except Exception as error:  # a judge that is closed, above all
+                    outbox.put((number, None, _reason(error)))
+                    continue
+                future.add_done_callback(lambda done, number=number: outbox.put(_answer(number, done)))
+        outbox.put(None)
+        connection.close()
+
+    def _start(self, what: str, task: Task, source: str = "") -> Future:
+        if what == "submit":
+            return self.judge.submit(task, source)
+        return self._checks.submit(self.judge.check_task, task)
+
+    def _write(self, connection: Connection, outbox: SimpleQueue) -> None:
+        """A thread of its own for answers: a client that does not read stops nobody else."""
+        with contextlib.suppress(OSError, EOFError):
+            while (message := outbox.get()) is not None:
+                connection.send(message)
+            connection.send(None)
+        with self._lock:
+            self._outboxes.discard(outbox)
+
+
+class Client:
+    """The Judge's methods, answered by a `Server`. For the threads of one process; use `close` when done.
+
+    Raises DrKernelError where nobody answers at `address`, or not to this key.
+    """
+
+    def __init__(self, address: str, key: bytes):
+        try:
+            self._connection = connect(address, authkey=key)
+        except (OSError, EOFError, AuthenticationError) as error:
+            raise DrKernelError(f"judge: no server answers at {address} ({type(error).__name__}: {error})") from error
+        self._numbers = itertools.count()
+        self._open: dict[int, Future] = {}
+        self._lock = threading.Lock()
+        self._gone: str | None = None
+        _thread("judge-client", self._receive)
+
+    def submit(self, task: Task, source: str) -> Future[Verdict]:
+        """Judges in the background. The future raises DrKernelError for an unusable task, Lost if the server ends."""
+        return self._ask("submit", task, source)
+
+    def judge(self, task: Task, source: str) -> Verdict:
+        return self.submit(task, source).result()
+
+    def check_task(self, task: Task) -> None:
+        """DrKernelError where the reference fails, cannot be shrunk, or a trivial answer would pass for right."""
+        self._ask("check", task).result()
+
+    def close(self) -> None:
+        """Hangs up; what is still open fails."""
+        self._fail("judge: this client was closed")
+        with contextlib.suppress(OSError), self._lock:
+            self._connection.send(None)  # the server answers in kind, which ends `_receive`
+
+    def _ask(self, *question: Any) -> Future:
+        future: Future = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            if self._gone:
+                raise Lost(self._gone)
+            number = next(self._numbers)
+            self._open[number] = future
+            with contextlib.suppress(OSError):  # the server is gone: `_receive` sees it too, and fails what is open
+                self._connection.send((number, *question))
+        return future
+
+    def _receive(self) -> None:
+        try:
+            while (message := self._connection.recv()) is not None:
+                number, result, reason = message
+                with self._lock:
+                    future = self._open.pop(number, None)
+                if future is not None and reason is None:
+                    future.set_result(result)
+                elif future is not None:
+                    future.set_exception(DrKernelError(reason))
+            self._fail("judge: the first rank of this node closed its judge")
+        except (OSError, EOFError):
+            self._fail("judge: the first rank of this node, which owns the judge, has died")
+        self._connection.close()
+
+    def _fail(self, why: str) -> None:
+        with self._lock:
+            self._gone = self._gone or why
+            failed, self._open = list(self._open.values()), {}
+        for future in failed:
+            future.set_exception(Lost(self._gone))
+
+
+def _answer(number: int, done: Future) -> tuple[int, Any, str | None]:
+    if done.cancelled():
+        return number, None, "judge: closed before this was judged"
+    error = done.exception()
+    return (number, None, _reason(error)) if error else (number, done.result(), None)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, DrKernelError) else f"judge: {type(error).__name__}: {error}"
+
+
+def _thread(name: str, target: Callable, *arguments: Any) -> None:
+    threading.Thread(target=target, args=arguments, name=name, daemon=True).start()
