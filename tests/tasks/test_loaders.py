@@ -89,6 +89,24 @@ def test_a_broken_file_is_named(bench):
         load_tasks(str(bench), split="all")
 
 
+def test_a_broken_file_is_passed_over_where_somebody_is_told(bench):
+    whole, said = load_tasks(str(bench), split="all"), []
+    (bench / "KernelBench" / "level1" / "7_Broken.py").write_bytes(b"\xff\xfe")
+    (bench / "KernelBench" / "level2" / "3_Broken.py").write_text("class Model(:")
+    assert load_tasks(str(bench), split="all", say=said.append) == whole
+    assert [line.split(": ")[1].rsplit("/", 1)[1] for line in said] == ["7_Broken.py", "3_Broken.py"]
+
+
+def test_names_of_kernelbench_as_they_are(tmp_path):
+    folder = tmp_path / "level1"
+    folder.mkdir()
+    for name in ("1_Square_matrix_multiplication_.py", "88_MinGPTNewGelu.py", "100_HingeLoss.py", "9_Tall_skinny.py"):
+        (folder / name).write_text(RELU.format(n=len(name)))
+    tasks = load_tasks(str(tmp_path), split="all")
+    assert [task.id for task in tasks] == [f"kernelbench/level1/{number}" for number in (1, 9, 88, 100)]
+    assert tasks[0].info == {"problem_id": 1, "name": "Square_matrix_multiplication_"}
+
+
 def test_the_query_pool_is_read_from_parquet_and_from_jsonl(tmp_path):
     rows = [paper_row(n) for n in range(20)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rl.parquet", row_group_size=7)

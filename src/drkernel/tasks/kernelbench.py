@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from drkernel.tasks.splits import split_of
@@ -41,10 +42,13 @@ def write_task(task: Task, path: str | Path) -> None:
     Path(path).write_text(task.source.rstrip("\n") + "\n" + small, encoding="utf-8")
 
 
-def read_folder(folder: str | Path, levels: Sequence[int] | None = None) -> list[Task]:
+def read_folder(
+    folder: str | Path, levels: Sequence[int] | None = None, say: Callable[[str], None] | None = None
+) -> list[Task]:
     """The problems of `folder/level*/` or `folder/KernelBench/level*/`, by number; other folders by file name.
 
     Ids are `kernelbench/level1/19`, so that they do not depend on where the folder lies. Splits go by hash of the id.
+    Broken files are passed over where there is a `say` to be told of them.
 
     Raises:
         DrKernelError: no folder, or a broken file in it.
@@ -53,14 +57,24 @@ def read_folder(folder: str | Path, levels: Sequence[int] | None = None) -> list
     if not folder.is_dir():
         raise DrKernelError(f"task folder {folder}: no such folder")
     root = folder / "KernelBench" if (folder / "KernelBench").is_dir() else folder
-    tasks = []
+    readers: list[Callable[[], Task]] = []
     for inner in sorted(path for path in root.iterdir() if path.is_dir() and _LEVEL.fullmatch(path.name)):
         level = int(_LEVEL.fullmatch(inner.name)[1])
         if levels is None or level in levels:
-            tasks += [_problem(path, number, name, level) for number, name, path in _problems(inner)]
-    if tasks or levels is not None:
-        return tasks
-    return [_split(read_task(path)) for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")]
+            readers += [partial(_problem, path, number, name, level) for number, name, path in _problems(inner)]
+    if not readers and levels is None:
+        paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+        readers = [lambda path=path: _split(read_task(path)) for path in paths]
+    return [task for read in readers if (task := _tried(read, say))]
+
+
+def _tried(read: Callable[[], Task], say: Callable[[str], None] | None) -> Task | None:
+    try:
+        return read()
+    except DrKernelError as error:
+        if say is None:
+            raise
+        say(f"passed over: {error}")
 
 
 def _problems(folder: Path) -> list[tuple[int, str, Path]]:

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,16 @@ from drkernel.types import DrKernelError, Task
 
 DEVICE: str | None = None
 """Where references and their inputs are made unless they say otherwise; None: torch's own default."""
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """What a reference does with its arguments: a property of its code, seen once."""
+
+    edits: bool
+    """It changes them in place."""
+    aliases: bool
+    """Its output lies in their memory."""
 
 
 class Reference:
@@ -34,9 +45,11 @@ class Reference:
 
     constants: dict[str, int]
     """Every module-level int constant (`ROWS = 128`, `m, n = 64, 32`) with the value in force."""
+    conduct: dict[bool, Conduct]
+    """By training mode, for whoever has seen it."""
 
     def __init__(self, task: Task, constants: Mapping[str, int] | None = None):
-        self.task = task
+        self.task, self.conduct = task, {}
         self._file = f"<{task.id}>"
         overrides = dict(constants or {})
         with self._border("loading"):

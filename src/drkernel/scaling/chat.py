@@ -1,0 +1,126 @@
+"""A hosted model in a study: the chat prompts as messages, answers as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import cached_property
+from queue import Empty, SimpleQueue
+
+from drkernel.judge import feedback
+from drkernel.policy.endpoint import ChatEndpoint, Refused, Reply, TooLong
+from drkernel.policy.engine import Sampling
+from drkernel.policy.prompts import ChatPrompts
+from drkernel.policy.wording import EXAMPLE, OPENING, REVISION
+from drkernel.scaling.models import Answer
+from drkernel.scaling.records import Record
+from drkernel.types import DrKernelError, Task
+
+_WAIT_S = 0.1
+
+
+class ChatModel:
+    """A `Model` (scaling/models.py) behind an endpoint, which stays the caller's to close.
+
+    The server's tokenizer is not here, so whether a prompt leaves room is estimated where the server names its context.
+    A prompt that the server itself finds too long is asked again with fewer turns; nothing is concluded for others,
+    whose characters may make fewer tokens.
+
+    What the server refuses for another reason counts as answered only once it accepts something else, or when nothing
+    else is under way: a server that refuses everything ends the study, and must leave no turns behind.
+    """
+
+    def __init__(self, label: str, endpoint: ChatEndpoint, *, max_tokens: int, feedback_limit: int, sampling: Sampling):
+        """max_tokens: longest answer. feedback_limit: in tokens, about."""
+        self.label, self._endpoint = label, endpoint
+        self._max_tokens, self._feedback_limit, self._sampling = max_tokens, feedback_limit, sampling
+        self._answers: SimpleQueue[tuple[str, Task, Future[Reply]]] = SimpleQueue()
+        self._awaited, self._refused = 0, []
+        self._failure: DrKernelError | None = None
+
+    @cached_property
+    def _room(self) -> int | None:
+        """About how many characters a prompt may have; None where the server does not say how long its context is."""
+        if (context := self._endpoint.context) is None:
+            return None
+        if context <= self._max_tokens:
+            raise DrKernelError(
+                f"endpoint.max_answer_tokens: found {self._max_tokens}, but the server's context is {context} tokens, "
+                "prompts included; expected fewer"
+            )
+        return 3 * (context - self._max_tokens)
+
+    @property
+    def busy(self) -> bool:
+        return self._awaited > 0
+
+    def add(self, id: str, task: Task, shown: Sequence[Record], seed: int) -> bool:
+        conversation = messages(task, shown, self._feedback_limit)
+        length = sum(len(message["content"]) for message in conversation)
+        if self._room is not None and length > self._room:
+            return False
+        self._awaited += 1
+        sampling = self._sampling
+        future = self._endpoint.submit(conversation, seed, self._max_tokens, sampling.temperature, sampling.top_p)
+        future.add_done_callback(lambda done: self._answers.put((id, task, done)))
+        return True
+
+    def step(self) -> list[Answer]:
+        """Raises DrKernelError where the endpoint has given a request up, after all that was answered until then."""
+        if self._failure:
+            raise self._failure
+        answers: list[Answer] = []
+        while self._awaited:
+            try:
+                id, task, future = self._answers.get(timeout=0 if answers or self._failure else _WAIT_S)
+            except Empty:
+                break
+            self._awaited -= 1
+            try:
+                answers += self._answered(id, task, future)
+            except DrKernelError as error:
+                self._failure = error
+        if self._failure and not answers:
+            raise self._failure
+        return answers if self._awaited or self._failure else answers + self._take_refused()
+
+    def _answered(self, id: str, task: Task, future: Future[Reply]) -> list[Answer]:
+        nothing = Answer(id, None, None, 0, 0, False, 0.0)
+        try:
+            reply = future.result()
+        except TooLong:
+            return [replace(nothing, fits=False)]
+        except Refused as error:
+            self._refused.append(replace(nothing, refused=str(error)))
+            return []
+        source = extract(reply.text, task.answer_name)
+        answer = Answer(id, reply.text, source, reply.prompt_tokens, reply.tokens, reply.finished, reply.seconds)
+        return [*self._take_refused(), answer]
+
+    def _take_refused(self) -> list[Answer]:
+        taken, self._refused = self._refused, []
+        return taken
+
+
+def messages(task: Task, shown: Sequence[Record], feedback_limit: int) -> list[dict]:
+    """The conversation whose next message is the answer: the task, then each shown turn with what was found."""
+    words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
+    conversation = [{"role": "user", "content": OPENING.format(source=task.source.strip(), **words)}]
+    for record in shown:
+        text = feedback(record.verdict, feedback_limit, _tokens)
+        conversation += [
+            {"role": "assistant", "content": (record.answer or "").strip() or "(no answer)"},  # "" is often refused
+            {"role": "user", "content": REVISION.format(feedback=text.strip())},
+        ]
+    return conversation
+
+
+def extract(answer: str, name: str) -> str | None:
+    """The submission in an answer's text, as from any other chat model."""
+    return ChatPrompts.extract(None, answer, name)  # it looks at the text alone
+
+
+def _tokens(text: str) -> int:
+    """About how many tokens a text takes: code has three to four characters per token."""
+    return -(-len(text) // 3)

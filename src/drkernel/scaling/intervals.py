@@ -1,0 +1,175 @@
+"""Estimators of a scaling study: intervals by resampling tasks, paired differences, and what k samples would give.
+
+The resampled tasks come from a counter-based generator that the report's page has too (page/measures.js), so that a
+table, a plot and the page show the same interval for the same numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from drkernel.objective.metrics import Z95, Estimate, wilson
+
+RESAMPLES = 1000
+
+
+def mulberry32(count: int, seed: int = 0) -> Tensor:
+    """`count` pseudo-random integers below 2^32 as int64 (the public-domain generator of that name).
+
+    >>> mulberry32(3).tolist()
+    [1144304738, 1416247, 958946056]
+    """
+    low = 0xFFFFFFFF
+    a = (seed + torch.arange(1, count + 1) * 0x6D2B79F5) & low
+    t = _times(a ^ (a >> 15), a | 1)
+    t = ((t + _times(t ^ (t >> 7), t | 61)) & low) ^ t
+    return t ^ (t >> 14)
+
+
+def _times(a: Tensor, b: Tensor) -> Tensor:
+    """a * b modulo 2^32; in halves, since int64 has no room for the product."""
+    return (a * (b & 0xFFFF) + ((a * (b >> 16) & 0xFFFF) << 16)) & 0xFFFFFFFF
+
+
+@functools.lru_cache(maxsize=64)
+def resamples(tasks: int) -> Tensor:
+    """How often each task is drawn in each resample: float64 [RESAMPLES, tasks], each row adds up to `tasks`.
+
+    >>> resamples(5).sum(1).unique().tolist()
+    [5.0]
+    """
+    drawn = mulberry32(RESAMPLES * tasks).view(RESAMPLES, tasks) * tasks >> 32
+    return torch.zeros(RESAMPLES, tasks, dtype=torch.float64).scatter_add_(
+        1, drawn, torch.ones(1).double().expand_as(drawn)
+    )
+
+
+def bootstrap(sums: Tensor, numbers: Tensor, share: bool = True) -> list[Estimate]:
+    """Means over samples with 95 % intervals over tasks like these, for M measures at once.
+
+    sums, numbers   [tasks, M]: the total of a measure over the samples of each task, and how many samples there are
+    share           the measure is a share; its interval then holds what few hits or few misses leave possible
+                    (`_unsure`; Wilson's where each task has one sample), and is Wilson's where all tasks agree
+
+    >>> print(bootstrap(torch.tensor([[1.0], [0.0], [2.0], [1.0]]), torch.full((4, 1), 2.0))[0])
+    0.500 [0.125, 0.875]
+    >>> print(bootstrap(torch.zeros(4, 1), torch.full((4, 1), 2.0))[0])
+    0.000 [0.000, 0.490]
+    """
+    sums, numbers = sums.double(), numbers.double()
+    weights = resamples(len(sums))
+    bounds = _quantiles((weights @ sums) / (weights @ numbers))
+    means, tasks = (sums.sum(0) / numbers.sum(0)).tolist(), (numbers > 0).sum(0).tolist()
+    shares = (sums / numbers).T
+    found = []
+    for mean, (low, high), count, total, each in zip(
+        means, bounds, tasks, numbers.sum(0).tolist(), shares, strict=True
+    ):
+        if share and low == high and count:
+            low, high = wilson(mean, count)
+        elif share and count > 1:
+            hits = each[each.isfinite()]
+            low, high = min(low, mean - _unsure(1 - hits)[1]), max(high, mean + _unsure(hits)[1])
+            low, high = max(low, 0.0), min(high, 1.0)
+        elif count < 2:
+            low, high = math.nan, math.nan
+        found.append(Estimate(mean, low, high, int(total)))
+    return found
+
+
+def _unsure(sizes: Tensor) -> tuple[float, float]:
+    """By how much the mean of such sizes in [0, 1], one per task [tasks], may be less or more: what resampling does not
+    show where few tasks have any, or all of them have.
+
+    Wilson's bounds for the share of tasks that have any, times the mean size of those, to which Z95^2 tasks of size 1
+    are added: where few were seen the next one may be as large.
+
+    >>> [round(side, 3) for sizes in (torch.zeros(32), torch.eye(32)[0]) for side in _unsure(sizes)]
+    [0.0, 0.107, 0.026, 0.126]
+    """
+    some = int((sizes > 1e-9).sum())
+    share = some / len(sizes)
+    low, high = wilson(share, len(sizes))
+    each = (sizes.sum().item() + Z95**2) / (some + Z95**2)
+    return each * (share - low), each * (high - share)
+
+
+def _quantiles(values: Tensor) -> list[list[float]]:
+    """The 2.5 % and 97.5 % quantiles of each column [R, M], without the resamples that drew no sample."""
+    if not values.numel():
+        return []
+    return values.nanquantile(torch.tensor([0.025, 0.975], dtype=values.dtype), dim=0).T.tolist()
+
+
+@dataclass(frozen=True)
+class Paired:
+    """What changes from one run to another on the same tasks.
+
+    >>> print(Paired(0.1, -0.05, 0.25, 0.3, 0.2, 40))
+    +0.100 [-0.050, +0.250], better on 30%, worse on 20% of 40 tasks
+    """
+
+    value: float
+    """The mean over tasks of the differences; for speed-ups the geometric mean of the ratios."""
+    low: float
+    high: float
+    better: float
+    """Share of tasks."""
+    worse: float
+    tasks: int
+
+    def __str__(self) -> str:
+        interval = f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+        return f"{interval}, better on {self.better:.0%}, worse on {self.worse:.0%} of {self.tasks} tasks"
+
+
+def paired(first: Tensor, other: Tensor, ratio: bool = False) -> Paired:
+    """other - first, each a share per task [tasks] (NaN: not there), resampling pairs; `ratio` for other / first.
+
+    >>> change = paired(torch.tensor([0.0, 0.5, 1.0, 0.0]), torch.tensor([1.0, 0.5, 0.5, 1.0]))
+    >>> change.value, change.better, change.worse
+    (0.375, 0.5, 0.25)
+    """
+    change = (other.log() - first.log() if ratio else other - first).double()
+    change = change[change.isfinite()]
+    if len(change) == 0:
+        return Paired(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
+    found = bootstrap(change[:, None], torch.ones(len(change), 1), share=False)[0]
+    better, worse = ((sign * change > 1e-9).double().mean().item() for sign in (1, -1))
+    if ratio:
+        low, high = math.exp(found.low), math.exp(found.high)
+        return Paired(math.exp(found.value), low, high, better, worse, len(change))
+    margin = max(_unsure(change.abs())) if len(change) > 1 else math.nan
+    low, high = max(min(found.low, found.value - margin), -1.0), min(max(found.high, found.value + margin), 1.0)
+    return Paired(found.value, low, high, better, worse, len(change))
+
+
+def pass_at(samples: int, right: int, k: int) -> float:
+    """The chance that one of k samples is right, unbiased from `right` of `samples`: 1 - C(n-c, k) / C(n, k).
+
+    NaN where there are fewer than k samples. (Chen et al., arXiv 2107.03374.)
+
+    >>> pass_at(4, 1, 2), pass_at(4, 3, 2)
+    (0.5, 1.0)
+    """
+    return 1 - math.comb(samples - right, k) / math.comb(samples, k) if samples >= k else math.nan
+
+
+def best_of(values: Tensor, k: int) -> float:
+    """The expected largest of k of these samples [n], drawn without replacement: unbiased for k fresh ones.
+
+    The i-th smallest is the largest of C(i - 1, k - 1) of the C(n, k) choices. NaN where n < k.
+
+    >>> best_of(torch.tensor([3.0, 1.0, 2.0]), 2)  # the pairs' largest: 3, 3, 2
+    2.6666666666666665
+    """
+    n = len(values)
+    if n < k:
+        return math.nan
+    chosen = [math.comb(i, k - 1) / math.comb(n, k) for i in range(n)]
+    return sum(weight * value for weight, value in zip(chosen, values.double().sort().values.tolist(), strict=True))

@@ -1,0 +1,320 @@
+"""The report of one or more studies: tables for people and programs, pictures, the page, a table in the terminal."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from drkernel.objective.metrics import Estimate
+from drkernel.scaling import measures, page, plots
+from drkernel.scaling.intervals import Paired
+from drkernel.scaling.measures import BASELINES, THRESHOLDS, Trials, fast
+from drkernel.scaling.records import RESULTS, Record, read
+from drkernel.scaling.settings import TASKS
+from drkernel.types import DrKernelError
+
+FASTS = tuple(fast(p) for p in THRESHOLDS)
+SHOWN = ("correct", "fast@1", "fast@1.2", "fast@1.5", "fast@2", "speedup", "honest")
+COSTS = ("cost/calls", "cost/tokens", "cost/seconds")
+BUDGETS = {"calls": "judge calls", "tokens": "generated tokens", "seconds": "seconds"}
+_BUDGETED = ("fast@1", "fast@1.2", "fast@1.5")
+"""What the tables at equal budgets show; table.csv has all thresholds."""
+
+
+def load(folders: Sequence[str | Path]) -> dict[str, list[Record]]:
+    """The runs of some studies: one per folder, model and strategy, named after what tells them apart.
+
+    Raises DrKernelError where a folder holds no judged turn.
+    """
+    return {name: records for name, (_, records) in _runs(folders).items()}
+
+
+def _runs(folders: Sequence[str | Path]) -> dict[str, tuple[Path, list[Record]]]:
+    """`load`, with the folder of each run."""
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for folder in map(Path, folders):
+        records = read(folder / RESULTS)
+        if not records:
+            raise DrKernelError(f"{folder / RESULTS}: no judged turn in it; expected the folder of a study")
+        for record in records:
+            found.setdefault((str(folder), record.model, record.strategy), []).append(record)
+    differs = [index for index in range(3) if len({key[index] for key in found}) > 1] or [2]
+    if len({key[1:] for key in found}) == len(found):
+        differs = [index for index in differs if index > 0]
+    names = [" · ".join(key[index] for index in differs) for key in found]
+    return dict(zip(_short(names), ((Path(key[0]), rows) for key, rows in found.items()), strict=True))
+
+
+def _short(names: list[str]) -> list[str]:
+    """Without the path that all names begin with.
+
+    >>> _short(["outputs/a/single", "outputs/a/managed"])
+    ['single', 'managed']
+    """
+    parts = [name.split("/") for name in names]
+    while len(names) > 1 and all(len(part) > 1 and part[0] == parts[0][0] for part in parts):
+        parts = [part[1:] for part in parts]
+    return ["/".join(part) for part in parts]
+
+
+def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
+    """Leave index.html, table.md, table.csv and the plots of these studies in `out`.
+
+    Raises DrKernelError where a folder holds no judged turn.
+    """
+    out, found = Path(out), _runs(folders)
+    out.mkdir(parents=True, exist_ok=True)
+    records, covered = {name: rows for name, (_, rows) in found.items()}, _covered(found)
+    runs = measures.aligned({name: Trials.of(rows) for name, rows in records.items()})
+    sections, notes = list(_sections(runs, records, covered)), _missing(covered)
+    (out / "index.html").write_text(page.render(records, title, sources(folders), notes), encoding="utf-8")
+    (out / "table.md").write_text(_markdown(title, records, sections, notes), encoding="utf-8")
+    with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(
+            [("section", "run", "key", "measure", "value", "low", "high", "samples"), *_lines(sections)]
+        )
+    plots.draw(runs, records, out)
+
+
+def show(folders: Sequence[str | Path], console: Console) -> None:
+    """Print the measures of the runs, and how the others differ from the first at equal numbers of judge calls."""
+    found = _runs(folders)
+    runs = {name: Trials.of(rows) for name, (_, rows) in found.items()}
+    for note in _missing(_covered(found)):
+        console.print(note, markup=False)
+    console.print(_rich("best of history", SHOWN, {name: measures.summary(run) for name, run in runs.items()}))
+    if len(runs) > 1:
+        changes = {f"{name}, {at}": row for name, at, row in _paired(runs, ["calls"])}
+        title = f"paired with {next(iter(runs))} at equal judge calls"
+        console.print(_rich(title, [name for name in SHOWN if name != "honest"], changes))
+
+
+def _covered(found: dict[str, tuple[Path, list[Record]]]) -> dict[str, Estimate]:
+    """How many tasks each run has answers to; `samples` is how many its study has."""
+    answered = {name: {record.task for record in rows} for name, (_, rows) in found.items()}
+    table = {}
+    for name, (folder, _) in found.items():
+        study = {task["id"] for task in _tasks(folder)}
+        study |= {task for other, tasks in answered.items() if found[other][0] == folder for task in tasks}
+        table[name] = _exact(len(answered[name]), len(study))
+    return table
+
+
+def _missing(covered: dict[str, Estimate]) -> list[str]:
+    """What the runs lack, a sentence each."""
+    lacks = {name: (found.samples - int(found.value), found.samples) for name, found in covered.items()}
+    return [
+        f"{name}: {n} of {all_} tasks {'has' if n == 1 else 'have'} no answer" for name, (n, all_) in lacks.items() if n
+    ]
+
+
+def _rich(title: str, names: Sequence[str], rows: dict[str, dict[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in ("run", *names):
+        table.add_column(column, justify="right" if table.columns else "left")
+    for run, row in rows.items():
+        table.add_row(run, *(text(name, row.get(name)).replace(" [", "\n\\[") for name in names))
+    return table
+
+
+def percent(x: float) -> str:
+    """Halves are rounded up, as on the page.
+
+    >>> percent(0.0625), percent(float("nan"))
+    ('6.3', '-')
+    """
+    return f"{math.floor(1000 * x + 0.5) / 10:.1f}" if math.isfinite(x) else "-"
+
+
+def amount(x: float) -> str:
+    """A budget or a cost.
+
+    >>> amount(8.0), amount(37.25), amount(6449.0)
+    ('8', '37.25', '6449')
+    """
+    return f"{x:.4g}" if x < 1000 else f"{x:.0f}"
+
+
+def text(measure: str, found: Estimate | Paired | None) -> str:
+    """A number and its interval as people read them.
+
+    >>> text("fast@1.2", Estimate(0.525, 0.43, 0.62, 40)), text("speedup", Estimate(1.5, 1.25, 1.75, 40))
+    ('52.5% [43.0, 62.0]', '1.50x [1.25, 1.75]')
+    >>> text("fast@1.2", Paired(0.1, -0.05, 0.25, 0.3, 0.2, 40))
+    '+10.0 [-5.0, +25.0]'
+    >>> text("tasks", Estimate(30, math.nan, math.nan, 32))
+    '30 of 32'
+    """
+    if found is None or not math.isfinite(found.value):
+        return "-"
+    if measure == "tasks":
+        return f"{found.value:.0f} of {found.samples}" if found.value < found.samples else str(found.samples)
+    numbers = (found.value, found.low, found.high)
+    if measure.endswith("speedup"):
+        value, low, high = (f"{x:.2f}" for x in numbers)
+        value += "x"
+    elif measure in COSTS:
+        value, low, high = map(amount, numbers)
+    elif isinstance(found, Paired):
+        value, low, high = (("+" if x >= 0 else "") + percent(x) for x in numbers)
+    else:
+        value, low, high = map(percent, numbers)
+        value += "%"
+    return f"{value} [{low}, {high}]" if math.isfinite(found.low) and found.low < found.high else value
+
+
+Section = tuple[str, str, Sequence[str], list[tuple[str, str, dict[str, Any]]]]
+"""Heading, what it says, the measures that Markdown shows, and rows of (run, key, measures)."""
+
+
+def _sections(
+    runs: dict[str, Trials], records: dict[str, list[Record]], covered: dict[str, Estimate]
+) -> Iterator[Section]:
+    """Everything that table.md and table.csv hold."""
+    totals = {name: {"tasks": covered[name]} | measures.summary(run) for name, run in runs.items()}
+    only = lambda names: [
+        (run, "", {name: total[name] for name in names if name in total}) for run, total in totals.items()
+    ]
+    shown = ("tasks", "correct", *FASTS, "speedup", "honest", "lazy", *COSTS)
+    note = (
+        "Best answer of each trial. Shares are percentages with 95 % intervals over tasks; speed-up is the geometric "
+    )
+    yield (
+        "Runs",
+        f"{note}mean over correct answers; honest and lazy are shares of all answers; costs are per trial.",
+        shown,
+        only(shown),
+    )
+    last = tuple(f"last/{name}" for name in ("correct", *FASTS, "speedup"))
+    yield "Last call", "The last answer of each trial.", last, only(last)
+    for baseline in sorted({name for run in runs.values() for name in run.over}):
+        note = (
+            "Best answer of each trial, over the tasks whose correct answers, of this and the other runs, were all "
+            "compared with this baseline."
+        )
+        names = [f"{baseline}/{name}" for name in (*FASTS, "speedup")]
+        yield f"Against {BASELINES.get(baseline, baseline)}", note, names, only(names)
+    if len(runs) > 1:
+        note = (
+            "Percentage points on the tasks of both, paired by task, at the largest budget that both had; `speedup` is "
+            "the ratio on tasks that both solve."
+        )
+        names = ("correct", *FASTS, "speedup", *(f"last/{f}" for f in FASTS))
+        yield f"Paired with {next(iter(runs))} at equal budgets", note, names, list(_paired(runs, BUDGETS))
+    for axis, word in BUDGETS.items():
+        rows, note = list(_at_budgets(runs, axis)), "Best answer so far; - beyond what any trial of the run has cost."
+        if any(row for _, _, row in rows):
+            yield f"At equal budgets of {word}", note, _BUDGETED, rows
+    for heading, table in _parts(runs):
+        if table:
+            yield heading, "", ("correct", *FASTS), table
+    rows = [(name, f"k = {k}", row) for name, run in runs.items() for k, row in measures.of_k_samples(run).items()]
+    note = (
+        "Unbiased estimates from the answers whose prompts held no earlier turn; `speedup` is the geometric mean over "
+        "tasks, and keeps the reference where no answer is faster."
+    )
+    yield "The best of k independent answers", note, ("pass", *FASTS, "speedup"), rows
+    yield "Verdicts", "Share of all answers.", ("share",), list(_reasons(records))
+    rows = [
+        (name, part, {"solved": _exact(*found)})
+        for name, run in runs.items()
+        for part, found in measures.by_operator(run).items()
+    ]
+    yield (
+        "Operators",
+        "Share of trials with a correct answer among the tasks that hold the operator.",
+        ("solved",),
+        rows,
+    )
+
+
+def _at_budgets(runs: dict[str, Trials], axis: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    budgets = measures.ladder(list(runs.values()), axis)
+    ends = {name: measures.last_rung(run, axis) for name, run in runs.items()}
+    curves = {name: {p: measures.curve(run, budgets, axis, p) for p in THRESHOLDS} for name, run in runs.items()}
+    for place, budget in enumerate(budgets):
+        for name, found in curves.items():
+            had = {fast(p): found[p][place] for p in THRESHOLDS} if budget <= ends[name] else {}
+            yield name, amount(budget), had
+
+
+def _paired(runs: dict[str, Trials], axes: Iterable[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """How the other runs differ from the first, at the largest budget that both had on each axis."""
+    first, *others = runs.values()
+    for name, other in zip(list(runs)[1:], others, strict=True):
+        for axis in axes:
+            budget = measures.common_reach(first, other, axis)
+            if budget > 0:
+                unit = BUDGETS[axis].removesuffix("s" if budget == 1 else "")
+                yield name, f"at {amount(budget)} {unit}", measures.compare(first, other, budget, axis)
+
+
+def _parts(runs: dict[str, Trials]) -> Iterator[tuple[str, list[tuple[str, str, dict[str, Any]]]]]:
+    places = {name: measures.per_turn(run) for name, run in runs.items()}
+    yield "Turn by turn", [(n, f"turn {k + 1}", row) for n, table in places.items() for k, row in enumerate(table)]
+    for heading, key in (
+        ("By level", lambda run: run.levels),
+        ("By family", lambda run: [f or None for f in run.families]),
+    ):
+        found = {name: measures.breakdown(run, key(run)) for name, run in runs.items()}
+        yield heading, [(name, str(part), row) for name, table in found.items() for part, row in table.items()]
+
+
+def _reasons(records: dict[str, list[Record]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for name, rows in records.items():
+        for (status, reason), count in measures.reasons(rows).most_common():
+            yield name, f"{status}: {reason}", {"share": _exact(count / len(rows), len(rows))}
+
+
+def _exact(share: float, samples: int) -> Estimate:
+    return Estimate(share, math.nan, math.nan, samples)
+
+
+def _markdown(title: str, records: dict[str, list[Record]], sections: Sequence[Section], notes: Sequence[str]) -> str:
+    rows = [record for run in records.values() for record in run]
+    tasks, devices = {record.task for record in rows}, sorted({r.verdict.device for r in rows if r.verdict.device})
+    facts = [f"{len(tasks)} tasks", f"{len(records)} runs", f"{len(rows)} judged turns", *devices]
+    parts = [f"# {title}", " · ".join(facts), *notes]
+    for heading, note, names, table in sections:
+        keyed = any(key for _, key, _ in table)
+        names = [name for name in names if any(name in row for _, _, row in table)]
+        shared = len({name.rpartition("/")[0] for name in names}) == 1
+        head = ["run", *([""] if keyed else []), *(name.split("/")[-1] if shared else name for name in names)]
+        lines = [head, ["---", *(["---"] if keyed else []), *("---:" for _ in names)]]
+        lines += [
+            [_cell(run), *([_cell(key)] if keyed else []), *(text(n, row.get(n)) for n in names)]
+            for run, key, row in table
+        ]
+        parts += [f"## {heading}", note, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _lines(sections: Sequence[Section]) -> Iterator[tuple[Any, ...]]:
+    for heading, _, _, table in sections:
+        for run, key, row in table:
+            for measure, found in row.items():
+                samples = found.tasks if isinstance(found, Paired) else found.samples
+                yield heading, run, key, measure, found.value, found.low, found.high, samples
+
+
+def sources(folders: Sequence[str | Path]) -> dict[str, str]:
+    """The reference module of each task that the studies kept."""
+    return {task["id"]: task["source"] for folder in folders for task in _tasks(folder)}
+
+
+def _tasks(folder: str | Path) -> list[dict[str, Any]]:
+    """The tasks that a study kept; none where it kept none."""
+    path = Path(folder) / TASKS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.strip()]

@@ -1,0 +1,232 @@
+"""The configuration of a study: the groups of drkernel.config that it shares with training, and its own.
+
+Hydra composes conf/evaluate.yaml against `EvaluateConfig`; `load` makes it one in the first line of evaluate.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from drkernel import config as configuration
+from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
+from drkernel.overrides import resolve
+from drkernel.training.run import describe, flatten, write_text
+from drkernel.types import DrKernelError, Task
+
+MAY_CHANGE = ("run_dir", "name", "shard", "report", "scaling.trials", "judge.workers", "engine.slots")
+MAY_CHANGE += ("trainer.gpus", "trainer.threads", "endpoint.concurrency", "endpoint.requests_per_minute")
+MAY_CHANGE += ("endpoint.url", "endpoint.timeout_s", "endpoint.retries", "endpoint.patience_s")
+"""Keys that a resumed study may change: no turn depends on them."""
+TIMED = ("engine.slots", "endpoint.concurrency", "judge.workers", "trainer.gpus", "trainer.threads")
+"""... but for these where `scaling.seconds` is set: what a turn costs depends on how many share the machine."""
+IDENTITY = "identity.json"
+"""What answered and what judged, in the folder of a study or of a shard."""
+TASKS = "tasks.jsonl"
+"""A study's tasks: a line is {"id", "source", ...}. The report shows the references, and says which have no answer."""
+_MIB = 1 << 20
+
+
+@dataclass
+class ScalingConfig:
+    """How a budget is spent on a task (conf/scaling/)."""
+
+    name: str = "managed"
+    """single | parallel | sequential | managed | mixture (scaling/strategies.py)."""
+    label: str | None = None
+    """What reports call it; None: the name, with what differs from its defaults."""
+    budget: int = 8
+    """Judge calls per (task, trial)."""
+    trials: int = 1
+    """Independent repetitions on each task. More may be asked for later: those that were played stay."""
+    chains: int = 4
+    """mixture: parallel chains; each gets its part of the budget."""
+    window: int = 4
+    """managed: most turns in a prompt (the paper's w)."""
+    keep: str = "top"
+    """managed: which turns the prompt holds. top: the best; window: the best consecutive ones; last: the last."""
+    by: str = "reward"
+    """managed: what `best` means. reward | speedup | coverage (then reward)."""
+    tokens: int | None = None
+    """No further call once a trial has sampled so many tokens."""
+    seconds: float | None = None
+    """No further call once a trial has cost the engine and the judge so many seconds."""
+    stop_at: float | None = None
+    """No further call once a correct answer is this much faster than the reference."""
+    patience: int | None = None
+    """No further call after so many without a better reward."""
+
+
+@dataclass
+class EndpointConfig:
+    """A hosted model behind an OpenAI-compatible server, instead of `policy`. Its key comes from the environment."""
+
+    url: str | None = None
+    """E.g. http://localhost:8000/v1; None: no endpoint."""
+    model: str | None = None
+    """The model's name there; None: the only one that the server offers."""
+    key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key; a server without keys needs none."""
+    concurrency: int = 16
+    """Requests under way together."""
+    requests_per_minute: float | None = None
+    """Most requests per minute."""
+    timeout_s: float = 600.0
+    """How long one request may take before it is sent again."""
+    retries: int = 8
+    """How often a request is sent again after an error that may pass."""
+    patience_s: float = 900.0
+    """How long a server that is down, or that asks for patience, is waited for."""
+    max_answer_tokens: int = 8192
+    """Longest answer."""
+    feedback_tokens: int = 1024
+    """Longest feedback after a turn; estimated, since the tokenizer is not here."""
+    prompt_price: float = 0.0
+    """Dollars for a million prompt tokens."""
+    answer_price: float = 0.0
+    """Dollars for a million answer tokens."""
+
+
+@dataclass
+class EvaluateConfig:
+    """One study. `python evaluate.py` composes it from conf/evaluate.yaml."""
+
+    name: str = "evaluate"
+    """First part of the run folder: outputs/<name>/<overrides>."""
+    seed: int = 0
+    """Seed of all answers, together with task, trial and call."""
+    run_dir: str = "outputs/evaluate/default"
+    """Where everything of this study goes; stable, so that the same command resumes it."""
+    split: str = "test"
+    """Which tasks of the source: train | validation | test | all. A source of its own (`tasks.eval_source`) counts as
+    test as a whole."""
+    ids: list[str] | None = None
+    """Only tasks whose id matches one of these patterns, e.g. [kernelbench/level1/1?, '*softmax*']; None: all."""
+    shard: str | None = None
+    """`i/n` plays every n-th task, beginning with number i. The same command without it collects what the shards
+    played, plays what is missing, and reports."""
+    label: str | None = None
+    """What reports call the model; None: its path or name."""
+    top_p: float = 1.0
+    """Nucleus sampling; 1 is the distribution that training samples from, the paper evaluates at 0.95."""
+    solutions: str | None = None
+    """A folder or file of answers made elsewhere; they are judged, and nothing is generated."""
+    compare: list[str] | None = None
+    """Folders of finished studies; they are compared, and nothing is played."""
+    report: bool = True
+    """Write the report at the end."""
+    tasks: TasksConfig = field(default_factory=TasksConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    """What ranks the turns of a managed prompt, and what `patience` looks at."""
+    scaling: ScalingConfig = field(default_factory=ScalingConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    """Only `gpus`, each with an engine and a share of the tasks, and `threads` matter here."""
+
+
+CHOICES = configuration.CHOICES | {
+    "split": ("train", "validation", "test", "all"),
+    "scaling.name": ("single", "parallel", "sequential", "managed", "mixture"),
+    "scaling.keep": ("top", "window", "last"),
+    "scaling.by": ("reward", "speedup", "coverage"),
+}
+POSITIVE = (*configuration.POSITIVE, "scaling.budget", "scaling.trials", "scaling.chains", "scaling.window")
+
+
+def load(composed: DictConfig) -> EvaluateConfig:
+    """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
+    config = configuration.located(resolve(composed, EvaluateConfig, CHOICES, POSITIVE))
+    shard(config)
+    return config
+
+
+def shard(config: EvaluateConfig) -> tuple[int, int]:
+    """(i, n) of `shard`, (0, 1) without one."""
+    found = re.fullmatch(r"(\d+)/(\d+)", config.shard or "0/1")
+    if not found or int(found[1]) >= int(found[2]):
+        raise DrKernelError(f"config: shard={config.shard!r} must be i/n with i from 0 to n - 1, e.g. 0/8")
+    return int(found[1]), int(found[2])
+
+
+def keep(config: EvaluateConfig, folder: Path, tasks: Sequence[Task], identity: Mapping[str, str]) -> None:
+    """Write what reproduces a study, or one of its shards, which may start together, and its tasks to its folder.
+
+    identity: what answers and what judges. Raises DrKernelError where the folder, or the study's, belongs to another
+    study, or where the study or one of its shards had another identity or other tasks.
+    """
+    study, text = Path(config.run_dir), OmegaConf.to_yaml(OmegaConf.structured(config))
+    free = set(MAY_CHANGE) - set(TIMED if config.scaling.seconds is not None else ())
+    for place in (folder, study):
+        _expect_same(place / "config.yaml", _flat, _flat(text), free)
+    for place in (folder, study, *sorted(study.glob("shards/*"))):
+        _expect_same(place / IDENTITY, json.loads, identity)
+        _expect_same(place / TASKS, _digests, {f"task {task.id}": task.digest for task in tasks})
+    folder.mkdir(parents=True, exist_ok=True)
+    describe(folder, text)
+    write_text(folder / IDENTITY, json.dumps(identity, indent=1) + "\n")
+    write_text(folder / TASKS, "".join(json.dumps(dataclasses.asdict(task)) + "\n" for task in tasks))
+
+
+def fingerprint(policy: str) -> str:
+    """Which weights a policy has, at the cost of reading a little: 16 hex digits over config.json and, of each
+    safetensors file, its size and its first and last MiB. A hub id stands for itself.
+
+    Raises DrKernelError where the path is neither a policy's folder nor a hub id.
+    """
+    folder = Path(policy)
+    if not folder.exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", policy):
+        return policy
+    if not (folder / "config.json").is_file():
+        raise DrKernelError(f"policy.path: no config.json in {policy}; expected a Hugging Face folder or a hub id")
+    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    for path in sorted(folder.glob("*.safetensors")):
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            digest.update(f"{path.name} {size} ".encode() + file.read(_MIB))
+            file.seek(max(0, size - _MIB))
+            digest.update(file.read(_MIB))
+    return digest.hexdigest()[:16]
+
+
+def _expect_same(
+    path: Path, read: Callable[[str], Mapping], now: Mapping[str, Any], free: Collection[str] = ()
+) -> None:
+    """DrKernelError where a study's file, if there is one, has another value under a key that is not free to change."""
+    try:
+        before = read(path.read_text(encoding="utf-8")) if path.exists() else now
+    except (ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+        raise DrKernelError(f"{path}: not what a study leaves there ({type(error).__name__}: {error})") from None
+    for key in sorted((before.keys() | now.keys()) - set(free)):
+        if before.get(key) != now.get(key):
+            raise DrKernelError(
+                f"{path}: this study was made with {key}={before.get(key)}, now it is {now.get(key)}; "
+                "choose another name=... or remove the folder"
+            )
+
+
+def _flat(text: str) -> dict[str, Any]:
+    return flatten(yaml.safe_load(text))
+
+
+def _digests(lines: str) -> dict[str, str]:
+    """By task, from a study's tasks.jsonl."""
+    tasks = [Task(**json.loads(line)) for line in lines.split("\n") if line]
+    return {f"task {task.id}": task.digest for task in tasks}
+
+
+ConfigStore.instance().store("evaluate_schema", EvaluateConfig)

@@ -1,0 +1,379 @@
+"""A study: a strategy spends its budget on every (task, trial), all of them side by side.
+
+One loop, one thread. Answers stream to the judge while the model goes on with others; a trial waits for its own
+verdicts and for nothing else. Every turn is on disk before the next one of its trial is asked for, and what was played
+before is not played again. An answer depends on (weights, prompt, seed, task, trial, call), never on what runs beside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from drkernel.rollout import Progress
+from drkernel.scaling import records
+from drkernel.scaling.models import Answer, Model
+from drkernel.scaling.records import Record
+from drkernel.scaling.solutions import Solution
+from drkernel.scaling.strategies import Ask, Played, Strategy
+from drkernel.types import DrKernelError, Task, Verdict
+
+CHECKING = 4
+"""Tasks whose reference the judge tries at the same time."""
+SOLUTIONS = "solutions"
+"""The strategy of answers that were made elsewhere."""
+
+
+class Judge(Protocol):
+    def submit(self, task: Task, source: str) -> Future[Verdict]: ...
+
+    def check_task(self, task: Task) -> None: ...
+
+
+def play(
+    tasks: Sequence[Task],
+    strategy: Strategy,
+    model: Model,
+    judge: Judge,
+    path: Path,
+    *,
+    reward: Callable[[Verdict], float],
+    seed: int = 0,
+    trials: int = 1,
+    known: Iterable[Record] = (),
+    say: Callable[[str], None] = print,
+    on_progress: Callable[[Progress], None] | None = None,
+    deadline_s: float = 900.0,
+) -> None:
+    """Plays the strategy on every task and trial, and appends each turn to `path` as soon as it is judged.
+
+    reward: what a verdict is worth, for strategies that rank turns. known: turns played before, which are taken as they
+    are. say: told of tasks that the judge cannot use; they are passed over. deadline_s: how long to wait for the judge
+    when nothing else is left to do.
+
+    A task whose prompt alone leaves no room for an answer counts as failed (`no_room`), and so does a request that a
+    server refuses (`refused`). Raises DrKernelError where a verdict does not come; what a judging raises, it raises
+    too, and what the model raises once all that it answered before is judged.
+    """
+    _Study(strategy, model, judge, path, reward, seed, say, on_progress, deadline_s).run(tasks, trials, known)
+
+
+def judge_solutions(
+    tasks: Sequence[Task],
+    solutions: Sequence[Solution],
+    judge: Judge,
+    path: Path,
+    *,
+    label: str,
+    known: Iterable[Record] = (),
+    say: Callable[[str], None] = print,
+    on_progress: Callable[[Progress], None] | None = None,
+    deadline_s: float = 900.0,
+) -> None:
+    """Judges answers that were made elsewhere, and appends them to `path` as records of the strategy `solutions` by the
+    model `label`; those in `known` only if their source has changed. How many of them are to other tasks than `tasks`,
+    and how many tasks have none, is told."""
+    by_id, arrivals = {task.id: task for task in tasks}, _Arrivals(deadline_s)
+    done = {(*record.key, record.source) for record in known}
+    chosen = [(by_id[each.task], each.trial, each.source) for each in solutions if each.task in by_id]
+    if others := len(solutions) - len(chosen):
+        say(f"{others} of {len(solutions)} answers are to other tasks than the {len(tasks)} chosen ones")
+    if without := len(tasks) - len({task.id for task, _, _ in chosen}):
+        say(f"{without} of {len(tasks)} tasks have no answer; they are not counted")
+    left = [each for each in chosen if (each[0].id, SOLUTIONS, each[1], 0, each[2]) not in done]
+    counted = len(chosen) - len(left)
+
+    def judged(task: Task, trial: int, source: str | None, started: float, future: Future[Verdict]) -> None:
+        nonlocal counted
+        counted += 1
+        if isinstance(error := future.exception(), DrKernelError):
+            say(f"passed over: {error}")
+            return
+        asked, answer = (
+            _Asked(_Trial(task, trial), Ask(0, 0, 0), started),
+            Answer("", None, source, 0, 0, True, 0.0),
+        )
+        records.append(path, _record(asked, answer, future.result(), "solutions", label))
+
+    for task, trial, source in left:
+        verdict = _done(_no_code(task)) if source is None else judge.submit(task, source)
+        arrivals.expect(verdict, judged, task, trial, source, time.time())
+    while arrivals.awaited:
+        arrivals.take(wait=True)
+        if on_progress:
+            on_progress(Progress(counted, len(chosen), 0, arrivals.awaited))
+
+
+def parts(folder: Path) -> list[Path]:
+    """The results.jsonl files of a study: its own and those of its shards."""
+    return [folder / records.RESULTS, *sorted(folder.glob(f"shards/*/{records.RESULTS}"))]
+
+
+def known(folder: Path) -> list[Record]:
+    """All turns of a study and its shards, each once: the one that was started last."""
+    found: dict[tuple, Record] = {}
+    for path in parts(folder):
+        for record in records.read(path):
+            if record.key not in found or record.started > found[record.key].started:
+                found[record.key] = record
+    return list(found.values())
+
+
+def merge(folder: Path) -> None:
+    """Collects what the shards of a study played in its own results.jsonl, ordered by task, trial and call. Harmless to
+    do twice; the shards must have ended, or the rest of theirs is missing."""
+    records.write(folder / records.RESULTS, sorted(known(folder), key=lambda record: record.key))
+
+
+def answer_seed(seed: int, task: str, trial: int, call: int) -> int:
+    """63 bits that name one answer of a study, the same on every machine and for every strategy."""
+    digest = hashlib.sha256(f"{seed}/{task}/{trial}/{call}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+class _Arrivals:
+    """What futures bring, handed over in the thread of the loop."""
+
+    def __init__(self, deadline_s: float):
+        self.awaited, self._deadline_s = 0, deadline_s
+        self._queue: SimpleQueue[tuple[Callable, tuple]] = SimpleQueue()
+
+    def expect(self, future: Future, then: Callable[..., None], *arguments: Any) -> None:
+        """Calls `then(*arguments, future)` from `take`, once the future is done."""
+        self.awaited += 1
+        future.add_done_callback(lambda done: self._queue.put((then, (*arguments, done))))
+
+    def take(self, wait: bool) -> None:
+        """Handles what has arrived; with `wait` at least one. DrKernelError where that takes too long."""
+        while self.awaited:
+            try:
+                then, arguments = self._queue.get(block=wait, timeout=self._deadline_s)
+            except Empty:
+                if not wait:
+                    return
+                waited = f"no verdict within {self._deadline_s:g} s, {self.awaited} are awaited"
+                raise DrKernelError(f"judge: {waited}") from None
+            wait = False
+            self.awaited -= 1
+            then(*arguments)
+
+
+@dataclass
+class _Trial:
+    task: Task
+    number: int
+    turns: dict[int, Record] = field(default_factory=dict)
+    """By call."""
+    asked: set[int] = field(default_factory=set)
+    """Calls under way."""
+    full: set[int] = field(default_factory=set)
+    """Chains whose context is full."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A turn under way."""
+
+    trial: _Trial
+    ask: Ask
+    started: float
+
+
+@dataclass
+class _Study:
+    strategy: Strategy
+    model: Model
+    judge: Judge
+    path: Path
+    reward: Callable[[Verdict], float]
+    seed: int
+    say: Callable[[str], None]
+    on_progress: Callable[[Progress], None] | None
+    deadline_s: float
+
+    def run(self, tasks: Sequence[Task], trials: int, known: Iterable[Record]) -> None:
+        self.open: dict[str, _Asked] = {}
+        self.arrivals, self.done, self.tokens = _Arrivals(self.deadline_s), 0, 0
+        self.total, self.ending = len(tasks) * trials * self.strategy.calls, False
+        self.pool = ThreadPoolExecutor(CHECKING, thread_name_prefix="check")
+        try:
+            for task, going in self._trials(tasks, trials, known):
+                self.arrivals.expect(self.pool.submit(self.judge.check_task, task), self._checked, going)
+            self._report()
+            while self.model.busy or self.arrivals.awaited:
+                self.arrivals.take(wait=not self.model.busy)
+                for answer in self._step() if self.model.busy else ():
+                    self._answered(answer)
+                self._report()
+        finally:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def _step(self) -> list[Answer]:
+        """What the model answered. Where it fails, the verdicts on what it answered before are awaited first."""
+        try:
+            return self.model.step()
+        except DrKernelError:
+            self.ending = True
+            self.pool.shutdown(wait=False, cancel_futures=True)
+            while self.arrivals.awaited:
+                self.arrivals.take(wait=True)
+            raise
+
+    def _trials(
+        self, tasks: Sequence[Task], trials: int, known: Iterable[Record]
+    ) -> Iterable[tuple[Task, list[_Trial]]]:
+        """Per task the trials that may not be over yet."""
+        played: dict[tuple[str, int], dict[int, Record]] = {}
+        for record in known:
+            if record.strategy == self.strategy.label:
+                played.setdefault((record.task, record.trial), {})[record.call] = record
+        for task in tasks:
+            every = [_Trial(task, number, played.get((task.id, number), {})) for number in range(trials)]
+            self.done += sum(len(trial.turns) for trial in every)
+            going = [trial for trial in every if self._wanted(trial)]
+            self.total -= len(every) * self.strategy.calls - sum(len(trial.turns) for trial in every)
+            self.total += sum(self.strategy.calls - len(trial.turns) for trial in going)
+            if going:
+                yield task, going
+
+    def _checked(self, trials: list[_Trial], future: Future[None]) -> None:
+        if self.ending:
+            return
+        if isinstance(error := future.exception(), DrKernelError):
+            self.total -= sum(self.strategy.calls - len(trial.turns) for trial in trials)
+            self.say(f"passed over: {error}")
+            return
+        future.result()
+        for trial in trials:
+            self._go_on(trial)
+
+    def _wanted(self, trial: _Trial) -> list[Ask]:
+        """The turns to ask for now."""
+        history = [self._played(trial.turns[call]) for call in sorted(trial.turns)]
+        return [ask for ask in self.strategy.next(history, trial.full) if ask.call not in trial.asked]
+
+    def _go_on(self, trial: _Trial) -> None:
+        """Asks for the turns that are wanted, and again where a chain turns out to be full."""
+        if self.ending:
+            return
+        while full := {ask.chain for ask in self._wanted(trial) if not self._ask(trial, ask)}:
+            trial.full |= full
+        if not trial.asked:
+            self.total -= self.strategy.calls - len(trial.turns)
+            trial.turns.clear()  # a study may have gigabytes of them
+
+    def _ask(self, trial: _Trial, ask: Ask) -> bool:
+        """Requests a turn, with fewer turns shown where the context is short; False where the chain is full."""
+        id = f"{trial.task.id}/{trial.number}/{ask.call}"
+        seed = answer_seed(self.seed, trial.task.id, trial.number, ask.call)
+        while not (fits := self.model.add(id, trial.task, [trial.turns[call] for call in ask.shown], seed)):
+            if (smaller := ask.smaller()) is None:
+                break
+            ask = smaller
+        if not fits and ask.shown:
+            return False
+        self.open[id] = _Asked(trial, ask, time.time())
+        trial.asked.add(ask.call)
+        if not fits:
+            self._no_room(id)
+        return True
+
+    def _no_room(self, id: str) -> None:
+        verdict = Verdict("invalid", "no_room", "The task leaves no room for an answer in the model's context.")
+        self._await(Answer(id, None, None, 0, 0, False, 0.0), _done(verdict))
+
+    def _did_not_fit(self, id: str) -> None:
+        """What `_ask` does at once where the model knows it at once."""
+        asked = self.open[id]
+        if not asked.ask.shown:
+            self._no_room(id)
+            return
+        del self.open[id]
+        asked.trial.asked.remove(asked.ask.call)
+        smaller = asked.ask.smaller()
+        if smaller is None or not self._ask(asked.trial, smaller):
+            asked.trial.full.add(asked.ask.chain)
+            self._go_on(asked.trial)
+
+    def _answered(self, answer: Answer) -> None:
+        task = self.open[answer.id].trial.task
+        if not answer.fits:
+            self._did_not_fit(answer.id)
+        elif answer.refused is not None:
+            self._await(answer, _done(Verdict("invalid", "refused", answer.refused)))
+        elif answer.source is None:
+            self._await(answer, _done(_no_code(task)))
+        else:
+            self._await(answer, self.judge.submit(task, answer.source))
+
+    def _await(self, answer: Answer, verdict: Future[Verdict]) -> None:
+        self.arrivals.expect(verdict, self._judged, answer)
+
+    def _judged(self, answer: Answer, verdict: Future[Verdict]) -> None:
+        asked = self.open.pop(answer.id)
+        trial, call = asked.trial, asked.ask.call
+        turn = _record(asked, answer, verdict.result(), self.strategy.label, self.model.label)
+        records.append(self.path, turn)
+        trial.turns[call] = turn
+        trial.asked.remove(call)
+        self.done += 1
+        self.tokens += answer.tokens
+        self._go_on(trial)
+
+    def _played(self, record: Record) -> Played:
+        right = record.verdict.ok
+        return Played(
+            call=record.call,
+            chain=record.chain,
+            reward=self.reward(record.verdict),
+            speedup=record.verdict.speedup or 0.0 if right else 0.0,
+            coverage=record.verdict.coverage or 0.0 if right else 0.0,
+            tokens=record.tokens,
+            seconds=record.generate_s + record.judge_s,
+        )
+
+    def _report(self) -> None:
+        if self.on_progress:
+            self.on_progress(Progress(self.done, self.total, self.tokens, self.arrivals.awaited))
+
+
+def _record(asked: _Asked, answer: Answer, verdict: Verdict, strategy: str, model: str) -> Record:
+    task, ask = asked.trial.task, asked.ask
+    return Record(
+        task=task.id,
+        family=task.family,
+        level=task.level,
+        split=task.split,
+        strategy=strategy,
+        trial=asked.trial.number,
+        chain=ask.chain,
+        turn=ask.turn,
+        call=ask.call,
+        shown=ask.shown,
+        prompt_tokens=answer.prompt_tokens,
+        tokens=answer.tokens,
+        finished=answer.finished,
+        source=answer.source,
+        verdict=verdict,
+        generate_s=answer.seconds,
+        judge_s=verdict.seconds,
+        started=asked.started,
+        model=model,
+        answer=answer.content,
+    )
+
+
+def _no_code(task: Task) -> Verdict:
+    return Verdict("invalid", "no_code", f"The answer has no code that defines class {task.answer_name}.")
+
+
+def _done(verdict: Verdict) -> Future[Verdict]:
+    future: Future[Verdict] = Future()
+    future.set_result(verdict)
+    return future

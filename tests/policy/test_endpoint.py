@@ -1,0 +1,486 @@
+"""Against a small real server, and against vLLM's own where it is installed."""
+
+import http.server
+import importlib.util
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from drkernel.policy import endpoint as module
+from drkernel.policy.endpoint import ChatEndpoint, Refused, TooLong
+from drkernel.types import DrKernelError
+
+KEY = "sk-never-to-be-seen"
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch):
+    """A key, no proxies, and short pauses."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 0.05)
+
+
+def good(request):
+    """What a server answers: the question, repeated, and counts that depend on it."""
+    text = request["messages"][-1]["content"]
+    usage = {"prompt_tokens": 100 + int(text), "completion_tokens": 10 + int(text)}
+    return {"choices": [{"message": {"content": f"answer to {text}"}, "finish_reason": "stop"}], "usage": usage}
+
+
+class Server:
+    """Answers each request with what `plan` yields next: a status, an answer or a mischief; then it is good."""
+
+    def __init__(self, *plan, port=0):
+        self.plan, self.requests, self.headers, self.times = list(plan), [], [], []
+        self.lock, self.open, self.most_open = threading.Lock(), 0, 0
+        self.models = 200, {"data": [{"id": "only", "max_model_len": 4096}]}
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                status, answer = outer.models
+                self.reply(status, json.dumps(answer).encode())
+
+            def do_POST(self):
+                outer.serve(self)
+
+            def reply(self, status, body, length=None, **headers):
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name.replace("_", "-"), value)
+                self.send_header("Content-Length", str(len(body) if length is None else length))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args):
+                pass
+
+        class Listener(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request, client_address):
+                pass  # clients that give up
+
+        self.listener = Listener(("127.0.0.1", port), Handler)
+        self.port = self.listener.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}/v1"
+        threading.Thread(target=self.listener.serve_forever, args=(0.01,), daemon=True).start()
+
+    def serve(self, handler):
+        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        with self.lock:
+            self.requests.append(body)
+            self.headers.append(dict(handler.headers))
+            self.times.append(time.monotonic())
+            self.open += 1
+            self.most_open = max(self.most_open, self.open)
+            step = self.plan.pop(0) if self.plan else good
+        try:
+            if callable(step):
+                step = step(body)
+            if isinstance(step, tuple):
+                status, answer, headers = step
+                handler.reply(status, json.dumps(answer).encode(), **headers)
+            elif isinstance(step, dict):
+                handler.reply(200, json.dumps(step).encode())
+            elif isinstance(step, bytes):
+                handler.reply(200, step)
+            else:
+                getattr(self, step)(handler, body)
+        finally:
+            with self.lock:
+                self.open -= 1
+
+    def hang(self, handler, body):
+        time.sleep(2)
+
+    def drip(self, handler, body):
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        for _ in range(30):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+            time.sleep(0.1)
+
+    def break_off(self, handler, body):
+        answer = json.dumps(good(body)).encode()
+        handler.reply(200, answer[:20], length=len(answer))
+        handler.close_connection = True
+
+    def die(self, handler, body):
+        handler.connection.shutdown(socket.SHUT_RDWR)
+        handler.close_connection = True
+
+    def stop(self):
+        self.listener.shutdown()
+        self.listener.server_close()
+
+
+@contextmanager
+def serving(*plan, **options):
+    server = Server(*plan)
+    endpoint = ChatEndpoint(server.url, "m", **{"timeout_s": 0.4, "concurrency": 1} | options)
+    try:
+        yield server, endpoint
+    finally:
+        endpoint.close()
+        server.stop()
+
+
+def ask(endpoint, text="0", **options):
+    messages = [{"role": "user", "content": text}]
+    return endpoint.submit(messages, **{"seed": 1, "max_tokens": 64, "temperature": 1.0} | options)
+
+
+def status(number, message="no", code=None, headers=None, **more):
+    return number, {"error": {"message": message, "code": code, **more}}, headers or {}
+
+
+def test_an_answer_comes_with_its_counts_and_what_was_asked_for_was_sent():
+    with serving(prompt_price=2.0, answer_price=8.0) as (server, endpoint):
+        reply = ask(endpoint, "7", seed=2**62 + 5, temperature=0.5, top_p=0.9).result()
+        assert (reply.text, reply.prompt_tokens, reply.tokens, reply.finished) == ("answer to 7", 107, 17, True)
+        assert 0 < reply.seconds < 1
+        body = server.requests[0]
+        assert (body["model"], body["seed"], body["max_tokens"]) == ("m", (2**62 + 5) % 2**31, 64)
+        assert (body["temperature"], body["top_p"]) == (0.5, 0.9)
+        assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+        usage = endpoint.usage
+        assert (usage.replies, usage.failures, usage.prompt_tokens, usage.tokens) == (1, 0, 107, 17)
+        assert usage.cost == pytest.approx((2 * 107 + 8 * 17) / 1e6)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        status(500),
+        status(502),
+        status(429, headers={"Retry_After": "0.05"}),
+        status(429),
+        "hang",
+        "drip",
+        "break_off",
+        "die",
+        b'{"choices": [',
+        b"<html>Bad gateway</html>",
+        {"choices": []},
+        {"choices": [{"message": {"content": "x"}}]},
+        {"choices": [{"message": {"content": ["x"]}}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}},
+        [1],
+    ],
+    ids=lambda trouble: str(trouble)[:32],
+)
+def test_what_may_pass_is_tried_again_and_counted_once(trouble):
+    with serving(trouble, trouble) as (server, endpoint):
+        reply = ask(endpoint, "3").result(timeout=10)
+        assert (reply.text, len(server.requests)) == ("answer to 3", 3)
+        assert server.requests[0] == server.requests[2]
+        usage = endpoint.usage
+        assert (usage.replies, usage.failures, usage.prompt_tokens, usage.tokens) == (1, 2, 103, 13)
+
+
+def test_nothing_is_lost_or_confused_among_many_with_every_kind_of_trouble():
+    plan = [status(500), "hang", good, "die", b"{", status(429, headers={"Retry_After": "0.1"}), "break_off", good] * 4
+    with serving(*plan, concurrency=6) as (server, endpoint):
+        replies = [future.result(timeout=60) for future in [ask(endpoint, str(n)) for n in range(40)]]
+        assert [reply.text for reply in replies] == [f"answer to {n}" for n in range(40)]
+        assert [reply.tokens for reply in replies] == [10 + n for n in range(40)]
+        usage = endpoint.usage
+        assert (usage.replies, usage.failures) == (40, 24)
+        assert usage.tokens == sum(10 + n for n in range(40))
+        assert len(server.requests) == 64
+        assert server.most_open <= 6 + 4  # a hung request that was given up may still be open on the server's side
+
+
+def test_a_server_that_restarts_is_waited_for():
+    server = Server()
+    with ChatEndpoint(server.url, "m", timeout_s=1, concurrency=3, retries=0) as endpoint:
+        assert ask(endpoint, "1").result(timeout=5).text == "answer to 1"
+        server.stop()
+        futures = [ask(endpoint, str(n)) for n in range(5)]
+        time.sleep(0.5)
+        assert not any(future.done() for future in futures)
+        again = Server(port=server.port)
+        assert [future.result(timeout=10).text for future in futures] == [f"answer to {n}" for n in range(5)]
+        again.stop()
+
+
+def test_a_server_that_stays_away_is_given_up():
+    server = Server()
+    server.stop()
+    with ChatEndpoint(server.url, "m", patience_s=0.3) as endpoint:
+        started = time.monotonic()
+        with pytest.raises(DrKernelError, match=r"given up after \d+ attempts: no connection \(ConnectionRefused"):
+            ask(endpoint).result(timeout=10)
+        assert 0.2 < time.monotonic() - started < 3
+
+
+def test_a_server_that_asks_for_patience_gets_it_and_that_is_no_failure():
+    plan = [status(503), status(529), status(429), status(503, headers={"Retry_After": "0.05"})] * 3
+    with serving(*plan, retries=0) as (server, endpoint):
+        assert ask(endpoint, "2").result(timeout=10).text == "answer to 2"
+        assert len(server.requests) == 13
+    given_up = pytest.raises(DrKernelError, match=r"given up after \d+ attempts: status 503: overloaded")
+    with serving(*[status(503, "overloaded")] * 1000, patience_s=0.2) as (_, endpoint), given_up:
+        ask(endpoint).result(timeout=10)
+
+
+def test_failures_are_made_good_so_often_and_no_more():
+    with serving(*[status(500, "out of order")] * 3, retries=2) as (server, endpoint):
+        with pytest.raises(DrKernelError, match="given up after 3 attempts: status 500: out of order"):
+            ask(endpoint).result(timeout=10)
+        assert len(server.requests) == 3
+        assert ask(endpoint, "4").result(timeout=10).tokens == 14
+
+
+def test_a_hung_request_is_given_up_at_its_deadline():
+    with serving("hang", retries=0, timeout_s=0.3) as (_, endpoint):
+        started = time.monotonic()
+        with pytest.raises(DrKernelError, match=r"TimeoutError: no answer within 0\.3 s"):
+            ask(endpoint).result(timeout=10)
+        assert time.monotonic() - started < 1
+    with serving("drip", retries=0, timeout_s=0.3) as (_, endpoint):
+        started = time.monotonic()
+        with pytest.raises(DrKernelError, match=r"not complete within 0\.3 s"):
+            ask(endpoint).result(timeout=10)
+        assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize("value", ["0.6", lambda: formatdate(time.time() + 2, usegmt=True)], ids=["seconds", "date"])
+def test_retry_after_is_honoured_by_all_requests(value):
+    value = value if isinstance(value, str) else value()
+    with serving(status(429, headers={"Retry_After": value}), concurrency=4) as (server, endpoint):
+        futures = [ask(endpoint)]
+        while not server.requests:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        futures += [ask(endpoint) for _ in range(3)]
+        assert all(future.result(timeout=10) for future in futures)
+        pauses = [moment - server.times[0] for moment in server.times[1:]]
+        assert min(pauses) > 0.55 and max(pauses) < 4
+
+
+def test_no_more_requests_are_begun_per_minute_than_allowed():
+    with serving(requests_per_minute=600, concurrency=8) as (server, endpoint):
+        for future in [ask(endpoint) for _ in range(6)]:
+            future.result(timeout=10)
+        assert min(b - a for a, b in zip(server.times, server.times[1:], strict=False)) > 0.08
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (status(401, f"Incorrect API key provided: {KEY}"), r"status 401: Incorrect API key provided: \[key\]"),
+        (status(404, "no such model"), "status 404: no such model"),
+        (status(429, "You exceeded your quota", code="insufficient_quota"), "status 429: You exceeded"),
+        (status(400, "You exceeded your quota", type="insufficient_quota"), "status 400: You exceeded"),
+        (status(403, "This account is closed"), "status 403: This account is closed"),
+    ],
+)
+def test_what_cannot_pass_is_said_at_once_and_without_the_key(answer, message):
+    with serving(answer) as (server, endpoint):
+        with pytest.raises(DrKernelError, match=message) as error:
+            ask(endpoint).result(timeout=10)
+        assert len(server.requests) == 1 and not isinstance(error.value, Refused)
+        assert KEY not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status(400, "This model's maximum Context Length is 4096 tokens."),
+        status(400, "no", code="context_length_exceeded"),
+        status(413, "prompt is too long: 4097 tokens > 4096 maximum"),
+        status(400, "The input token count (4097) exceeds the maximum number of tokens allowed (4096)."),
+        status(422, "Larger than the context window"),
+        status(500, "too much", type="exceed_context_size_error"),
+        status(503, "the request exceeds the available context size, try increasing it"),
+    ],
+    ids=lambda answer: answer[1]["error"]["message"][:32],
+)
+def test_a_prompt_that_is_too_long_is_told_apart_whatever_the_server_calls_it(answer):
+    with serving(answer) as (server, endpoint):
+        with pytest.raises(TooLong, match=f"status {answer[0]}"):
+            ask(endpoint).result(timeout=10)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("answer", [status(400, "filtered"), status(413, "filtered"), (422, "filtered", {})])
+def test_what_concerns_one_request_is_refused_for_it_alone(answer):
+    with serving(answer) as (server, endpoint):
+        with pytest.raises(Refused, match=f"^status {answer[0]}: filtered$"):
+            ask(endpoint).result(timeout=10)
+        assert ask(endpoint, "1").result(timeout=10).text == "answer to 1"
+        assert len(server.requests) == 2
+
+
+def test_a_server_that_refuses_many_requests_in_a_row_refuses_all():
+    refused = status(400, "no chat template")
+    with serving(*[refused] * 15, good, *[refused] * 16) as (_, endpoint):
+        errors = [ask(endpoint, "1").exception(timeout=10) for _ in range(32)]
+        assert errors[15] is None and all(isinstance(error, Refused) for error in errors[:15] + errors[16:31])
+        assert isinstance(errors[31], DrKernelError) and not isinstance(errors[31], Refused)
+        assert str(errors[31]).endswith(
+            "16 requests in a row were refused, the last one with status 400: no chat template"
+        )
+
+
+def test_parameters_that_a_model_does_not_take_are_left_out_or_renamed():
+    refuse = lambda name: status(400, f"Unsupported: {name}", code="unsupported_parameter", param=name)
+    with serving(refuse("max_tokens"), refuse("seed")) as (server, endpoint):
+        assert ask(endpoint, "5").result(timeout=10).tokens == 15
+        assert {"seed", "max_tokens"} == endpoint.not_sent
+        assert server.requests[2].keys() == {"model", "messages", "temperature", "max_completion_tokens"}
+        assert server.requests[2]["max_completion_tokens"] == 64
+
+
+def test_answers_that_were_cut_say_so():
+    cut = good({"messages": [{"content": "1"}]})
+    cut["choices"][0] |= {"finish_reason": "length", "message": {"content": None}}
+    with serving(cut) as (_, endpoint):
+        reply = ask(endpoint, "1").result(timeout=10)
+        assert (reply.text, reply.finished, reply.tokens) == ("", False, 11)
+
+
+def test_the_key_is_in_no_log_and_no_text(caplog):
+    caplog.set_level(logging.DEBUG)
+    with serving(status(500, f"bad key {KEY}"), "die") as (_, endpoint):
+        ask(endpoint).result(timeout=10)
+        assert KEY not in caplog.text and KEY not in repr(endpoint)
+        assert "[key]" in caplog.text
+
+
+def test_without_a_key_none_is_sent(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with serving() as (server, endpoint):
+        ask(endpoint).result(timeout=10)
+        assert "Authorization" not in server.headers[0]
+
+
+def test_a_server_with_one_model_need_not_be_told_which():
+    server = Server()
+    with ChatEndpoint(server.url) as endpoint:
+        assert (endpoint.model, endpoint.context) == ("only", 4096)
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("models", "context"),
+    [
+        ((200, {"data": [{"id": "other", "max_model_len": 9}, {"id": "m", "max_model_len": 2048}]}), 2048),
+        ((200, {"data": [{"id": "m"}]}), None),
+        ((200, {"data": [{"id": "m", "max_model_len": "long"}]}), None),
+        ((200, {"data": []}), None),
+        ((200, ["no list"]), None),
+        ((404, {}), None),
+        ((500, {}), None),
+    ],
+)
+def test_the_context_of_a_named_model_is_what_the_server_says_if_it_does(models, context):
+    with serving() as (server, endpoint):
+        server.models = models
+        assert endpoint.context == context
+        assert ask(endpoint, "1").result(timeout=10).text == "answer to 1"
+
+
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "https://user:secret@host/v1", ""])
+def test_addresses_that_are_none_or_hold_credentials_are_refused(url):
+    with pytest.raises(DrKernelError, match=r"endpoint\.url must") as error:
+        ChatEndpoint(url, "m")
+    assert "secret" not in str(error.value)
+
+
+def test_closing_cancels_what_waits():
+    with serving("hang", timeout_s=5) as (_, endpoint):
+        futures = [ask(endpoint) for _ in range(4)]
+        time.sleep(0.1)
+        endpoint.close()
+        assert [future.cancelled() for future in futures] == [False, True, True, True]
+        with pytest.raises(DrKernelError, match="already closed"):
+            ask(endpoint)
+
+
+VLLM = os.environ.get("DRKERNEL_VLLM_PYTHON") or (sys.executable if importlib.util.find_spec("vllm") else None)
+"""A Python that has vLLM, perhaps another one's than this."""
+
+
+@pytest.mark.skipif(VLLM is None, reason="no vLLM here, and DRKERNEL_VLLM_PYTHON names no Python that has it")
+def test_vllms_own_server_is_served_through_a_restart(tmp_path):
+    """The server is killed in the middle of the work, and started again."""
+    folder, port = tiny_model(tmp_path), free_port()
+    server = start_vllm(folder, port)
+    try:
+        with ChatEndpoint(f"http://127.0.0.1:{port}/v1", patience_s=240, timeout_s=120, concurrency=8) as endpoint:
+            assert (endpoint.model, endpoint.context) == ("tiny", 256)
+            asked = lambda count: [
+                endpoint.submit([{"role": "user", "content": f"number {n}"}], seed=n, max_tokens=24)
+                for n in range(count)
+            ]
+            before = [future.result(timeout=300) for future in asked(8)]
+            assert all(reply.tokens <= 24 and reply.prompt_tokens > 2 for reply in before)
+            with pytest.raises(TooLong):
+                endpoint.submit([{"role": "user", "content": "word " * 2000}], seed=0, max_tokens=24).result(timeout=60)
+            futures = asked(48)
+            while endpoint.usage.replies < 12:
+                time.sleep(0.01)
+            stop_vllm(server)
+            server = start_vllm(folder, port)
+            after = [future.result(timeout=300) for future in futures]
+            assert len(after) == 48 and endpoint.usage.failures > 0
+            assert [reply.text for reply in after[:8]] == [reply.text for reply in before]
+            assert endpoint.usage.tokens == sum(reply.tokens for reply in (*before, *after))
+            assert endpoint.usage.replies == 56
+    finally:
+        stop_vllm(server)
+
+
+def tiny_model(folder):
+    """A random Qwen3 with the shipped tokenizer and a plain chat template."""
+    import torch
+    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(Path(__file__).parents[2] / "assets" / "seed")
+    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant: "
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 32}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 256}
+    Qwen3ForCausalLM(Qwen3Config(vocab_size=len(tokenizer), **sizes, **heads)).save_pretrained(folder)
+    return folder
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def start_vllm(folder, port):
+    command = [VLLM, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
+    command += ["--host", "127.0.0.1", "--served-model-name", "tiny", "--max-model-len", "256", "--enforce-eager"]
+    command += ["--dtype", "float32", "--max-num-seqs", "8"]
+    room = {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    log = open(folder / f"log-{time.time()}.txt", "w")  # noqa: SIM115 - the server writes to it
+    server = subprocess.Popen(command, env=os.environ | room, stdout=log, stderr=log, start_new_session=True)
+    log.close()
+    return server
+
+
+def stop_vllm(server):
+    if server.poll() is None:
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait(30)

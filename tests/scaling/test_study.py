@@ -1,0 +1,439 @@
+"""A study loses nothing: whatever interrupts it, however it is cut, the turns are those of one run from end to end."""
+
+import hashlib
+import random
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from drkernel.judge import feedback
+from drkernel.policy.engine import Completion, Sampling
+from drkernel.scaling import records, study
+from drkernel.scaling.models import Answer, TokenModel
+from drkernel.scaling.settings import ScalingConfig
+from drkernel.scaling.solutions import Solution
+from drkernel.scaling.strategies import Strategy
+from drkernel.types import DrKernelError, Task, Verdict
+
+TASKS = [Task(f"set/{i}", "reference", family=f"f{i}", level=i % 3, split="test") for i in range(5)]
+END, FEEDBACK = 0, 1
+STRATEGIES = [
+    ScalingConfig("single", trials=3),
+    ScalingConfig("parallel", budget=5),
+    ScalingConfig("sequential", budget=4),
+    ScalingConfig("managed", budget=6, window=2, trials=2),
+    ScalingConfig("managed", budget=6, window=3, keep="window"),
+    ScalingConfig("mixture", budget=7, chains=3),
+    ScalingConfig("parallel", budget=6, stop_at=2.0),
+    ScalingConfig("mixture", budget=8, chains=2, patience=3, tokens=40),
+]
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Prompts:
+    """Tokens are numbers; a task takes three of them."""
+
+    def first(self, task):
+        return [int(task.id[-1]) + 10] * 3
+
+    def next(self, feedback, finished=True):
+        return [*([] if finished else [END]), FEEDBACK, len(feedback)]
+
+    def text(self, ids):
+        return " ".join(map(str, ids))
+
+    def extract(self, answer, name):
+        return None if answer.startswith("7") else answer
+
+    def count(self, text):
+        return len(text.split())
+
+
+class Engine:
+    """Answers are a pure function of prompt and seed; how long they take is not."""
+
+    def __init__(self, seed=0, context=1000, steps=10**9):
+        self.random, self.context, self.steps = random.Random(seed), context, steps
+        self.requests, self.waiting, self.most, self.seconds = [], [], 0, 0.0
+
+    def add(self, request):
+        assert len(request.prompt_ids) + request.max_tokens <= self.context
+        self.requests.append(request)
+        self.waiting.append(request)
+        self.most = max(self.most, len(self.waiting))
+
+    def step(self):
+        started = time.perf_counter()
+        self.steps -= 1
+        if self.steps < 0:
+            raise Interrupted
+        done = [r for r in self.waiting if self.random.random() < 0.3]
+        self.waiting = [r for r in self.waiting if r not in done]
+        completions = [self.complete(request) for request in done]
+        self.seconds += time.perf_counter() - started
+        return completions
+
+    def complete(self, request):
+        draw = random.Random(f"{request.prompt_ids} {request.seed}")
+        ids = [draw.randrange(2, 10) for _ in range(draw.randrange(1, request.max_tokens))]
+        finished = len(ids) < request.max_tokens - 1
+        return Completion(request.id, [*ids, END] if finished else ids, [], finished)
+
+    def release(self, id):
+        pass
+
+
+class Judge:
+    def __init__(self, seed=0, unusable=()):
+        self.random, self.unusable, self.sources = random.Random(seed), unusable, []
+        self.pool = ThreadPoolExecutor(3)
+
+    def check_task(self, task):
+        if task.id in self.unusable:
+            raise DrKernelError(f"task {task.id}: its reference fails")
+
+    def submit(self, task, source):
+        self.sources.append(source)
+        return self.pool.submit(self.judge, task, source, self.random.random() * 0.002)
+
+    def judge(self, task, source, delay):
+        time.sleep(delay)
+        self.check_task(task)
+        number = int(hashlib.sha256(f"{task.id}{source}".encode()).hexdigest(), 16)
+        if number % 3 == 0:
+            return Verdict("incorrect", "wrong_values", "x" * (number % 5), seconds=delay)
+        return Verdict("ok", "faster", speedup=number % 29 / 10, coverage=number % 7 / 7, seconds=delay)
+
+
+def model_of(engine, slots=6):
+    return TokenModel("m", engine, Prompts(), max_tokens=8, feedback_limit=9, slots=slots, sampling=Sampling())
+
+
+def play(path, options, tasks=TASKS, engine=None, judge=None, model=None, **others):
+    study.play(
+        tasks,
+        Strategy(options),
+        model or model_of(engine or Engine()),
+        judge or Judge(),
+        path / records.RESULTS,
+        reward=lambda verdict: 1 + (verdict.speedup or 0) if verdict.ok else 0.0,
+        trials=options.trials,
+        known=study.known(path),
+        **{"seed": 5, "say": lambda line: None, **others},
+    )
+    return content(records.read(path / records.RESULTS))
+
+
+def content(found):
+    """The records by key, without what depends on time."""
+    assert len({record.key for record in found}) == len(found), "a turn was played twice"
+    timeless = {"generate_s": 0, "judge_s": 0, "started": 0}
+    return {r.key: replace(r, **timeless, verdict=replace(r.verdict, seconds=0)) for r in found}
+
+
+@pytest.mark.parametrize("options", STRATEGIES, ids=lambda options: Strategy(options).label)
+def test_an_interrupted_study_goes_on_to_the_turn_and_ends_up_the_same(tmp_path, options):
+    whole = play(tmp_path, options)
+    assert len(whole) >= len(TASKS) * options.trials
+    for number, steps in enumerate((1, 4, 9)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        played = -1
+        while True:
+            try:
+                found = play(folder, options, engine=Engine(number, steps=steps), judge=Judge(number))
+                break
+            except Interrupted:
+                steps += 1  # progress is certain, and every turn is an interruption sooner or later
+                found = content(records.read(folder / records.RESULTS))
+                assert len(found) >= played
+                played = len(found)
+        assert found == whole
+
+
+def test_a_study_that_is_complete_asks_nobody(tmp_path):
+    whole = play(tmp_path, STRATEGIES[3])
+    engine, judge = Engine(), Judge(unusable=[task.id for task in TASKS])
+    assert play(tmp_path, STRATEGIES[3], engine=engine, judge=judge) == whole
+    assert not engine.requests and not judge.sources
+
+
+def test_more_trials_are_added_to_those_that_were_played(tmp_path):
+    one = play(tmp_path, ScalingConfig("managed", budget=3))
+    two = play(tmp_path, ScalingConfig("managed", budget=3, trials=2))
+    assert len(one) == 15 and len(two) == 30 and all(two[key] == one[key] for key in one)
+
+
+@pytest.mark.parametrize("number", [2, 3, 7])
+def test_shards_merge_into_what_one_study_plays(tmp_path, number):
+    options = STRATEGIES[5]
+    for shard in range(number):
+        inner = tmp_path / "shards" / f"{shard}-of-{number}"
+        inner.mkdir(parents=True)
+        play(inner, options, tasks=TASKS[shard::number], engine=Engine(shard))
+    study.merge(tmp_path)
+    study.merge(tmp_path)
+    merged = content(records.read(tmp_path / records.RESULTS))
+    (tmp_path / "one").mkdir()
+    assert merged == play(tmp_path / "one", options)
+    engine = Engine()
+    assert play(tmp_path, options, engine=engine) == merged and not engine.requests
+
+
+def test_prompts_repeat_the_shown_turns_token_by_token(tmp_path):
+    engine, prompts = Engine(), Prompts()
+    played = play(tmp_path, ScalingConfig("managed", budget=6, window=2), engine=engine)
+    for request in engine.requests:
+        id, trial, call = request.id.rsplit("/", 2)
+        record = played[id, "managed (window 2)", int(trial), int(call)]
+        expected = prompts.first(next(task for task in TASKS if task.id == id))
+        for number in record.shown:
+            before = played[id, record.strategy, record.trial, number]
+            expected += records.unpack(before.answer)
+            expected += prompts.next(feedback(before.verdict, 9, prompts.count), before.finished)
+        assert request.prompt_ids == expected and record.prompt_tokens == len(expected)
+    assert {len(record.shown) for record in played.values()} == {0, 1, 2}
+
+
+def test_the_first_answers_are_the_same_for_all_strategies(tmp_path):
+    first = []
+    for options in (STRATEGIES[1], STRATEGIES[2], STRATEGIES[3]):
+        (tmp_path / options.name).mkdir()
+        played = play(tmp_path / options.name, replace(options, trials=1))
+        first.append({record.task: record.answer for record in played.values() if record.call == 0})
+    assert first[0] == first[1] == first[2] and len(set(first[0].values())) > 1
+    parallel = play(tmp_path / "parallel", STRATEGIES[1])
+    assert len({record.answer for record in parallel.values()}) > len(TASKS)
+
+
+def test_a_short_context_shows_fewer_turns_and_the_record_says_which(tmp_path):
+    wide = play(tmp_path, ScalingConfig("managed", budget=6))
+    (tmp_path / "short").mkdir()
+    short = play(tmp_path / "short", ScalingConfig("managed", budget=6), engine=Engine(context=30))
+    assert len(short) == len(wide) == 30
+    assert max(len(r.shown) for r in wide.values()) == 4 > max(len(r.shown) for r in short.values()) > 0
+    assert all(record.prompt_tokens <= 30 - 8 for record in short.values())
+
+
+def test_a_chain_ends_where_its_context_is_full(tmp_path):
+    played = play(tmp_path, ScalingConfig("mixture", budget=40, chains=2), engine=Engine(context=60))
+    for key, record in played.items():
+        chain = [r for r in played.values() if r.task == key[0] and r.chain == record.chain]
+        assert 1 < len(chain) < 20 and sorted(r.turn for r in chain) == list(range(len(chain)))
+        assert record.shown == tuple(sorted(r.call for r in chain if r.turn < record.turn))
+
+
+def test_a_task_that_does_not_fit_counts_as_failed(tmp_path):
+    engine = Engine(context=10)
+    played = play(tmp_path, ScalingConfig("managed", budget=2), engine=engine)
+    assert len(played) == 10 and not engine.requests
+    assert {(r.verdict.status, r.verdict.reason, r.tokens) for r in played.values()} == {("invalid", "no_room", 0)}
+
+
+def test_a_model_that_learns_late_that_a_prompt_is_too_long_is_asked_again_with_less(tmp_path):
+    class Late(TokenModel):
+        """Takes everything, and finds out in `step`."""
+
+        def __init__(self, engine):
+            model = model_of(engine)
+            self.__dict__ = model.__dict__
+            self.refused = []
+
+        @property
+        def busy(self):
+            return bool(self.refused) or super().busy
+
+        def add(self, id, task, shown, seed):
+            if not super().add(id, task, shown, seed):
+                self.refused.append(id)
+            return True
+
+        def step(self):
+            late, self.refused = self.refused, []
+            return [Answer(id, None, None, 0, 0, False, 0.0, fits=False) for id in late] + super().step()
+
+    for number, options in enumerate((ScalingConfig("managed", budget=6), ScalingConfig("mixture", budget=30))):
+        for context in (10, 30):
+            at_once, late = tmp_path / f"{number}-{context}", tmp_path / f"{number}-{context}-late"
+            at_once.mkdir(), late.mkdir()
+            expected = play(at_once, options, engine=Engine(context=context))
+            assert play(late, options, model=Late(Engine(context=context))) == expected
+
+
+def test_nobody_waits_for_the_verdicts_of_others(tmp_path):
+    """The verdict on one trial's first answer comes only after all other trials are complete."""
+    others = threading.Event()
+
+    class Holding(Judge):
+        held = False
+
+        def submit(self, task, source):
+            if self.held:
+                return super().submit(task, source)
+            self.held = True
+            self.sources.append(source)
+            return self.pool.submit(lambda: others.wait(20) and self.judge(task, source, 0.0))
+
+    def watch(progress):
+        if progress.turns_done >= 4 * 6:
+            others.set()
+
+    played = play(tmp_path, ScalingConfig("managed", budget=6), judge=Holding(), on_progress=watch)
+    assert others.is_set() and len(played) == 30
+
+
+def test_a_task_that_the_judge_cannot_use_is_passed_over_and_told(tmp_path):
+    told = []
+    played = play(tmp_path, STRATEGIES[2], judge=Judge(unusable=["set/1"]), say=told.append)
+    assert {record.task for record in played.values()} == {"set/0", "set/2", "set/3", "set/4"}
+    assert told == ["passed over: task set/1: its reference fails"]
+
+
+def test_a_share_without_a_usable_task_ends_like_any_other(tmp_path):
+    told, seen = [], []
+    judge = Judge(unusable=[task.id for task in TASKS])
+    assert not play(tmp_path, STRATEGIES[2], judge=judge, say=told.append, on_progress=seen.append)
+    assert sorted(told) == [f"passed over: task {task.id}: its reference fails" for task in TASKS]
+    assert seen[-1].turns_total == 0
+
+
+def test_a_refused_request_is_a_failed_turn_and_the_study_goes_on(tmp_path):
+    class Picky(TokenModel):
+        """Refuses every third answer."""
+
+        def __init__(self):
+            self.__dict__ = model_of(Engine()).__dict__
+
+        def step(self):
+            refuse = lambda answer: replace(answer, content=None, source=None, tokens=0, refused="status 400: filtered")
+            return [refuse(a) if int(a.id[-1]) % 3 == 1 else a for a in super().step()]
+
+    played = play(tmp_path, ScalingConfig("sequential", budget=5), model=Picky())
+    assert len(played) == 25
+    for record in played.values():
+        if record.call in (1, 4):
+            assert record.verdict == Verdict("invalid", "refused", "status 400: filtered")
+        else:
+            assert record.verdict.reason != "refused"
+
+
+def test_what_was_answered_before_the_model_failed_is_judged(tmp_path):
+    class Failing(TokenModel):
+        def __init__(self):
+            self.__dict__ = model_of(Engine()).__dict__
+            self.answered = []
+
+        def step(self):
+            if len(self.answered) > 3:
+                raise DrKernelError("given up")
+            answers = super().step()
+            self.answered += [answer.id for answer in answers]
+            return answers
+
+    class Slow(Judge):
+        def check_task(self, task):
+            if task.id == "set/4":
+                time.sleep(0.2)
+
+        def judge(self, task, source, delay):
+            time.sleep(0.1)
+            return super().judge(task, source, delay)
+
+    model = Failing()
+    with pytest.raises(DrKernelError, match="given up"):
+        play(tmp_path, ScalingConfig("parallel", budget=5), model=model, judge=Slow())
+    found = content(records.read(tmp_path / records.RESULTS))
+    assert {f"{task}/{trial}/{call}" for task, _, trial, call in found} == set(model.answered)
+
+
+def test_of_two_records_of_a_turn_the_one_that_was_started_last_counts(tmp_path):
+    played = list(play(tmp_path, ScalingConfig("single")).values())
+    shard = tmp_path / "shards" / "0-of-2"
+    shard.mkdir(parents=True)
+    records.write(tmp_path / records.RESULTS, [replace(record, started=5.0) for record in played])
+    changed = [replace(record, started=n + 3.0, source="new") for n, record in enumerate(played)]
+    records.write(shard / records.RESULTS, changed)
+    assert [record.key for record in study.known(tmp_path)] == [record.key for record in played]
+    assert [record.source == "new" for record in study.known(tmp_path)] == [False, False, False, True, True]
+
+
+def test_an_answer_without_code_fails_without_the_judge(tmp_path):
+    judge = Judge()
+    played = play(tmp_path, ScalingConfig("parallel", budget=8), judge=judge)
+    without = [record for record in played.values() if record.source is None]
+    assert without and {record.verdict.reason for record in without} == {"no_code"}
+    assert not any(source.startswith("7") for source in judge.sources)
+
+
+def test_a_verdict_that_never_comes_and_a_judging_that_fails_are_errors(tmp_path):
+    class Silent(Judge):
+        def submit(self, task, source):
+            return Future()
+
+    class Broken(Judge):
+        def judge(self, task, source, delay):
+            raise RuntimeError("examiner lost")
+
+    with pytest.raises(DrKernelError, match=r"no verdict within 0.1 s"):
+        play(tmp_path, STRATEGIES[2], judge=Silent(), deadline_s=0.1)
+    with pytest.raises(RuntimeError, match="examiner lost"):
+        play(tmp_path, STRATEGIES[2], judge=Broken())
+
+
+def test_the_engine_works_on_few_requests_and_its_time_is_shared_out_among_them(tmp_path):
+    engine = Engine()
+    play(tmp_path, ScalingConfig("parallel", budget=6), model=model_of(engine, slots=4))
+    charged = sum(record.generate_s for record in records.read(tmp_path / records.RESULTS))
+    assert engine.most == 4 and engine.seconds <= charged <= 2 * engine.seconds + 0.05
+
+
+def test_progress_reaches_its_total(tmp_path):
+    for options, context in ((STRATEGIES[7], 1000), (ScalingConfig("mixture", budget=40), 60)):
+        folder = tmp_path / options.name / str(context)
+        folder.mkdir(parents=True)
+        for _ in range(2):
+            seen = []
+            played = play(folder, options, engine=Engine(context=context), on_progress=seen.append)
+            assert seen[-1].turns_done == seen[-1].turns_total == len(played)
+
+
+def test_solutions_made_elsewhere_stand_under_the_same_judge(tmp_path):
+    path, told = tmp_path / records.RESULTS, []
+    given = [("set/0", 0, "2 3"), ("set/0", 1, "4"), ("set/1", 0, "5"), ("set/3", 0, "6"), ("other/9", 0, "8")]
+    solutions = [Solution(*each, "somewhere") for each in given]
+    judge = Judge(unusable=["set/1"])
+    for _ in range(2):
+        options = {"label": "theirs", "known": study.known(tmp_path), "say": told.append}
+        study.judge_solutions(TASKS, solutions, judge, path, **options)
+    found = content(records.read(path))
+    assert list(found) and {(task, trial) for task, _, trial, _ in found} == {("set/0", 0), ("set/0", 1), ("set/3", 0)}
+    for record in found.values():
+        assert (record.model, record.strategy, record.shown, record.answer) == ("theirs", "solutions", (), None)
+        assert record.verdict.seconds == 0 and record.verdict == replace(
+            judge.judge(Task(record.task, ""), record.source, 0), seconds=0
+        )
+    assert judge.sources.count("2 3") == 1 and judge.sources.count("5") == 2
+    assert told[:2] == [
+        "1 of 5 answers are to other tasks than the 5 chosen ones",
+        "2 of 5 tasks have no answer; they are not counted",
+    ]
+    assert told[2] == "passed over: task set/1: its reference fails"
+
+
+def test_a_solution_that_changed_is_judged_again_and_counts_as_it_is_now(tmp_path):
+    path, judge = tmp_path / records.RESULTS, Judge()
+    for source in ("2 3", "2 3", "4", "4", None, None):
+        solutions = [Solution("set/0", 0, "9", "there"), Solution("set/1", 0, source, "here")]
+        study.judge_solutions(TASKS[:2], solutions, judge, path, label="theirs", known=study.known(tmp_path))
+        study.merge(tmp_path)
+        found = content(records.read(path))
+        assert {key[0]: record.source for key, record in found.items()} == {"set/0": "9", "set/1": source}
+    assert sorted(judge.sources) == ["2 3", "4", "9"], "each once, and what has no code not at all"
+    verdict = found["set/1", "solutions", 0, 0].verdict
+    assert (verdict.status, verdict.reason) == ("invalid", "no_code")

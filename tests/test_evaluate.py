@@ -1,0 +1,226 @@
+"""The whole study, for real: tasks, engine, judge, strategies, records, report."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+
+import evaluate
+from drkernel.scaling import records, settings
+from drkernel.training.judging import measured_on
+from drkernel.training.ranks import Ranks
+from drkernel.types import DrKernelError, Task
+
+ROOT = Path(__file__).parents[1]
+SMALL = ["tasks.eval_count=2", "scaling.budget=2", "engine.slots=8", "trainer.threads=1"]
+
+
+def load(*overrides):
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return settings.load(compose("evaluate", overrides=["run_dir=nowhere", *overrides]))
+
+
+def run(folder, *overrides):
+    """A study in this process; its records."""
+    evaluate.evaluate(load(f"run_dir={folder}", "report=false", *SMALL, *overrides), Ranks())
+    return content(folder)
+
+
+def content(folder):
+    """The records by key, without what depends on time."""
+    found = records.read(folder / records.RESULTS)
+    timeless = {"generate_s": 0, "judge_s": 0, "started": 0}
+    assert len({record.key for record in found}) == len(found)
+    return {r.key: replace(r, **timeless, verdict=replace(r.verdict, seconds=0)) for r in found}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The folder of a small study by the real command."""
+    folder = tmp_path_factory.mktemp("study") / "run"
+    command = [sys.executable, "evaluate.py", f"hydra.run.dir={folder}", *SMALL]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_small_study_leaves_every_turn_and_a_report(study):
+    played = content(study)
+    assert len(played) == 4 and {record.model for record in played.values()} == {"assets/seed"}
+    assert {(record.call, record.shown) for record in played.values()} == {(0, ()), (1, (0,))}
+    assert all(r.verdict.device == "simulated:H200" for r in played.values() if r.verdict.ok)
+    assert {"config.yaml", "tasks.jsonl", "report"} <= {path.name for path in study.iterdir()}
+    assert {"index.html", "table.md", "table.csv"} <= {path.name for path in (study / "report").iterdir()}
+
+
+def test_a_study_that_was_killed_in_the_middle_of_a_line_goes_on_to_the_same_turns(study, tmp_path):
+    lines = (study / records.RESULTS).read_bytes().splitlines(keepends=True)
+    (tmp_path / records.RESULTS).write_bytes(b"".join(lines[:2]) + lines[2][:50])
+    assert run(tmp_path) == content(study)
+
+
+def test_the_command_without_a_shard_collects_what_shards_played_and_plays_the_rest(study, tmp_path):
+    evaluate.evaluate(load(f"run_dir={tmp_path}", "shard=1/2", *SMALL), Ranks())
+    assert [path.name for path in (tmp_path / "shards").iterdir()] == ["1-of-2"]
+    assert not (tmp_path / records.RESULTS).exists() and not (tmp_path / "report").exists()
+    before = content(tmp_path / "shards" / "1-of-2")
+    played = run(tmp_path)
+    assert played == content(study) and len(before) == 2 and all(played[key] == before[key] for key in before)
+
+
+def test_answers_of_a_study_judged_as_solutions_get_the_same_verdicts(study, tmp_path):
+    given = tmp_path / "theirs.jsonl"
+    shutil.copy(study / records.RESULTS, given)
+    judged = run(tmp_path, f"solutions={given}")
+    expected = {(r.task, r.source): r.verdict for r in content(study).values()}
+    assert {(r.task, r.source): r.verdict for r in judged.values()} == expected
+    assert {(r.strategy, r.model, r.call) for r in judged.values()} == {("solutions", "theirs.jsonl", 0)}
+
+
+def test_a_folder_belongs_to_one_study(tmp_path):
+    config = load(f"run_dir={tmp_path}")
+    settings.keep(config, tmp_path, [], {})
+    settings.keep(load(f"run_dir={tmp_path}", "scaling.trials=3", "judge.workers=1", "shard=1/4"), tmp_path, [], {})
+    for folder in (tmp_path, tmp_path / "shards" / "0-of-2"):
+        with pytest.raises(DrKernelError, match=r"made with scaling\.budget=8, now it is 4"):
+            settings.keep(load(f"run_dir={tmp_path}", "scaling.budget=4"), folder, [], {})
+
+
+@pytest.mark.parametrize("key", settings.TIMED)
+def test_where_seconds_are_the_budget_what_they_depend_on_may_not_change(key, tmp_path):
+    start = lambda *overrides: settings.keep(load(f"run_dir={tmp_path}", *overrides), tmp_path, [], {})
+    start("scaling.seconds=60", f"{key}=3")
+    with pytest.raises(DrKernelError, match=rf"made with {key}=3, now it is 5"):
+        start("scaling.seconds=60", f"{key}=5")
+
+
+def test_a_study_is_tied_to_what_answers_and_what_judges(tmp_path):
+    one, two = tmp_path / "shards" / "0-of-2", tmp_path / "shards" / "1-of-2"
+    start = lambda folder, **identity: settings.keep(load(f"run_dir={tmp_path}"), folder, [], identity)
+    start(one, device="cuda:NVIDIA H200", weights="abc")
+    start(two, device="cuda:NVIDIA H200", weights="abc")
+    for folder in (one, two, tmp_path):
+        with pytest.raises(
+            DrKernelError, match=r"/identity\.json: .* device=cuda:NVIDIA H200, now it is simulated:H200"
+        ):
+            start(folder, device="simulated:H200", weights="abc")
+        with pytest.raises(DrKernelError, match=r"made with weights=abc, now it is abd"):
+            start(folder, device="cuda:NVIDIA H200", weights="abd")
+    for folder in (one, two):
+        (folder / settings.IDENTITY).unlink()
+    start(tmp_path, device="simulated:H200", weights="abd")  # a study of earlier days gets one
+    assert json.loads((tmp_path / settings.IDENTITY).read_text()) == {"device": "simulated:H200", "weights": "abd"}
+
+
+def test_a_study_is_tied_to_its_tasks(tmp_path):
+    a, b = Task("a", "class Model: ..."), Task("b", "class Model: ...")
+    start = lambda *tasks: settings.keep(load(f"run_dir={tmp_path}"), tmp_path, tasks, {})
+    settings.keep(load(f"run_dir={tmp_path}", "shard=0/2"), tmp_path / "shards" / "0-of-2", [a, b], {})
+    start(b, a)
+    for others in ((a, replace(b, source="class Model: pass")), (a,), (a, b, replace(a, id="c"))):
+        with pytest.raises(
+            DrKernelError, match=r"/tasks\.jsonl: this study was made with task (b|c)=\w+, now it is \w+"
+        ):
+            start(*others)
+    (tmp_path / settings.TASKS).write_text("{}\n")
+    with pytest.raises(DrKernelError, match=r"/tasks\.jsonl: not what a study leaves there"):
+        start(a, b)
+
+
+def test_the_fingerprint_of_a_policy_is_that_of_its_weights(tmp_path):
+    policy = tmp_path / "policy"
+    shutil.copytree(ROOT / "assets" / "seed", policy)
+    before = settings.fingerprint(str(policy))
+    assert before == settings.fingerprint(str(ROOT / "assets" / "seed")) and len(before) == 16
+    (policy / "generation_config.json").unlink()
+    assert settings.fingerprint(str(policy)) == before
+    weights = (policy / "model.safetensors").read_bytes()
+    for changed in (weights[:-1] + bytes([weights[-1] ^ 1]), weights + b"x", bytes([weights[0] ^ 1]) + weights[1:]):
+        (policy / "model.safetensors").write_bytes(changed)
+        assert settings.fingerprint(str(policy)) != before
+    assert settings.fingerprint("Qwen/Qwen3-8B") == "Qwen/Qwen3-8B"
+    for missing in (tmp_path / "none", tmp_path):
+        with pytest.raises(DrKernelError, match=r"policy\.path: no config\.json in "):
+            settings.fingerprint(str(missing))
+
+
+def test_the_identity_of_a_study_names_weights_or_model_and_the_device(monkeypatch):
+    hosted = SimpleNamespace(model="as the server names it")
+    monkeypatch.setattr(evaluate, "endpoint_of", lambda config: contextlib.nullcontext(hosted))
+    weights, simulated = settings.fingerprint(str(ROOT / "assets" / "seed")), "judge.device=simulated"
+    assert evaluate.identity(load(simulated)) == {"device": "simulated:H200", "weights": weights}
+    assert evaluate.identity(load(simulated, "judge.gpu=A100", "solutions=x")) == {"device": "simulated:A100"}
+    found = evaluate.identity(load(simulated, "endpoint.url=http://host/v1"))
+    assert found == {"device": "simulated:H200", "model": "as the server names it"}
+
+
+def test_the_device_is_what_the_judges_gpus_are_called(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", ["NVIDIA H100", "NVIDIA H200"].__getitem__)
+    named = lambda *overrides: measured_on(load(*overrides).judge)
+    assert named() == named("judge.gpus=['5']") == "cuda:NVIDIA H200"
+    assert named("judge.device=cuda") == "cuda:NVIDIA H100, NVIDIA H200"
+    assert named("judge.device=simulated") == "simulated:H200"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(DrKernelError, match=r"judge\.device: found cuda, but no GPU is visible"):
+        named("judge.device=cuda")
+
+
+@pytest.mark.parametrize("group", ["scaling", "policy", "tasks", "engine", "judge", "reward"])
+def test_every_variant_of_every_group_composes_and_is_short(group):
+    for path in (ROOT / "conf" / group).glob("*.yaml"):
+        config = load(f"{group}={path.stem}")
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 15 and any(line.startswith("# ") for line in lines), f"{path} should say what it changes"
+        assert group != "scaling" or config.scaling.name == path.stem
+
+
+def test_tasks_are_chosen_by_split_and_by_id():
+    tasks = evaluate.load_set(load("tasks=handwritten"))
+    assert len(tasks) >= 30 and {task.level for task in tasks} == {1, 2, 3}
+    chosen = evaluate.load_set(load("tasks=handwritten", f"ids=['{tasks[0].id}','{tasks[1].id[:-1]}?']"))
+    assert {task.id for task in chosen} >= {tasks[0].id, tasks[1].id} and len(chosen) < 30
+    assert {task.split for task in evaluate.load_set(load("split=validation", "tasks.eval_count=2"))} == {"validation"}
+    with pytest.raises(DrKernelError, match="no task of generated has such an id"):
+        evaluate.load_set(load("ids=[nothing]"))
+
+
+@pytest.mark.parametrize(
+    "override,words",
+    [
+        ("shard=2/2", "i from 0 to n - 1"),
+        ("shard=half", "i from 0 to n - 1"),
+        ("scaling.keep=tp", "did you mean 'top'"),
+        ("scaling.budget=0", "at least 1"),
+        ("split=tests", "did you mean 'test'"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(override, words):
+    with pytest.raises(DrKernelError, match=words):
+        load(override)
+
+
+@pytest.mark.parametrize("override,words", [("scaling=managd", "managed"), ("scaling.budgte=2", "scaling.budget")])
+def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):
+    command = [sys.executable, str(ROOT / "evaluate.py"), override]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1 and words in done.stderr
+
+
+def test_only_finished_studies_can_be_compared(tmp_path):
+    with pytest.raises(DrKernelError, match=r"nowhere: no results\.jsonl there"):
+        evaluate.conclude(load(), [tmp_path / "nowhere"], "title")
+    (tmp_path / records.RESULTS).touch()
+    for report in ("true", "false"):
+        with pytest.raises(DrKernelError, match=r"results\.jsonl: no judged turn in it"):
+            evaluate.conclude(load(f"report={report}"), [tmp_path], "title")
