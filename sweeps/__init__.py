@@ -1,0 +1,1 @@
+"""A sweep at a glance: where its runs stand, the table over seeds, the curves."""
