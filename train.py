@@ -1,6 +1,7 @@
 """Multi-turn reinforcement learning of a policy that writes Triton kernels.
 
     python train.py algo=trloo reward=profiling filters=full     one run; the same command again resumes it
+    python train.py policy=qwen3_8b trainer.gpus=7               seven GPUs train (FSDP2, vLLM), the eighth measures
     python train.py stage=coldstart                              make the seed policy that the default run starts from
 
 The algorithm is TRLOO with profiling rewards (Dr. Kernel, arXiv 2602.05885), or what the config groups choose instead:
@@ -14,14 +15,20 @@ The algorithm is TRLOO with profiling rewards (Dr. Kernel, arXiv 2602.05885), or
 Departures from the paper, each selectable back: coverage is a share of device time alone, so PRS has another threshold;
 turns that PRS rejects leave the baseline; PR pays from a speed-up of 1 on; the loss averages over tokens. With one
 optimizer step per rollout the probability ratio is 1: no pass for old log-probabilities, and clipping cannot act.
+
+On several GPUs every rank runs this file. It plays its share of the trajectories, all ranks then know all of them and
+compute the same batch, and only the forward and backward passes over that batch are shared out (training/).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import hydra
 import torch
@@ -31,31 +38,44 @@ from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
 from drkernel.config import Config
 from drkernel.judge import Judge
+from drkernel.judge.remote import Client
+from drkernel.judge.service import patience_s
 from drkernel.objective import filters, returns
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.loss import count, policy_loss, token_weights
 from drkernel.objective.mismatch import importance_weights, rollout_correction
-from drkernel.objective.rollouts import Rollouts
+from drkernel.objective.rollouts import Rollouts, forgiven
 from drkernel.objective.tally import Tally, add, mean_of, means
-from drkernel.policy import load_engine
+from drkernel.overrides import one_line_errors
 from drkernel.policy.engine import Engine, Sampling
 from drkernel.policy.model import Policy, load_tokenizer
 from drkernel.policy.prompts import Prompts, load_prompts
-from drkernel.rollout.episodes import rollout
-from drkernel.tasks import load_tasks
+from drkernel.policy.transfer import check_agreement, export
+from drkernel.rollout.episodes import Stopped, rollout
+from drkernel.slurm.guard import SAVED
 from drkernel.training import checkpoint, report, update
 from drkernel.training.experience import describe, tabulated, turn_filters
+from drkernel.training.judging import judge_of_node, reserved_gpus
 from drkernel.training.packing import pack, parts, spread
+from drkernel.training.parts import load_sets, make_engine, make_policy
+from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
+from drkernel.training.ranks import Ranks, init_distributed, launch
 from drkernel.training.run import Run
-from drkernel.types import Batch, DrKernelError, Task, Trajectory
+from drkernel.training.sampler import Sampler
+from drkernel.types import Batch, Task, Trajectory
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
 def main(composed: DictConfig) -> None:
-    with configuration.one_line_errors():
+    with one_line_errors(Config):
         config = configuration.load(composed)
-        (coldstart.run if config.stage == "coldstart" else train)(config)
+        if config.stage == "coldstart":
+            coldstart.run(config)
+        elif (code := launch(config.trainer.gpus, reserved_gpus(config))) is not None:
+            sys.exit(code)
+        else:
+            train(config, init_distributed(reserved_gpus(config)))
 
 
 @dataclass
@@ -75,53 +95,90 @@ class World:
     """What a run is made of; built once in `train`."""
 
     config: Config
-    tasks: list[Task]
+    sampler: Sampler
     policy: Policy
     prompts: Prompts
     engine: Engine
-    judge: Judge
+    judge: Judge | Client
     progress: Progress
+    ranks: Ranks = field(default_factory=Ranks)
     state: State = field(default_factory=State)
-    unusable: dict[str, str] = field(default_factory=dict)  # task id -> why the judge refuses it
+    stopping: Callable[[], bool] = lambda: False
+    """Whether a signal asks to give up a rollout."""
 
 
-def train(config: Config) -> None:
+def train(config: Config, ranks: Ranks) -> None:
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
-    run, console = Run(config), make_console()
+    run, console = Run(config) if ranks.first else None, make_console(quiet=not ranks.first)
     tasks, held_out = load_sets(config)
-    policy = Policy.load(config.policy.path, device="cuda" if torch.cuda.is_available() else "cpu")
+    policy = make_policy(config, ranks)
     prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
     optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
     with (
-        Judge(**configuration.judge_options(config)) as judge,
-        closing(load_engine(policy=policy, stop_ids=prompts.stop_ids, **engine_options(config))) as engine,
+        Preemption() as preemption,
+        judge_of_node(config, ranks) as judge,
+        closing(make_engine(config, policy, prompts)) as engine,
         Progress(console) as progress,
     ):
-        world = World(config, tasks, policy, prompts, engine, judge, progress)
+        sampler = Sampler(tasks, config.seed, judge, progress.say)
+        stopping = lambda: preemption.noted
+        world = World(config, sampler, policy, prompts, engine, judge, progress, ranks, stopping=stopping)
         resume(world, run, optimizer)
         for _ in progress.steps(world.state.step, config.trainer.steps):
-            log(world, run, step(world, optimizer))
-            if world.state.step % config.trainer.save_every == 0 or world.state.step == config.trainer.steps:
+            before = dataclasses.replace(world.state)
+            try:
+                log(world, run, step(world, optimizer))
+            except Stopped:
+                world.state = before
+            stop = preemption.asked(ranks)
+            if stop or world.state.step % config.trainer.save_every == 0 or world.state.step == config.trainer.steps:
                 save(world, run, optimizer)
-        if (run.read("report.json") or {}).get("step") != world.state.step:
-            finish(world, run, held_out)
-    report.show(run.read("report.json"), console)
-    run.close()
+            if stop:
+                break
+        else:
+            stop = preemption.asked(ranks)
+        if stop:
+            progress.say(f"{SAVED} {world.state.step}; the same command goes on")
+            preemption.hand_over(ranks)
+        else:
+            preemption.release()  # all is saved: from here on a signal ends the process, and the same command goes on
+            world.stopping = lambda: False
+            if ranks.share(lambda: (run.read("report.json") or {}).get("step") != world.state.step):
+                finish(world, run, held_out)
+            if run:
+                report.show(run.read("report.json"), console)
+    if run:
+        run.close()
+    ranks.close()
 
 
 def step(world: World, optimizer: torch.optim.Optimizer) -> dict[str, float]:
     """One turn of the loop: weights to the engine, rollouts, what the loss needs, update."""
-    started = time.perf_counter()
-    world.engine.sync(world.policy)
+    clock = [time.perf_counter()]
+    lap = lambda: (clock.append(time.perf_counter()), clock[-1] - clock[-2])[1]
+    gap = sync(world)
+    times = {"time/sync": lap()}
     trajectories, rollouts, decision = collect(world)
-    generated = time.perf_counter()
+    times["time/rollout"] = lap()
     batch, tally = prepare(world, trajectories, rollouts, decision)
+    times["time/prepare"] = lap()
+    if world.config.engine.sleep:
+        world.engine.sleep()
     metrics = learn(world, optimizer, batch)
+    times["time/update"] = lap()
     world.state.step += 1
     world.state.skipped += metrics["skipped"]
-    times = {"time/rollout": generated - started, "time/update": time.perf_counter() - generated}
-    return describe(rollouts) | means(tally) | metrics | times
+    return describe(rollouts) | means(tally) | metrics | gap | times
+
+
+def sync(world: World) -> dict[str, float]:
+    """The policy's weights to the engine; where it has kernels of its own, the proof that they arrived."""
+    world.engine.sync(world.policy)
+    if not world.engine.own_kernels:
+        return {}
+    prompt = world.prompts.first(world.sampler.tasks[0])
+    return {"engine_gap": check_agreement(world.engine, world.policy, prompt, world.config.engine.agreement)}
 
 
 def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]:
@@ -137,6 +194,7 @@ def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]
             world,
             draw(world, missing),
             config.trainer.samples,
+            config.trainer.turns,
             first_group=state.groups,
             seed=config.seed,
             title=f"step {state.step + 1}" + (f", refill {attempt}" if attempt else ""),
@@ -170,7 +228,11 @@ def prepare(
     keep = spread((decision.keep & exists).float(), batch).bool()
     if config.filters.mrs or algo.importance_cap:
         trained = update.logprobs(
-            world.policy, batch, max_tokens=config.trainer.micro_batch_tokens, temperature=config.engine.temperature
+            world.policy,
+            batch,
+            max_tokens=config.trainer.micro_batch_tokens,
+            temperature=config.engine.temperature,
+            ranks=world.ranks,
         )
         tokens = (trained, batch.rollout_logprobs, batch.turn_ids, batch.trajectory_ids, batch.loss_mask)
         if config.filters.mrs:
@@ -188,8 +250,10 @@ def prepare(
 
 def learn(world: World, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[str, float]:
     """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows."""
-    algo, trainer, device, tallies = world.config.algo, world.config.trainer, world.policy.device, []
+    algo, trainer, device = world.config.algo, world.config.trainer, world.policy.device
+    tallies, steps = [], []
     options = {"max_tokens": trainer.micro_batch_tokens, "temperature": world.config.engine.temperature}
+    options["ranks"] = world.ranks
     old = update.logprobs(world.policy, batch, **options).to(device) if algo.updates > 1 else None
     for index, part in parts(batch, algo.updates):
         totals = count(part.loss_mask, part.turn_ids)
@@ -203,122 +267,121 @@ def learn(world: World, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[
             tallies.append(tally)
             return loss
 
-        metrics = update.step(world.policy, optimizer, part, token_loss, max_grad_norm=trainer.max_grad_norm, **options)
-    return metrics | means(add(*tallies))
+        steps.append(
+            update.step(world.policy, optimizer, part, token_loss, max_grad_norm=trainer.max_grad_norm, **options)
+        )
+    mine = {name: entry.cpu() for name, entry in add(*tallies).items()}
+    return update.over_steps(steps) | means(add(*world.ranks.each(lambda: mine)))
 
 
 def draw(world: World, number: int) -> list[Task]:
-    """The next prompts: a fresh permutation of the tasks each epoch, a pure function of (seed, how many were drawn).
-
-    A task that the judge cannot use is reported once and passed over; none that it can is an error.
-    """
-    state, tasks, picked = world.state, world.tasks, []
-    while len(picked) < number:
-        epoch, offset = divmod(state.cursor, len(tasks))
-        order = torch.randperm(len(tasks), generator=torch.Generator().manual_seed(hash((world.config.seed, epoch))))
-        task = tasks[order[offset]]
-        state.cursor += 1
-        try:
-            world.judge.check_task(task)
-        except DrKernelError as error:
-            world.unusable[task.id] = str(error)
-            world.progress.say(f"passed over: {error}")
-            if len(world.unusable) == len(tasks):
-                raise
-            continue
-        picked.append(task)
+    """The next prompts, the same for all ranks."""
+    state = world.state
+    picked, state.cursor = world.ranks.share(lambda: world.sampler.draw(state.cursor, number))
     return picked
 
 
-def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
-    """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
-    options, chosen = config.tasks, {"levels": config.tasks.levels, "families": config.tasks.families}
-    tasks = load_tasks(options.source, split="train", count=options.count, seed=options.seed, **chosen)
-    source = options.eval_source or options.source
-    split = "test" if source in (options.source, "generated") else "all"
-    held_out = load_tasks(source, split=split, count=options.eval_count, **chosen)
-    return tasks, held_out
+def play(
+    world: World, tasks: list[Task], samples: int, turns: int, *, first_group: int, seed: int, title: str
+) -> list[Trajectory]:
+    """Multi-turn episodes: `samples` per task, shared out among ranks; generation and judging overlap.
 
-
-def engine_options(config: Config) -> dict:
-    options = config.engine
-    return {
-        "name": options.name,
-        "slots": options.slots,
-        "context": options.max_tokens,
-        "kv_cache_gib": options.kv_cache_gib,
-    }
-
-
-def play(world: World, tasks: list[Task], samples: int, *, first_group: int, seed: int, title: str) -> list[Trajectory]:
-    """Multi-turn episodes: `samples` per task; generation and judging overlap."""
-    config = world.config
+    Raises Stopped on all ranks where a signal came to one of them meanwhile.
+    """
+    config, ranks = world.config, world.ranks
     # The judge works beside the engine: a thread that waits for a core it has taken would stop all the others.
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads - config.judge.workers))
-    trajectories = rollout(
-        world.engine,
-        world.judge,
-        world.prompts,
-        tasks,
-        samples_per_task=samples,
-        turns=config.trainer.turns,
-        max_tokens=config.engine.max_answer_tokens,
-        seed=seed,
-        feedback_limit=config.judge.feedback_tokens,
-        first_group=first_group,
-        sampling=Sampling(temperature=config.engine.temperature),
-        on_progress=world.progress.rollout(title),
-    )
+    try:
+        mine = rollout(
+            world.engine,
+            world.judge,
+            world.prompts,
+            tasks,
+            samples_per_task=samples,
+            turns=turns,
+            max_tokens=config.engine.max_answer_tokens,
+            seed=seed,
+            feedback_limit=config.judge.feedback_tokens,
+            first_group=first_group,
+            sampling=Sampling(temperature=config.engine.temperature),
+            on_progress=world.progress.rollout(title),
+            share=(ranks.rank, ranks.size),
+            stop=world.stopping,
+            told=(lambda verdict: verdict) if config.reward.hack_check else forgiven,
+            deadline_s=2 * patience_s(config.judge.timeout_s) + 300,  # the judge gives up before that
+        )
+    except Stopped:
+        mine = None
+    if ranks.any(mine is None):
+        raise Stopped
     torch.set_num_threads(threads)
-    return trajectories
+    return sorted(ranks.gather(mine), key=lambda t: (t.group, t.sample))
 
 
-def log(world: World, run: Run, metrics: dict[str, float]) -> None:
+def log(world: World, run: Run | None, metrics: dict[str, float]) -> None:
     state = world.state
-    run.log(state.step, metrics | {"tasks_drawn": state.cursor, "skipped_total": state.skipped})
+    if run:
+        run.log(state.step, metrics | {"tasks_drawn": state.cursor, "skipped_total": state.skipped})
     shown = "  ".join(f"{name} {metrics[name]:.2f}" for name in ("reward", "correct", "fast@1.2", "hacks", "lazy"))
-    seconds = metrics["time/rollout"] + metrics["time/update"]
+    seconds = sum(value for name, value in metrics.items() if name.startswith("time/"))
     world.progress.say(f"step {state.step}/{world.config.trainer.steps}  {shown}  ({seconds:.0f} s)")
 
 
-def save(world: World, run: Run, optimizer: torch.optim.Optimizer) -> None:
-    world.state.metrics_offset = run.metrics_offset
-    state = {
-        "policy": world.policy.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "state": dataclasses.asdict(world.state),
-    }
-    checkpoint.save(run.path / "checkpoints", world.state.step, state, world.config.trainer.keep)
+def save(world: World, run: Run | None, optimizer: torch.optim.Optimizer) -> None:
+    if run:
+        world.state.metrics_offset = run.metrics_offset
+    folder, state = checkpoints(world.config), dataclasses.asdict(world.state)
+    checkpoint.save(folder, state["step"], world.policy, optimizer, state, world.config.trainer.keep, world.ranks)
 
 
-def resume(world: World, run: Run, optimizer: torch.optim.Optimizer) -> None:
+def resume(world: World, run: Run | None, optimizer: torch.optim.Optimizer) -> None:
     """Go on from the newest checkpoint of this run folder, if there is one."""
-    saved = checkpoint.load_latest(run.path / "checkpoints")
+    folder = checkpoints(world.config)
+    saved = checkpoint.load_latest(folder, world.policy, optimizer, world.ranks, world.config.seed)
     if saved:
-        world.policy.load_state_dict(saved["policy"])
-        optimizer.load_state_dict(saved["optimizer"])
-        world.state = State(**saved["state"])
-        world.progress.say(f"resumed {run.path} at step {world.state.step}")
-    run.rewind(world.state.metrics_offset)
-    world.state.wandb_id = run.start_wandb(world.state.wandb_id)
+        world.state = State(**saved)
+        world.progress.say(f"resumed {world.config.run_dir} at step {world.state.step}")
+    if run:
+        run.rewind(world.state.metrics_offset)
+        world.state.wandb_id = run.start_wandb(world.state.wandb_id)
 
 
-def finish(world: World, run: Run, held_out: list[Task]) -> None:
-    """Export the policy, then compare it with the one that the run began with on tasks it never trained on."""
-    config = world.config
-    world.policy.save(run.path / "policy", world.prompts.tokenizer)
+def usable(world: World, tasks: list[Task]) -> list[Task]:
+    """The tasks that the judge can use and whose prompt leaves room for an answer; the others are told."""
+    room = world.engine.context - world.config.engine.max_answer_tokens
+    fitting = [task for task in tasks if len(world.prompts.first(task)) <= room]
+    if len(fitting) < len(tasks):
+        world.progress.say(f"passed over: {len(tasks) - len(fitting)} test tasks with prompts of over {room} tokens")
+    return world.sampler.usable(fitting)
+
+
+def checkpoints(config: Config) -> Path:
+    return Path(config.run_dir) / "checkpoints"
+
+
+def finish(world: World, run: Run | None, held_out: list[Task]) -> None:
+    """Export the policy, then compare it with the one that the run began with on tasks it never trained on.
+
+    Hacks count as hacks here, whatever they earned in training.
+    """
+    ranks, config = world.ranks, world.config
+    config = dataclasses.replace(config, reward=dataclasses.replace(config.reward, hack_check=True))
+    world = dataclasses.replace(world, config=config)
+    turns = config.trainer.eval_turns or config.trainer.turns
+    held_out = ranks.share(lambda: usable(world, held_out))
+    export(world.policy, Path(config.run_dir) / "policy", world.prompts.tokenizer)
     tables = []
-    beginning = Policy.load(config.policy.path, device=str(world.policy.device))
-    for name, policy in (("before", beginning), ("after", world.policy)):
+    for name, policy in (("before", make_policy(config, ranks)), ("after", world.policy)):
         world.engine.sync(policy)
         title = f"test split, {name}"
-        episodes = play(world, held_out, config.trainer.eval_samples, first_group=0, seed=-1, title=title)
+        episodes = play(world, held_out, config.trainer.eval_samples, turns, first_group=0, seed=-1, title=title)
         tables.append(tabulated(config, episodes))
-    sizes = f"{len(held_out)} tasks x {config.trainer.eval_samples} samples x {config.trainer.turns} turns"
-    report.write(run, world.state.step, *tables, title=f"{sizes}, compositions that training never saw")
+    sizes = f"{len(held_out)} tasks x {config.trainer.eval_samples} samples x {turns} turns"
+    if run:
+        report.write(run, world.state.step, *tables, title=f"{sizes}, compositions that training never saw")
 
 
 if __name__ == "__main__":
-    with configuration.one_line_errors():
+    with one_line_errors(Config):
         main()

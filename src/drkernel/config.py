@@ -7,24 +7,15 @@ Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml)
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import difflib
-import hashlib
-import os
-import re
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from drkernel.types import DrKernelError
+from drkernel.overrides import resolve
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHOICES = {
@@ -47,6 +38,8 @@ CHOICES = {
     "trainer.layout": ("trajectory", "turn"),
 }
 """The fields that take one of a few words."""
+POSITIVE = ("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "judge.workers")
+"""The fields that must be at least 1."""
 
 
 @dataclass
@@ -97,6 +90,13 @@ class EngineConfig:
     """Sampling temperature in training; log-probabilities on both sides are those of this temperature."""
     kv_cache_gib: float = 16.0
     """vLLM only: size of the key-value cache, set explicitly so that nothing has to be estimated."""
+    agreement: float = 0.1
+    """vLLM only: a run stops where, after a sync, log-probabilities differ from the trainer's by more on average (nats
+    per token). Two bf16 implementations differ by about 0.03."""
+    sleep: bool = False
+    """vLLM only: give the GPU's memory to the trainer during the update. For policies that do not fit otherwise."""
+    eager: bool = False
+    """vLLM only: no CUDA graphs; starts in seconds and decodes slowly."""
 
 
 @dataclass
@@ -109,7 +109,9 @@ class JudgeConfig:
     gpu: str = "H200"
     """The GPU that the simulated device models."""
     gpus: list[str] | None = None
-    """With `cuda`: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all. Nothing else may use them."""
+    """With `cuda`: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all. Training takes the others."""
+    share: bool = False
+    """Measure on GPUs that train, too: the clock runs alone, between two steps of the engine. Verdicts say so."""
     workers: int = 2
     """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
     timeout_s: float = 20.0
@@ -167,6 +169,9 @@ class RewardConfig:
     """Factor on the whole reward; the paper's published code uses 0.5."""
     coverage_from: float = 1.0
     """PR pays from this speed-up on, so that a full rewrite at half speed does not beat a faster hybrid; paper: 0."""
+    hack_check: bool = True
+    """False rewards hacks whose values are right, and tells the policy nothing, as the paper's ablation does. Metrics
+    and the table at the end call them hacks all the same."""
 
 
 @dataclass
@@ -222,6 +227,9 @@ class FiltersConfig:
 class TrainerConfig:
     """The size of a step and of a run."""
 
+    gpus: int = 1
+    """Ranks that `python train.py` starts on this machine, one per GPU (without GPUs, CPU processes). torchrun and srun
+    start their own, whatever this says."""
     steps: int = 300
     """Optimizer steps."""
     prompts: int = 16
@@ -236,6 +244,10 @@ class TrainerConfig:
     """Gradients are clipped to this norm; a step with a non-finite norm is skipped and counted."""
     micro_batch_tokens: int = 8192
     """Most tokens in one forward and backward pass."""
+    compile: bool = False
+    """On GPUs: torch.compile of each block. Costs a minute at the start; worth it for policies of 0.6B and more."""
+    recompute: float = 0.0
+    """Share of the blocks whose activations are computed again in the backward, where memory is short."""
     layout: str = "trajectory"
     """One packed row per `trajectory` (all turns share their prefix), or per `turn`."""
     save_every: int = 5
@@ -244,6 +256,8 @@ class TrainerConfig:
     """Checkpoints kept."""
     eval_samples: int = 4
     """Trajectories per test task in the before/after table."""
+    eval_turns: int | None = None
+    """Turns per trajectory there; None: as many as in training."""
     threads: int | None = None
     """CPU threads of the trainer; None takes all cores. Results are bit for bit the same only for the same number."""
 
@@ -316,87 +330,22 @@ class Config:
 
 def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
-    try:
-        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), composed))
-    except OmegaConfBaseException as error:
-        raise DrKernelError(_explain(error)) from None
-    for key, words in CHOICES.items():
-        value = _get(config, key)
-        if value is not None and value not in words:
-            raise DrKernelError(f"config: {key}={value!r} is none of {', '.join(words)}{_nearest(str(value), words)}")
-    for key in ("trainer.prompts", "trainer.samples", "trainer.turns", "engine.slots", "judge.workers"):
-        if _get(config, key) < 1:
-            raise DrKernelError(f"config: {key}={_get(config, key)} must be at least 1")
+    return located(resolve(composed, Config, CHOICES, POSITIVE))
+
+
+def located(config: Any) -> Any:
+    """The config with a policy folder of the repository found from any working directory."""
     if not Path(config.policy.path).exists() and (REPOSITORY / config.policy.path).exists():
         config.policy.path = str(REPOSITORY / config.policy.path)
     return config
-
-
-@contextlib.contextmanager
-def one_line_errors() -> Iterator[None]:
-    """What the user got wrong becomes one line on stderr and exit code 2.
-
-    Wraps the Hydra entry point, for errors of composition, and its body, before Hydra adds lines of its own.
-    """
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
-    try:
-        yield
-    except DrKernelError as error:
-        message = str(error)
-    except (HydraException, OmegaConfBaseException) as error:
-        message = explain_overrides(sys.argv[1:], error)
-    else:
-        return
-    print("error: " + " ".join(message.split()), file=sys.stderr)
-    sys.exit(2)
 
 
 def judge_options(config: Config) -> dict[str, Any]:
     """The arguments of `drkernel.judge.Judge`; without a secret of its own its key is the seed, so that runs repeat."""
     options = dataclasses.asdict(config.judge)
     del options["feedback_tokens"]
+    options["price_hacks"] = not config.reward.hack_check
     return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
-
-
-def explain_overrides(overrides: list[str], error: Exception) -> str:
-    """One line for an error of Hydra's own composition: names the override and the nearest valid key.
-
-    >>> explain_overrides(["algo.gama=0"], Exception("Could not override 'algo.gama'."))
-    "config: unknown key 'algo.gama'; did you mean 'algo.gamma'?"
-    """
-    keys = valid_keys()
-    for override in overrides:
-        key = override.split("=", 1)[0].lstrip("+~").split("@")[0]
-        if key and "=" in override and key not in keys and not key.startswith("hydra"):
-            return f"config: unknown key {key!r}{_nearest(key, keys)}"
-    found = re.search(
-        r"Could not find '(\w+)/([^']+)'[^:]*Available options[^:]*:\s*(.*?)(?:Config search|$)", str(error), re.S
-    )
-    if found:
-        group, variant, options = found[1], found[2], found[3].split()
-        return f"config: {group}={variant} is none of {', '.join(options)}{_nearest(variant, options)}"
-    return "config: " + " ".join(str(error).split())
-
-
-def valid_keys(kind: type = Config, prefix: str = "") -> list[str]:
-    """All keys of the configuration, dotted; a group counts as a key (`algo`, `algo.gamma`)."""
-    keys = []
-    for item in dataclasses.fields(kind):
-        keys.append(prefix + item.name)
-        nested = re.search(r"(\w+Config)", str(item.type))
-        if nested:
-            keys += valid_keys(globals()[nested[1]], f"{prefix}{item.name}.")
-    return keys
-
-
-def slug(text: str) -> str:
-    """A folder name for a run from its overrides: readable, stable, never too long.
-
-    >>> slug("algo=grpo,policy.path=/data/x"), slug("")
-    ('algo=grpo,policy.path=-data-x', 'default')
-    """
-    name = re.sub(r"[^\w=,.\[\]+-]", "-", str(text)) or "default"
-    return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def to_yaml(config: Config) -> str:
@@ -404,24 +353,4 @@ def to_yaml(config: Config) -> str:
     return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
-OmegaConf.register_new_resolver("slug", slug, replace=True)
 ConfigStore.instance().store("schema", Config)
-
-
-def _get(config: Any, key: str) -> Any:
-    for part in key.split("."):
-        config = getattr(config, part, None)
-    return config
-
-
-def _nearest(word: str, words: list[str] | tuple[str, ...]) -> str:
-    best = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"; did you mean {best[0]!r}?" if best else ""
-
-
-def _explain(error: OmegaConfBaseException) -> str:
-    key = getattr(error, "full_key", None) or ""
-    reason = str(error).splitlines()[0]
-    if key and key not in valid_keys():
-        return f"config: unknown key {key!r}{_nearest(key, valid_keys())}"
-    return f"config: {key}: {reason}"

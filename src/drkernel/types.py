@@ -25,6 +25,10 @@ class DrKernelError(Exception):
     """Bad input at the border (config, file, task, checkpoint). Entry points print it as one line and exit with 2."""
 
 
+class Lost(RuntimeError):
+    """A process that others wait for has died or does not answer. No input is wrong: another start may go well."""
+
+
 @dataclass(frozen=True)
 class Task:
     """A reference module in KernelBench's format, and what the judge needs to know to test answers against it."""
@@ -89,7 +93,8 @@ class Verdict:
     device: str = ""
     """Where the times come from, e.g. `simulated:H200` or `cuda:NVIDIA H200`."""
     seconds: float = 0.0
-    """Wall time that judging took; the only field that differs when the same submission is judged twice."""
+    """Wall time that judging took, without the queue for it; the only field that differs when the same submission is
+    judged twice."""
     general: bool = True
     """False where the submission refuses (with a clear error) other legal shapes."""
     lazy: bool = False

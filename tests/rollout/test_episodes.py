@@ -11,7 +11,8 @@ import pytest
 from drkernel.policy import Sampling, load_engine, load_prompts, new_policy
 from drkernel.policy.tokenizer import train_tokenizer
 from drkernel.rollout import rollout
-from drkernel.types import DrKernelError, Task, Verdict
+from drkernel.rollout.episodes import Stopped
+from drkernel.types import DrKernelError, Lost, Task, Verdict
 
 SOURCE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * {}\n"
 TASKS = [Task(f"t{i}", SOURCE.format(i)) for i in range(3)]
@@ -164,8 +165,30 @@ def test_verdict_that_never_comes_is_an_error(prompts, policy):
         def submit(self, task, source):
             return Future()
 
-    with pytest.raises(DrKernelError, match=r"no verdict within 0.2 s, 12 are awaited"):
+    with pytest.raises(Lost, match=r"no verdict within 0.2 s, 12 are awaited"):
         play(prompts, policy, Silent(0), deadline_s=0.2)
+
+
+@pytest.mark.parametrize("verdicts_needed", [0, 5, 12])
+def test_a_rollout_is_given_up_as_soon_as_it_is_told_to(prompts, policy, verdicts_needed):
+    class Stalling(SlowJudge):
+        """Gives some verdicts, then none: the rollout is stopped while it waits."""
+
+        def submit(self, task, source):
+            return super().submit(task, source) if len(self.sources) < verdicts_needed else Future()
+
+    judge = Stalling(0)
+    start = time.monotonic()
+    with pytest.raises(Stopped):
+        play(prompts, policy, judge, stop=lambda: len(judge.sources) >= verdicts_needed)
+    assert time.monotonic() - start < 10
+
+
+def test_the_policy_reads_what_it_is_told_and_the_record_keeps_the_verdict(prompts, policy):
+    told = play(prompts, policy, SlowJudge(0), told=lambda verdict: Verdict("invalid", "told"))
+    assert all(t.verdict.status == "incorrect" for episode in told for t in episode.turns)
+    later = [prompts.text(t.prompt_ids) for episode in told for t in episode.turns[1:]]
+    assert later and all("error: told" in text for text in later)
 
 
 def test_seed_changes_all_answers_and_greedy_none(prompts, policy, played):

@@ -1,47 +1,225 @@
-"""A checkpoint is whole or not there, and says so."""
+"""A checkpoint is whole or not there, says so, and fits any number of ranks."""
 
+import json
 import random
 
 import numpy
 import pytest
 import torch
 
-from drkernel.training import checkpoint
+from drkernel.policy.model import new_policy
+from drkernel.training import checkpoint, sharding, update
+from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError
+from tests.training import gloo
+from tests.training.test_sharding import batch, full, loss, make_policy
+
+ALONE = Ranks()
 
 
-def test_what_was_saved_comes_back_and_so_do_all_random_states(tmp_path):
-    checkpoint.save(tmp_path, 3, {"weights": {"w": torch.arange(4.0)}, "cursor": 7}, keep=2)
-    expected = (torch.rand(2).tolist(), numpy.random.rand(2).tolist(), random.random())
-    torch.rand(5), numpy.random.rand(5), random.random()
-    state = checkpoint.load_latest(tmp_path)
-    assert state["step"] == 3 and state["cursor"] == 7
-    assert torch.equal(state["weights"]["w"], torch.arange(4.0))
-    assert (torch.rand(2).tolist(), numpy.random.rand(2).tolist(), random.random()) == expected
+def run(policy, seed=0):
+    """A policy and an optimizer that made a step."""
+    optimizer = update.make_optimizer(policy, lr=1e-2, weight_decay=0.1)
+    policy.backward(batch([seed]), loss)
+    optimizer.step()
+    return policy, optimizer
+
+
+def everything(policy, optimizer) -> dict:
+    names = {parameter: name for name, parameter in sharding.parameters(policy)}
+    moments = {names[p]: {k: full(v) for k, v in state.items()} for p, state in optimizer.state.items()}
+    hyper = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+    return {"weights": {n: full(p) for n, p in sharding.parameters(policy)}, "moments": moments, "hyper": hyper}
+
+
+def draws() -> tuple:
+    return torch.rand(2).tolist(), numpy.random.rand(2).tolist(), random.random()
+
+
+def work(ranks: Ranks, folder) -> dict:
+    """Each number of ranks saves a run and then loads what every earlier one saved."""
+    torch.manual_seed(ranks.rank)
+    policy, optimizer = run(sharding.shard(make_policy(), ranks))
+    checkpoint.save(folder / f"by{ranks.size}", 7, policy, optimizer, {"cursor": ranks.size}, 2, ranks)
+    found = {"saved": everything(policy, optimizer), "draws": draws()}
+    for size in (s for s in (1, 2, 4) if (folder / f"by{s}").exists()):
+        other = run(sharding.shard(make_policy(), ranks), seed=3)
+        state = checkpoint.load_latest(folder / f"by{size}", *other, ranks, seed=5)
+        found[size] = {"state": state, "draws": draws(), **everything(*other)}
+    plain = sharding.shard(make_policy(), ranks)
+    found["plain"] = checkpoint.load_latest(folder / "plain", plain, torch.optim.SGD(plain.parameters(), 1.0), ranks)
+    found["damaged"] = refusal(folder / "damaged", ranks)
+    return found
+
+
+def refusal(folder, ranks) -> str:
+    policy = sharding.shard(make_policy(), ranks)
+    with pytest.raises(DrKernelError) as error:
+        checkpoint.load_latest(folder, policy, torch.optim.SGD(policy.parameters(), 1.0), ranks)
+    return str(error.value)
+
+
+def damage(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder, policy = tmp_path_factory.mktemp("checkpoints"), make_policy()
+    for name in ("plain", "damaged"):
+        checkpoint.save(
+            folder / name, 1, policy, torch.optim.SGD(policy.parameters(), 1.0), {"made": "plain"}, 2, ALONE
+        )
+    damage(next((folder / "damaged" / "step_000001" / "tensors").iterdir()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    return gloo.results("tests.training.test_checkpoint", folder)
+
+
+def same(loaded, saved):
+    for part in ("weights", "moments", "hyper"):
+        torch.testing.assert_close(loaded[part], saved[part], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("saved_by,loaded_by", [(1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 4)])
+def test_what_some_ranks_saved_others_load_bit_for_bit(found, saved_by, loaded_by):
+    for rank in found[loaded_by]:
+        assert rank[saved_by]["state"] == {"cursor": saved_by}
+        same(rank[saved_by], found[saved_by][0]["saved"])
+
+
+@pytest.mark.parametrize("saved_by", [2, 4])
+def test_what_several_ranks_saved_a_policy_that_is_not_sharded_loads(found, folder, saved_by):
+    other = run(make_policy(), seed=3)
+    assert checkpoint.load_latest(folder / f"by{saved_by}", *other, ALONE) == {"cursor": saved_by}
+    same(everything(*other), found[saved_by][0]["saved"])
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_what_a_policy_that_is_not_sharded_saved_ranks_load(found, size):
+    assert [rank["plain"] for rank in found[size]] == [{"made": "plain"}] * size
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_as_many_ranks_go_on_with_the_random_numbers_they_had(found, size):
+    assert all(rank[size]["draws"] == rank["draws"] for rank in found[size])
+
+
+def test_another_number_of_ranks_draws_from_seed_step_and_rank(found):
+    drawn = [rank[1]["draws"] for rank in found[4]]
+    assert len({str(d) for d in drawn}) == 4
+    checkpoint.seed_rng(5, 7, 2)
+    assert draws() == drawn[2] == found[4][2][2]["draws"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_damage_that_one_rank_sees_is_one_line_on_all(found, size):
+    for rank in found[size]:
+        assert "safetensors: corrupt checkpoint (SHA-256 is" in rank["damaged"] and "\n" not in rank["damaged"]
+
+
+def test_every_file_has_its_hash(found, folder):
+    path = folder / "by4" / "step_000007"
+    complete = json.loads((path / "COMPLETE").read_text())
+    files = {str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()} - {"COMPLETE"}
+    assert set(complete["files"]) == files and complete["step"] == 7 and complete["ranks"] == 4
+    assert len([name for name in files if name.startswith("tensors/")]) == 4
+
+
+# One process without a process group
+
+
+def save(folder, step, state=None, keep=2):
+    policy = make_policy()
+    return checkpoint.save(folder, step, policy, torch.optim.SGD(policy.parameters(), 1.0), state or {}, keep, ALONE)
+
+
+def load(folder):
+    policy = make_policy()
+    return checkpoint.load_latest(folder, policy, torch.optim.SGD(policy.parameters(), 1.0), ALONE)
+
+
+def test_the_state_and_all_random_states_come_back(tmp_path):
+    save(tmp_path, 3, {"cursor": 7, "values": [torch.arange(4.0)], "id": None})
+    expected = draws()
+    draws()
+    state = load(tmp_path)
+    assert state["cursor"] == 7 and torch.equal(state["values"][0], torch.arange(4.0)) and state["id"] is None
+    assert draws() == expected
+
+
+def test_training_goes_on_bit_for_bit(tmp_path):
+    def one_more(policy, optimizer):
+        optimizer.zero_grad()
+        policy.backward(batch([2]), loss)
+        optimizer.step()
+        return everything(policy, optimizer)
+
+    policy, optimizer = run(make_policy())
+    checkpoint.save(tmp_path, 1, policy, optimizer, {}, 2, ALONE)
+    again = make_policy()
+    fresh = update.make_optimizer(again, lr=1.0, weight_decay=0.0)
+    checkpoint.load_latest(tmp_path, again, fresh, ALONE)
+    same(one_more(again, fresh), one_more(policy, optimizer))
+
+
+def test_large_tensors_are_written_in_several_rounds(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "FILE_BYTES", 4000)
+    policy, optimizer = run(make_policy())
+    path = checkpoint.save(tmp_path, 1, policy, optimizer, {}, 2, ALONE)
+    assert len(list((path / "tensors").iterdir())) > 5
+    other = run(make_policy(), seed=3)
+    checkpoint.load_latest(tmp_path, *other, ALONE)
+    same(everything(*other), everything(policy, optimizer))
 
 
 def test_the_newest_are_kept(tmp_path):
     for step in (1, 2, 3):
-        checkpoint.save(tmp_path, step, {}, keep=2)
+        save(tmp_path, step, keep=2)
     assert [path.name for path in checkpoint.complete(tmp_path)] == ["step_000002", "step_000003"]
 
 
 def test_a_half_written_checkpoint_is_not_seen(tmp_path):
-    checkpoint.save(tmp_path, 1, {}, keep=2)
+    save(tmp_path, 1, {"step": 1})
     (tmp_path / "step_000002").mkdir()
     (tmp_path / "step_000002" / "state.pt").write_bytes(b"half")
-    assert checkpoint.load_latest(tmp_path)["step"] == 1
+    assert load(tmp_path)["step"] == 1
 
 
-def test_a_damaged_checkpoint_is_one_clear_line(tmp_path):
-    path = checkpoint.save(tmp_path, 1, {"w": torch.zeros(100)}, keep=2) / "state.pt"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(data)
-    with pytest.raises(DrKernelError, match=r"state\.pt: corrupt checkpoint .*remove it to start again") as error:
-        checkpoint.load_latest(tmp_path)
+def test_an_interrupted_save_leaves_nothing_that_the_next_one_minds(tmp_path):
+    (tmp_path / ".step_000001.tmp" / "tensors").mkdir(parents=True)
+    (tmp_path / ".step_000001.tmp" / "rng_00009.pt").write_bytes(b"old")
+    assert not (save(tmp_path, 1) / "rng_00009.pt").exists()
+
+
+@pytest.mark.parametrize("name", ["state.pt", "rng_00000.pt", "COMPLETE", "tensors/*"])
+def test_a_damaged_checkpoint_is_one_clear_line(tmp_path, name):
+    path = next(save(tmp_path, 1).glob(name))
+    damage(path)
+    with pytest.raises(DrKernelError, match=rf"{path.name}: corrupt checkpoint .*remove it to start again") as error:
+        load(tmp_path)
     assert "\n" not in str(error.value)
 
 
+def test_a_missing_file_is_named_with_the_checkpoint_to_go_back_to(tmp_path):
+    save(tmp_path, 1)
+    (save(tmp_path, 2) / "rng_00000.pt").unlink()
+    with pytest.raises(DrKernelError, match=r"rng_00000\.pt: corrupt.*remove the folder to resume from step_000001"):
+        load(tmp_path)
+
+
+def test_a_checkpoint_of_another_policy_is_refused(tmp_path):
+    save(tmp_path, 1)
+    for other in (new_policy(45, hidden=24, layers=2, heads=3, kv_heads=1), new_policy(45, hidden=20, layers=3)):
+        with pytest.raises(DrKernelError, match="step_000001: does not fit this policy or optimizer") as error:
+            checkpoint.load_latest(tmp_path, other, torch.optim.SGD(other.parameters(), 1.0), ALONE)
+        assert "\n" not in str(error.value)
+
+
 def test_no_checkpoint_means_a_fresh_start(tmp_path):
-    assert checkpoint.load_latest(tmp_path / "nothing") is None
+    assert load(tmp_path / "nothing") is None

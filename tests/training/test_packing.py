@@ -1,8 +1,9 @@
 """Packing is a change of layout only: nothing is lost, nothing is trained twice, nothing leaks between rows."""
 
+import pytest
 import torch
 
-from drkernel.training.packing import pack, split, spread
+from drkernel.training.packing import cost, deal, pack, split, spread
 from drkernel.types import Trajectory, Turn
 
 
@@ -68,3 +69,50 @@ def test_micro_batches_hold_every_row_exactly_once_within_the_budget():
 def test_a_row_longer_than_the_budget_stands_alone():
     parts = split(pack([episode((50, 10)), episode((2, 2)), episode((2, 2))]), max_tokens=20)
     assert sorted(len(part.tokens) for _, part in parts) == [8, 60]
+
+
+def log_normal(rows, seed, longest=300):
+    lengths = 60 * torch.randn(rows, generator=torch.Generator().manual_seed(seed)).mul(0.6).exp()
+    return pack([episode((5, min(int(n), longest) + 1)) for n in lengths])
+
+
+def trained(dealt):
+    """Positions of all rows but fillers."""
+    return [index for share in dealt for index, part in share if part.loss_mask.any()]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("rows", [1, 5, 23])
+def test_ranks_get_every_row_once_and_equally_many_micro_batches_within_the_budget(size, rows):
+    batch = log_normal(rows, seed=rows)
+    dealt = deal(batch, 200, size)
+    assert sorted(torch.cat(trained(dealt)).tolist()) == list(range(len(batch.tokens)))
+    assert len(dealt) == size and len({len(share) for share in dealt}) == 1 and dealt[0]
+    for index, part in (micro for share in dealt for micro in share):
+        assert len(part.tokens) <= 200 or len(part.cu_seqlens) == 2
+        assert torch.equal(part.tokens, batch.tokens[index])
+
+
+def test_a_filler_is_the_shortest_row_with_nothing_to_train_on():
+    dealt = deal(pack([episode((3, 9)), episode((2, 2))]), 100, 4)
+    fillers = [part for share in dealt for _, part in share if not part.loss_mask.any()]
+    assert [len(part.tokens) for part in fillers] == [4, 4]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_micro_batches_of_the_same_turn_cost_about_the_same_on_all_ranks(seed):
+    """Ranks wait for the slowest at every micro-batch; rows of a tenth of the budget leave them little to wait for."""
+    dealt = deal(log_normal(256, seed), 1000, 4)
+    turns = [
+        [sum(cost(n) for n in part.cu_seqlens.diff().tolist()) for _, part in turn] for turn in zip(*dealt, strict=True)
+    ]
+    slowest, mean = (sum(pick(turn) for turn in turns) for pick in (max, lambda turn: sum(turn) / 4))
+    assert slowest / mean < 1.02
+
+
+def test_dealing_is_a_function_of_the_batch_and_keeps_the_number_of_micro_batches_small():
+    batch = log_normal(64, seed=0)
+    one, two = deal(batch, 500, 2), deal(batch, 500, 2)
+    for (index, _), (again, _) in zip(one[0] + one[1], two[0] + two[1], strict=True):
+        assert torch.equal(index, again)
+    assert len(one[0]) <= len(split(batch, 500)) / 2 + 2

@@ -35,6 +35,26 @@ def test_metrics_after_a_checkpoint_are_cut_off_when_the_run_resumes_there(tmp_p
     again.close()
 
 
+def test_a_start_that_was_given_up_elsewhere_writes_nothing_more(tmp_path):
+    lost = Run(config_for(tmp_path))
+    lost.log(1, {"reward": 0.5})
+    newest = Run(config_for(tmp_path))
+    for write in (lambda: lost.log(2, {"reward": 0.6}), lambda: lost.metrics_offset):
+        with pytest.raises(DrKernelError, match="another start of this run has taken over"):
+            write()
+    newest.log(2, {"reward": 0.7})
+    assert [line["reward"] for line in newest.metrics()] == [0.5, 0.7]
+
+
+def test_a_run_is_measured_on_one_kind_of_device(tmp_path):
+    Run(config_for(tmp_path)).close()
+    assert json.loads((tmp_path / "starts.jsonl").read_text())["judge"] == "simulated:H200"
+    start = (tmp_path / "starts.jsonl").read_text().replace("simulated:H200", "cuda:NVIDIA A100")
+    (tmp_path / "starts.jsonl").write_text(start)
+    with pytest.raises(DrKernelError, match="measured on cuda:NVIDIA A100, now it would be on simulated:H200"):
+        Run(config_for(tmp_path))
+
+
 def test_another_configuration_may_not_continue_the_run(tmp_path):
     Run(config_for(tmp_path)).close()
     with pytest.raises(DrKernelError, match=r"made with algo\.gamma=1\.0, now it is 0\.0"):

@@ -1,5 +1,10 @@
 """The gradient is that of the whole batch, however its tokens are laid out and cut."""
 
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass
+from threading import Barrier
+
 import pytest
 import torch
 
@@ -64,3 +69,64 @@ def test_several_updates_share_the_rows_between_them(episodes):
     batch = pack(episodes)
     index = torch.cat([i for i, _ in parts(batch, 3)])
     assert sorted(index.tolist()) == list(range(len(batch.tokens)))
+
+
+POLICY = new_policy(50, hidden=64, layers=2).double()
+
+
+@dataclass
+class Thread:
+    """A rank among others that are threads of this process."""
+
+    rank: int
+    size: int
+    barrier: Barrier
+    posted: dict
+
+    def sum(self, tensor):
+        self.posted[self.rank] = tensor.clone()
+        self.barrier.wait()
+        tensor.copy_(sum(self.posted[rank] for rank in range(self.size)))
+        self.barrier.wait()
+        return tensor
+
+
+def on_ranks(size, work):
+    """work(rank object) on `size` ranks at once; their results in order."""
+    barrier, posted = Barrier(size, timeout=60), {}
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(lambda rank: work(Thread(rank, size, barrier, posted)), range(size)))
+
+
+def one_step(episodes, ranks, scale=1.0):
+    """The step's metrics, the gradients, and the log-probabilities before it."""
+    policy, batch = deepcopy(POLICY), pack(episodes)
+    before = update.logprobs(policy, batch, max_tokens=30, ranks=ranks)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+    old = [p.clone() for p in policy.parameters()]
+    loss = lambda lp, i: -(lp * (1 + i / len(batch.tokens))).sum() * scale
+    metrics = update.step(policy, optimizer, batch, loss, max_tokens=30, max_grad_norm=0.5, ranks=ranks)
+    assert metrics["skipped"] == all(torch.equal(p, q) for p, q in zip(policy.parameters(), old, strict=True))
+    return metrics, torch.cat([p.grad.flatten() for p in policy.parameters()]), before
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])  # of 7 ranks some have fillers only
+def test_any_number_of_ranks_takes_the_step_of_one(episodes, size):
+    metrics, gradient, before = one_step(episodes, update.ALONE)
+    for others in on_ranks(size, lambda ranks: one_step(episodes, ranks)):
+        assert others[0] == pytest.approx(metrics, rel=1e-5)
+        torch.testing.assert_close(others[1], gradient, rtol=1e-5, atol=1e-8)
+        torch.testing.assert_close(others[2], before, rtol=0, atol=1e-6)
+
+
+def test_all_ranks_skip_a_step_whose_gradient_is_not_finite_on_one(episodes):
+    def poisoned(ranks):
+        return one_step(episodes, ranks, float("nan") if ranks.rank == 1 else 1.0)[0]["skipped"]
+
+    assert on_ranks(2, poisoned) == [1, 1]
+
+
+def test_gradients_are_clipped_over_all_parameters_together(episodes):
+    metrics, gradient, _ = one_step(episodes, update.ALONE)
+    assert metrics["grad_norm"] > 0.5
+    assert float(gradient.norm()) == pytest.approx(0.5, rel=1e-4)

@@ -113,7 +113,7 @@ def prs(
     speedup_from  a turn at least this fast is kept whatever its PR; None switches the rule off
     rejected_in_baseline   True is the published code
 
-    Incorrect turns are always kept: they are what correct ones are better than.
+    Turns that earn nothing are always kept: they are what the others are better than.
 
     Departures. (1) The paper's tau = 0.3 was tuned on a coverage that adds host time and counts ATen work once per
     nesting level; ours is a share of device time. With k levels, 0.3 there is 0.3 k / (0.7 + 0.3 k) here: 0.46 for
@@ -125,7 +125,7 @@ def prs(
     >>> table = replace(
     ...     Rollouts.empty(3, 2),
     ...     exists=torch.ones(3, 2, dtype=torch.bool),
-    ...     correct=torch.tensor([[True, True], [True, True], [False, True]]),
+    ...     paid=torch.tensor([[True, True], [True, True], [False, True]]),
     ...     coverage=torch.tensor([[0.5, 0.7], [0.6, 0.6], [0.0, 0.5]]),
     ... )
     >>> uniforms = torch.tensor([[0.0, 0.9], [0.3, 0.7], [0.9, 0.0]])
@@ -134,16 +134,16 @@ def prs(
     """
     if mode not in ("turn", "geometric"):
         raise DrKernelError(f"prs mode: found {mode!r}, expected turn or geometric")
-    coverage = rollouts.coverage
+    coverage, paid = rollouts.coverage, rollouts.paid
     if mode == "geometric":
-        coverage, uniforms = _geometric_mean(coverage, rollouts.correct), uniforms[:, :1]
+        coverage, uniforms = _geometric_mean(coverage, paid), uniforms[:, :1]
     passed = uniforms < ((coverage - tau) / width).clamp(0, 1) if width else coverage >= tau
     if speedup_from is not None:
         passed = passed | (rollouts.speedup >= speedup_from)
-    keep = rollouts.exists & (passed | ~rollouts.correct)
+    keep = rollouts.exists & (passed | ~paid)
     alone = segment_sum(keep.long(), rollouts.groups) <= 1
     in_baseline = torch.where(alone | rejected_in_baseline, rollouts.exists, keep)
-    return Decision(keep, in_baseline, {"prs/kept": mean_of(keep.double(), rollouts.exists & rollouts.correct)})
+    return Decision(keep, in_baseline, {"prs/kept": mean_of(keep.double(), rollouts.exists & paid)})
 
 
 def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ class Rollouts:
     correct: Tensor  # bool [B, T], right and honest: the paper's C
     speedup: Tensor  # float32 [B, T], reference time / submission time, 0 where not timed
     coverage: Tensor  # float32 [B, T], the paper's PR, 0 where not profiled
+    paid: Tensor  # bool [B, T], what the reward took for right: `correct`, but in the ablation without hack checks
     hack: Tensor  # bool [B, T]
     lazy: Tensor  # bool [B, T]
     exists: Tensor  # bool [B, T], a trajectory may end before turn T
@@ -32,7 +33,9 @@ class Rollouts:
     def empty(cls, rows: int, turns: int) -> Rollouts:
         """A table in which no turn exists yet."""
         measures = {name: torch.zeros(rows, turns) for name in ("rewards", "speedup", "coverage")}
-        flags = {name: torch.zeros(rows, turns, dtype=torch.bool) for name in ("correct", "hack", "lazy", "exists")}
+        flags = {
+            name: torch.zeros(rows, turns, dtype=torch.bool) for name in ("correct", "paid", "hack", "lazy", "exists")
+        }
         return cls(**measures, **flags, groups=torch.zeros(rows, dtype=torch.int64))
 
     def first(self, turns: int) -> Rollouts:
@@ -44,12 +47,12 @@ class Rollouts:
 def tabulate(
     trajectories: Sequence[Trajectory],
     reward: Callable[[Tensor, Tensor, Tensor], Tensor],
-    counts: Callable[[Verdict], bool] = lambda verdict: verdict.ok,
+    hack_check: bool = True,
 ) -> Rollouts:
     """Lay trajectories out as a table and reward each turn.
 
     reward   a function of `rewards.py`, its options bound: (correct, speedup, coverage), each [B, T] -> [B, T]
-    counts   which verdicts are correct; the ablation without hack checks passes one that forgives hacks
+    hack_check   False rewards `forgiven` verdicts; what is correct and what is a hack stays as it is
 
     A turn without a verdict (no code in the answer) exists and is not correct.
 
@@ -69,12 +72,29 @@ def tabulate(
             table.exists[row, column] = True
             if turn.verdict is None:
                 continue
-            table.correct[row, column] = counts(turn.verdict)
+            table.correct[row, column] = turn.verdict.ok
+            table.paid[row, column] = turn.verdict.ok if hack_check else forgiven(turn.verdict).ok
             table.speedup[row, column] = turn.verdict.speedup or 0.0
             table.coverage[row, column] = turn.verdict.coverage or 0.0
             table.hack[row, column] = turn.verdict.status == "hack"
             table.lazy[row, column] = turn.verdict.lazy
-    return dataclasses.replace(table, rewards=reward(table.correct, table.speedup, table.coverage))
+    return dataclasses.replace(table, rewards=reward(table.paid, table.speedup, table.coverage))
+
+
+def forgiven(verdict: Verdict) -> Verdict:
+    """What a judge without hack checks would say (the paper's ablation): an answer is right if its values are.
+
+    Needs a judge with `price_hacks`. What was refused unseen, or for its clock, stays refused.
+
+    >>> forgiven(Verdict("hack", "no_triton_launch", speedup=1.0, coverage=0.0, evidence={"priced_as": "lazy"})).reason
+    'lazy'
+    >>> forgiven(Verdict("hack", "forbidden")).reason
+    'forbidden'
+    """
+    if verdict.status != "hack" or verdict.speedup is None:
+        return verdict
+    reason = verdict.evidence["priced_as"]
+    return dataclasses.replace(verdict, status="ok", reason=reason, detail="", lazy=reason != "faster")
 
 
 def last_turn(values: Tensor, exists: Tensor) -> Tensor:

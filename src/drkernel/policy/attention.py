@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 
 from drkernel.types import DrKernelError
@@ -27,15 +29,18 @@ class Layout(Protocol):
 class Packed:
     """Causal attention within each row of a packed sequence; exact, and without a T x T mask.
 
-    cu_seqlens int32 [R + 1]: row r is tokens cu_seqlens[r] : cu_seqlens[r + 1].
+    cu_seqlens int32 [R + 1]: row r is tokens cu_seqlens[r] : cu_seqlens[r + 1]. If it lies on the CPU nothing waits for
+    the device, and compiled blocks can call `attend`: there it reads a tensor on the device and one integer.
     """
 
-    def __init__(self, cu_seqlens: Tensor):
-        self.cu_seqlens = cu_seqlens
+    def __init__(self, cu_seqlens: Tensor, device: torch.device | None = None):
         self.bounds = cu_seqlens.tolist()
-        self.longest = max(end - start for start, end in zip(self.bounds, self.bounds[1:], strict=False))
+        self.cu_seqlens = to_device(cu_seqlens, device or cu_seqlens.device)
+        longest = max(end - start for start, end in zip(self.bounds, self.bounds[1:], strict=False))
+        # The kernel wants an upper bound. A power of two takes few values, so a compiled block is not compiled again.
+        self.longest = 1 << (longest - 1).bit_length()
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    def attend(self, layer: int | None, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         if query.is_cuda and value.dtype in (torch.bfloat16, torch.float16):
             # Under autocast the norms return float32 queries and keys beside half-precision values.
             query, key = query.to(value.dtype), key.to(value.dtype)
@@ -54,20 +59,25 @@ def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     return out[0].transpose(0, 1)
 
 
-def varlen(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, longest: int, scale: float) -> Tensor:
-    """Flash attention over packed rows. The one place that knows torch's versions: `is_causal` in 2.10, `window_size`
-    since 2.11, `enable_gqa` and a head-count check since 2.12."""
-    from torch.nn.attention.varlen import varlen_attn
+def _varlen() -> Callable[..., Tensor]:
+    """Flash attention over packed rows: the flash-attn package where it is installed, else torch's own.
 
-    accepted = inspect.signature(varlen_attn).parameters
-    options: dict = {"window_size": (-1, 0)} if "window_size" in accepted else {"is_causal": True}
-    if "scale" in accepted:
-        options["scale"] = scale
-    if "enable_gqa" in accepted:
-        options["enable_gqa"] = query.shape[1] != key.shape[1]
-    elif query.shape[1] != key.shape[1]:
-        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
-    return varlen_attn(query, key, value, cu_seqlens, cu_seqlens, longest, longest, **options)
+    The one place that knows versions. torch 2.11 takes fewer key heads as they are; from 2.12 on it wants `enable_gqa`.
+    """
+    try:
+        from flash_attn import flash_attn_varlen_func
+    except ImportError:
+        grouped = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
+        return lambda q, k, v, cu_seqlens, longest, scale: varlen_attn(
+            q, k, v, cu_seqlens, cu_seqlens, longest, longest, scale=scale, window_size=(-1, 0), **grouped
+        )
+    return lambda q, k, v, cu_seqlens, longest, scale: flash_attn_varlen_func(
+        q, k, v, cu_seqlens, cu_seqlens, longest, longest, softmax_scale=scale, causal=True
+    )
+
+
+varlen = _varlen()
+"""(query [T, Hq, D], key and value [T, Hkv, D], cu_seqlens int32 [R + 1], longest row, scale) -> [T, Hq, D]."""
 
 
 def attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, layout=None, **options):
@@ -81,7 +91,16 @@ def attention(module, query, key, value, attention_mask, scaling=None, dropout=0
     assert query.shape[0] == 1 and attention_mask is None
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return layout.attend(module.layer_idx, q, k, v, scale).unsqueeze(0), None
+    # Who reads the block's number when compiled is compiled once per block.
+    layer = None if isinstance(layout, Packed) else module.layer_idx
+    return layout.attend(layer, q, k, v, scale).unsqueeze(0), None
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Onto the device without waiting for what runs there: from pinned memory if it comes from the CPU."""
+    if device.type == "cuda" and not tensor.is_cuda and tensor.numel():
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 AttentionInterface.register(ATTENTION, attention)

@@ -61,6 +61,8 @@ class Completion:
 class Engine(Protocol):
     context: int
     """The most tokens that a sequence may have."""
+    own_kernels: bool
+    """Whether its log-probabilities come from other code than the trainer's."""
 
     @property
     def busy(self) -> bool:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, Qwen3Config
 from transformers.utils import logging
 
-from drkernel.policy.attention import ATTENTION, Packed
+from drkernel.policy.attention import ATTENTION, Packed, to_device
+from drkernel.policy.scoring import token_scores
 from drkernel.types import Batch, DrKernelError
 
 logging.disable_progress_bar()  # the entry points have progress bars of their own
@@ -76,11 +77,12 @@ class Policy(nn.Module):
             yield name, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor.detach()
 
     def forward(self, batch: Batch) -> Tensor:
-        """Hidden states [T, hidden] of the packed rows."""
+        """Hidden states [T, hidden] of the packed rows. From a batch on the CPU nothing waits for the device."""
+        device = self.device
         output = self.body(
-            input_ids=batch.tokens.unsqueeze(0),
-            position_ids=batch.positions.unsqueeze(0),
-            layout=Packed(batch.cu_seqlens),
+            input_ids=to_device(batch.tokens, device).unsqueeze(0),
+            position_ids=to_device(batch.positions, device).unsqueeze(0),
+            layout=Packed(batch.cu_seqlens, device),
             use_cache=False,
         )
         return output.last_hidden_state[0]
@@ -100,25 +102,27 @@ class Policy(nn.Module):
         gradient, so that sharded ranks stay in step.
         """
         hidden = self(batch)
-        leaf = hidden.detach().requires_grad_()
-        scores = self._score(batch, leaf, temperature, token_loss)
-        hidden.backward(torch.zeros_like(hidden) if leaf.grad is None else leaf.grad)
+        gradient = torch.zeros_like(hidden)
+        scores = self._score(batch, hidden.detach(), temperature, token_loss, gradient)
+        hidden.backward(gradient)
         return scores
 
-    def _score(self, batch: Batch, hidden: Tensor, temperature: float, token_loss=None) -> Scores:
+    def _score(self, batch: Batch, hidden: Tensor, temperature: float, token_loss=None, gradient=None) -> Scores:
+        """Chunk by chunk; with a loss also its gradient, for the head at once and for `hidden` into `gradient`."""
         index = batch.loss_mask.nonzero().squeeze(1)
-        assert not (batch.loss_mask & (batch.positions == 0)).any(), "a row's first token has nothing that predicts it"
-        scores = Scores(*(torch.zeros(n, device=hidden.device) for n in (len(batch.tokens), len(batch.tokens), ())))
+        assert not (batch.positions[index] == 0).any(), "a row's first token has nothing that predicts it"
+        index, tokens = to_device(index, hidden.device), to_device(batch.tokens, hidden.device)
+        scores = Scores(*(torch.zeros(n, device=hidden.device) for n in (len(tokens), len(tokens), ())))
         for part in index.split(self.chunk) if len(index) else ():
-            logits = self.head(hidden[part - 1]).float() / temperature
-            logp = logits.log_softmax(-1)
-            taken = logp.gather(1, batch.tokens[part].unsqueeze(1)).squeeze(1)
+            before = hidden[part - 1].requires_grad_(token_loss is not None)
+            taken, entropy = token_scores(self.head(before), tokens[part], temperature)
             scores.logprobs[part] = taken.detach()
-            scores.entropy[part] = -(logp.detach().exp() * logp.detach()).sum(-1)
+            scores.entropy[part] = entropy
             if token_loss is not None:
                 loss = token_loss(taken, part)
                 loss.backward()
                 scores.loss.add_(loss.detach().float())
+                gradient[part - 1] = before.grad
         return scores
 
 

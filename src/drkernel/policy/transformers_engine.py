@@ -19,11 +19,14 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
+from drkernel.policy.attention import ATTENTION
 from drkernel.policy.engine import Completion, Request
 from drkernel.policy.kv import Decode, Prefill, Slots
 from drkernel.policy.model import Policy
 from drkernel.policy.sampling import sample, uniforms
+from drkernel.policy.transfer import weights
 from drkernel.types import DrKernelError
 
 SHARED_PROMPTS = 32
@@ -50,13 +53,15 @@ class _Sequence:
 
 
 class TransformersEngine:
-    """drkernel.policy.engine.Engine over a copy of the policy's model.
+    """drkernel.policy.engine.Engine over a model of its own with the policy's weights.
 
     stop_ids end an answer; slots: sequences that decode together; context: most tokens of a sequence, all turns.
     """
 
+    own_kernels = False
+
     def __init__(self, policy: Policy, stop_ids: set[int], slots: int = 64, context: int = 2048):
-        self.model = deepcopy(policy.model).eval().requires_grad_(False)
+        self.model = _unsharded(policy.model)
         self.context = min(context, self.model.config.max_position_embeddings)
         self.stop_ids = frozenset(stop_ids)
         head = self.model.get_output_embeddings().weight
@@ -67,6 +72,7 @@ class TransformersEngine:
         self._running: dict[int, _Sequence] = {}
         self._kept: dict[str, tuple[list[int], tuple[Tensor, Tensor]]] = {}
         self._prompts: OrderedDict[tuple[int, ...], tuple[Tensor, Tensor]] = OrderedDict()
+        self.sync(policy)
 
     @property
     def busy(self) -> bool:
@@ -86,10 +92,11 @@ class TransformersEngine:
         self._kept.pop(id, None)
 
     def sync(self, policy: Policy) -> None:
+        """Collective for a sharded policy."""
         assert not self.busy, "weights change only between rollouts"
         with torch.no_grad():
             own = self.model.state_dict()
-            for name, tensor in policy.weights():
+            for name, tensor in weights(policy, self._slots.keys.dtype):
                 own[name].copy_(tensor)
         self._kept.clear()
         self._prompts.clear()
@@ -188,6 +195,15 @@ class TransformersEngine:
             use_cache=False,
         )
         return output.last_hidden_state[0]
+
+
+def _unsharded(model: nn.Module) -> nn.Module:
+    """A whole model of the same shape, type and device; FSDP's cannot be copied. The weights are still to come."""
+    kind = next(kind for kind in type(model).__mro__ if not issubclass(kind, FSDPModule))
+    head = model.get_output_embeddings().weight
+    with torch.random.fork_rng(devices=[]):
+        own = kind._from_config(deepcopy(model.config), dtype=head.dtype, attn_implementation=ATTENTION)
+    return own.to(head.device).eval().requires_grad_(False)
 
 
 def _round_up(count: int, step: int) -> int:

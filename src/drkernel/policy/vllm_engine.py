@@ -1,14 +1,17 @@
-"""The same engine protocol over vLLM (0.24 and later) in this process: one engine per GPU, no tensor parallelism.
+"""vLLM in the trainer's process: one engine per rank, fed request by request so that turns stream.
 
-Later turns are served from vLLM's prefix cache, so `parent` needs no work. Seeds make a request's draws its own, but
-vLLM's kernels depend on the batch: unlike the transformers engine on a CPU, results agree only to rounding.
-With top_p or top_k below all, vLLM renormalises the log-probabilities; training samples without them.
+It starts with random weights, which the first sync replaces; no checkpoint is read. Only tensor parallelism of 1 is
+supported: then ranks never wait for each other while generating.
+
+Start-up is a minute on a GPU, most of it compilation and CUDA graphs (`eager` skips both and decodes several times
+slower). Weights are loaded in place, so neither is repeated.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import os
 import random
 import tempfile
@@ -17,31 +20,55 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
 from drkernel.policy.engine import Completion, Request
 from drkernel.policy.model import Policy
+from drkernel.policy.transfer import weights
+from drkernel.types import DrKernelError
+
+SLEEP_LEVEL = 2
+"""Weights and keys are dropped, not copied to the host: the sync that ends the sleep brings all weights."""
 
 
 class VllmEngine:
     """drkernel.policy.engine.Engine. Under torch.distributed every rank must construct its own at the same time.
 
     kv_cache_gib: size of the key-value cache, given and not estimated: the same on each rank, and not fooled by other
-    processes on the GPU.
+    processes on the GPU. may_sleep: for `sleep`, which gives the GPU's memory to the trainer until the next sync.
     """
 
+    own_kernels = True
+
     def __init__(
-        self, policy: Policy, stop_ids: set[int], slots: int = 256, context: int = 32768, kv_cache_gib: float = 16.0
+        self,
+        policy: Policy,
+        stop_ids: set[int],
+        slots: int = 256,
+        context: int = 32768,
+        kv_cache_gib: float = 16.0,
+        may_sleep: bool = False,
+        eager: bool = False,
     ):
         # Before the import: only without its own process can vLLM take weights from this one.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         from vllm import EngineArgs, LLMEngine
+        from vllm.usage.usage_lib import UsageContext
 
         self.context, self.stop_ids = context, frozenset(stop_ids)
         self.dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
-        spread = dist.is_initialized() and dist.get_world_size() > 1
-        with tempfile.TemporaryDirectory() as folder, _random_state_kept():
+        self._may_sleep, self._asleep = may_sleep, False
+        self._trainers_group = dist.is_initialized()
+        if not self._trainers_group and policy.device.index:
+            found = f"cuda:{policy.device.index}"
+            raise DrKernelError(f"engine: vLLM takes the first visible GPU, found {found}; set CUDA_VISIBLE_DEVICES")
+        rank = dist.get_rank() if self._trainers_group else 0
+        _expect_sleep_can_work(may_sleep)
+        place = {"RANK": str(rank), "LOCAL_RANK": str(policy.device.index or 0)}
+        with tempfile.TemporaryDirectory() as folder, _random_state_kept(), _environment(place):
             config = copy.deepcopy(policy.model.config)
-            config.architectures = [type(policy.model).__name__]  # without it vLLM takes the model for an encoder
+            config.architectures = [_architecture(policy.model)]  # without it vLLM takes the model for an encoder
             config.save_pretrained(folder)
             arguments = EngineArgs(
                 model=folder,
@@ -52,13 +79,19 @@ class VllmEngine:
                 max_model_len=context,
                 max_num_seqs=slots,
                 kv_cache_memory_bytes=int(kv_cache_gib * 2**30),
-                distributed_executor_backend="external_launcher" if spread else None,
-                seed=dist.get_rank() if spread else 0,
+                # Only checked against the memory that is free at the start, where the trainer has taken its own.
+                gpu_memory_utilization=0.02,
+                # Takes the process group that there is, and from the environment which GPU is this rank's.
+                distributed_executor_backend="external_launcher" if self._trainers_group else None,
+                seed=rank,
                 # The default, raw_logprobs, ignores the temperature: every ratio would be wrong.
                 logprobs_mode="processed_logprobs",
+                enable_sleep_mode=may_sleep,
+                enforce_eager=eager,
                 disable_log_stats=True,
             )
-            self._engine = LLMEngine.from_engine_args(arguments)
+            # The context of vLLM's own LLM class; without it prompts are read in pieces of 2,048 tokens.
+            self._engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
         self.sync(policy)
 
     @property
@@ -66,12 +99,16 @@ class VllmEngine:
         return self._engine.has_unfinished_requests()
 
     def add(self, request: Request) -> None:
+        request.check(self.context)
+        self._engine.add_request(request.id, {"prompt_token_ids": request.prompt_ids}, self.parameters(request))
+
+    def parameters(self, request: Request):
+        """vLLM's SamplingParams of a request."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        request.check(self.context)
         sampling = request.sampling
-        parameters = SamplingParams(
+        return SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
@@ -84,11 +121,11 @@ class VllmEngine:
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        self._engine.add_request(request.id, {"prompt_token_ids": request.prompt_ids}, parameters)
 
     def step(self) -> list[Completion]:
         if not self.busy:
             return []
+        assert not self._asleep, "the next sync ends the sleep"
         completed = []
         for output in self._engine.step():
             if output.finished:
@@ -102,27 +139,81 @@ class VllmEngine:
         """Nothing to forget: the prefix cache evicts by itself."""
 
     def sync(self, policy: Policy) -> None:
+        """Collective for a sharded policy. Ends a sleep: the weights come before there is a cache to fill wrongly."""
         assert not self.busy, "weights change only between rollouts"
-        weights = ((name, tensor.to(self.dtype)) for name, tensor in policy.weights())
+        if self._asleep:
+            torch.cuda.empty_cache()  # what the trainer keeps in reserve is what the engine now needs
+            self._engine.wake_up(["weights"])
+        arriving = weights(policy, self.dtype)
         if torch.cuda.is_available():
-            self._engine.apply_model(lambda model: len(model.load_weights(weights)))
-        else:  # vLLM's CPU backend has packed its matrices and must do so again
-            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+            self._engine.apply_model(lambda model: len(model.load_weights(arriving)))
+        else:  # vLLM's CPU backend has packed its matrices, a tied head's too, and must do so again
+            arriving = _with_tied_head(arriving, policy)
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": arriving})
+        if self._asleep:
+            self._engine.wake_up(["kv_cache"])
+            self._asleep = False
         # load_weights leaves the prefix cache alone; keys and values of the old weights would be served from it.
         if not self._engine.reset_prefix_cache():
             raise RuntimeError("vLLM did not reset its prefix cache")
 
+    def sleep(self) -> None:
+        """Gives weights' and cache's memory back until the next sync. No request may be in flight, and nobody else may
+        allocate on the GPU meanwhile: vLLM checks that its memory shrinks."""
+        if not self._may_sleep:
+            raise DrKernelError("engine: found may_sleep=False, expected True for an engine that is put to sleep")
+        assert not self.busy, "the engine sleeps only between rollouts"
+        torch.cuda.synchronize()
+        self._engine.sleep(SLEEP_LEVEL)
+        torch.cuda.empty_cache()
+        self._asleep = True
+
     def close(self) -> None:
+        # Newer vLLM destroys the default process group together with its engine, whoever made it.
+        finalizer = getattr(self._engine.engine_core, "_finalizer", None)
+        if self._trainers_group and finalizer:
+            finalizer.detach()
         del self._engine
+        gc.unfreeze()  # vLLM froze what it made; frozen cycles would keep its memory
+        gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
 
+def _architecture(model: torch.nn.Module) -> str:
+    """The model's class as transformers knows it; FSDP puts one of its own in front."""
+    return next(kind.__name__ for kind in type(model).__mro__ if not issubclass(kind, FSDPModule))
+
+
+def _with_tied_head(arriving: Iterator[tuple[str, Tensor]], policy: Policy) -> Iterator[tuple[str, Tensor]]:
+    for name, tensor in arriving:
+        yield name, tensor
+        if name.endswith("embed_tokens.weight") and policy.model.config.tie_word_embeddings:
+            yield "lm_head.weight", tensor
+
+
+def _expect_sleep_can_work(may_sleep: bool) -> None:
+    # vLLM's allocator switches expandable segments off for itself, but looks at PYTORCH_CUDA_ALLOC_CONF alone.
+    found = os.environ.get("PYTORCH_ALLOC_CONF", "")
+    if may_sleep and "expandable_segments:True" in found:
+        raise DrKernelError(f"engine: found PYTORCH_ALLOC_CONF={found}, expected no expandable segments with may_sleep")
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    yield
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
 @contextlib.contextmanager
 def _random_state_kept() -> Iterator[None]:
-    """vLLM seeds the global generators of torch, numpy and Python when it starts; this puts them back."""
-    python, numpy = random.getstate(), np.random.get_state()
+    """Puts back what vLLM changes when it starts: the global generators of torch, numpy and Python, torch's threads."""
+    python, numpy, threads = random.getstate(), np.random.get_state(), torch.get_num_threads()
     with torch.random.fork_rng():
         yield
+    torch.set_num_threads(threads)
     random.setstate(python)
     np.random.set_state(numpy)

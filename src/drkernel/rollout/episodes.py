@@ -7,6 +7,7 @@ sequence alone, the trajectories do not depend on how long any verdict takes.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,9 +17,15 @@ from typing import Protocol
 from drkernel.judge import feedback
 from drkernel.policy.engine import Completion, Engine, Request, Sampling
 from drkernel.policy.prompts import Prompts
-from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
+from drkernel.types import DrKernelError, Lost, Task, Trajectory, Turn, Verdict
 
 TRAINING = Sampling()
+_GLANCE_S = 1.0
+"""How often a wait for a verdict looks whether the rollout shall stop."""
+
+
+class Stopped(Exception):
+    """A rollout was given up half-way; what it had so far is lost."""
 
 
 class Judge(Protocol):
@@ -51,20 +58,26 @@ def rollout(
     first_group: int = 0,
     sampling: Sampling = TRAINING,
     deadline_s: float = 600.0,
+    share: tuple[int, int] = (0, 1),
+    stop: Callable[[], bool] = lambda: False,
+    told: Callable[[Verdict], Verdict] = lambda verdict: verdict,
 ) -> list[Trajectory]:
     """samples_per_task trajectories for each task, ordered by (task, sample); task i is group `first_group + i`.
+
+    share: (k, n) plays every n-th of them, beginning with number k: one rank's part.
 
     max_tokens: longest answer of one turn. A later turn is begun only where its longest answer still fits the engine's
     context, so a trajectory with fewer than `turns` turns reached that limit. seed: seeds each answer, together with
     group, sample and turn. feedback_limit: in the policy's tokens. deadline_s: how long to wait for a verdict when
-    nothing else is left to do.
+    nothing else is left to do. stop: asked all the time; True ends the rollout with Stopped. told: what the feedback
+    says of a verdict.
 
-    Raises DrKernelError where a task does not fit the context or a verdict does not come; what a judging raises, it
-    raises too.
+    Raises DrKernelError where a task does not fit the context, Lost where a verdict does not come, and what a judging
+    raises.
     """
     return _Rollout(
-        engine, judge, prompts, turns, max_tokens, seed, feedback_limit, on_progress, sampling, deadline_s
-    ).run(tasks, samples_per_task, first_group)
+        engine, judge, prompts, turns, max_tokens, seed, feedback_limit, on_progress, sampling, deadline_s, stop, told
+    ).run(tasks, samples_per_task, first_group, share)
 
 
 def answer_seed(seed: int, group: int, sample: int, turn: int) -> int:
@@ -98,12 +111,15 @@ class _Rollout:
     on_progress: Callable[[Progress], None] | None
     sampling: Sampling
     deadline_s: float
+    stop: Callable[[], bool]
+    told: Callable[[Verdict], Verdict]
 
-    def run(self, tasks: Sequence[Task], samples: int, first_group: int) -> list[Trajectory]:
+    def run(self, tasks: Sequence[Task], samples: int, first_group: int, share: tuple[int, int]) -> list[Trajectory]:
         self.generating: dict[str, _Episode] = {}
         self.verdicts: SimpleQueue[tuple[_Episode, Future[Verdict]]] = SimpleQueue()
         self.judging = self.turns_done = self.tokens = 0
-        self.turns_total = len(tasks) * samples * self.turns
+        numbers = range(share[0], len(tasks) * samples, share[1])
+        self.turns_total = len(numbers) * self.turns
         trajectories = []
         for group, task in enumerate(tasks, first_group):
             first = self.prompts.first(task)
@@ -112,10 +128,13 @@ class _Rollout:
                     f"task {task.id}: found a prompt of {len(first)} tokens, expected at most "
                     f"{self.engine.context - self.max_tokens} (engine.max_tokens - engine.max_answer_tokens)"
                 )
-            for sample in range(samples):
+            first_number = (group - first_group) * samples
+            for sample in (sample for sample in range(samples) if first_number + sample in numbers):
                 trajectories.append(Trajectory(task.id, group, sample))
                 self._ask(_Episode(task, trajectories[-1], [], []), first)
         while self.generating or self.judging:
+            if self.stop():
+                raise Stopped
             self._collect_verdicts()
             for completion in self.engine.step() if self.engine.busy else ():
                 self._answered(self.generating.pop(completion.id), completion)
@@ -150,15 +169,17 @@ class _Rollout:
 
     def _collect_verdicts(self) -> None:
         """Takes the verdicts that are there; waits for the first one where nothing is left to generate."""
-        idle = not self.generating
+        idle, deadline = not self.generating, time.monotonic() + self.deadline_s
         while self.judging:
             try:
-                episode, future = self.verdicts.get(block=idle, timeout=self.deadline_s)
+                episode, future = self.verdicts.get(block=idle, timeout=min(_GLANCE_S, self.deadline_s))
             except Empty:
-                if not idle:
+                if not idle or self.stop():
                     return
-                waited = f"no verdict within {self.deadline_s:g} s, {self.judging} are awaited"
-                raise DrKernelError(f"judge: {waited}") from None
+                if time.monotonic() > deadline:
+                    waited = f"no verdict within {self.deadline_s:g} s, {self.judging} are awaited"
+                    raise Lost(f"judge: {waited}") from None
+                continue
             idle = False
             self.judging -= 1
             self._judged(episode, future.result())
@@ -169,7 +190,7 @@ class _Rollout:
         self.turns_done += 1
         following: list[int] = []
         if len(episode.trajectory.turns) < self.turns:
-            text = feedback(verdict, self.feedback_limit, self.prompts.count)
+            text = feedback(self.told(verdict), self.feedback_limit, self.prompts.count)
             following = self.prompts.next(text, turn.finished)
         if following and len(episode.tokens) + len(following) + self.max_tokens <= self.engine.context:
             self._ask(episode, following)

@@ -1,64 +1,105 @@
-"""Checkpoints that hold everything and are either whole or not there.
+"""Checkpoints that hold everything, are either whole or not there, and fit any number of ranks.
 
-    checkpoints/step_000010/state.pt     weights, optimizer, sampler, every RNG, metrics offset, ids
-    checkpoints/step_000010/COMPLETE     JSON: step and SHA-256 of state.pt, written last
+    checkpoints/step_000010/state.pt       the caller's state, and the optimizer's hyperparameters and step counts
+    checkpoints/step_000010/tensors/       weights and optimizer moments as safetensors, each rank its shards
+    checkpoints/step_000010/rng_00000.pt   every random state of a rank
+    checkpoints/step_000010/COMPLETE       JSON: step, ranks, SHA-256 of every file; written last
 
-A checkpoint is written beside its place and renamed into it, so a killed run leaves the last whole one. Files are read
-with `weights_only`: a checkpoint cannot run code.
+A checkpoint is written beside its place and renamed into it, so a killed run leaves the last whole one. Nothing in it
+is a pickle that could run code: state is read with `weights_only`, and torch.distributed.checkpoint (DCP) with its
+safetensors storage instead of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import random
 import shutil
+import warnings
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.api import CheckpointException
 
+from drkernel.policy.model import Policy
+from drkernel.training.ranks import Ranks
 from drkernel.training.run import write_text
+from drkernel.training.sharding import parameters
 from drkernel.types import DrKernelError
 
+FILE_BYTES = 2 << 30
+"""Largest size, over all ranks, of what goes into one round of files: DCP holds a rank's part twice in host memory."""
 
-def save(folder: Path, step: int, state: dict[str, Any], keep: int) -> Path:
-    """Write `state` (tensors, plain values, containers of them) as step `step`; keep the newest `keep`."""
-    folder.mkdir(parents=True, exist_ok=True)
+
+def save(
+    folder: Path,
+    step: int,
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
+    keep: int,
+    ranks: Ranks,
+) -> Path:
+    """Write step `step`, unless it is there already; keep the newest `keep`. All ranks take part.
+
+    state: plain values, tensors and containers of them, the same on all ranks; rank 0's are written.
+    """
     final, partial = folder / f"step_{step:06d}", folder / f".step_{step:06d}.tmp"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    with open(partial / "state.pt", "wb") as file:
-        torch.save({**state, "step": step, "rng": rng_state()}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    write_text(partial / "COMPLETE", json.dumps({"step": step, "sha256": _sha256(partial / "state.pt")}))
-    shutil.rmtree(final, ignore_errors=True)
-    os.replace(partial, final)
-    for old in complete(folder)[:-keep]:
-        shutil.rmtree(old)
+    if ranks.share((final / "COMPLETE").exists):
+        return final
+    ranks.share(lambda: _fresh(partial))
+    tensors, scalars = _optimizer_state(policy, optimizer)
+    tensors |= dict(_weights(policy))
+    writer = HuggingFaceStorageWriter(
+        str(partial / "tensors"), fqn_to_index_mapping=_file_of(tensors), save_distributed=True
+    )
+    with _alone_is_fine():
+        dcp.save(tensors, storage_writer=writer, no_dist=not dist.is_initialized())
+    plain = {"state.pt": {"state": state, "optimizer": scalars}} if ranks.first else {}
+    plain[f"rng_{ranks.rank:05d}.pt"] = rng_state()
+    hashes = ranks.each(lambda: _write(partial, plain) | _shard_hashes(partial, ranks))
+    files = dict(sorted(chain.from_iterable(part.items() for part in hashes)))
+    text = json.dumps({"step": step, "ranks": ranks.size, "files": files}, indent=1)
+    ranks.share(lambda: _publish(partial, final, text, keep))
     return final
 
 
-def load_latest(folder: Path) -> dict[str, Any] | None:
-    """The newest whole checkpoint, its RNG states restored, or None. Raises DrKernelError if it is damaged."""
-    found = complete(folder)
+def load_latest(
+    folder: Path, policy: Policy, optimizer: torch.optim.Optimizer, ranks: Ranks, seed: int = 0
+) -> dict[str, Any] | None:
+    """Restore the newest whole checkpoint into policy and optimizer and return its `state`, or None without one.
+
+    Random states come back, too; with another number of ranks than it was saved by they are drawn from (seed, step,
+    rank). Raises DrKernelError on all ranks if a file is damaged or does not fit the policy.
+    """
+    found = ranks.share(lambda: complete(folder))
     if not found:
         return None
-    path = found[-1] / "state.pt"
+    path = found[-1]
+    hint = f"remove the folder to resume from {found[-2].name}" if len(found) > 1 else "remove it to start again"
+    description = ranks.share(lambda: _described(path, hint))
+    ranks.each(lambda: _verify(path, sorted(description["files"].items())[ranks.rank :: ranks.size], hint))
+    saved = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
     try:
-        expected = json.loads((found[-1] / "COMPLETE").read_text())["sha256"]
-        actual = _sha256(path)
-        if actual != expected:
-            raise ValueError(f"SHA-256 is {actual[:12]}, expected {expected[:12]}")
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        hint = f"remove the folder to resume from {found[-2].name}" if len(found) > 1 else "remove it to start again"
-        raise DrKernelError(f"{path}: corrupt checkpoint ({' '.join(str(error).split())}); {hint}") from None
-    restore_rng(state.pop("rng"))
-    return state
+        _restore(path / "tensors", policy, optimizer, saved["optimizer"])
+    except (Exception, CheckpointException) as error:
+        raise DrKernelError(f"{path}: does not fit this policy or optimizer ({one_line(error)}); {hint}") from None
+    if description["ranks"] == ranks.size:
+        restore_rng(torch.load(path / f"rng_{ranks.rank:05d}.pt", map_location="cpu", weights_only=True))
+    else:
+        seed_rng(seed, description["step"], ranks.rank)
+    return saved["state"]
 
 
 def complete(folder: Path) -> list[Path]:
@@ -66,13 +107,117 @@ def complete(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob("step_*/COMPLETE"))
 
 
+def _weights(policy: Policy) -> list[tuple[str, Tensor]]:
+    return [(f"policy.{name}", parameter.detach()) for name, parameter in parameters(policy)]
+
+
+def _optimizer_state(policy: Policy, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What is shaped like a parameter, by name; and the rest, which is the same on all ranks.
+
+    The rest: `groups` (hyperparameters), `names` (of the parameters, in the optimizer's order), `kinds` (what there is
+    of each parameter's shape) and `scalars` (step counts), both by position in `names`.
+    """
+    names = {parameter: name for name, parameter in parameters(policy)}
+    state, groups = optimizer.state_dict().values()
+    order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    tensors, kinds, scalars = {}, {}, {}
+    for position, values in state.items():
+        shaped = {key for key, value in values.items() if getattr(value, "shape", ()) == order[position].shape}
+        kinds[position] = sorted(shaped)
+        scalars[position] = {key: value for key, value in values.items() if key not in shaped}
+        tensors |= {_moment(names[order[position]], key): values[key] for key in kinds[position]}
+    return tensors, {"groups": groups, "names": [names[p] for p in order], "kinds": kinds, "scalars": scalars}
+
+
+def _restore(folder: Path, policy: Policy, optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    weights = dict(_weights(policy))
+    names = {parameter: name for name, parameter in parameters(policy)}
+    order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if saved["names"] != [names[parameter] for parameter in order]:
+        raise ValueError("other parameters, or in another order")
+    state = {
+        position: {key: torch.empty_like(order[position].detach()) for key in kinds} | saved["scalars"][position]
+        for position, kinds in saved["kinds"].items()
+    }
+    moments = {
+        _moment(saved["names"][position], key): state[position][key]
+        for position, kinds in saved["kinds"].items()
+        for key in kinds
+    }
+    reader = HuggingFaceStorageReader(str(folder))
+    with _alone_is_fine():
+        dcp.load(weights | moments, storage_reader=reader, no_dist=not dist.is_initialized())
+    optimizer.load_state_dict({"state": state, "param_groups": saved["groups"]})
+
+
+def _moment(name: str, key: str) -> str:
+    return f"optimizer.{key}.{name}"
+
+
+def _file_of(tensors: dict[str, Tensor]) -> dict[str, int]:
+    """Which file, counted from 1, each tensor goes into."""
+    files, size = {}, 0
+    for name, tensor in tensors.items():
+        files[name] = 1 + size // FILE_BYTES
+        size += tensor.numel() * tensor.element_size()
+    return files
+
+
+def _fresh(partial: Path) -> None:
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / "tensors").mkdir(parents=True)
+
+
+def _write(partial: Path, values: dict[str, Any]) -> dict[str, str]:
+    """Writes each value to the file of its name; returns the hashes."""
+    for name, value in values.items():
+        with open(partial / name, "wb") as file:
+            torch.save(value, file)
+            file.flush()
+            os.fsync(file.fileno())
+    return {name: _sha256(partial / name) for name in values}
+
+
+def _shard_hashes(partial: Path, ranks: Ranks) -> dict[str, str]:
+    """Of the tensor files that this rank wrote; DCP numbers them from 1."""
+    mine = (partial / "tensors").glob(f"shard-{ranks.rank + 1:05d}-*")
+    return {f"tensors/{path.name}": _sha256(path) for path in mine}
+
+
+def _publish(partial: Path, final: Path, text: str, keep: int) -> None:
+    write_text(partial / "COMPLETE", text)
+    shutil.rmtree(final, ignore_errors=True)  # one that was not whole
+    os.replace(partial, final)
+    for old in complete(final.parent)[:-keep]:
+        shutil.rmtree(old)
+
+
+def _described(path: Path, hint: str) -> dict[str, Any]:
+    try:
+        description = json.loads((path / "COMPLETE").read_text())
+        return {key: description[key] for key in ("step", "ranks", "files")}
+    except Exception as error:
+        raise DrKernelError(f"{path / 'COMPLETE'}: corrupt checkpoint ({one_line(error)}); {hint}") from None
+
+
+def _verify(path: Path, files: list[tuple[str, str]], hint: str) -> None:
+    for name, expected in files:
+        try:
+            actual = _sha256(path / name)
+        except OSError as error:
+            raise DrKernelError(f"{path / name}: corrupt checkpoint ({error.strerror}); {hint}") from None
+        if actual != expected:
+            reason = f"SHA-256 is {actual[:12]}, expected {expected[:12]}"
+            raise DrKernelError(f"{path / name}: corrupt checkpoint ({reason}); {hint}")
+
+
 def rng_state() -> dict[str, Any]:
-    """Every random state of this process. Rollouts and filters draw from (seed, step) alone; libraries may not."""
+    """Every random state of this process and its GPU; rollouts draw from (seed, step) alone, libraries may not."""
     kind, keys, position, has_gauss, gauss = numpy.random.get_state()
     version, internal, gauss_next = random.getstate()
     return {
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all(),
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
         "numpy": [kind, torch.from_numpy(keys.astype("int64")), position, has_gauss, gauss],
         "python": [version, list(internal), gauss_next],
     }
@@ -80,12 +225,20 @@ def rng_state() -> dict[str, Any]:
 
 def restore_rng(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
-    if len(state["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    if state["cuda"] is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
     kind, keys, *rest = state["numpy"]
     numpy.random.set_state((kind, keys.numpy().astype("uint32"), *rest))
     version, internal, gauss_next = state["python"]
     random.setstate((version, tuple(internal), gauss_next))
+
+
+def seed_rng(seed: int, step: int, rank: int) -> None:
+    """Every random state of this process as a function of these three."""
+    drawn = numpy.random.SeedSequence((seed % 2**32, step, rank)).generate_state(3)
+    torch.manual_seed(int(drawn[0]))
+    numpy.random.seed(int(drawn[1]))
+    random.seed(int(drawn[2]))
 
 
 def _sha256(path: Path) -> str:
@@ -94,3 +247,17 @@ def _sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong, short. DCP's own exception, no `Exception`, holds one per rank with its traceback."""
+    if isinstance(error, CheckpointException):
+        error = next(iter(error.failures.values()))[0]
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+@contextlib.contextmanager
+def _alone_is_fine() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 
-from drkernel.config import Config
+from torch import Tensor
+
+from drkernel.config import Config, RewardConfig
 from drkernel.objective.metrics import fast_at
 from drkernel.objective.rewards import REWARDS
 from drkernel.objective.rollouts import Rollouts, tabulate
@@ -15,8 +18,14 @@ from drkernel.types import Trajectory
 
 def tabulated(config: Config, trajectories: list[Trajectory]) -> Rollouts:
     """Verdicts as tensors, and the reward that the config chooses."""
-    options = dataclasses.asdict(config.reward)
-    return tabulate(trajectories, partial(REWARDS[options.pop("name")], **options))
+    return tabulate(trajectories, reward_of(config.reward), config.reward.hack_check)
+
+
+def reward_of(config: RewardConfig) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """The chosen function of objective/rewards.py, its options bound: (correct, speedup, coverage) -> reward."""
+    options = dataclasses.asdict(config)
+    del options["hack_check"]  # decides what counts as correct
+    return partial(REWARDS[options.pop("name")], **options)
 
 
 def turn_filters(config: Config) -> dict[str, dict]:

@@ -11,10 +11,10 @@ from rich.console import Console
 from drkernel import rollout
 
 
-def make_console() -> Console:
+def make_console(quiet: bool = False) -> Console:
     """A terminal's own width; enough for a table of four columns where there is no terminal to ask."""
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
+    console = Console(quiet=quiet)
+    return console if console.is_terminal else Console(width=120, quiet=quiet)
 
 
 class Progress:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import re
 import sys
 import time
+import uuid
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,17 @@ from typing import Any
 import yaml
 
 from drkernel import config as configuration
-from drkernel.config import Config
+from drkernel.config import REPOSITORY, Config
+from drkernel.slurm import snapshot
+from drkernel.training.judging import measured_on
 from drkernel.types import DrKernelError
 
-MAY_CHANGE = ("run_dir", "name", "logger", "trainer.steps", "trainer.keep", "trainer.save_every", "judge.workers")
-"""Keys that a resumed run may change: nothing that a step's result depends on."""
+MAY_CHANGE = ("run_dir", "name", "logger", "trainer.steps", "trainer.keep", "trainer.save_every", "trainer.gpus")
+MAY_CHANGE += ("trainer.compile", "trainer.recompute", "engine.sleep", "engine.eager", "judge.workers")
+"""Keys that a resumed run may change: nothing that a step's result depends on but for rounding."""
+
+OWNER = ".owner"
+"""Which start may write to the folder: the newest."""
 
 
 class Run:
@@ -38,12 +45,16 @@ class Run:
         self.path = Path(config.run_dir)
         self.path.mkdir(parents=True, exist_ok=True)
         self._check_same_config()
-        self._describe()
+        device = self._check_same_device()
+        self._token = uuid.uuid4().hex
+        write_text(self.path / OWNER, self._token)
+        describe(self.path, configuration.to_yaml(self.config), judge=device)
         self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")  # noqa: SIM115
         self._wandb = None
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Append one line. Keys under `time/` are wall-clock; all others repeat bit for bit on the CPU."""
+        self._expect_to_own_it()
         self._metrics.write(json.dumps({"step": step, **metrics}) + "\n")
         self._metrics.flush()
         if self._wandb:
@@ -52,6 +63,7 @@ class Run:
     @property
     def metrics_offset(self) -> int:
         """Bytes of metrics.jsonl that are final; a checkpoint remembers them."""
+        self._expect_to_own_it()
         self._metrics.flush()
         os.fsync(self._metrics.fileno())
         return self._metrics.tell()
@@ -93,14 +105,17 @@ class Run:
         if self._wandb:
             self._wandb.finish()
 
+    def _expect_to_own_it(self) -> None:
+        """A node that lost its network may go on with a run that was started again elsewhere."""
+        if (self.path / OWNER).read_text() != self._token:
+            raise DrKernelError(f"{self.path}: another start of this run has taken over")
+
     def _check_same_config(self) -> None:
         path = self.path / "config.yaml"
         if not path.exists():
             return
-        before, now = (
-            flatten(yaml.safe_load(path.read_text())),
-            flatten(yaml.safe_load(configuration.to_yaml(self.config))),
-        )
+        texts = path.read_text(), configuration.to_yaml(self.config)
+        before, now = (flatten(yaml.safe_load(_without_snapshots(text))) for text in texts)
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key) and not key.startswith(MAY_CHANGE):
                 raise DrKernelError(
@@ -108,17 +123,34 @@ class Run:
                     "choose another name=... or remove the folder"
                 )
 
-    def _describe(self) -> None:
-        commit = (_git("rev-parse", "HEAD") or "not a git checkout").strip()
-        with open(self.path / "starts.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": time.time(), "command": sys.argv, "commit": commit}) + "\n")
-        first = not (self.path / "config.yaml").exists()
-        write_text(self.path / "config.yaml", configuration.to_yaml(self.config))
-        if not first:
-            return
-        packages = sorted(f"{d.metadata['Name']}=={d.version}" for d in metadata.distributions())
-        write_text(self.path / "environment.txt", "\n".join([f"python {sys.version}", *packages]) + "\n")
-        write_text(self.path / "diff.patch", _git("diff", "HEAD") or "")
+    def _check_same_device(self) -> str:
+        """What answers are measured on. Rewards from another GPU, or from none, are other rewards."""
+        now, path = measured_on(self.config.judge), self.path / "starts.jsonl"
+        starts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        before = next((device for line in starts if (device := json.loads(line).get("judge"))), now)
+        if before != now:
+            raise DrKernelError(
+                f"{path}: this run was measured on {before}, now it would be on {now}; "
+                "give it such GPUs (hydra.launcher.constraint, judge.device), or another name=..."
+            )
+        return now
+
+
+def describe(folder: Path, config: str, **more: str) -> None:
+    """Leave what reproduces a run: its configuration, every start, and the first one's packages and local changes."""
+    start = {"time": time.time(), "command": sys.argv, "commit": snapshot.commit(REPOSITORY), **more}
+    if "SLURM_JOB_ID" in os.environ:
+        names = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT")
+        start["slurm"] = {name: os.environ[name] for name in names if name in os.environ}
+    with open(folder / "starts.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps(start) + "\n")
+    first = not (folder / "config.yaml").exists()
+    write_text(folder / "config.yaml", config)
+    if not first:
+        return
+    packages = sorted(f"{d.metadata['Name']}=={d.version}" for d in metadata.distributions())
+    write_text(folder / "environment.txt", "\n".join([f"python {sys.version}", *packages]) + "\n")
+    write_text(folder / "diff.patch", snapshot.diff(REPOSITORY))
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
@@ -142,9 +174,6 @@ def write_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _git(*arguments: str) -> str | None:
-    root = Path(__file__).resolve().parents[3]
-    try:
-        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
+def _without_snapshots(text: str) -> str:
+    """Paths into a snapshot of the code as if from the repository's root: resubmission makes another snapshot."""
+    return re.sub(r"(?<=: )/\S*/\.code/[0-9a-f]{12}/", "", text).replace(f"{REPOSITORY}/", "")

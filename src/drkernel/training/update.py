@@ -1,20 +1,35 @@
-"""One optimizer step over a packed batch, in micro-batches that add up exactly."""
+"""One optimizer step over a packed batch, in micro-batches that add up exactly, shared out among ranks.
+
+Every rank calls with the whole batch, works on its own micro-batches (`packing.deal`) and gets the whole result: the
+losses of tokens carry weights that were made from the counts of the whole batch, so gradients, losses and entropies of
+micro-batches and ranks are sums. The host never waits for the device between micro-batches.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
+from drkernel.policy.attention import to_device
 from drkernel.policy.model import Policy
-from drkernel.training.packing import split
+from drkernel.training.packing import deal
+from drkernel.training.ranks import Ranks
+from drkernel.training.sharding import synchronise
 from drkernel.types import Batch
+
+ALONE = Ranks()
+WHOLE_GRADIENTS = 2**33
+"""Bytes: a sharded policy with smaller float32 gradients keeps them whole until the last micro-batch, and adds them up
+over ranks once."""
 
 
 def make_optimizer(policy: Policy, lr: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999)):
-    """AdamW with decay on matrices only."""
+    """AdamW with decay on matrices only. For a policy that is to be sharded, shard it first."""
     matrices = [p for p in policy.parameters() if p.ndim >= 2]
     vectors = [p for p in policy.parameters() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -30,49 +45,89 @@ def step(
     max_tokens: int,
     max_grad_norm: float,
     temperature: float = 1.0,
+    ranks: Ranks = ALONE,
 ) -> dict[str, float]:
     """Accumulate gradients over micro-batches of at most `max_tokens` tokens, clip, step.
 
+    batch: the whole optimizer step's, on the CPU, the same on every rank.
     token_loss(logprobs float32 [n], index int64 [n]) -> scalar: the sum of the losses of the tokens at `index` of
-    `batch`, already divided by the counts of the whole batch.
+    `batch`, already divided by the counts of the whole batch. Both are on the policy's device.
 
-    A step is skipped if its gradient is not finite, or if the filters left no token to train on.
+    A step is skipped, by all ranks, if its gradient is not finite or if the filters left no token to train on.
 
-    Returns loss, entropy (nats per sampled token), grad_norm (before clipping), skipped (0 or 1), tokens.
+    Returns loss, entropy (nats per sampled token), grad_norm (before clipping), skipped (0 or 1), tokens: the same on
+    every rank.
     """
     optimizer.zero_grad(set_to_none=True)
-    loss, entropy = 0.0, 0.0
-    for index, micro in split(batch, max_tokens):
-        where = index.to(policy.device)
+    device = policy.device
+    sums = torch.zeros(2, dtype=torch.float64, device=device)
+    share = deal(batch, max_tokens, ranks.size)[ranks.rank]
+    late = isinstance(policy, FSDPModule) and 4 * sum(p.numel() for p in policy.parameters()) <= WHOLE_GRADIENTS
+    for number, (index, micro) in enumerate(share, 1):
+        where = to_device(index, device)
+        if late:
+            synchronise(policy, number == len(share))
         with autocast(policy):
-            scores = policy.backward(micro.to(policy.device), lambda lp, part: token_loss(lp, where[part]), temperature)  # noqa: B023
-        loss += scores.loss.item()
-        entropy += scores.entropy.sum().item()
-    norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), max_grad_norm)
-    skipped = not bool(torch.isfinite(norm)) or not bool(batch.loss_mask.any())
+            scores = policy.backward(micro, lambda lp, part: token_loss(lp, where[part]), temperature)  # noqa: B023
+        sums += torch.stack((scores.loss, scores.entropy.sum()))
+    norm = clip_gradients(policy, max_grad_norm, ranks)
+    sampled = int(batch.loss_mask.sum())
+    skipped = not math.isfinite(norm) or not sampled
     if not skipped:
         optimizer.step()
-    sampled = max(int(batch.loss_mask.sum()), 1)
+    loss, entropy = ranks.sum(sums).tolist()
     return {
         "loss": loss,
-        "entropy": entropy / sampled,
-        "grad_norm": float(norm),
+        "entropy": entropy / max(sampled, 1),
+        "grad_norm": norm,
         "skipped": int(skipped),
         "tokens": len(batch.tokens),
     }
 
 
-def logprobs(policy: Policy, batch: Batch, *, max_tokens: int, temperature: float = 1.0) -> Tensor:
-    """log pi(token) under the trainer, float32 [T] on the CPU; 0 outside the loss mask."""
-    values = torch.zeros(len(batch.tokens))
-    for index, micro in split(batch, max_tokens):
+def over_steps(steps: list[dict[str, float]]) -> dict[str, float]:
+    """What the optimizer steps on the parts of one batch were like together.
+
+    >>> over_steps([{"loss": 1.0, "skipped": 1, "tokens": 4}, {"loss": 2.0, "skipped": 0, "tokens": 6}])
+    {'loss': 1.5, 'skipped': 1, 'tokens': 10}
+    """
+    sums = {name: sum(step[name] for step in steps) for name in steps[0]}
+    return {name: total if name in ("skipped", "tokens") else total / len(steps) for name, total in sums.items()}
+
+
+@torch.no_grad()
+def clip_gradients(policy: Policy, max_norm: float, ranks: Ranks = ALONE) -> float:
+    """Scale gradients down to a norm of at most `max_norm` over all parameters and ranks; the norm before that.
+
+    Gradients of a sharded policy are sums over ranks already; those of a whole one are added up here.
+    """
+    parameters = list(policy.parameters())
+    if ranks.size > 1 and not isinstance(policy, FSDPModule):
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            ranks.sum(parameter.grad)
+    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+    torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
+    return float(norm)
+
+
+def logprobs(
+    policy: Policy, batch: Batch, *, max_tokens: int, temperature: float = 1.0, ranks: Ranks = ALONE
+) -> Tensor:
+    """log pi(token) under the trainer for the whole batch, float32 [T] on the CPU; 0 outside the loss mask."""
+    values = torch.zeros(len(batch.tokens), device=policy.device)
+    for index, micro in deal(batch, max_tokens, ranks.size)[ranks.rank]:
         with autocast(policy):
-            values[index] = policy.logprobs(micro.to(policy.device), temperature).logprobs.cpu()
-    return values
+            # A filler repeats a row with nothing to score: it adds zeros.
+            values[to_device(index, values.device)] += policy.logprobs(micro, temperature).logprobs
+    return ranks.sum(values).cpu()
 
 
 @contextlib.contextmanager
 def autocast(policy: Policy) -> Iterator[None]:
-    """bfloat16 matrix products on a GPU, float32 elsewhere; master weights stay float32."""
-    with torch.autocast("cuda", torch.bfloat16, enabled=policy.device.type == "cuda"):
+    """bfloat16 matrix products on a GPU, float32 elsewhere; master weights stay float32. A sharded policy casts by
+    itself."""
+    needed = policy.device.type == "cuda" and not isinstance(policy, FSDPModule)
+    with torch.autocast("cuda", torch.bfloat16, enabled=needed):
         yield

@@ -1,0 +1,135 @@
+"""From what was typed to a typed configuration, and one clear line where that fails.
+
+`resolve` type-checks what Hydra composed against any dataclass; `one_line_errors` wraps an entry point. An unknown key,
+type or variant is named with the nearest valid one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import hashlib
+import os
+import re
+import sys
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from drkernel.types import DrKernelError
+
+C = TypeVar("C")
+
+
+def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[str]], positive: Sequence[str]) -> C:
+    """A `kind` with the values that Hydra composed.
+
+    choices: the words that a field may have, by dotted key; positive: keys of numbers that must be at least 1. What
+    the config lacks, or what is None, is passed over.
+
+    Raises DrKernelError naming the key, what was found and what was expected.
+    """
+    try:
+        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), composed))
+    except OmegaConfBaseException as error:
+        raise DrKernelError(_explained(error, kind)) from None
+    for key, words in choices.items():
+        value = _get(config, key)
+        if value is not None and value not in words:
+            raise DrKernelError(f"config: {key}={value!r} is none of {', '.join(words)}{_nearest(str(value), words)}")
+    for key in positive:
+        value = _get(config, key)
+        if value is not None and value < 1:
+            raise DrKernelError(f"config: {key}={value} must be at least 1")
+    return config
+
+
+@contextlib.contextmanager
+def one_line_errors(kind: type) -> Iterator[None]:
+    """What the user got wrong becomes one line on stderr and exit code 2.
+
+    Wraps the Hydra entry point, for errors of composition against `kind`, and its body, before Hydra adds lines of its
+    own.
+    """
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    try:
+        yield
+    except DrKernelError as error:
+        message = str(error)
+    except (HydraException, OmegaConfBaseException) as error:
+        message = explain(sys.argv[1:], error, kind)
+    else:
+        return
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(2)
+
+
+def explain(overrides: list[str], error: Exception, kind: type) -> str:
+    """One line for an error of Hydra's own composition: names the override and the nearest valid key.
+
+    >>> Algo = dataclasses.make_dataclass("Algo", [("gamma", float)])
+    >>> Run = dataclasses.make_dataclass("Run", [("algo", Algo)])
+    >>> explain(["algo.gama=0"], Exception("Could not override 'algo.gama'."), Run)
+    "config: unknown key 'algo.gama'; did you mean 'algo.gamma'?"
+    """
+    keys = valid_keys(kind)
+    for override in overrides:
+        key = override.split("=", 1)[0].lstrip("+~").split("@")[0]
+        if key and "=" in override and key not in keys and not key.startswith("hydra"):
+            return f"config: unknown key {key!r}{_nearest(key, keys)}"
+    found = re.search(
+        r"Could not find '(\w+)/([^']+)'[^:]*Available options[^:]*:\s*(.*?)(?:Config search|$)", str(error), re.S
+    )
+    if found:
+        group, variant, options = found[1], found[2], found[3].split()
+        return f"config: {group}={variant} is none of {', '.join(options)}{_nearest(variant, options)}"
+    return "config: " + " ".join(str(error).split())
+
+
+def valid_keys(kind: type, prefix: str = "") -> list[str]:
+    """All keys of a configuration, dotted; a group counts as a key (`algo`, `algo.gamma`)."""
+    keys, kinds = [], typing.get_type_hints(kind)
+    for item in dataclasses.fields(kind):
+        keys.append(prefix + item.name)
+        for part in (kinds[item.name], *typing.get_args(kinds[item.name])):  # a group, or a group or None
+            if dataclasses.is_dataclass(part):
+                keys += valid_keys(part, f"{prefix}{item.name}.")
+    return keys
+
+
+def slug(text: str) -> str:
+    """A folder name for a run from its overrides: readable, stable, never too long.
+
+    >>> slug("algo=grpo,policy.path=/data/x"), slug("")
+    ('algo=grpo,policy.path=-data-x', 'default')
+    """
+    name = re.sub(r"[^\w=,.\[\]+-]", "-", str(text)) or "default"
+    return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+OmegaConf.register_new_resolver("slug", slug, replace=True)
+
+
+def _get(config: Any, key: str) -> Any:
+    for part in key.split("."):
+        config = getattr(config, part, None)
+    return config
+
+
+def _nearest(word: str, words: Sequence[str]) -> str:
+    best = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"; did you mean {best[0]!r}?" if best else ""
+
+
+def _explained(error: OmegaConfBaseException, kind: type) -> str:
+    key = getattr(error, "full_key", None) or ""
+    reason = str(error).splitlines()[0]
+    keys = valid_keys(kind)
+    return (
+        f"config: unknown key {key!r}{_nearest(key, keys)}" if key and key not in keys else f"config: {key}: {reason}"
+    )

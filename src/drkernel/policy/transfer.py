@@ -1,0 +1,175 @@
+"""Weights from the trainer's policy, sharded or not, to an engine; and the proof that they arrived.
+
+Sharded weights travel in buckets: every rank casts its own rows to the engine's type, packs those of many weights into
+one flat tensor, and a single all-gather brings everyone the bucket. A 1.7B policy is seven all-gathers instead of 310.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedTokenizerBase
+
+from drkernel.policy.engine import Engine, Request
+from drkernel.policy.model import Policy
+from drkernel.types import Batch, DrKernelError
+
+BUCKET_BYTES = 512 * 2**20
+WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.")
+"""What activation checkpointing and torch.compile put into the names of weights."""
+all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+"""One flat tensor from each rank into one flat tensor; torch 2.13 renamed it."""
+PROBES, PROBE_TOKENS = 16, 8
+"""How many answers `check_agreement` samples, and their length: enough tokens for a mean, few steps of the engine."""
+
+
+def weights(policy: Policy, dtype: torch.dtype, bucket_bytes: int = BUCKET_BYTES) -> Iterator[tuple[str, Tensor]]:
+    """(Hugging Face name, whole tensor) of every weight, tied ones once; floating ones in `dtype`.
+
+    bucket_bytes: most bytes of one gathered bucket; a weight that is larger travels alone. The tensors stay valid and
+    may be the policy's own, so do not write to them. Collective for a sharded policy: every rank iterates to the end.
+    """
+    bucket: list[_Shard] = []
+    size = 0
+    for shard in _shards(policy):
+        if shard.group is None and (shard.local.dtype == dtype or not shard.local.is_floating_point()):
+            yield shard.name, shard.local
+            continue
+        bytes_ = shard.room * shard.ranks * dtype.itemsize
+        if bucket and (shard.group is not bucket[0].group or size + bytes_ > bucket_bytes):
+            yield from _gather(bucket, dtype)
+            bucket, size = [], 0
+        bucket.append(shard)
+        size += bytes_
+    if bucket:
+        yield from _gather(bucket, dtype)
+
+
+def export(policy: Policy, folder: str | Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Writes a Hugging Face folder (config, safetensors, tokenizer) that transformers and vLLM load.
+
+    Collective for a sharded policy: rank 0 gathers all weights in its host's memory and writes them.
+    """
+    first = not dist.is_initialized() or dist.get_rank() == 0
+    state = {name: tensor.cpu() if first else None for name, tensor in weights(policy, torch.float32)}
+    if first:
+        policy.model.save_pretrained(folder, state_dict=state)
+        tokenizer.save_pretrained(folder)
+
+
+def check_agreement(engine: Engine, policy: Policy, token_ids: list[int], bound: float) -> float:
+    """Mean |log-probability in the engine - in the trainer| of tokens that the engine samples after `token_ids`.
+
+    Sampling goes the way of every rollout (prefix cache and decoding included), so wrong weights and keys of old ones
+    both show; let `token_ids` be the same after each sync and some hundred tokens long, since prefix caches work in
+    blocks. Two bf16 implementations differ by 0.01 to 0.03. Collective: all ranks return their largest difference.
+
+    Raises DrKernelError, on all ranks, where it is above `bound` or not a number.
+    """
+    requests = [Request(f"agreement.{i}", token_ids, PROBE_TOKENS, seed=i) for i in range(PROBES)]
+    for request in requests:
+        engine.add(request)
+    completions = []
+    while engine.busy:
+        completions += engine.step()
+    for request in requests:
+        engine.release(request.id)
+    batch = _rows(token_ids, [c.token_ids for c in completions]).to(policy.device)
+    ours = policy.logprobs(batch).logprobs[batch.loss_mask]
+    theirs = torch.tensor([p for c in completions for p in c.logprobs], device=ours.device)
+    difference = (ours - theirs).abs().mean().nan_to_num(nan=math.inf)
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        dist.all_reduce(difference, dist.ReduceOp.MAX)
+    found = difference.item()
+    if found > bound:
+        raise DrKernelError(
+            f"engine: after the weight sync its log-probabilities differ from the trainer's by {found:.4f} on average "
+            f"(over {len(theirs)} tokens), expected at most {bound:g}: it does not hold the trainer's weights or "
+            "serves keys and values of older ones, and what it samples would be trained on with wrong ratios"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """What this rank has of one weight: FSDP2 gives each rank ceil(rows / ranks) rows, the last ones less or none."""
+
+    name: str
+    local: Tensor
+    shape: torch.Size
+    group: dist.ProcessGroup | None
+    """The ranks that share it; None where `local` is the whole weight."""
+
+    @property
+    def ranks(self) -> int:
+        return self.group.size() if self.group else 1
+
+    @property
+    def room(self) -> int:
+        """Elements of the largest shard: what each rank's bucket holds of it, padded."""
+        return self.shape.numel() if self.group is None else -(-self.shape[0] // self.ranks) * self.shape[1:].numel()
+
+
+def _shards(policy: Policy) -> Iterator[_Shard]:
+    seen = set()
+    # keep_vars: the parameters themselves, by which tied weights are known. An empty shard has no address to compare.
+    for name, tensor in policy.model.state_dict(keep_vars=True).items():
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        for wrapper in WRAPPERS:
+            name = name.replace(wrapper, "")
+        tensor = tensor.detach()
+        if isinstance(tensor, DTensor):
+            yield _Shard(name, tensor.to_local(), tensor.shape, _group(name, tensor))
+        else:
+            yield _Shard(name, tensor, tensor.shape, None)
+
+
+def _group(name: str, tensor: DTensor) -> dist.ProcessGroup | None:
+    split = [axis for axis, placement in enumerate(tensor.placements) if not placement.is_replicate()]
+    if any(not tensor.placements[axis].is_shard(0) for axis in split) or len(split) > 1:
+        raise DrKernelError(f"weight {name}: found placements {tensor.placements}, expected one Shard(0) at most")
+    return tensor.device_mesh.get_group(split[0]) if split and tensor.device_mesh.size(split[0]) > 1 else None
+
+
+def _gather(bucket: list[_Shard], dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
+    """One cast, one all-gather; the gathered rows of a weight lie apart by rank and are put together by one copy."""
+    rooms, group, ranks = [shard.room for shard in bucket], bucket[0].group, bucket[0].ranks
+    packed = torch.empty(sum(rooms), dtype=dtype, device=bucket[0].local.device)
+    filled = [(part, shard.local.flatten()) for part, shard in zip(packed.split(rooms), bucket, strict=True)]
+    filled = [(part[: rows.numel()], rows) for part, rows in filled if rows.numel()]
+    if filled:
+        torch._foreach_copy_([part for part, _ in filled], [rows for _, rows in filled])
+    if group is not None:
+        whole = packed.new_empty(ranks * len(packed))
+        all_gather(whole, packed, group=group)
+        packed = whole
+    parts = packed.view(ranks, -1).split(rooms, dim=1)
+    for shard, part in zip(bucket, parts, strict=True):
+        yield shard.name, part.reshape(-1)[: shard.shape.numel()].view(shard.shape)
+
+
+def _rows(prompt: list[int], answers: list[list[int]]) -> Batch:
+    """One packed row per answer, which is what is scored."""
+    rows = [torch.tensor(prompt + answer) for answer in answers]
+    positions = torch.cat([torch.arange(len(row)) for row in rows])
+    ends = torch.tensor([0] + [len(row) for row in rows]).cumsum(0).int()
+    zeros = torch.zeros(len(positions))
+    return Batch(
+        tokens=torch.cat(rows),
+        positions=positions,
+        cu_seqlens=ends,
+        loss_mask=positions >= len(prompt),
+        advantages=zeros,
+        rollout_logprobs=zeros,
+        turn_ids=zeros.long(),
+        trajectory_ids=zeros.long(),
+    )

@@ -1,0 +1,49 @@
+"""How much arithmetic an update needs, whoever does it and however: what model FLOPs utilisation (MFU) is measured by.
+
+Counted is what the mathematics of one forward and backward needs (2 and 4 operations per weight and token):
+
+    body        6 x matrix weights of the blocks x tokens
+    head        6 x hidden x vocabulary x sampled tokens: other tokens have no loss, so the head is not applied to them
+    attention   6 x layers x heads x head_dim x sum over rows of L (L + 1): 4 operations in the forward and 8 in the
+                backward for each pair of a token and one that it sees, of which there are L (L + 1) / 2
+
+Not counted: embedding look-ups, norms, the softmax, anything done twice (recomputed activations, flash attention's
+scores in the backward), padding. The common 6 N T with the head on all tokens and full attention is larger: it would
+make the same speed look like a higher utilisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+PEAK = {"H100": 989e12, "H200": 989e12}
+"""Dense bfloat16 operations per second of a GPU, as its maker states them."""
+
+
+def update_flops(config, lengths: Iterable[int], sampled: int) -> float:
+    """Operations of one forward and backward of a decoder with a gated MLP over packed rows.
+
+    config: a transformers config (Qwen3's names); lengths: tokens of each row; sampled: tokens with a loss.
+
+    >>> from types import SimpleNamespace
+    >>> tiny = SimpleNamespace(num_hidden_layers=1, hidden_size=4, intermediate_size=8, vocab_size=10, head_dim=2,
+    ...                        num_attention_heads=2, num_key_value_heads=1)
+
+    Queries and output 2 x 4 x 4, keys and values 2 x 4 x 2, MLP 3 x 4 x 8: 144 weights; head 40; heads x head_dim 4.
+
+    >>> update_flops(tiny, [3, 1], sampled=2) == 6 * 144 * 4 + 6 * 40 * 2 + 6 * 1 * 4 * (3 * 4 + 1 * 2)
+    True
+    """
+    lengths = list(lengths)
+    queries = config.num_attention_heads * config.head_dim
+    attended = sum(length * (length + 1) for length in lengths)
+    body = 6 * block_weights(config) * config.num_hidden_layers * sum(lengths)
+    head = 6 * config.hidden_size * config.vocab_size * sampled
+    return float(body + head + 6 * config.num_hidden_layers * queries * attended)
+
+
+def block_weights(config) -> int:
+    """Weights of one block's matrices."""
+    queries = config.num_attention_heads * config.head_dim
+    keys = config.num_key_value_heads * config.head_dim
+    return config.hidden_size * (2 * queries + 2 * keys + 3 * config.intermediate_size)

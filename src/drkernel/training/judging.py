@@ -1,0 +1,92 @@
+"""Who judges for a rank, and how a judge and an engine share a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import torch
+
+from drkernel import config as configuration
+from drkernel.config import Config, JudgeConfig
+from drkernel.judge import Judge
+from drkernel.judge.cuda.turns import floor
+from drkernel.judge.remote import Client, serve
+from drkernel.judge.service import placed
+from drkernel.judge.workers import visible_gpus
+from drkernel.policy.engine import Completion, Engine
+from drkernel.training.ranks import Ranks
+from drkernel.types import DrKernelError
+
+
+def reserved_gpus(config: Config) -> list[str]:
+    """The GPUs that the judge has for itself, as CUDA_VISIBLE_DEVICES names them.
+
+    Raises DrKernelError where that would leave none for training.
+    """
+    device, gpus = placed(config.judge.device, config.judge.gpus, config.judge.share)
+    if device != "cuda" or config.judge.share:
+        return []
+    taken = [str(gpu) for gpu in gpus or ()]
+    if taken and set(visible_gpus()) <= set(taken):
+        raise DrKernelError(
+            f"judge.gpus: found {', '.join(taken)}, which leaves no GPU to train on; "
+            "expected fewer, or judge.share=true to measure while the engine pauses"
+        )
+    return taken
+
+
+def measured_on(judge: JudgeConfig) -> str:
+    """What the judge measures on, as its verdicts name it: `simulated:H200`, `cuda:NVIDIA H200`.
+
+    Raises DrKernelError where that is a GPU and none is visible.
+    """
+    kind, gpus = placed(judge.device, judge.gpus, judge.share)
+    if kind != "cuda":
+        return f"{kind}:{judge.gpu}"
+    visible = visible_gpus()
+    if not gpus or not visible or not torch.cuda.is_available():
+        raise DrKernelError("judge.device: found cuda, but no GPU is visible; expected one, or judge.device=simulated")
+    name = lambda gpu: torch.cuda.get_device_name(visible.index(gpu)) if gpu in visible else f"GPU {gpu}"
+    return "cuda:" + ", ".join(sorted({name(str(gpu)) for gpu in gpus}))
+
+
+@contextlib.contextmanager
+def judge_of_node(config: Config, ranks: Ranks) -> Iterator[Judge | Client]:
+    """The node's one judge: its first rank owns it, the others ask it."""
+    with contextlib.ExitStack() as stack:
+        own: list[Judge] = []
+
+        def offer() -> tuple[str, bytes]:
+            if ranks.local_rank:
+                return "", b""
+            own.append(stack.enter_context(Judge(**configuration.judge_options(config))))
+            server = stack.enter_context(serve(own[0])) if ranks.local_size > 1 else None
+            return (server.address, server.key) if server else ("", b"")
+
+        offers = ranks.each(offer)
+        yield own[0] if own else stack.enter_context(contextlib.closing(Client(*offers[ranks.rank - ranks.local_rank])))
+
+
+class PoliteEngine:
+    """An engine on a GPU that a judge measures on: between two steps it lets the judge's clock be alone."""
+
+    def __init__(self, engine: Engine, device: torch.device):
+        self._engine, self._floor = engine, floor(torch.cuda.get_device_properties(device).uuid)
+        self.waited = 0.0
+        """Seconds that the judge had the GPU meanwhile."""
+
+    def __getattr__(self, name: str):
+        return getattr(self._engine, name)
+
+    def step(self) -> list[Completion]:
+        asked = time.perf_counter()
+        self._floor.enter(alone=False)
+        self.waited += time.perf_counter() - asked
+        try:
+            completed = self._engine.step()
+            torch.cuda.synchronize()
+            return completed
+        finally:
+            self._floor.leave()

@@ -1,0 +1,157 @@
+"""A sharded policy without a whole copy of it on any host: built without storage, sharded, then filled.
+
+load_policy("Qwen/Qwen3-8B", ranks)                a hub id or local folder; each rank reads its own slices
+load_policy("random:conf/shapes/qwen3", ranks)     a folder with a config.json, weights drawn from `seed`
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors import safe_open
+from torch import Tensor, nn
+from torch.distributed.checkpoint import HuggingFaceStorageReader
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.tensor import DTensor, distribute_tensor
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PretrainedConfig
+
+from drkernel.policy.attention import ATTENTION
+from drkernel.policy.model import Policy
+from drkernel.training.checkpoint import one_line
+from drkernel.training.ranks import Ranks
+from drkernel.training.sharding import parameters, shard
+from drkernel.types import DrKernelError
+
+RANDOM = "random:"
+WANTED = ("*.json", "*.safetensors", "*.txt", "*.jinja")
+"""What is downloaded of a hub repository: weights, configs, tokenizer."""
+
+
+def load_policy(source: str | Path, ranks: Ranks, *, seed: int = 0, **options: Any) -> Policy:
+    """A policy from a local Hugging Face folder, a hub id, or `random:<folder with config.json>`, sharded over ranks.
+
+    options: those of drkernel.training.sharding.shard. Weights become float32, whatever they are stored as.
+    Raises DrKernelError on all ranks where something is missing, damaged or of another shape.
+    """
+    source = str(source)
+    if source.startswith(RANDOM):
+        config = _on_every_rank(ranks, source, lambda: AutoConfig.from_pretrained(source.removeprefix(RANDOM)))
+        return random_policy(config, ranks, seed=seed, **options)
+    folder = _local(source, ranks)
+    config = _on_every_rank(ranks, source, lambda: AutoConfig.from_pretrained(folder))
+    policy = _empty(config, ranks, options)
+    weights = {name.removeprefix("model."): parameter.detach() for name, parameter in parameters(policy)}
+    _on_every_rank(ranks, source, lambda: _check(folder, weights))
+    with _refused(source):
+        dcp.load(weights, storage_reader=HuggingFaceStorageReader(str(folder)))
+    if (folder / "generation_config.json").exists():
+        policy.model.generation_config = GenerationConfig.from_pretrained(folder)
+    return policy
+
+
+def random_policy(config: PretrainedConfig, ranks: Ranks, *, seed: int = 0, **options: Any) -> Policy:
+    """Matrices from N(0, initializer_range), norms 1, biases 0; the whole tensors are a function of seed and device
+    kind alone, not of the number of ranks."""
+    policy = _empty(config, ranks, options)
+    for name, parameter in parameters(policy):
+        whole = torch.empty(parameter.shape, device=ranks.device)
+        if whole.ndim > 1:
+            generator = torch.Generator(ranks.device).manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
+            whole.normal_(0.0, config.initializer_range, generator=generator)
+        else:
+            whole.fill_(0.0 if name.endswith("bias") else 1.0)
+        _local_part(parameter.detach()).copy_(_local_part(_cut(whole, parameter)))
+    return policy
+
+
+def _empty(config: PretrainedConfig, ranks: Ranks, options: dict[str, Any]) -> Policy:
+    """Sharded, on the ranks' devices, its weights not yet set."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=ATTENTION)
+    policy = shard(Policy(model), ranks, **options)
+    policy.to_empty(device=ranks.device)
+    _fill_buffers(policy, ranks.device)
+    return policy
+
+
+def _fill_buffers(policy: Policy, device: torch.device) -> None:
+    """What is not stored with the weights (rotary frequencies) is what a new module has."""
+    for module in list(policy.modules()):
+        computed = module._non_persistent_buffers_set
+        if not computed:
+            continue
+        try:
+            fresh = type(module)(policy.body.config).to(device)
+        except Exception as error:
+            kind = type(module).__name__
+            raise DrKernelError(f"model {policy.model.config.model_type}: cannot fill the buffers of {kind}") from error
+        for name in computed:
+            module._buffers[name] = fresh._buffers[name]
+
+
+def _cut(whole: Tensor, like: nn.Parameter) -> Tensor:
+    """`whole`, known to every rank, sharded like a parameter; nothing is sent."""
+    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
+
+
+def _local_part(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _local(source: str, ranks: Ranks) -> Path:
+    """The folder of a source on this node; a hub id is downloaded once per node."""
+    if Path(source).is_dir():
+        return Path(source)
+    fetch = lambda: Path(huggingface_hub.snapshot_download(source, allow_patterns=list(WANTED)))
+    _on_every_rank(ranks, source, lambda: fetch() if ranks.local_rank == 0 else None)
+    return _on_every_rank(ranks, source, fetch)
+
+
+def _check(folder: Path, weights: dict[str, Tensor]) -> None:
+    """Whether the safetensors files of a folder are whole and hold these weights."""
+    stored: dict[str, tuple[int, ...]] = {}
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError("no .safetensors file")
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                stored |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        except Exception as error:
+            raise ValueError(f"{path.name}: {error}") from None
+    for name, tensor in weights.items():
+        if stored.get(name) != tuple(tensor.shape):
+            raise ValueError(f"{name}: found {stored.get(name, 'nothing')}, expected shape {tuple(tensor.shape)}")
+
+
+def _on_every_rank(ranks: Ranks, source: str, make):
+    """What this rank makes; a failure of any is one DrKernelError on all."""
+
+    def guarded():
+        with _refused(source):
+            nonlocal made
+            made = make()
+
+    made = None
+    ranks.each(guarded)
+    return made
+
+
+@contextlib.contextmanager
+def _refused(source: str) -> Iterator[None]:
+    # Reading what others wrote is a process border: a dozen unrelated types are raised there.
+    try:
+        yield
+    except (Exception, CheckpointException) as error:
+        kind = "folder" if Path(source.removeprefix(RANDOM)).exists() else "folder or hub id"
+        raise DrKernelError(
+            f"policy {kind} {source!r}: not loadable ({one_line(error)}); "
+            "expected config.json, .safetensors and tokenizer files"
+        ) from error

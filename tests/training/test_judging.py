@@ -1,0 +1,64 @@
+"""Where the judge measures, who owns it, and how it shares a GPU with an engine."""
+
+import dataclasses
+
+import pytest
+
+from drkernel.config import Config, JudgeConfig
+from drkernel.training import judging
+from drkernel.training.judging import PoliteEngine, reserved_gpus
+from drkernel.types import DrKernelError
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """A machine that shows so many GPUs."""
+    return lambda number: monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(number))))
+
+
+def reserved(**judge):
+    return reserved_gpus(Config(judge=JudgeConfig(**judge)))
+
+
+def test_the_judge_keeps_the_last_of_several_gpus(gpus):
+    gpus(8)
+    assert reserved() == ["7"] and reserved(device="cuda", gpus=["5", "6"]) == ["5", "6"]
+
+
+def test_a_judge_that_shares_or_simulates_keeps_none(gpus):
+    gpus(1)
+    assert reserved() == [] and reserved(share=True) == [] and reserved(device="simulated") == []
+    gpus(8)
+    assert reserved(share=True) == [] and reserved(device="cuda", share=True) == []
+
+
+def test_a_judge_that_would_leave_no_gpu_to_train_on_is_refused_with_the_remedy(gpus):
+    gpus(1)
+    with pytest.raises(DrKernelError, match=r"judge\.gpus: found 0, which leaves no GPU.*judge\.share=true"):
+        reserved(device="cuda")
+
+
+def test_an_engine_that_shares_its_gpu_computes_only_while_it_holds_the_floor(monkeypatch):
+    seen = []
+
+    class Floor:
+        def enter(self, alone):
+            seen.append(("enter", alone))
+
+        def leave(self):
+            seen.append("leave")
+
+    class Engine:
+        context = 7
+
+        def step(self):
+            seen.append("step")
+            return ["completion"]
+
+    properties = dataclasses.make_dataclass("Properties", ["uuid"])("GPU-1")
+    monkeypatch.setattr(judging.torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(judging.torch.cuda, "synchronize", lambda: seen.append("synchronize"))
+    monkeypatch.setattr(judging, "floor", lambda uuid: Floor())
+    engine = PoliteEngine(Engine(), "cuda")
+    assert engine.step() == ["completion"] and engine.context == 7
+    assert seen == [("enter", False), "step", "synchronize", "leave"]

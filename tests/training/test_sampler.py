@@ -1,0 +1,46 @@
+"""Which tasks a step is about: a function of the seed and of how many were drawn; refused ones are passed over."""
+
+import pytest
+
+from drkernel.training.sampler import Sampler
+from drkernel.types import DrKernelError, Task
+
+TASKS = [Task(f"t{i}", "") for i in range(5)]
+
+
+class Judge:
+    def __init__(self, *refused: str):
+        self.refused = refused
+
+    def check_task(self, task: Task) -> None:
+        if task.id in self.refused:
+            raise DrKernelError(f"task {task.id}: degenerate")
+
+
+def ids(tasks):
+    return [task.id for task in tasks]
+
+
+def test_every_epoch_has_every_task_once_in_an_order_of_its_own():
+    tasks, cursor = Sampler(TASKS, 0, Judge(), print).draw(0, 15)
+    epochs = [ids(tasks)[i : i + 5] for i in (0, 5, 10)]
+    assert cursor == 15 and all(sorted(epoch) == ids(TASKS) for epoch in epochs) and len({*map(tuple, epochs)}) > 1
+
+
+def test_drawing_goes_on_where_a_resumed_run_left_off():
+    whole = ids(Sampler(TASKS, 3, Judge("t1"), print).draw(0, 12)[0])
+    first, cursor = Sampler(TASKS, 3, Judge("t1"), print).draw(0, 7)
+    assert ids(first) + ids(Sampler(TASKS, 3, Judge("t1"), print).draw(cursor, 5)[0]) == whole
+
+
+def test_a_refused_task_is_named_once_and_replaced_by_the_next():
+    said = []
+    sampler = Sampler(TASKS, 0, Judge("t2"), said.append)
+    tasks, cursor = sampler.draw(0, 12)
+    assert len(tasks) == 12 and "t2" not in ids(tasks) and cursor == 15
+    assert said == ["passed over: task t2: degenerate"]
+
+
+def test_without_any_usable_task_the_judge_s_reason_is_raised():
+    with pytest.raises(DrKernelError, match="degenerate"):
+        Sampler(TASKS, 0, Judge(*ids(TASKS)), print).draw(0, 2)
