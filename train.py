@@ -25,9 +25,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import hydra
@@ -37,8 +35,6 @@ from omegaconf import DictConfig
 from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
 from drkernel.config import Config
-from drkernel.judge import Judge
-from drkernel.judge.remote import Client
 from drkernel.judge.service import patience_s
 from drkernel.objective import filters, returns
 from drkernel.objective.advantages import ADVANTAGES
@@ -47,13 +43,13 @@ from drkernel.objective.mismatch import importance_weights, rollout_correction
 from drkernel.objective.rollouts import Rollouts, forgiven
 from drkernel.objective.tally import Tally, add, mean_of, means
 from drkernel.overrides import one_line_errors
-from drkernel.policy.engine import Engine, Sampling
-from drkernel.policy.model import Policy, load_tokenizer
-from drkernel.policy.prompts import Prompts, load_prompts
+from drkernel.policy.engine import Sampling
+from drkernel.policy.model import load_tokenizer
+from drkernel.policy.prompts import load_prompts
 from drkernel.policy.transfer import check_agreement, export
 from drkernel.rollout.episodes import Stopped, rollout
 from drkernel.slurm.guard import SAVED
-from drkernel.training import checkpoint, report, update
+from drkernel.training import report, update
 from drkernel.training.experience import describe, tabulated, turn_filters
 from drkernel.training.judging import judge_of_node, reserved_gpus
 from drkernel.training.packing import pack, parts, spread
@@ -63,6 +59,7 @@ from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
 from drkernel.training.run import Run
 from drkernel.training.sampler import Sampler
+from drkernel.training.world import World, log, resume, save, usable
 from drkernel.types import Batch, Task, Trajectory
 
 
@@ -76,35 +73,6 @@ def main(composed: DictConfig) -> None:
             sys.exit(code)
         else:
             train(config, init_distributed(reserved_gpus(config)))
-
-
-@dataclass
-class State:
-    """Where a run stands, besides weights and optimizer: all that the next step depends on."""
-
-    step: int = 0
-    cursor: int = 0  # tasks drawn so far
-    groups: int = 0  # groups rolled out so far
-    skipped: int = 0  # steps without an update
-    wandb_id: str | None = None
-    metrics_offset: int = 0
-
-
-@dataclass
-class World:
-    """What a run is made of; built once in `train`."""
-
-    config: Config
-    sampler: Sampler
-    policy: Policy
-    prompts: Prompts
-    engine: Engine
-    judge: Judge | Client
-    progress: Progress
-    ranks: Ranks = field(default_factory=Ranks)
-    state: State = field(default_factory=State)
-    stopping: Callable[[], bool] = lambda: False
-    """Whether a signal asks to give up a rollout."""
 
 
 def train(config: Config, ranks: Ranks) -> None:
@@ -317,47 +285,6 @@ def play(
         raise Stopped
     torch.set_num_threads(threads)
     return sorted(ranks.gather(mine), key=lambda t: (t.group, t.sample))
-
-
-def log(world: World, run: Run | None, metrics: dict[str, float]) -> None:
-    state = world.state
-    if run:
-        run.log(state.step, metrics | {"tasks_drawn": state.cursor, "skipped_total": state.skipped})
-    shown = "  ".join(f"{name} {metrics[name]:.2f}" for name in ("reward", "correct", "fast@1.2", "hacks", "lazy"))
-    seconds = sum(value for name, value in metrics.items() if name.startswith("time/"))
-    world.progress.say(f"step {state.step}/{world.config.trainer.steps}  {shown}  ({seconds:.0f} s)")
-
-
-def save(world: World, run: Run | None, optimizer: torch.optim.Optimizer) -> None:
-    if run:
-        world.state.metrics_offset = run.metrics_offset
-    folder, state = checkpoints(world.config), dataclasses.asdict(world.state)
-    checkpoint.save(folder, state["step"], world.policy, optimizer, state, world.config.trainer.keep, world.ranks)
-
-
-def resume(world: World, run: Run | None, optimizer: torch.optim.Optimizer) -> None:
-    """Go on from the newest checkpoint of this run folder, if there is one."""
-    folder = checkpoints(world.config)
-    saved = checkpoint.load_latest(folder, world.policy, optimizer, world.ranks, world.config.seed)
-    if saved:
-        world.state = State(**saved)
-        world.progress.say(f"resumed {world.config.run_dir} at step {world.state.step}")
-    if run:
-        run.rewind(world.state.metrics_offset)
-        world.state.wandb_id = run.start_wandb(world.state.wandb_id)
-
-
-def usable(world: World, tasks: list[Task]) -> list[Task]:
-    """The tasks that the judge can use and whose prompt leaves room for an answer; the others are told."""
-    room = world.engine.context - world.config.engine.max_answer_tokens
-    fitting = [task for task in tasks if len(world.prompts.first(task)) <= room]
-    if len(fitting) < len(tasks):
-        world.progress.say(f"passed over: {len(tasks) - len(fitting)} test tasks with prompts of over {room} tokens")
-    return world.sampler.usable(fitting)
-
-
-def checkpoints(config: Config) -> Path:
-    return Path(config.run_dir) / "checkpoints"
 
 
 def finish(world: World, run: Run | None, held_out: list[Task]) -> None:

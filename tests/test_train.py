@@ -24,6 +24,7 @@ from drkernel.tasks import load_tasks
 from drkernel.training import update
 from drkernel.training.progress import Progress
 from drkernel.training.sampler import Sampler
+from drkernel.training.world import State
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["trainer.prompts=2", "trainer.samples=3", "trainer.turns=2", "engine.slots=8", "tasks.count=8", "logger=none"]
@@ -60,7 +61,7 @@ def test_every_combination_takes_a_real_step(world, algo, reward, filters):
     overrides = [*f"algo={algo}".split(), f"reward={reward}", f"filters={filters}", *SMALL]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
-    here = dataclasses.replace(world, config=config, state=train.State(), policy=Policy.load(config.policy.path))
+    here = dataclasses.replace(world, config=config, state=State(), policy=Policy.load(config.policy.path))
     optimizer = update.make_optimizer(here.policy, config.policy.lr, config.trainer.weight_decay)
     before = [p.clone() for p in here.policy.parameters()]
     trajectories, rollouts, decision = train.collect(here)

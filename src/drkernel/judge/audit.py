@@ -96,10 +96,6 @@ def bill(ledger: Ledger, scale: Scale, gpu: Gpu, inputs: int, outputs: int) -> B
     return Bill(ledger, scale, gpu, floor_microseconds(gpu, scale, inputs, outputs))
 
 
-def _of_kind(work: dict[tuple[str, int], float], kind: str) -> float:
-    return sum(time for (other, _), time in work.items() if other == kind)
-
-
 def _aten_work(ledger: Ledger, bill: Bill) -> dict[tuple[str, int], float]:
     """Modelled device time, without any launch cost, of ATen's compute operators, by kind and output elements."""
     ideal = dataclasses.replace(bill.gpu, kernel_us=0.0, aten_host_us=0.0, triton_host_us=0.0)
