@@ -19,6 +19,8 @@ from drkernel.training.judging import measured_on
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError, Task
 
+pytestmark = pytest.mark.xdist_group("studies")
+
 ROOT = Path(__file__).parents[1]
 SMALL = ["tasks.eval_count=2", "scaling.budget=2", "engine.slots=8", "trainer.threads=1"]
 

@@ -16,6 +16,8 @@ from drkernel.tasks.families import FAMILIES
 from drkernel.tasks.generator import generate
 from drkernel.types import DrKernelError, Task
 
+pytestmark = pytest.mark.xdist_group("solutions")
+
 RIGHT = ("lazy", "partial", "fused")
 
 

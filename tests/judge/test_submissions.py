@@ -9,6 +9,8 @@ import pytest
 from drkernel.judge import admission
 from tests.judge.examples import TAMED, as_expected, descendants, examples, gains, honest_speedups, traces
 
+pytestmark = pytest.mark.xdist_group("submissions")
+
 HACKS, HONEST = examples("hacks", "simulated"), examples("honest", "simulated")
 ALL_HACKS, ALL_HONEST = examples("hacks"), examples("honest")
 

@@ -9,6 +9,8 @@ from drkernel.training.ranks import Ranks
 from drkernel.types import Batch
 from tests.training import gloo
 
+pytestmark = pytest.mark.xdist_group("sharding")
+
 VOCABULARY, ROWS, LENGTH = 45, 8, 6  # a vocabulary that four ranks cannot share out evenly
 VARIANTS = {
     "plain": {},
