@@ -130,12 +130,19 @@ class Cluster:
         self._run("slurmd", "-N", node)
 
     def kill_node(self, node: str) -> None:
-        """As if the machine had lost its power: slurmd, the steps it supervises and all their processes."""
+        """As if the machine had lost its power: slurmd, the steps it supervises and all their processes.
+
+        All of them stop before the first is killed. An srun that still saw another's end would have the controller
+        signal its step, again and again until the node is back, where the signal then meets the job's next start.
+        """
         steps = self._stepd(node)
-        processes = [pid for step in steps for pid in _descendants(step)]
+        processes = [*steps, *(pid for step in steps for pid in _descendants(step))]
+        if slurmd := self._pid(f"slurmd.{node}"):
+            processes.append(slurmd)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in processes:
+                _kill(pid, number)
         self._end(f"slurmd.{node}", signal.SIGKILL)
-        for pid in [*steps, *processes]:
-            _kill(pid, signal.SIGKILL)
 
     def kill_task(self, job: str, rank: int) -> None:
         """SIGKILL to one of the processes that srun started for a job, as the kernel does where memory runs out."""
