@@ -132,16 +132,18 @@ class Cluster:
     def kill_node(self, node: str) -> None:
         """As if the machine had lost its power: slurmd, the steps it supervises and all their processes.
 
-        All of them stop before the first is killed. An srun that still saw another's end would have the controller
-        signal its step, again and again until the node is back, where the signal then meets the job's next start.
+        All of them stop before the first is killed, and children die before their parents, whose death would let a
+        stopped child go on. An srun that still saw another's end would have the controller signal its step, again and
+        again until the node is back, where the signal then meets the job's next start.
         """
         steps = self._stepd(node)
         processes = [*steps, *(pid for step in steps for pid in _descendants(step))]
         if slurmd := self._pid(f"slurmd.{node}"):
             processes.append(slurmd)
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in processes:
-                _kill(pid, number)
+        for pid in processes:
+            _kill(pid, signal.SIGSTOP)
+        for pid in reversed(processes):
+            _kill(pid, signal.SIGKILL)
         self._end(f"slurmd.{node}", signal.SIGKILL)
 
     def kill_task(self, job: str, rank: int) -> None:
