@@ -47,11 +47,11 @@ from drkernel.policy.engine import Sampling
 from drkernel.policy.model import load_tokenizer
 from drkernel.policy.prompts import load_prompts
 from drkernel.policy.transfer import check_agreement, export
-from drkernel.rollout.episodes import Stopped, rollout
+from drkernel.rollout.episodes import Spent, Stopped, rollout
 from drkernel.slurm.guard import SAVED
 from drkernel.training import report, update
 from drkernel.training.experience import describe, tabulated, turn_filters
-from drkernel.training.judging import judge_of_node, reserved_gpus
+from drkernel.training.judging import judge_of_node, pauses, reserved_gpus
 from drkernel.training.packing import pack, parts, spread
 from drkernel.training.parts import load_sets, make_engine, make_policy
 from drkernel.training.preemption import Preemption
@@ -127,8 +127,11 @@ def step(world: World, optimizer: torch.optim.Optimizer) -> dict[str, float]:
     lap = lambda: (clock.append(time.perf_counter()), clock[-1] - clock[-2])[1]
     gap = sync(world)
     times = {"time/sync": lap()}
-    trajectories, rollouts, decision = collect(world)
-    times["time/rollout"] = lap()
+    spent, paused = Spent(), pauses(world.engine)
+    trajectories, rollouts, decision = collect(world, spent)
+    paused = pauses(world.engine) - paused
+    times |= {"time/generate": spent.generating - paused, "time/judge": spent.waiting + paused}
+    times["time/rollout"] = lap() - spent.generating - spent.waiting
     batch, tally = prepare(world, trajectories, rollouts, decision)
     times["time/prepare"] = lap()
     if world.config.engine.sleep:
@@ -149,7 +152,7 @@ def sync(world: World) -> dict[str, float]:
     return {"engine_gap": check_agreement(world.engine, world.policy, prompt, world.config.engine.agreement)}
 
 
-def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]:
+def collect(world: World, spent: Spent) -> tuple[list[Trajectory], Rollouts, filters.Decision]:
     """Roll out until `prompts` groups carry signal, or the refills are used up. Dropped groups leave the batch."""
     config, state = world.config, world.state
     options, kept = turn_filters(config), []
@@ -158,14 +161,18 @@ def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]
         missing = config.trainer.prompts - len({t.group for t in kept})
         if missing == 0:
             break
+        started = time.perf_counter()
+        picked = draw(world, missing)
+        spent.waiting += time.perf_counter() - started
         fresh = play(
             world,
-            draw(world, missing),
+            picked,
             config.trainer.samples,
             config.trainer.turns,
             first_group=state.groups,
             seed=config.seed,
             title=f"step {state.step + 1}" + (f", refill {attempt}" if attempt else ""),
+            spent=spent,
         )
         state.groups += missing
         if "zero_variance" in options:
@@ -243,14 +250,22 @@ def learn(world: World, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[
 
 
 def draw(world: World, number: int) -> list[Task]:
-    """The next prompts, the same for all ranks."""
+    """The next prompts whose reference the judge can use, the same for all ranks."""
     state = world.state
     picked, state.cursor = world.ranks.share(lambda: world.sampler.draw(state.cursor, number))
     return picked
 
 
 def play(
-    world: World, tasks: list[Task], samples: int, turns: int, *, first_group: int, seed: int, title: str
+    world: World,
+    tasks: list[Task],
+    samples: int,
+    turns: int,
+    *,
+    first_group: int,
+    seed: int,
+    title: str,
+    spent: Spent | None = None,
 ) -> list[Trajectory]:
     """Multi-turn episodes: `samples` per task, shared out among ranks; generation and judging overlap.
 
@@ -278,6 +293,7 @@ def play(
             stop=world.stopping,
             told=(lambda verdict: verdict) if config.reward.hack_check else forgiven,
             deadline_s=2 * patience_s(config.judge.timeout_s) + 300,  # the judge gives up before that
+            spent=spent,
         )
     except Stopped:
         mine = None

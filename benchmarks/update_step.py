@@ -75,11 +75,11 @@ def main() -> None:
     report: dict[str, Any] = {"command": sys.argv, "machine": machine(ranks.device), "rows": []}
     contenders: list[tuple[str, str, Callable]] = []
     for shape in options.shape:
+        contenders += [(shape, name, contender(name)) for name in options.variants]
         if options.trl:
             import update_step_trl
 
             contenders += [(shape, f"trl:{rows} rows", update_step_trl.contender(rows)) for rows in options.trl_rows]
-        contenders += [(shape, name, contender(name)) for name in options.variants]
     for shape, name, run in contenders:
         row: dict[str, Any] = {"shape": shape, "variant": name}
         if time.monotonic() > deadline:

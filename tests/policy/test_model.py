@@ -186,13 +186,16 @@ def test_new_policy_is_small_and_reproducible_and_leaves_the_global_random_state
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_varlen_attention_on_a_gpu_equals_the_loop_over_rows():
+@pytest.mark.parametrize("size", [32, 64, 128])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_varlen_attention_on_a_gpu_equals_the_loop_over_rows(size, compiled):
     bounds = torch.tensor([0, 33, 34, 200], dtype=torch.int32, device="cuda")
     torch.manual_seed(0)
-    shapes = ((200, 4, 64), (200, 2, 64), (200, 2, 64))
+    shapes = ((200, 4, size), (200, 2, size), (200, 2, size))
     q, k, v = (torch.randn(shape, device="cuda").bfloat16().requires_grad_() for shape in shapes)
     exact = [x.detach().float().requires_grad_() for x in (q, k, v)]
-    fast, slow = Packed(bounds).attend(0, q, k, v, 0.125), Packed(bounds).attend(0, *exact, 0.125)
+    attend = torch.compile(Packed(bounds).attend, fullgraph=True) if compiled else Packed(bounds).attend
+    fast, slow = attend(0, q, k, v, 0.125), Packed(bounds).attend(0, *exact, 0.125)
     torch.testing.assert_close(fast.float(), slow, rtol=0, atol=2e-2)
     weights = torch.randn_like(slow)
     (fast.float() * weights).sum().backward()

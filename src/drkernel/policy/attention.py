@@ -6,16 +6,14 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 
+from drkernel.policy.varlen import flash4_works, varlen
 from drkernel.types import DrKernelError
 
 ATTENTION = "drkernel"
@@ -36,6 +34,7 @@ class Packed:
     def __init__(self, cu_seqlens: Tensor, device: torch.device | None = None):
         self.bounds = cu_seqlens.tolist()
         self.cu_seqlens = to_device(cu_seqlens, device or cu_seqlens.device)
+        self.flash4 = flash4_works(self.cu_seqlens.device)
         longest = max(end - start for start, end in zip(self.bounds, self.bounds[1:], strict=False))
         # The kernel wants an upper bound. A power of two takes few values, so a compiled block is not compiled again.
         self.longest = 1 << (longest - 1).bit_length()
@@ -44,7 +43,7 @@ class Packed:
         if query.is_cuda and value.dtype in (torch.bfloat16, torch.float16):
             # Under autocast the norms return float32 queries and keys beside half-precision values.
             query, key = query.to(value.dtype), key.to(value.dtype)
-            return varlen(query, key, value, self.cu_seqlens, self.longest, scale)
+            return varlen(query, key, value, self.cu_seqlens, self.longest, scale, self.flash4)
         rows = [
             causal(query[start:end], key[start:end], value[start:end], scale)
             for start, end in zip(self.bounds, self.bounds[1:], strict=False)
@@ -57,27 +56,6 @@ def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (query, key, value))
     out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
     return out[0].transpose(0, 1)
-
-
-def _varlen() -> Callable[..., Tensor]:
-    """Flash attention over packed rows: the flash-attn package where it is installed, else torch's own.
-
-    The one place that knows versions. torch 2.11 takes fewer key heads as they are; from 2.12 on it wants `enable_gqa`.
-    """
-    try:
-        from flash_attn import flash_attn_varlen_func
-    except ImportError:
-        grouped = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
-        return lambda q, k, v, cu_seqlens, longest, scale: varlen_attn(
-            q, k, v, cu_seqlens, cu_seqlens, longest, longest, scale=scale, window_size=(-1, 0), **grouped
-        )
-    return lambda q, k, v, cu_seqlens, longest, scale: flash_attn_varlen_func(
-        q, k, v, cu_seqlens, cu_seqlens, longest, longest, softmax_scale=scale, causal=True
-    )
-
-
-varlen = _varlen()
-"""(query [T, Hq, D], key and value [T, Hkv, D], cu_seqlens int32 [R + 1], longest row, scale) -> [T, Hq, D]."""
 
 
 def attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, layout=None, **options):

@@ -44,6 +44,16 @@ class Progress:
     """Verdicts awaited now."""
 
 
+@dataclass
+class Spent:
+    """Where the seconds of rollouts went; the rest is our own work between the engine's steps."""
+
+    generating: float = 0.0
+    """In the engine."""
+    waiting: float = 0.0
+    """For verdicts, with nothing left to generate."""
+
+
 def rollout(
     engine: Engine,
     judge: Judge,
@@ -61,6 +71,7 @@ def rollout(
     share: tuple[int, int] = (0, 1),
     stop: Callable[[], bool] = lambda: False,
     told: Callable[[Verdict], Verdict] = lambda verdict: verdict,
+    spent: Spent | None = None,
 ) -> list[Trajectory]:
     """samples_per_task trajectories for each task, ordered by (task, sample); task i is group `first_group + i`.
 
@@ -70,14 +81,14 @@ def rollout(
     context, so a trajectory with fewer than `turns` turns reached that limit. seed: seeds each answer, together with
     group, sample and turn. feedback_limit: in the policy's tokens. deadline_s: how long to wait for a verdict when
     nothing else is left to do. stop: asked all the time; True ends the rollout with Stopped. told: what the feedback
-    says of a verdict.
+    says of a verdict. spent: seconds are added to it.
 
     Raises DrKernelError where a task does not fit the context, Lost where a verdict does not come, and what a judging
     raises.
     """
-    return _Rollout(
-        engine, judge, prompts, turns, max_tokens, seed, feedback_limit, on_progress, sampling, deadline_s, stop, told
-    ).run(tasks, samples_per_task, first_group, share)
+    limits = turns, max_tokens, seed, feedback_limit
+    one = _Rollout(engine, judge, prompts, *limits, on_progress, sampling, deadline_s, stop, told, spent or Spent())
+    return one.run(tasks, samples_per_task, first_group, share)
 
 
 def answer_seed(seed: int, group: int, sample: int, turn: int) -> int:
@@ -113,6 +124,7 @@ class _Rollout:
     deadline_s: float
     stop: Callable[[], bool]
     told: Callable[[Verdict], Verdict]
+    spent: Spent
 
     def run(self, tasks: Sequence[Task], samples: int, first_group: int, share: tuple[int, int]) -> list[Trajectory]:
         self.generating: dict[str, _Episode] = {}
@@ -136,7 +148,10 @@ class _Rollout:
             if self.stop():
                 raise Stopped
             self._collect_verdicts()
-            for completion in self.engine.step() if self.engine.busy else ():
+            started = time.perf_counter()
+            completions = self.engine.step() if self.engine.busy else ()
+            self.spent.generating += time.perf_counter() - started
+            for completion in completions:
                 self._answered(self.generating.pop(completion.id), completion)
             if self.on_progress:
                 self.on_progress(Progress(self.turns_done, self.turns_total, self.tokens, self.judging))
@@ -171,6 +186,7 @@ class _Rollout:
         """Takes the verdicts that are there; waits for the first one where nothing is left to generate."""
         idle, deadline = not self.generating, time.monotonic() + self.deadline_s
         while self.judging:
+            started = time.perf_counter()
             try:
                 episode, future = self.verdicts.get(block=idle, timeout=min(_GLANCE_S, self.deadline_s))
             except Empty:
@@ -180,6 +196,8 @@ class _Rollout:
                     waited = f"no verdict within {self.deadline_s:g} s, {self.judging} are awaited"
                     raise Lost(f"judge: {waited}") from None
                 continue
+            finally:
+                self.spent.waiting += time.perf_counter() - started
             idle = False
             self.judging -= 1
             self._judged(episode, future.result())

@@ -90,3 +90,8 @@ class PoliteEngine:
             return completed
         finally:
             self._floor.leave()
+
+
+def pauses(engine: Engine) -> float:
+    """Seconds that a judge on the same GPU has had it, so far."""
+    return engine.waited if isinstance(engine, PoliteEngine) else 0.0

@@ -17,7 +17,6 @@ import contextlib
 import ctypes
 import dataclasses
 import datetime
-import fcntl
 import json
 import math
 import statistics
@@ -36,9 +35,9 @@ from rich.table import Table
 from torch import nn
 
 from drkernel.judge import cases
-from drkernel.judge.cuda import setup
 from drkernel.judge.cuda.runner import FLUSH
 from drkernel.judge.cuda.stopwatch import PROBES, Lane, allow_tf32, median_interval, probe, race
+from drkernel.judge.cuda.turns import floor
 from drkernel.judge.workers import visible_gpus
 from drkernel.tasks import load_tasks, read_task
 from drkernel.tasks.module import Reference
@@ -233,9 +232,12 @@ def _compiled(reference: Reference, model: nn.Module) -> tuple[Callable | None, 
 @contextlib.contextmanager
 def _alone(uuid: str) -> Iterator[None]:
     """The GPU for oneself: no judge of this machine times on it meanwhile."""
-    with open(setup.lock_path(uuid), "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file releases it
+    turn = floor(uuid)
+    turn.enter(alone=True)
+    try:
         yield
+    finally:
+        turn.leave()
 
 
 def _parsed(line: str, place: str) -> Row:
