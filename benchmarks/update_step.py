@@ -5,10 +5,12 @@
 Fixed data: 64 rows, a prompt of 512 random tokens and a completion of log-normal length (median 2,048, sigma 0.6, in
 256 to 8,192; of seeds, the one whose total is 204,512 tokens), advantages N(0, 1). Random weights (std 0.02) in the
 shapes of Qwen3-0.6B and 1.7B; float32 master weights, bfloat16 compute, fused AdamW, gradients clipped at 1. Per
-variant two warm-ups and five timed steps: median and range. A variant is PRECISION:TOKENS[:compile][:recompute=SHARE]:
+variant two warm-ups and five timed steps: median and range. A variant is
+PRECISION:TOKENS[:compile][:recompute=SHARE][:flash2]:
 
     fsdp        FSDP2 over one GPU, bfloat16 weights in the forward       TOKENS      most tokens of a micro-batch
     autocast    plain modules under autocast                             recompute   share of blocks computed again
+    flash2      FlashAttention 2, also where version 4 is installed
 
 --trl: TRL's GRPOTrainer.compute_loss on the same data in the same process (benchmarks/update_step_trl.py).
 Loss and gradients are compared, on the two shortest rows and the longest but one quarter, with float32, each row alone,
@@ -34,8 +36,10 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from drkernel.objective.loss import count, policy_loss, token_weights
+from drkernel.policy import attention
 from drkernel.policy.attention import ATTENTION
 from drkernel.policy.model import Policy
+from drkernel.policy.varlen import flash4_works
 from drkernel.training import update
 from drkernel.training.flops import PEAK, update_flops
 from drkernel.training.packing import pack, select
@@ -112,6 +116,7 @@ def contender(variant: str) -> Callable[[str, Batch, torch.device], dict]:
 
     def run(shape: str, batch: Batch, device: torch.device) -> dict:
         torch._dynamo.reset()
+        attention.flash4_works = (lambda device: False) if "flash2" in rest else flash4_works
         policy = make_policy(shape, device)
         ranks = Ranks(device=device)
         if precision == "fsdp":

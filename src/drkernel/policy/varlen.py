@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import warnings
 
 import torch
 from torch import Tensor
@@ -42,6 +43,7 @@ def _installed(module: str) -> bool:
 
 _FLASH4 = _installed("flash_attn.cute")
 if _FLASH4:
+    warnings.filterwarnings("ignore", message="Argument aux_data")  # of its compiler, and nothing that we pass
     _INPUTS = "Tensor query, Tensor key, Tensor value, Tensor cu_seqlens, SymInt longest, float scale"
 
     @torch.library.custom_op("drkernel::flash4", mutates_args=(), schema=f"({_INPUTS}) -> (Tensor, Tensor)")
