@@ -6,9 +6,10 @@
 engine   The same 512 requests (random prompts of 512 tokens, log-normal answers of prescribed length, nothing stops
          them) through our engine's add and step, and through the vLLM engine inside it directly: with the same sampling
          parameters, and with plain ones (no seed per request, no log-probabilities). Two warm-ups, five timed runs.
-rollout  drkernel.rollout on 16 prompts x 16 samples x 3 turns with prescribed lengths, and a judge that answers at once
-         (generation alone) or after 2 s (median; log-normal, sigma 0.5, seeded); up to three timed runs of each, within
-         --seconds. Once with the slow judge in lock-step: all trajectories wait for the last verdict of a turn.
+rollout  drkernel.rollout on 16 prompts x 16 samples x 3 turns, with prescribed lengths as in benchmarks/update_step.py,
+         and a judge that answers at once (generation alone) or after 2 s (median; log-normal, sigma 0.5, seeded); up to
+         three timed runs of each, within --seconds. Once with the slow judge in lock-step: all trajectories wait for
+         the last verdict of a turn.
 
 Random weights; the order is turned around every round; the prefix cache is empty before each run. What was measured is
 in OUT/generation_<part>.json and .md after every round.
@@ -53,13 +54,13 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=512)
     parser.add_argument("--slots", type=int, default=512)
     parser.add_argument("--prompt", type=int, default=512)
-    parser.add_argument("--median", type=int, help="of the answers' lengths; 160 in part engine, 512 in part rollout")
+    parser.add_argument("--median", type=int, help="of the answers' lengths; 160 in part engine, 2048 in part rollout")
     parser.add_argument("--groups", type=int, default=16)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--judge-seconds", type=float, default=2.0, help="median")
     parser.add_argument("--kv", type=float, default=90.0, help="GiB")
     options = parser.parse_args()
-    options.median = options.median or (160 if options.part == "engine" else 512)
+    options.median = options.median or (160 if options.part == "engine" else 2048)
     options.out.mkdir(parents=True, exist_ok=True)
     policy = random_policy(config_of(options.shape), init_distributed())
     started = time.perf_counter()

@@ -114,8 +114,9 @@ class JudgeConfig:
     """Measure on GPUs that train, too: the clock runs alone, between two steps of the engine. Verdicts say so."""
     workers: int = 2
     """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
-    timeout_s: float = 20.0
-    """Wall time one submission may take; only a last resort, work is bounded deterministically."""
+    timeout_s: float | None = None
+    """Wall time that one answer of a submission may take (all together: three times that); only a last resort, work is
+    bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
     lazy_below: float = 1.05
     """A correct answer with a smaller speed-up than this is called lazy."""
     shapes: str = "reject"

@@ -18,6 +18,8 @@ from drkernel.types import DrKernelError, Task, Verdict
 SHAPES = ("reject", "penalise", "ignore")
 GPUS = ("H200", "H100", "A100")
 DEVICES = ("auto", "simulated", "cuda")
+TIMEOUT_S = {"simulated": 20.0, "cuda": 8.0}
+"""A GPU waits for a submission that hangs; the interpreter is slow, and what it runs is compiled for GPUs elsewhere."""
 _CACHED = 8192
 
 
@@ -35,7 +37,7 @@ class Judge:
         workers: processes that judge at the same time; on `cuda`, that compile for the GPUs.
         secret: seeds derive from it; on the simulated device the same secret gives the same submission the same
             verdict, bit for bit (but for `seconds`). None draws a fresh one.
-        timeout_s: longest wall time of one answer of a submission, and half of its CPU time in all.
+        timeout_s: longest wall time of one answer of a submission, and half of its CPU time in all; None: TIMEOUT_S.
         memory_mb: host memory that a submission may allocate.
         cache: remember verdicts by source (trailing white space apart) and task.
         lazy_below: speed-ups under this count as no real gain.
@@ -61,7 +63,7 @@ class Judge:
         share: bool = False,
         workers: int = 2,
         secret: bytes | None = None,
-        timeout_s: float = 20.0,
+        timeout_s: float | None = None,
         memory_mb: int = 4096,
         cache: bool = True,
         lazy_below: float = 1.05,
@@ -74,6 +76,7 @@ class Judge:
         for key, value, known in (("device", device, DEVICES), ("gpu", gpu, GPUS), ("shapes", shapes, SHAPES)):
             if value not in known:
                 raise DrKernelError(f"judge: {key} is {value!r}, expected one of {', '.join(known)}")
+        timeout_s = TIMEOUT_S[device] if timeout_s is None else timeout_s
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
         for key, value in (("gpus", gpus), ("share", share or None), ("baselines", baselines)):
@@ -137,9 +140,9 @@ class Judge:
             raise DrKernelError("judge: already closed")
 
 
-def patience_s(timeout_s: float) -> float:
+def patience_s(timeout_s: float | None) -> float:
     """How long a worker may take for one submission, of which one answer may take `timeout_s`; it is tried twice."""
-    return 60 + 20 * timeout_s
+    return 60 + 20 * (max(TIMEOUT_S.values()) if timeout_s is None else timeout_s)
 
 
 def placed(

@@ -51,9 +51,7 @@ if _FLASH4:
         """-> (output [T, Hq, D], log-sum-exp float32 [Hq, T])."""
         from flash_attn.cute.interface import _flash_attn_fwd
 
-        rows = {"cu_seqlens_q": cu_seqlens, "cu_seqlens_k": cu_seqlens}
-        rows |= {"max_seqlen_q": longest, "max_seqlen_k": longest}
-        return _flash_attn_fwd(query, key, value, softmax_scale=scale, causal=True, return_lse=True, **rows)[:2]
+        return _flash_attn_fwd(query, key, value, return_lse=True, **_options(cu_seqlens, longest, scale))[:2]
 
     @_flash4.register_fake
     def _(query, key, value, cu_seqlens, longest, scale):
@@ -67,14 +65,16 @@ if _FLASH4:
     def _flash4_backward(gradient, output, lse, query, key, value, cu_seqlens, longest, scale):
         from flash_attn.cute.interface import _flash_attn_bwd
 
-        rows = {"cu_seqlens_q": cu_seqlens, "cu_seqlens_k": cu_seqlens}
-        rows |= {"max_seqlen_q": longest, "max_seqlen_k": longest}
         inputs = (x.contiguous() for x in (query, key, value, output, gradient))
-        return tuple(_flash_attn_bwd(*inputs, lse, softmax_scale=scale, causal=True, **rows))
+        return tuple(_flash_attn_bwd(*inputs, lse, **_options(cu_seqlens, longest, scale)))
 
     @_flash4_backward.register_fake
     def _(gradient, output, lse, query, key, value, cu_seqlens, longest, scale):
         return tuple(x.new_empty(x.shape) for x in (query, key, value))
+
+    def _options(cu_seqlens, longest, scale):
+        bounds = {"cu_seqlens_q": cu_seqlens, "cu_seqlens_k": cu_seqlens}
+        return bounds | {"max_seqlen_q": longest, "max_seqlen_k": longest, "softmax_scale": scale, "causal": True}
 
     def _keep(ctx, inputs, output) -> None:
         query, key, value, cu_seqlens, ctx.longest, ctx.scale = inputs
