@@ -127,9 +127,9 @@ def step(world: World, optimizer: torch.optim.Optimizer) -> dict[str, float]:
     lap = lambda: (clock.append(time.perf_counter()), clock[-1] - clock[-2])[1]
     gap = sync(world)
     times = {"time/sync": lap()}
-    spent, paused = Spent(), pauses(world.engine)
-    trajectories, rollouts, decision = collect(world, spent)
-    paused = pauses(world.engine) - paused
+    world.spent, paused = Spent(), pauses(world.engine)
+    trajectories, rollouts, decision = collect(world)
+    spent, paused = world.spent, pauses(world.engine) - paused
     times |= {"time/generate": spent.generating - paused, "time/judge": spent.waiting + paused}
     times["time/rollout"] = lap() - spent.generating - spent.waiting
     batch, tally = prepare(world, trajectories, rollouts, decision)
@@ -152,7 +152,7 @@ def sync(world: World) -> dict[str, float]:
     return {"engine_gap": check_agreement(world.engine, world.policy, prompt, world.config.engine.agreement)}
 
 
-def collect(world: World, spent: Spent) -> tuple[list[Trajectory], Rollouts, filters.Decision]:
+def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]:
     """Roll out until `prompts` groups carry signal, or the refills are used up. Dropped groups leave the batch."""
     config, state = world.config, world.state
     options, kept = turn_filters(config), []
@@ -161,18 +161,14 @@ def collect(world: World, spent: Spent) -> tuple[list[Trajectory], Rollouts, fil
         missing = config.trainer.prompts - len({t.group for t in kept})
         if missing == 0:
             break
-        started = time.perf_counter()
-        picked = draw(world, missing)
-        spent.waiting += time.perf_counter() - started
         fresh = play(
             world,
-            picked,
+            draw(world, missing),
             config.trainer.samples,
             config.trainer.turns,
             first_group=state.groups,
             seed=config.seed,
             title=f"step {state.step + 1}" + (f", refill {attempt}" if attempt else ""),
-            spent=spent,
         )
         state.groups += missing
         if "zero_variance" in options:
@@ -251,21 +247,14 @@ def learn(world: World, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[
 
 def draw(world: World, number: int) -> list[Task]:
     """The next prompts whose reference the judge can use, the same for all ranks."""
-    state = world.state
+    state, started = world.state, time.perf_counter()
     picked, state.cursor = world.ranks.share(lambda: world.sampler.draw(state.cursor, number))
+    world.spent.waiting += time.perf_counter() - started
     return picked
 
 
 def play(
-    world: World,
-    tasks: list[Task],
-    samples: int,
-    turns: int,
-    *,
-    first_group: int,
-    seed: int,
-    title: str,
-    spent: Spent | None = None,
+    world: World, tasks: list[Task], samples: int, turns: int, *, first_group: int, seed: int, title: str
 ) -> list[Trajectory]:
     """Multi-turn episodes: `samples` per task, shared out among ranks; generation and judging overlap.
 
@@ -293,7 +282,7 @@ def play(
             stop=world.stopping,
             told=(lambda verdict: verdict) if config.reward.hack_check else forgiven,
             deadline_s=2 * patience_s(config.judge.timeout_s) + 300,  # the judge gives up before that
-            spent=spent,
+            spent=world.spent,
         )
     except Stopped:
         mine = None

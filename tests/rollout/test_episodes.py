@@ -11,7 +11,7 @@ import pytest
 from drkernel.policy import Sampling, load_engine, load_prompts, new_policy
 from drkernel.policy.tokenizer import train_tokenizer
 from drkernel.rollout import rollout
-from drkernel.rollout.episodes import Stopped
+from drkernel.rollout.episodes import Spent, Stopped
 from drkernel.types import DrKernelError, Lost, Task, Verdict
 
 SOURCE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * {}\n"
@@ -78,6 +78,13 @@ def test_judging_times_and_slots_change_nothing(prompts, policy, played):
     for seed in (1, 2):
         assert content(play(prompts, policy, SlowJudge(seed))) == content(played)
     assert content(play(prompts, policy, SlowJudge(3), slots=5)) == content(played)
+
+
+def test_it_says_what_it_generated_and_what_it_waited_for(prompts, policy):
+    spent, started = Spent(), time.perf_counter()
+    play(prompts, policy, SlowJudge(0, longest=0.4), turns=1, spent=spent)
+    assert spent.generating > 0 and spent.waiting > 0.1  # the last answer's verdict at least
+    assert spent.generating + spent.waiting < time.perf_counter() - started
 
 
 def test_groups_are_independent_of_each_other(prompts, policy, played):

@@ -51,7 +51,7 @@ class Spent:
     generating: float = 0.0
     """In the engine."""
     waiting: float = 0.0
-    """For verdicts, with nothing left to generate."""
+    """For the judge, with nothing left to generate."""
 
 
 def rollout(

@@ -15,6 +15,7 @@ from drkernel.judge.remote import Client
 from drkernel.policy.engine import Engine
 from drkernel.policy.model import Policy
 from drkernel.policy.prompts import Prompts
+from drkernel.rollout.episodes import Spent
 from drkernel.training import checkpoint
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
@@ -50,6 +51,8 @@ class World:
     state: State = field(default_factory=State)
     stopping: Callable[[], bool] = lambda: False
     """Whether a signal asks to give up a rollout."""
+    spent: Spent = field(default_factory=Spent)
+    """Where the seconds of this step's rollouts went."""
 
 
 def log(world: World, run: Run | None, metrics: dict[str, float]) -> None:
