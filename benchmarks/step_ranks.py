@@ -1,6 +1,6 @@
 """Where the seconds of whole steps of train.py go, on several GPUs at fixed work per GPU.
 
-    python benchmarks/step_ranks.py OUT --gpus 1 2 4 [--shape 0.6b] [--prompts 8] [--steps 6]
+    python benchmarks/step_ranks.py OUT --gpus 1 2 4 --train engine=vllm trainer.compile=true
 
 Random weights in the shape of Qwen3 with the seed policy's tokenizer: no answer is code, so each is as long as allowed
 (400 tokens, three turns), the judge has nothing to do, and the work per GPU is the same: 8 prompts x 8 samples. What
@@ -74,7 +74,7 @@ def play(policy: Path, run: Path, gpus: int, options: argparse.Namespace) -> lis
 
 def table(runs: list[dict]) -> str:
     lines = [f"`{' '.join(sys.argv)}`: medians of whole steps, seconds", ""]
-    lines += ["| shape | GPUs | tokens per step | " + " | ".join(PARTS) + " | step | other | efficiency |"]
+    lines += ["| shape | GPUs | tokens per step | " + " | ".join(PARTS) + " | step | share of other | efficiency |"]
     lines += ["|---|---:|---:|" + "---:|" * (len(PARTS) + 3)]
     for run in sorted(runs, key=lambda r: (r["shape"], r["gpus"])):
         whole = sum(run[part] for part in PARTS)

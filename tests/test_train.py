@@ -75,6 +75,18 @@ def test_every_combination_takes_a_real_step(world, algo, reward, filters):
     }
 
 
+def test_a_step_says_where_its_seconds_went(world):
+    here = dataclasses.replace(world, state=State(), policy=Policy.load(world.config.policy.path))
+    optimizer = update.make_optimizer(here.policy, 1e-4, 0.0)
+    started = time.perf_counter()
+    metrics = train.step(here, optimizer)
+    wall = time.perf_counter() - started
+    seconds = {name.removeprefix("time/"): value for name, value in metrics.items() if name.startswith("time/")}
+    assert seconds.keys() == {"sync", "generate", "judge", "rollout", "prepare", "update"}
+    assert all(value >= 0 for value in seconds.values()) and seconds["generate"] > 0 < seconds["judge"]
+    assert 0.9 * wall < sum(seconds.values()) <= wall
+
+
 def launch(folder: Path, *overrides: str) -> subprocess.Popen:
     command = [sys.executable, "train.py", f"hydra.run.dir={folder}", *SMALL, "trainer.steps=3", "trainer.save_every=1"]
     command += ["tasks.eval_count=2", "trainer.eval_samples=1", "trainer.threads=1", *overrides]

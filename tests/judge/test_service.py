@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from drkernel.judge import Judge
+from drkernel.judge import Judge, service
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples
 
@@ -37,6 +37,15 @@ def test_judging_again_costs_nothing_and_trailing_space_makes_no_difference(judg
     first = judge.submit(tasks["relu"], RELU)
     assert judge.submit(tasks["relu"], RELU.replace("\n", "  \n") + "\n\n") is first
     assert judge.submit(tasks["bias_relu"], RELU) is not first
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, 20.0), (3.0, 3.0)])
+def test_an_answer_may_take_what_the_device_allows_unless_one_says_otherwise(monkeypatch, asked, found):
+    crews = []
+    monkeypatch.setattr(service, "Crew", lambda settings, secret, workers, patience: crews.append((settings, patience)))
+    Judge(timeout_s=asked)
+    ((settings, patience),) = crews
+    assert settings["terms"]["timeout_s"] == found and patience == service.patience_s(asked)
 
 
 def test_a_worker_that_dies_is_replaced_and_its_submission_judged(judge, tasks):
