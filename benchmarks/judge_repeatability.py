@@ -72,10 +72,11 @@ def judged(options: argparse.Namespace, host: str) -> Iterator[dict]:
                 except DrKernelError as error:
                     yield record | {"status": "unusable", "detail": str(error)}
                     continue
-                us = verdict.submission_ms and 1e3 * verdict.submission_ms
+                us, theirs = (ms and 1e3 * ms for ms in (verdict.submission_ms, verdict.reference_ms))
                 found = {"status": verdict.status, "reason": verdict.reason, "detail": verdict.detail[:200]}
                 timing = verdict.evidence.get("timing", {})
-                yield record | found | {"speedup": verdict.speedup, "submission_us": us, "timing": timing}
+                found |= {"speedup": verdict.speedup, "submission_us": us, "reference_us": theirs, "timing": timing}
+                yield record | found
 
 
 def naive(options: argparse.Namespace) -> Iterator[dict]:

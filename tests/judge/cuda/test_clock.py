@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+
 import numpy
 import pytest
 
 from drkernel.judge.cuda import clock, desk
-from drkernel.judge.cuda.clock import Timing
-from drkernel.judge.cuda.desk import Forged
+from drkernel.judge.cuda.clock import BUDGET_S, PATIENCE_S, Clock, Timing
+from drkernel.judge.cuda.desk import Block, Forged
 from drkernel.judge.protocol import ProtocolViolation
 
 
@@ -25,6 +28,55 @@ def timing(**changes):
     values = {"speedup": 2.0, "low": 1.9, "high": 2.1, "reference_us": 20.0, "submission_us": 10.0, "calls": 16}
     values |= {"armed": True, "excess_us": 0.0, "claimed_us": 800.0, "busy_us": 50.0}
     return Timing(**(values | changes))
+
+
+class Scripted(Clock):
+    """The clock over calls whose microseconds are given, in blocks of three of each side that take 10 ms."""
+
+    def __init__(self, monkeypatch, reference, submission):
+        desk = SimpleNamespace(local=SimpleNamespace(), overhead_us=0.0)
+        super().__init__(desk, None, SimpleNamespace(model=None), False, None, None, waits=False)
+        self.sides, self.elapsed, self._busy = (reference, submission), 0.0, [0.0]
+        monkeypatch.setattr(clock.time, "perf_counter", lambda: self.elapsed)
+
+    def _calls(self, *given):
+        return 3
+
+    def warm_up(self, number):
+        pass
+
+    def _pair(self, number, reference_first):
+        self.elapsed += 0.02
+        calls = [list(itertools.islice(side, number)) for side in self.sides]
+        return tuple(Block(us, [3.0] * 3, [40.0] * 3, sum(us) + 129, sum(us) + 129, []) for us in calls)
+
+    def timing(self):
+        return self.run(300, 1, 1, seed=0, blocks=2, longer=1, slack_us=100)
+
+
+def steady(us, spread=0.002, seed=0):
+    draw = numpy.random.default_rng(seed)
+    return iter(lambda: us * draw.normal(1, spread), None)
+
+
+def test_steady_calls_are_timed_no_longer_than_needed(monkeypatch):
+    found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
+    assert found.timing().calls == clock.FEWEST and found.elapsed < BUDGET_S
+
+
+def test_one_disturbed_call_among_few_does_not_cost_the_lower_bound(monkeypatch):
+    disturbed = itertools.chain([400.0], steady(200, seed=1))
+    found = Scripted(monkeypatch, steady(300), disturbed)
+    timing = found.timing()
+    assert timing.low > 0.98 * timing.speedup and abs(timing.speedup - 1.5) < 0.02
+    assert found.elapsed < PATIENCE_S
+
+
+def test_calls_that_never_agree_are_timed_for_a_while_and_no_longer(monkeypatch):
+    found = Scripted(monkeypatch, steady(300), steady(200, spread=0.4, seed=1))
+    timing = found.timing()
+    assert timing.low < 0.97 * timing.speedup
+    assert PATIENCE_S < found.elapsed < PATIENCE_S + 0.05
 
 
 def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():
