@@ -67,11 +67,8 @@ def _curves(pyplot, runs: Mapping[str, Trials], axis: str):
         panel.grid(alpha=0.25)
         if axis != "calls" or points[-1] > 8:
             panel.set_xscale("log", base=2 if axis == "calls" else 10)
-        if axis == "calls":
-            ticks = measures.equal_budgets(list(runs.values()))
-        else:
-            ladder = [m * 10**k for k in range(-3, 9) for m in (1, 2, 5)]
-            ticks = [tick for tick in ladder if points[0] <= tick <= points[-1]]
+        ladder = [2**k for k in range(20)] if axis == "calls" else [m * 10**k for k in range(-3, 9) for m in (1, 2, 5)]
+        ticks = [tick for tick in ladder if points[0] <= tick <= points[-1]]
         panel.set_xticks(ticks, [f"{tick:g}" if tick < 10_000 else f"{tick / 1000:g}k" for tick in ticks])
         panel.minorticks_off()
     for panel in panels[-1]:
