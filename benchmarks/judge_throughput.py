@@ -184,6 +184,6 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--group", type=int, default=16)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--timeout", type=float, default=20.0)
+    parser.add_argument("--timeout", type=float)
     parser.add_argument("--seed", type=int, default=1)
     sys.exit(main(parser.parse_args()))

@@ -1,23 +1,25 @@
 #!/bin/sh
-# Everything under results/scaling*/: sh benchmarks/scaling_all.sh OUT [overrides]     e.g. policy.path=FOLDER engine=vllm judge=cuda
-# All strategies at equal budgets of BUDGET (32) judge calls, three repetitions each, on the generator's test split and on
-# the handwritten tasks. The first calls of a study are the study of a smaller budget; only mixture plays side by side.
+# Everything under results/scaling/: sh benchmarks/scaling_all.sh OUT [overrides]     e.g. policy.path=FOLDER engine=vllm judge=cuda
+# All strategies at equal budgets of BUDGET (32) judge calls, TRIALS (3) repetitions each, on the generator's test split and on the
+# handwritten tasks, a study per GPU at a time. The first calls of a study are the study of a smaller budget; only mixture
+# plays side by side. The same command goes on where it was stopped.
 set -e
-out=${1:?where to write}
+export OUT=${1:?where to write} OVERRIDES BUDGET="${BUDGET:-32}" TRIALS="${TRIALS:-3}"
 shift
-study() { # FOLDER overrides
-    folder=$1
-    shift
-    python evaluate.py hydra.run.dir="$folder" report=false scaling.budget="${BUDGET:-32}" scaling.trials="${TRIALS:-3}" "$@"
-}
+OVERRIDES="$*"
+export GPUS="${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | paste -sd, -)}"
+study='CUDA_VISIBLE_DEVICES=$(echo "$GPUS" | cut -d, -f$((SLOT + 1))) exec python evaluate.py hydra.run.dir="$OUT/$0" report=false \
+    scaling.budget=$BUDGET scaling.trials=$TRIALS tasks="${0%%/*}" "$@" $OVERRIDES'
 for tasks in ${TASKS:-generated handwritten}; do
-    here=$out/$tasks
-    study "$here/parallel" tasks=$tasks scaling=parallel "$@"
-    study "$here/sequential" tasks=$tasks scaling=sequential "$@"
-    study "$here/managed" tasks=$tasks scaling=managed "$@"
-    study "$here/managed-window" tasks=$tasks scaling=managed scaling.keep=window "$@"
-    study "$here/managed-last" tasks=$tasks scaling=managed scaling.keep=last "$@"
-    study "$here/mixture" tasks=$tasks scaling=mixture "$@"
+    echo "$tasks/parallel scaling=parallel"
+    echo "$tasks/sequential scaling=sequential"
+    echo "$tasks/managed scaling=managed"
+    echo "$tasks/managed-window scaling=managed scaling.keep=window"
+    echo "$tasks/managed-last scaling=managed scaling.keep=last"
+    echo "$tasks/mixture scaling=mixture"
+done | xargs -L 1 -P "$(echo "$GPUS" | tr , '\n' | wc -l)" --process-slot-var=SLOT sh -c "$study"
+for tasks in ${TASKS:-generated handwritten}; do
+    here=$OUT/$tasks
     python evaluate.py hydra.run.dir="$here/compare" \
         compare="[$here/parallel,$here/sequential,$here/managed,$here/managed-window,$here/managed-last,$here/mixture]"
 done

@@ -175,7 +175,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--gpu", choices=GPUS, default="H200", help="the GPU that the simulated device models")
     parser.add_argument("--gpus", metavar="0,1", help="the GPUs to measure on with --device cuda, by default all")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="with --batch: pairs judged at a time")
-    parser.add_argument("--timeout", type=float, default=20.0, help="seconds that one answer may take")
+    parser.add_argument("--timeout", type=float, help="seconds that one answer may take: 20, on a GPU 8")
     parser.add_argument("--shapes", choices=SHAPES, default="reject", help="what a wrong answer on another shape means")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     options = parser.parse_args(arguments)
