@@ -48,7 +48,8 @@ def main(options: argparse.Namespace) -> int:
 
 def judged(chosen: list[Example], options: argparse.Namespace, run: int) -> dict[str, Verdict]:
     known = tasks()
-    with Judge(device=options.device, workers=options.workers, timeout_s=options.timeout, gate=options.gate) as judge:
+    settings = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout}
+    with Judge(**settings, gate=options.gate, screen=options.screen) as judge:
         pending = {example.name: judge.submit(known[example.task], example.source) for example in chosen}
         return {name: pending[name].result() for name in track(pending, f"run {run + 1} of {options.runs}")}
 
@@ -107,5 +108,6 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--timeout", type=float, default=8.0)
     parser.add_argument("--no-gate", dest="gate", action="store_false")
+    parser.add_argument("--screen", action="store_true", help="refuse on a CPU what the interpreter finds wrong")
     parser.add_argument("--only", nargs="*", default=[], help="hacks whose names start so; honest examples always run")
     sys.exit(main(parser.parse_args()))

@@ -1,6 +1,6 @@
 """Verdicts per second on a batch like one of reinforcement learning, and what each stage of a verdict costs.
 
-    python benchmarks/judge_throughput.py OUT [--device cuda] [--count 600] [--group 16] [--workers 16] [--seed 1]
+    python benchmarks/judge_throughput.py OUT [--device cuda] [--screen] [--count 600] [--workers 16] [--seed 1]
 
 Groups of answers to generated tasks: half right, a quarter wrong, a quarter that fail to compile, two of sixteen exact
 repeats of others. Right answers differ in the names of their kernels, so that neither verdicts nor compiled kernels
@@ -35,7 +35,7 @@ FAILING = ("undefined_name", "missing_bracket", "missing_import", "no_such_funct
 FAILING += ("block_not_a_power_of_two", "missing_argument")
 KINDS = ("right", "wrong", "failing")
 CLASSES = ("ok", "wrong", "failed")
-COLORS = {"queue": "lightgrey", "compile": "tab:orange", "examiner": "tab:pink"}
+COLORS = {"queue": "lightgrey", "screen": "tab:green", "compile": "tab:orange", "examiner": "tab:pink"}
 COLORS |= {"exam": "tab:blue", "judge": "tab:blue"}
 
 
@@ -76,7 +76,8 @@ def varied(source: str, word: str) -> str:
 def main(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     answers = list(batch(options.count, options.group, options.seed))
-    with Judge(device=options.device, workers=options.workers, timeout_s=options.timeout) as judge:
+    settings = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout}
+    with Judge(**settings, screen=options.screen) as judge:
         answers, preparing = prepared(judge, answers)
         start, ends = time.monotonic(), {}
         pending: list[Future] = []
@@ -185,5 +186,6 @@ if __name__ == "__main__":
     parser.add_argument("--group", type=int, default=16)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--timeout", type=float)
+    parser.add_argument("--screen", action="store_true", help="refuse on a CPU what the interpreter finds wrong")
     parser.add_argument("--seed", type=int, default=1)
     sys.exit(main(parser.parse_args()))

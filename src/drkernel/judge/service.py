@@ -46,12 +46,14 @@ class Judge:
         gate: False skips the static checks, for tests: nothing may depend on them.
         price_hacks: go on with a hack whose answers are right, and time it, too: its status stays `hack`, but it has a
             speed-up. For studies of what a trusting judge would reward.
+        screen: with `cuda`, answers that Triton's interpreter finds wrong on a CPU are refused without a GPU
+            (`evidence["screened"]`); everything else is decided on the GPU.
         baselines: with `cuda`, a file of drkernel.judge.cuda.baselines; verdicts on tasks in it then have the speed-up
             over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 
     Raises:
-        DrKernelError: for an unknown device, GPU or shape policy, for `cuda` without a GPU, for `gpus`, `share` or
-            `baselines` without `cuda`, for baselines in a broken file.
+        DrKernelError: for an unknown device, GPU or shape policy, for `cuda` without a GPU, for `gpus`, `share`,
+            `screen` or `baselines` without `cuda`, for baselines in a broken file.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Judge:
         shapes: str = "reject",
         gate: bool = True,
         price_hacks: bool = False,
+        screen: bool = False,
         baselines: str | Path | None = None,
     ):
         device, gpus = placed(device, gpus, share)
@@ -79,7 +82,8 @@ class Judge:
         timeout_s = TIMEOUT_S[device] if timeout_s is None else timeout_s
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
-        for key, value in (("gpus", gpus), ("share", share or None), ("baselines", baselines)):
+        only = {"gpus": gpus, "share": share or None, "screen": screen or None, "baselines": baselines}
+        for key, value in only.items():
             if value is not None and device != "cuda":
                 raise DrKernelError(f"judge: {key} ({value}) needs device 'cuda', found {device!r}")
         terms = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
@@ -92,7 +96,8 @@ class Judge:
 
             store = Store(baselines) if baselines is not None else None
             settings = {"terms": terms | {"device": "cuda"}, "limits": limits, "share": share}
-            self._crew: Any = Pipeline(settings, secret, gpus, workers, patience, store)
+            screeners = -(-workers // 2) if screen else 0
+            self._crew: Any = Pipeline(settings, secret, gpus, workers, patience, store, screeners)
         else:
             settings = {"terms": terms | {"device": f"simulated:{gpu}"}, "limits": limits}
             self._crew = Crew(settings, secret, workers, patience)

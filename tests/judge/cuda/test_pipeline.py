@@ -1,9 +1,12 @@
-"""The pipeline of the GPU judge where no GPU starts: nothing hangs, nothing is lost, nothing stays."""
+"""The pipeline of the GPU judge without a GPU: nothing hangs, is lost, or stays; what the screen may refuse."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,9 @@ import torch
 
 from drkernel.judge import Judge
 from drkernel.judge.cuda import pipeline
-from drkernel.types import DrKernelError
+from drkernel.judge.cuda.pipeline import Pipeline
+from drkernel.judge.exam import Terms
+from drkernel.types import DrKernelError, Verdict
 from tests.judge.examples import descendants, examples, tasks
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
@@ -51,3 +56,72 @@ def test_what_a_killed_judge_left_is_swept(tmp_path):
     pipeline._sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.name, "other"])
     shutil.rmtree(alive)
+
+
+class Screening(Pipeline):
+    """With a real screen, but without its GPU half: what comes to be compiled is noted and passes."""
+
+    def __init__(self):
+        self.arrived = []
+        settings = {"terms": dataclasses.asdict(Terms()), "limits": {"memory_mb": 4096, "cpu_s": 17}, "share": False}
+        super().__init__(settings, b"a secret", ["0"], compilers=1, patience=60.0, screeners=2)
+
+    def _compile(self, number):
+        for job in iter(self._to_compile.get, None):
+            if job.future.set_running_or_notify_cancel():
+                self.arrived.append(job.source)
+                job.spans.append(["compile", time.monotonic(), time.monotonic()])
+                self._end(job, {"verdict": Verdict("ok", "faster", device="cuda").to_dict()}, "")
+
+    def _examine(self, seat, gpu):
+        while job := self._to_examine.take(seat):
+            job.plan.set_result({})
+
+
+@pytest.fixture(scope="module")
+def screening():
+    with contextlib.closing(Screening()) as screening:
+        yield screening
+
+
+def passed_on(screening, chosen) -> set[str]:
+    pending = {example.name: screening.enqueue(tasks()[example.task], example.source) for example in chosen}
+    verdicts = {name: future.result(timeout=120) for name, future in pending.items()}
+    return {name for name, verdict in verdicts.items() if "screened" not in verdict.evidence}
+
+
+def test_the_screen_refuses_nothing_honest(screening):
+    honest = examples("honest", "cuda")
+    assert passed_on(screening, honest) == {example.name for example in honest}
+
+
+def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
+    chosen = [
+        example for example in examples("hacks", "cuda") if example.name.startswith(("13", "16", "23_", "24_half"))
+    ]
+    assert chosen and not passed_on(screening, chosen)
+    assert not {example.source for example in chosen} & set(screening.arrived)
+    wrong = screening.enqueue(tasks()[chosen[0].task], chosen[0].source + "\n# again").result(timeout=60)
+    assert (wrong.status, wrong.device, wrong.evidence["screened"]) == ("incorrect", "cuda", "simulated:H200")
+    assert [stage for stage, *_ in wrong.evidence["cost"]["spans"]] == ["queue", "screen"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def broken(:",
+        RELU.source.replace("class ModelNew", "class Other"),
+        RELU.source.replace("def forward(self, x):", "def forward(self, x):\n        while True:\n            pass"),
+        "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)",
+    ],
+    ids=["syntax error", "no model", "hangs", "without Triton"],
+)
+def test_whatever_else_is_the_matter_a_gpu_decides(screening, source):
+    assert screening.enqueue(tasks()["relu"], source).result(timeout=60).ok and screening.arrived[-1] == source
+
+
+def test_a_judge_that_closes_does_not_wait_for_its_screen():
+    screening = Screening()
+    pending = [screening.enqueue(tasks()["relu"], RELU.source + f"# {n}") for n in range(40)]
+    screening.close()
+    assert all(future.done() for future in pending)

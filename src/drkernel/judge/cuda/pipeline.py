@@ -1,7 +1,8 @@
 """Who does the judging on GPUs: compile workers on the CPUs, examiners on each GPU, and queues between them.
 
 Stages in the order of their cost: static checks and compilation (a CPU process, no GPU), then the examination. A task
-is prepared on a GPU once, before its first submission is compiled, because only then its hidden shapes are known.
+is prepared on a GPU once, before its first submission is compiled, because only then its hidden shapes are known. With
+`screeners`, submissions are tried in Triton's interpreter first, which can refuse a wrong one and pass none.
 Nothing that was taken is lost: a worker that dies is started anew and its submission examined again, a GPU that fails
 its probe is left out until it passes.
 """
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drkernel.judge.crew import Crew
 from drkernel.judge.cuda import setup
 from drkernel.judge.cuda.baselines import Store, add_speedups
 from drkernel.judge.cuda.waiting import Waiting
@@ -34,6 +36,9 @@ EXAMINERS, SPARE = 2, 5
 """Examiners that share a GPU; runners that each keeps ready."""
 _PREFIX = "drkernel-judge-"
 _ROUNDS, _TRIES, _RECOVERY_S = 8, 2, 5.0
+SCREENED = ("wrong_values", "wrong_shape", "wrong_dtype", "wrong_structure")
+"""What is no matter of the device. Whatever else the interpreter finds, a GPU decides."""
+_SCREEN, _SCREEN_S = "simulated:H200", 2.0
 
 
 @dataclass
@@ -60,6 +65,7 @@ class Pipeline:
         gpus: as CUDA_VISIBLE_DEVICES names them.
         compilers: processes that compile.
         store: baselines that verdicts are compared with as well.
+        screeners: processes that try submissions in the interpreter first; 0: none does.
 
     Raises:
         DrKernelError: there is no GPU.
@@ -73,11 +79,16 @@ class Pipeline:
         compilers: int,
         patience: float,
         store: Store | None = None,
+        screeners: int = 0,
     ):
         self._gpus = [str(gpu) for gpu in gpus or ()]
         if not self._gpus:
             raise DrKernelError("judge: device 'cuda' needs a GPU and none is visible, use 'simulated'")
-        self._settings, self._secret, self._patience, self._store = settings, secret, patience, store
+        self._settings, self._secret, self._patience = settings, secret, patience
+        self._store, self._screen = store, None
+        if screeners:
+            terms = settings["terms"] | {"device": _SCREEN, "timeout_s": _SCREEN_S}
+            self._screen = Crew(settings | {"terms": terms}, secret, screeners, patience)
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         _sweep(Path(base or tempfile.gettempdir()))
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
@@ -108,11 +119,13 @@ class Pipeline:
             plan.add_done_callback(lambda plan: _pass_on(plan, future))
         else:
             job = _Job(task, source, future, plan)
-            plan.add_done_callback(lambda _: self._to_compile.put(job))
+            plan.add_done_callback(lambda _: self._admit(job))
         return future
 
     def close(self) -> None:
         self._closing = True
+        if self._screen:
+            self._screen.close()
         self._to_examine.close()
         with contextlib.suppress(queue.Empty):
             while True:
@@ -125,6 +138,26 @@ class Pipeline:
             if not future.cancel() and not future.done():
                 future.set_exception(DrKernelError("judge: closed before the verdict"))
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # screening
+
+    def _admit(self, job: _Job) -> None:
+        """To be compiled, by way of the screen."""
+        if not self._screen or job.plan.exception():
+            self._to_compile.put(job)
+        else:
+            self._screen.enqueue(job.task, job.source).add_done_callback(lambda found: self._screened(job, found))
+
+    def _screened(self, job: _Job, found: Future) -> None:
+        verdict = None if found.cancelled() or found.exception() else found.result()
+        if verdict:
+            job.spans.append(["screen", time.monotonic() - verdict.seconds, time.monotonic()])
+        if not verdict or verdict.status != "incorrect" or verdict.reason not in SCREENED:
+            self._to_compile.put(job)
+        elif job.future.set_running_or_notify_cancel():
+            evidence = verdict.evidence | {"screened": verdict.device}
+            verdict = dataclasses.replace(verdict, device=self._device, evidence=evidence)
+            self._end(job, {"verdict": verdict.to_dict()}, "")
 
     # compiling
 
