@@ -111,12 +111,21 @@ def loop(seconds: float) -> int:
     return count
 
 
-def rate(loops: int) -> dict[str, float]:
-    """Contexts per second that are made, each in a forked process, and ended by so many loops at once."""
-    with neighbour("hold"), multiprocessing.get_context("fork").Pool(loops) as pool:
+def rate(loops: int, gpus: int = 1) -> dict[str, float]:
+    """Contexts per second that are made, each in a forked process, and ended by so many loops at once on each GPU."""
+    with neighbour("hold"), multiprocessing.get_context("fork").Pool(loops * gpus) as pool:
         began = time.monotonic()
-        counts = pool.map(loop, [LOOP_S] * loops, chunksize=1)
+        counts = pool.starmap(loop_on, [(gpu, LOOP_S) for gpu in range(gpus)] * loops, chunksize=1)
         return {"contexts": sum(counts), "per_second": sum(counts) / (time.monotonic() - began)}
+
+
+def loop_on(gpu: int, seconds: float) -> int:
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
+    return loop(seconds)
+
+
+def several(gpus: int) -> dict[str, float]:
+    return rate(4, gpus)
 
 
 @contextlib.contextmanager
@@ -310,6 +319,11 @@ FACTS = {
         "{per_second:.1f} per second",
         "this bounds the submissions per second of a GPU, since a runner serves once",
     ),
+    "several": (
+        "And four loops on each of {} GPUs?",
+        "{per_second:.1f} per second, all together",
+        "whether more GPUs of a node make more verdicts",
+    ),
     "confined": (
         "Does CUDA start, and open another process's memory, in a confined and sealed process?",
         "{works}; CUDA ready in {start_ms:.0f} ms, 64 MiB opened in {small_ms:.2f} ms, 4 GiB in {large_ms:.2f} ms; "
@@ -329,8 +343,8 @@ FACTS = {
     ),
 }
 """Of each part of this file: the question, what it finds, and what the judge does about it."""
-NUMBERS = {"contexts": (1, 8), "rate": (1, 2, 4, 8)}
-"""What these parts are called with."""
+NUMBERS = {"contexts": (1, 8), "rate": (1, 2, 4, 8), "several": (2, 4, 8)}
+"""What these parts are called with; `several` with as many GPUs as there are."""
 
 
 def measured(part: str, number: int, left_s: float) -> dict[str, Any]:
@@ -357,26 +371,34 @@ def measured(part: str, number: int, left_s: float) -> dict[str, Any]:
 def row(part: str, number: int, found: dict[str, Any]) -> str:
     question, words, consequence = FACTS[part]
     words = f"failed: {found['failed']}" if "failed" in found else words.format(**found)
-    cells = question.format(number), words, consequence if number < 2 else "as above"
+    first = number == NUMBERS.get(part, (number,))[0]
+    cells = question.format(number), words, consequence if first else "as above"
     return "| " + " | ".join(text.replace("|", "/") for text in cells) + " |"
 
 
-def machine() -> str:
-    """In words."""
+def list_gpus() -> list[str]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        gpus = subprocess.run(query, capture_output=True, text=True, timeout=5).stdout.splitlines()
+        return subprocess.run(query, capture_output=True, text=True, timeout=5).stdout.splitlines()
     except (OSError, subprocess.TimeoutExpired):
-        gpus = []
-    return f"{gpus[0] if gpus else 'no GPU'}; Linux {platform.release()}, {os.cpu_count()} cores"
+        return []
+
+
+def machine(gpus: list[str]) -> str:
+    """In words."""
+    name = f"{len(gpus)} x {gpus[0]}" if gpus else "no GPU"
+    return f"{name}; Linux {platform.release()}, {os.cpu_count()} cores"
 
 
 def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    began, found, here = time.monotonic(), {}, machine()
+    began, found, gpus = time.monotonic(), {}, list_gpus()
+    here = machine(gpus)
     lines = [here, "", "| question | measured | what the judge does |", "|---|---|---|"]
     for part in FACTS:
         for number in NUMBERS.get(part, (0,)):
+            if part == "several" and number > len(gpus):
+                continue
             name = f"{part} {number}" if number else part
             found[name] = measured(part, number, began + BUDGET_S - time.monotonic())
             lines.append(row(part, number, found[name]))
@@ -387,7 +409,7 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    parts = {part.__name__: part for part in (contexts, rate, hold, products, tiny, stream, confined)}
+    parts = {part.__name__: part for part in (contexts, rate, several, hold, products, tiny, stream, confined)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--part", choices=parts, help=argparse.SUPPRESS)
