@@ -27,7 +27,7 @@ from drkernel.judge.sandbox import Sandbox
 FLUSH = 2**27
 """Bytes that are read before a timed call: more than twice the L2 cache of an H200 (60 MB)."""
 MAX_MISSING, _STAGE = 64, 2**21
-_SCATTERED = 2**26
+_SCATTERED = 2**24
 """Bytes of a call's outputs up to which each timed call writes elsewhere; calls that write more average over places."""
 KERNELS = "DRKERNEL_KERNELS"
 """Environment variable with the folder that the submission's compiled kernels will be put into."""
