@@ -23,7 +23,8 @@ def expected(function, *inputs, precision="ieee", depth=1.0) -> Expected:
     return Expected(function(*wide), function(*inputs), function(*shaken), unit, depth)
 
 
-X, W = torch.randn(64, 256), torch.randn(256, 128)
+DRAW = torch.Generator().manual_seed(0)
+X, W = torch.randn(64, 256, generator=DRAW), torch.randn(256, 128, generator=DRAW)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +54,10 @@ def test_reduced_precision_is_wrong_under_ieee_and_right_where_it_is_allowed():
 @pytest.mark.parametrize("spoil", [0.0, float("nan"), float("inf"), 1e-3])
 def test_a_single_wrong_element_is_found(spoil):
     answer = torch.softmax(X, -1)
-    answer[3, 7] = spoil if spoil != 1e-3 else answer[3, 7] * 1.001
+    column = int(answer[3].argmax())
+    answer[3, column] = spoil if spoil != 1e-3 else answer[3, column] * 1.001
     problem = expected(lambda x: torch.softmax(x, -1), X).check(Got(answer))
-    assert problem and problem.index == (3, 7) and problem.share == pytest.approx(1 / answer.numel())
+    assert problem and problem.index == (3, column) and problem.share == pytest.approx(1 / answer.numel())
 
 
 def test_infinities_must_be_where_the_reference_has_them():
