@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--shape", default="0.6b", choices=SHAPES)
     parser.add_argument("--part", default="engine", choices=WAYS)
     parser.add_argument("--seconds", type=float, default=300, help="no round begins later than this")
+    parser.add_argument("--rounds", type=int, help="timed ones; 5 in part engine, 3 in part rollout")
     parser.add_argument("--requests", type=int, default=512)
     parser.add_argument("--slots", type=int, default=512)
     parser.add_argument("--prompt", type=int, default=512)
@@ -81,7 +82,7 @@ def rounds(engine: VllmEngine, options: argparse.Namespace, result: dict) -> Non
     ways = WAYS[options.part](engine, options)
     result["runs"] = {name: [] for name in ways}
     path = options.out / f"generation_{options.part}.json"
-    warm_ups, timed = (2, 5) if options.part == "engine" else (0, 3)
+    warm_ups, timed = (2, options.rounds or 5) if options.part == "engine" else (0, options.rounds or 3)
     limit = time.monotonic() + options.seconds
     for turn in range(warm_ups + timed):
         if turn > warm_ups and time.monotonic() > limit:
