@@ -102,8 +102,9 @@ def contexts(connections: int) -> dict[str, float]:
     return {key: statistics.median(lap[key] for lap in laps) for key in laps[0]}
 
 
-def loop(seconds: float) -> int:
+def loop(gpu: str, seconds: float) -> int:
     """How many contexts were made and ended."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     count, deadline = 0, time.monotonic() + seconds
     while time.monotonic() < deadline:
         forked(use_context)
@@ -111,21 +112,15 @@ def loop(seconds: float) -> int:
     return count
 
 
-def rate(loops: int, gpus: int = 1) -> dict[str, float]:
-    """Contexts per second that are made, each in a forked process, and ended by so many loops at once on each GPU."""
-    with neighbour("hold"), multiprocessing.get_context("fork").Pool(loops * gpus) as pool:
+def rate(loops: int) -> dict[str, float]:
+    """Contexts per second that are made, each in a forked process, and ended by so many loops at once, on all GPUs."""
+    from drkernel.judge.workers import visible_gpus
+
+    gpus = itertools.islice(itertools.cycle(visible_gpus() or ["0"]), loops)
+    with neighbour("hold"), multiprocessing.get_context("fork").Pool(loops) as pool:
         began = time.monotonic()
-        counts = pool.starmap(loop_on, [(gpu, LOOP_S) for gpu in range(gpus)] * loops, chunksize=1)
+        counts = pool.starmap(loop, [(gpu, LOOP_S) for gpu in gpus], chunksize=1)
         return {"contexts": sum(counts), "per_second": sum(counts) / (time.monotonic() - began)}
-
-
-def loop_on(gpu: int, seconds: float) -> int:
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
-    return loop(seconds)
-
-
-def several(gpus: int) -> dict[str, float]:
-    return rate(4, gpus)
 
 
 @contextlib.contextmanager
@@ -315,14 +310,9 @@ FACTS = {
         "runners get their contexts ahead of time, with one connection",
     ),
     "rate": (
-        "How many contexts per second do loops make and end, {} at once?",
+        "How many contexts per second do loops make and end, {} at once, shared out among the GPUs?",
         "{per_second:.1f} per second",
         "this bounds the submissions per second of a GPU, since a runner serves once",
-    ),
-    "several": (
-        "And four loops on each of {} GPUs?",
-        "{per_second:.1f} per second, all together",
-        "whether more GPUs of a node make more verdicts",
     ),
     "confined": (
         "Does CUDA start, and open another process's memory, in a confined and sealed process?",
@@ -343,8 +333,8 @@ FACTS = {
     ),
 }
 """Of each part of this file: the question, what it finds, and what the judge does about it."""
-NUMBERS = {"contexts": (1, 8), "rate": (1, 2, 4, 8), "several": (2, 4, 8)}
-"""What these parts are called with; `several` with as many GPUs as there are."""
+NUMBERS = {"contexts": (1, 8), "rate": (1, 2, 4, 8)}
+"""What these parts are called with."""
 
 
 def measured(part: str, number: int, left_s: float) -> dict[str, Any]:
@@ -371,34 +361,26 @@ def measured(part: str, number: int, left_s: float) -> dict[str, Any]:
 def row(part: str, number: int, found: dict[str, Any]) -> str:
     question, words, consequence = FACTS[part]
     words = f"failed: {found['failed']}" if "failed" in found else words.format(**found)
-    first = number == NUMBERS.get(part, (number,))[0]
-    cells = question.format(number), words, consequence if first else "as above"
+    cells = question.format(number), words, consequence if number < 2 else "as above"
     return "| " + " | ".join(text.replace("|", "/") for text in cells) + " |"
 
 
-def list_gpus() -> list[str]:
+def machine() -> str:
+    """In words."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        return subprocess.run(query, capture_output=True, text=True, timeout=5).stdout.splitlines()
+        gpus = subprocess.run(query, capture_output=True, text=True, timeout=5).stdout.splitlines()
     except (OSError, subprocess.TimeoutExpired):
-        return []
-
-
-def machine(gpus: list[str]) -> str:
-    """In words."""
-    name = f"{len(gpus)} x {gpus[0]}" if gpus else "no GPU"
-    return f"{name}; Linux {platform.release()}, {os.cpu_count()} cores"
+        gpus = []
+    return f"{gpus[0] if gpus else 'no GPU'}; Linux {platform.release()}, {os.cpu_count()} cores"
 
 
 def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    began, found, gpus = time.monotonic(), {}, list_gpus()
-    here = machine(gpus)
+    began, found, here = time.monotonic(), {}, machine()
     lines = [here, "", "| question | measured | what the judge does |", "|---|---|---|"]
     for part in FACTS:
         for number in NUMBERS.get(part, (0,)):
-            if part == "several" and number > len(gpus):
-                continue
             name = f"{part} {number}" if number else part
             found[name] = measured(part, number, began + BUDGET_S - time.monotonic())
             lines.append(row(part, number, found[name]))
@@ -409,7 +391,7 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    parts = {part.__name__: part for part in (contexts, rate, several, hold, products, tiny, stream, confined)}
+    parts = {part.__name__: part for part in (contexts, rate, hold, products, tiny, stream, confined)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--part", choices=parts, help=argparse.SUPPRESS)

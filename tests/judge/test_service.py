@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from drkernel.judge import Judge, service
+from drkernel.judge.cuda import pipeline
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples
 
@@ -46,6 +47,14 @@ def test_an_answer_may_take_what_the_device_allows_unless_one_says_otherwise(mon
     Judge(timeout_s=asked)
     ((settings, patience),) = crews
     assert settings["terms"]["timeout_s"] == found and patience == service.patience_s(asked)
+
+
+@pytest.mark.parametrize(("screen", "screeners"), [(True, 3), (False, 0)])
+def test_a_screen_has_half_as_many_processes_as_compile(monkeypatch, screen, screeners):
+    pipelines = []
+    monkeypatch.setattr(pipeline, "Pipeline", lambda *given: pipelines.append(given))
+    Judge(device="cuda", gpus=["0"], workers=5, screen=screen)
+    assert pipelines[0][-1] == screeners
 
 
 def test_a_worker_that_dies_is_replaced_and_its_submission_judged(judge, tasks):
@@ -178,7 +187,7 @@ def test_the_judge_leaves_the_random_state_of_its_user_alone(judge, tasks):
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("key, value", [("gpus", ["0"]), ("share", True)])
+@pytest.mark.parametrize("key, value", [("gpus", ["0"]), ("share", True), ("screen", True)])
 def test_what_only_real_gpus_have_is_refused_on_the_simulated_device(key, value):
     with pytest.raises(DrKernelError, match=f"judge: {key}.*needs device 'cuda', found 'simulated'"):
         Judge(device="simulated", **{key: value})

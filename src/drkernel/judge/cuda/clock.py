@@ -23,6 +23,7 @@ from drkernel.judge.cases import Side
 from drkernel.judge.compare import Tolerance
 from drkernel.judge.cuda.desk import ARMING_S, Block, Desk, block_of
 from drkernel.judge.cuda.memory import WORD
+from drkernel.judge.cuda.runner import SCATTERED
 from drkernel.judge.exchange import Slot
 
 FEW_CALLS, MOST_CALLS, BLOCK_US, LONGEST_US = 3, 16, 800.0, 10_000.0
@@ -128,7 +129,7 @@ class Clock:
         number = self._calls(expected_us, bytes_per_call, launches, longer)
         theirs: list[Block] = []
         ours: list[Block] = []
-        self.warm_up(number)
+        self.warm_up(number if bytes_per_call <= SCATTERED else 1)
         start = time.perf_counter()
         for reference_first in itertools.cycle((True, False)):
             one, other = self._pair(number, reference_first)

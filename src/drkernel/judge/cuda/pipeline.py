@@ -39,6 +39,7 @@ _ROUNDS, _TRIES, _RECOVERY_S = 8, 2, 5.0
 SCREENED = ("wrong_values", "wrong_shape", "wrong_dtype", "wrong_structure")
 """What is no matter of the device. Whatever else the interpreter finds, a GPU decides."""
 _SCREEN, _SCREEN_S = "simulated:H200", 2.0
+"""The screen's device, of whose times nothing is used, and the seconds that one answer may take there."""
 
 
 @dataclass
@@ -149,7 +150,9 @@ class Pipeline:
             self._screen.enqueue(job.task, job.source).add_done_callback(lambda found: self._screened(job, found))
 
     def _screened(self, job: _Job, found: Future) -> None:
-        verdict = None if found.cancelled() or found.exception() else found.result()
+        if found.cancelled():
+            return  # all is being closed
+        verdict = None if found.exception() else found.result()
         if verdict:
             job.spans.append(["screen", time.monotonic() - verdict.seconds, time.monotonic()])
         if not verdict or verdict.status != "incorrect" or verdict.reason not in SCREENED:

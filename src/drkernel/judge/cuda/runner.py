@@ -27,7 +27,7 @@ from drkernel.judge.sandbox import Sandbox
 FLUSH = 2**27
 """Bytes that are read before a timed call: more than twice the L2 cache of an H200 (60 MB)."""
 MAX_MISSING, _STAGE = 64, 2**21
-_SCATTERED = 2**24
+SCATTERED = 2**24
 """Bytes of a call's outputs up to which each timed call writes elsewhere; calls that write more average over places."""
 KERNELS = "DRKERNEL_KERNELS"
 """Environment variable with the folder that the submission's compiled kernels will be put into."""
@@ -183,7 +183,7 @@ class CudaRunner(runner.Runner):
                 mark()
                 begun = self.outputs.top
                 results.append(self._exported(result))
-                if (size := self.outputs.top - begun) <= _SCATTERED:
+                if (size := self.outputs.top - begun) <= SCATTERED:
                     kept += result, torch.empty(size, dtype=torch.uint8, device="cuda")
             mark()
         self._armed = marks, results
