@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from drkernel.judge import Judge
 from drkernel.judge.cuda import pipeline
 from drkernel.judge.cuda.pipeline import Pipeline
 from drkernel.judge.exam import Terms
+from drkernel.judge.workers import Broken
 from drkernel.types import DrKernelError, Verdict
 from tests.judge.examples import descendants, examples, tasks
 
@@ -47,6 +49,34 @@ def test_a_gpu_that_does_not_start_ends_its_work_with_one_line():
     with pytest.raises(BaseException, match=r"no examiner|closed|^$"):
         waiting.result(timeout=5)
     assert descendants() <= before and not scratch()
+
+
+class TwoGpus(Pipeline):
+    """The examiners of one GPU never start, those of the other answer at once."""
+
+    def __init__(self):
+        settings = {"terms": dataclasses.asdict(Terms()), "limits": {"memory_mb": 4096, "cpu_s": 17}, "share": False}
+        self.tried = []
+        super().__init__(settings, b"a secret", ["well", "unwell"], compilers=0, patience=60.0)
+
+    def _start(self, settings, seat, gpu):
+        if gpu == "unwell":
+            self.tried.append(seat)
+            time.sleep(0.5)
+            raise Broken("the GPU fails")
+        self._well.add(seat)
+        return SimpleNamespace(ask=lambda body, patience: {"plan": {"by": gpu}}, kill=lambda: None, missing=[])
+
+
+def test_a_gpu_that_does_not_start_holds_no_work_up(monkeypatch):
+    monkeypatch.setattr(pipeline, "_RECOVERY_S", 0.1)
+    with contextlib.closing(TwoGpus()) as judge:
+        began = time.monotonic()
+        while time.monotonic() < began + 2:
+            start = time.monotonic()
+            judge.enqueue(dataclasses.replace(tasks()["relu"], id=f"{start}", source=f"# {start}"), None).result(5)
+            assert time.monotonic() - start < 0.4
+        assert len(judge.tried) > 4, "it is not tried again"
 
 
 def test_what_a_killed_judge_left_is_swept(tmp_path):

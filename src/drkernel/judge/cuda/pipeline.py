@@ -98,7 +98,7 @@ class Pipeline:
         self._order, self._lock = itertools.count(), threading.Lock()
         self._plans: dict[str, Future] = {}
         self._open: set[Future] = set()
-        self._closing, self._warned = False, False
+        self._closing, self._warned = threading.Event(), False
         self._device = "cuda"
         seats = list(enumerate(self._gpus * EXAMINERS))
         self._well = {seat for seat, _ in seats}
@@ -124,7 +124,7 @@ class Pipeline:
         return future
 
     def close(self) -> None:
-        self._closing = True
+        self._closing.set()
         if self._screen:
             self._screen.close()
         self._to_examine.close()
@@ -208,9 +208,11 @@ class Pipeline:
         settings = self._settings | {"kind": "gpu", "scratch": str(self._scratch), "spare": SPARE, "sharing": EXAMINERS}
         settings["describes"] = self._store is not None
         worker: Worker | None = None
-        with contextlib.suppress(Broken):
-            worker = self._start(settings, seat, gpu)
-        while job := self._to_examine.take(seat):
+        while True:
+            worker = worker or self._recovered(settings, seat, gpu)
+            job = self._to_examine.take(seat)
+            if not job:
+                break
             try:
                 worker = worker or self._start(settings, seat, gpu)
             except Broken as broken:
@@ -253,12 +255,21 @@ class Pipeline:
             warnings.warn(f"judge: this machine lacks {'; '.join(worker.missing)}", stacklevel=2)
         return worker
 
+    def _recovered(self, settings: dict[str, Any], seat: int, gpu: str) -> Worker | None:
+        """An examiner that has started, at last; meanwhile others do the work. None: there are no others."""
+        while True:
+            try:
+                return self._start(settings, seat, gpu)
+            except Broken:
+                self._well.discard(seat)
+            if not self._well or self._closing.wait(_RECOVERY_S):
+                return None
+
     def _left_out(self, seat: int, gpu: str, job: _Job, problem: str) -> None:
-        """An examiner that does not start takes no work for a while; without any other, the work ends."""
-        self._well.discard(seat)
-        if self._well and not self._closing:
+        """No examiner starts here: the work goes to another GPU, or ends where there is none."""
+        self._to_examine.lost(seat)
+        if self._well and not self._closing.is_set():
             self._to_examine.put(job)
-            time.sleep(_RECOVERY_S)
         else:
             self._plans.pop(job.task.digest, None)  # says nothing of the task
             self._end(job, {"error": f"judge: no examiner starts on GPU {gpu}: {problem}"}, problem)
