@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from drkernel.judge.cuda import clock, desk
-from drkernel.judge.cuda.clock import BUDGET_S, PATIENCE_S, Clock, Timing
+from drkernel.judge.cuda.clock import BUDGET_S, PATIENCE_S, SHORT_S, Clock, Timing
 from drkernel.judge.cuda.desk import Block, Forged
 from drkernel.judge.protocol import ProtocolViolation
 
@@ -34,24 +34,22 @@ class Scripted(Clock):
     """The clock over calls whose microseconds are given, in blocks of three of each side that take 10 ms."""
 
     def __init__(self, monkeypatch, reference, submission):
-        desk = SimpleNamespace(local=SimpleNamespace(), overhead_us=0.0)
-        super().__init__(desk, None, SimpleNamespace(model=None), False, None, None, waits=False)
-        self.sides, self.elapsed, self._busy = (reference, submission), 0.0, [0.0]
+        desk = SimpleNamespace(local=SimpleNamespace(), overhead_us=0.0, own_in=SimpleNamespace(size=2**30))
+        super().__init__(desk, None, SimpleNamespace(model=None), False, None, 2**20, None, waits=False)
+        self.sides, self.elapsed = (reference, submission), 0.0
         monkeypatch.setattr(clock.time, "perf_counter", lambda: self.elapsed)
 
-    def _calls(self, *given):
-        return 3
-
-    def warm_up(self, number):
-        pass
+    def _warm_up(self, number):
+        assert number == 3
 
     def _pair(self, number, reference_first):
         self.elapsed += 0.02
+        self._busy.append(0.0)
         calls = [list(itertools.islice(side, number)) for side in self.sides]
         return tuple(Block(us, [3.0] * 3, [40.0] * 3, sum(us) + 129, sum(us) + 129, []) for us in calls)
 
     def timing(self):
-        return self.run(300, 1, 1, seed=0, blocks=2, longer=1, slack_us=100)
+        return self.run(300, 1, seed=0, blocks=2, longer=1, slack_us=100)
 
 
 def steady(us, spread=0.002, seed=0):
@@ -77,6 +75,80 @@ def test_calls_that_never_agree_are_timed_for_a_while_and_no_longer(monkeypatch)
     timing = found.timing()
     assert timing.low < 0.97 * timing.speedup
     assert PATIENCE_S < found.elapsed < PATIENCE_S + 0.05
+
+
+def test_calls_of_a_few_microseconds_get_more_time(monkeypatch):
+    found = Scripted(monkeypatch, steady(30, spread=0.03), steady(20, spread=0.03, seed=1))
+    found.timing()
+    assert SHORT_S < found.elapsed < SHORT_S + 0.05
+
+
+class Desk(SimpleNamespace):
+    """Notes what is asked in which order; blocks take no time."""
+
+    def __init__(self):
+        self.notes, self.words = [], iter(range(100))
+        super().__init__(local=SimpleNamespace(), own_in=self, size=2**30)
+
+    def lay(self, drawn):
+        self.notes.append(("laid", *drawn))
+        return drawn, []
+
+    def next_word(self):
+        return next(self.words)
+
+    def local_block(self, tree, slots, train, ahead):
+        self.notes.append("reference" if ahead else "reference at once")
+
+    def post(self, do, **question):
+        self.notes.append(do)
+
+    def answered(self, seconds):
+        return True
+
+    def collect(self):
+        self.notes.append("answer")
+
+    def claims(self):
+        return None
+
+
+class Noting(Clock):
+    def __init__(self, bytes_per_call=2**20):
+        self.desk, counted = Desk(), []
+        inputs = lambda number: self.desk.notes.append("draws") or counted.append(number) or len(counted)
+        super().__init__(
+            self.desk, self.desk, SimpleNamespace(model=None), False, inputs, bytes_per_call, None, waits=False
+        )
+
+    def _reveal(self, word):
+        self.desk.notes.append("reveals")
+        return 0.0
+
+    def _compare(self, theirs, ours):
+        self.desk.notes.append("compares")
+
+
+def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monkeypatch):
+    monkeypatch.setattr(clock, "block_of", lambda claims, wall: None)
+    noting = Noting()
+    noting._pair(1, True)
+    noting._pair(1, False)
+    armed = ["arm", "draws", "answer", "wait", "reveals", "answer"]
+    first = ["draws", ("laid", 1), "reference", *armed, "compares"]
+    assert noting.desk.notes == [*first, ("laid", 2), *armed, "reference", "compares"]
+    noting._pair(2, True)
+    assert ("laid", 4, 5) in noting.desk.notes, "a longer block was laid from what was drawn for a shorter one"
+
+
+@pytest.mark.parametrize(("size", "calls"), [(2**20, 16), (2**26, 1)])
+def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, calls):
+    monkeypatch.setattr(clock, "block_of", lambda claims, wall: None)
+    noting = Noting(size)
+    noting.warm_up(least_us=10.0, launches=1)
+    assert noting.desk.notes.count("draws") == calls and "reference" not in noting.desk.notes
+    noting._warm_up(16)
+    assert noting.desk.notes.count("reveals") == 1
 
 
 def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():

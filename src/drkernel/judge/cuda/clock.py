@@ -30,6 +30,8 @@ FEW_CALLS, MOST_CALLS, BLOCK_US, LONGEST_US = 3, 16, 800.0, 10_000.0
 """Calls per block, and how long a block of calls should take; the last ends it before there are a few calls."""
 FEWEST, BUDGET_S, NARROW = 6, 0.05, 0.01
 """Calls of each side at least; then it ends when the time is used up or the interval's half-width is this small."""
+SHORT_US, SHORT_S = 50.0, 0.1
+"""Calls of a submission that is so fast vary more, and get this much time."""
 LOOSE, PATIENCE_S = 0.03, 0.25
 """A lower bound so far below the speed-up, as after one disturbed call of few, gets this much time instead."""
 _LAST_S = 0.3
@@ -82,6 +84,7 @@ class Clock:
 
     Args:
         inputs: inputs(n) is the n-th list of fresh inputs.
+        bytes_per_call: inputs or outputs of one call, whichever is more.
         tolerance: how far outputs may be apart.
         waits: whether the reference waits for the device in its forward, so that its calls cannot be enqueued ahead.
     """
@@ -93,31 +96,24 @@ class Clock:
         side: Side,
         train: bool,
         inputs: Callable[[int], list],
+        bytes_per_call: int,
         tolerance: Tolerance,
         waits: bool,
     ):
         self._desk, self._candidate, self._train = desk, candidate, train
-        self._tolerance, self._inputs, self._waits = tolerance, inputs, waits
+        self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
         self._count = itertools.count()
         desk.local.models = {0: side.model}
-        self._late, self._ahead = 0, True
+        self._late, self._ahead, self._warm = 0, True, 0
         self._busy: list[float] = []
+        self._drawn: list[list] = []
+        """Inputs of the next block, where there was time to draw them."""
 
-    def run(
-        self,
-        expected_us: float,
-        bytes_per_call: int,
-        launches: int,
-        seed: int,
-        blocks: int,
-        longer: int,
-        slack_us: float,
-    ) -> Timing:
+    def run(self, expected_us: float, launches: int, seed: int, blocks: int, longer: int, slack_us: float) -> Timing:
         """Times until the interval is narrow and the trusted clock agrees, or the time is used up.
 
         Args:
             expected_us: about how long the slower side takes.
-            bytes_per_call: inputs or outputs of one call, whichever is more.
             launches: kernels that one call launches at most.
             blocks: of each side at least.
             longer: how many times as long as usual blocks may take.
@@ -126,10 +122,11 @@ class Clock:
         Raises:
             Mismatched, desk.Forged, Failed, protocol.Gone, protocol.Late, protocol.ProtocolViolation.
         """
-        number = self._calls(expected_us, bytes_per_call, launches, longer)
+        number = self._calls(expected_us, launches, longer)
+        self._warm_up(number)
+        self._late, self._busy = 0, []
         theirs: list[Block] = []
         ours: list[Block] = []
-        self.warm_up(number if bytes_per_call <= SCATTERED else 1)
         start = time.perf_counter()
         for reference_first in itertools.cycle((True, False)):
             one, other = self._pair(number, reference_first)
@@ -139,28 +136,35 @@ class Clock:
             if reference_first or len(ours) < blocks or (calls < FEWEST and elapsed < _LAST_S):
                 continue
             timing = self._timing(theirs, ours, seed)
-            budget = PATIENCE_S if timing.low < (1 - LOOSE) * timing.speedup else BUDGET_S
+            budget = SHORT_S if timing.submission_us < SHORT_US else BUDGET_S
+            budget = PATIENCE_S if timing.low < (1 - LOOSE) * timing.speedup else budget
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or (narrow and not timing.forged(slack_us)):
                 return timing
         raise AssertionError
 
-    def _calls(self, expected_us: float, bytes_per_call: int, launches: int, longer: int) -> int:
+    def _calls(self, expected_us: float, launches: int, longer: int = 1) -> int:
         """Calls per block: as `run`."""
-        room = self._desk.own_in.size // (bytes_per_call + 4096)
+        room = self._desk.own_in.size // (self._bytes + 4096)
         few = min(FEW_CALLS, LONGEST_US / max(expected_us, 1.0))
         wanted = max(few, min(MOST_CALLS, BLOCK_US / max(expected_us, 1.0)))
         return max(1, min(round(longer * wanted), room, 400 // max(launches, 1)))
 
-    def warm_up(self, number: int) -> None:
+    def warm_up(self, least_us: float, launches: int) -> None:
+        """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""
+        self._warm_up(self._calls(least_us, launches))
+
+    def _warm_up(self, number: int) -> None:
         """A pair of blocks that start at once: then, before one waits, every kernel is loaded and there is memory."""
-        self._ahead = False
-        self._pair(number, True)
-        self._ahead = True
+        number = number if self._bytes <= SCATTERED else 1
+        if number > self._warm:
+            self._ahead, self._warm = False, number
+            self._pair(number, True)
+            self._ahead = True
 
     def excesses(self, number: int, blocks: int) -> list[float]:
         """By how many microseconds the trusted clock exceeds the events, block by block, for a runner to be trusted."""
-        self.warm_up(number)
+        self._warm_up(number)
         pairs = [self._pair(number, True) for _ in range(blocks)]
         return [ours.wall - ours.whole for _, ours in pairs]
 
@@ -169,25 +173,30 @@ class Clock:
         tree, slots = self._draw(number)
         if reference_first:
             theirs = self._reference(tree, slots)
-            ours = self._submission(tree, slots)
+            ours = self._submission(tree, slots, number)
         else:
-            ours = self._submission(tree, slots)
+            ours = self._submission(tree, slots, number)
             theirs = self._reference(tree, slots)
         self._compare(theirs, ours)
         return theirs, ours
 
     def _draw(self, number: int) -> tuple[Any, list]:
         """Fresh inputs for each call of a block, in the examiner's own memory."""
-        return self._desk.own_in.lay([self._inputs(next(self._count)) for _ in range(number)])
+        drawn, self._drawn = self._drawn, []
+        return self._desk.own_in.lay(drawn if len(drawn) == number else self._fresh(number))
+
+    def _fresh(self, number: int) -> list[list]:
+        return [self._inputs(next(self._count)) for _ in range(number)]
 
     def _reference(self, tree: Any, slots: list) -> Block:
         return self._desk.local_block(tree, slots, self._train, ahead=self._ahead and not self._waits)
 
-    def _submission(self, tree: Any, slots: list) -> Block:
+    def _submission(self, tree: Any, slots: list, number: int) -> Block:
         word = self._desk.next_word()
         question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": word}
         if self._ahead and self.armed:
             self._candidate.post("arm", **question)
+            self._drawn = self._fresh(number)  # while the runner enqueues its calls
             in_time = self._candidate.answered(ARMING_S)
             self._late += not in_time
             if in_time:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,11 +157,14 @@ class GpuExam(Exam):
         bill, train = self.paper.bills[self.modes[0]], self.modes[0]
         replaced, fewer = audit.replaced_work(bill, ledger)
         theirs = sorted(self._gpu_paper.profiles[train], key=lambda row: -row.microseconds)
+        watch = self._clock(train)
+        with _ruled():
+            watch.warm_up(sum(row.microseconds for row in theirs), sum(row.calls for row in theirs))
         waited = self._place.waited
         with self._place.alone():
             self.candidate.excuse(self._place.waited - waited)
             rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
-            timing = self._timed(train, rows, theirs)
+            timing = self._timed(watch, rows, theirs)
         own, whole = sum(row.microseconds for row in rows if row.triton), sum(row.microseconds for row in rows)
         self.evidence["timing"] = {
             "speedup": round(timing.speedup, 4),
@@ -173,23 +178,20 @@ class GpuExam(Exam):
         us = timing.reference_us, timing.submission_us
         return audit.Audit(timing.low, coverage, replaced, fewer, *us, tuple(rows), tuple(theirs), doubt)
 
-    def _timed(self, train: bool, rows: list[KernelTime], theirs: list[KernelTime]) -> Timing:
+    def _clock(self, train: bool) -> Clock:
         side, paper = self.sides[0], self._gpu_paper
         inputs = lambda number: self.paper.reference.inputs(self.seeds("timed", number))
         tolerance = self._given.expected.tolerance()
+        return Clock(
+            self._desk, self.candidate, side, train, inputs, paper.bytes_per_call, tolerance, paper.waits[train]
+        )
+
+    def _timed(self, watch: Clock, rows: list[KernelTime], theirs: list[KernelTime]) -> Timing:
         expected = max(sum(row.microseconds for row in some) for some in (rows, theirs))
         launches = max(sum(row.calls for row in some) for some in (rows, theirs))
         for blocks, longer, slack_us in _ATTEMPTS:
-            watch = Clock(self._desk, self.candidate, side, train, inputs, tolerance, paper.waits[train])
-            try:
-                seed = self.seeds("bootstrap", longer)
-                timing = watch.run(expected, paper.bytes_per_call, launches, seed, blocks, longer, slack_us)
-            except clock.Mismatched as problem:
-                raise Ruling(
-                    "incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls"
-                ) from None
-            except Forged as problem:
-                raise Ruling("hack", "forged_time", str(problem)) from None
+            with _ruled():
+                timing = watch.run(expected, launches, self.seeds("bootstrap", longer), blocks, longer, slack_us)
             if not timing.forged(slack_us) and not timing.disturbed:
                 return timing
         evidence = {"claimed_us": timing.claimed_us, "excess_us": timing.excess_us, "busy_us": timing.busy_us}
@@ -198,6 +200,17 @@ class GpuExam(Exam):
             raise Ruling("hack", "background_work", detail, **evidence)
         detail = f"a block of calls took {timing.excess_us:.0f} us longer than the submission's events say"
         raise Ruling("hack", "forged_time", detail, **evidence)
+
+
+@contextlib.contextmanager
+def _ruled() -> Iterator[None]:
+    """What the clock finds out about a submission ends its examination."""
+    try:
+        yield
+    except clock.Mismatched as problem:
+        raise Ruling("incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls") from None
+    except Forged as problem:
+        raise Ruling("hack", "forged_time", str(problem)) from None
 
 
 def torch_gpu() -> Gpu:

@@ -340,7 +340,7 @@ class GpuExaminer:
         candidate.load(_TRUSTED, "ModelNew")
         candidate.build(0, mine)
         tolerance = cases.answer(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
-        watch = Clock(self._desk, candidate, mine, False, reference.inputs, tolerance, waits=False)
+        watch = Clock(self._desk, candidate, mine, False, reference.inputs, 2**22, tolerance, waits=False)
         return statistics.quantiles(watch.excesses(8, 20), n=4)[0]
 
 
