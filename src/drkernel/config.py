@@ -113,12 +113,13 @@ class JudgeConfig:
     share: bool = False
     """Measure on GPUs that train, too: the clock runs alone, between two steps of the engine. Verdicts say so."""
     screen: bool = False
-    """With `cuda`: what Triton's interpreter finds wrong on a CPU is refused without a GPU; all else a GPU decides."""
+    """With `cuda`: what Triton's interpreter finds wrong on a CPU is refused without a GPU; all else a GPU decides. It
+    examines small shapes, so it needs `shapes=reject`."""
     workers: int = 2
     """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
     timeout_s: float | None = None
-    """Wall time that one answer of a submission may take (all together: three times that); only a last resort, work is
-    bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
+    """Wall time that one answer of a submission may take (all together: three times that, on a GPU the same); only a
+    last resort, work is bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
     lazy_below: float = 1.05
     """A correct answer with a smaller speed-up than this is called lazy."""
     shapes: str = "reject"

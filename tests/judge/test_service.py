@@ -191,3 +191,8 @@ def test_the_judge_leaves_the_random_state_of_its_user_alone(judge, tasks):
 def test_what_only_real_gpus_have_is_refused_on_the_simulated_device(key, value):
     with pytest.raises(DrKernelError, match=f"judge: {key}.*needs device 'cuda', found 'simulated'"):
         Judge(device="simulated", **{key: value})
+
+
+def test_a_screen_is_refused_where_a_wrong_answer_on_another_shape_may_pass():
+    with pytest.raises(DrKernelError, match=r"screen examines other shapes.*'reject', found 'ignore'"):
+        Judge(device="cuda", gpus=["0"], screen=True, shapes="ignore")

@@ -53,7 +53,8 @@ class Judge:
 
     Raises:
         DrKernelError: for an unknown device, GPU or shape policy, for `cuda` without a GPU, for `gpus`, `share`,
-            `screen` or `baselines` without `cuda`, for baselines in a broken file.
+            `screen` or `baselines` without `cuda`, for `screen` with other `shapes` than `reject` (the screen examines
+            small ones), for baselines in a broken file.
     """
 
     def __init__(
@@ -86,6 +87,8 @@ class Judge:
         for key, value in only.items():
             if value is not None and device != "cuda":
                 raise DrKernelError(f"judge: {key} ({value}) needs device 'cuda', found {device!r}")
+        if screen and shapes != "reject":
+            raise DrKernelError(f"judge: screen examines other shapes, so it needs shapes 'reject', found {shapes!r}")
         terms = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
         terms["price_hacks"] = price_hacks
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}

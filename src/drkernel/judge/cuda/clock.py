@@ -30,8 +30,6 @@ FEW_CALLS, MOST_CALLS, BLOCK_US, LONGEST_US = 3, 16, 800.0, 10_000.0
 """Calls per block, and how long a block of calls should take; the last ends it before there are a few calls."""
 FEWEST, BUDGET_S, NARROW = 6, 0.05, 0.01
 """Calls of each side at least; then it ends when the time is used up or the interval's half-width is this small."""
-SHORT_US, SHORT_S = 50.0, 0.1
-"""Calls of a submission that is so fast vary more, and get this much time."""
 LOOSE, PATIENCE_S = 0.03, 0.25
 """A lower bound so far below the speed-up, as after one disturbed call of few, gets this much time instead."""
 _LAST_S = 0.3
@@ -136,8 +134,7 @@ class Clock:
             if reference_first or len(ours) < blocks or (calls < FEWEST and elapsed < _LAST_S):
                 continue
             timing = self._timing(theirs, ours, seed)
-            budget = SHORT_S if timing.submission_us < SHORT_US else BUDGET_S
-            budget = PATIENCE_S if timing.low < (1 - LOOSE) * timing.speedup else budget
+            budget = PATIENCE_S if timing.low < (1 - LOOSE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or (narrow and not timing.forged(slack_us)):
                 return timing
