@@ -10,16 +10,14 @@ OVERRIDES="$*"
 export GPUS="${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | paste -sd, -)}"
 study='CUDA_VISIBLE_DEVICES=$(echo "$GPUS" | cut -d, -f$((SLOT + 1))) exec python evaluate.py hydra.run.dir="$OUT/$0" report=false \
     scaling.budget=$BUDGET scaling.trials=$TRIALS tasks="${0%%/*}" "$@" $OVERRIDES'
+names="parallel sequential managed managed-window managed-last mixture" # managed-window: scaling=managed scaling.keep=window
 for tasks in ${TASKS:-generated handwritten}; do
-    echo "$tasks/parallel scaling=parallel"
-    echo "$tasks/sequential scaling=sequential"
-    echo "$tasks/managed scaling=managed"
-    echo "$tasks/managed-window scaling=managed scaling.keep=window"
-    echo "$tasks/managed-last scaling=managed scaling.keep=last"
-    echo "$tasks/mixture scaling=mixture"
+    for name in $names; do
+        keep=${name#"${name%%-*}"}
+        echo "$tasks/$name scaling=${name%%-*}${keep:+ scaling.keep=${keep#-}}"
+    done
 done | xargs -L 1 -P "$(echo "$GPUS" | tr , '\n' | wc -l)" --process-slot-var=SLOT sh -c "$study"
 for tasks in ${TASKS:-generated handwritten}; do
-    here=$OUT/$tasks
-    python evaluate.py hydra.run.dir="$here/compare" \
-        compare="[$here/parallel,$here/sequential,$here/managed,$here/managed-window,$here/managed-last,$here/mixture]"
+    runs=$(for name in $names; do printf '%s,' "$OUT/$tasks/$name"; done)
+    python evaluate.py hydra.run.dir="$OUT/$tasks/compare" compare="[${runs%,}]"
 done
