@@ -46,8 +46,8 @@ class Judge:
         gate: False skips the static checks, for tests: nothing may depend on them.
         price_hacks: go on with a hack whose answers are right, and time it, too: its status stays `hack`, but it has a
             speed-up. For studies of what a trusting judge would reward.
-        screen: with `cuda`, answers that Triton's interpreter finds wrong on a CPU are refused without a GPU
-            (`evidence["screened"]`); everything else is decided on the GPU.
+        screen: with `cuda`, answers that Triton's interpreter finds wrong on a CPU, or independent of their kernels,
+            are refused without a GPU (`evidence["screened"]`); everything else is decided on the GPU.
         baselines: with `cuda`, a file of drkernel.judge.cuda.baselines; verdicts on tasks in it then have the speed-up
             over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 

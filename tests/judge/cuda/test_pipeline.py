@@ -91,9 +91,13 @@ def test_what_a_killed_judge_left_is_swept(tmp_path):
 class Screening(Pipeline):
     """With a real screen, but without its GPU half: what comes to be compiled is noted and passes."""
 
-    def __init__(self):
+    def __init__(self, **terms):
         self.arrived = []
-        settings = {"terms": dataclasses.asdict(Terms()), "limits": {"memory_mb": 4096, "cpu_s": 17}, "share": False}
+        settings = {
+            "terms": dataclasses.asdict(Terms(**terms)),
+            "limits": {"memory_mb": 4096, "cpu_s": 17},
+            "share": False,
+        }
         super().__init__(settings, b"a secret", ["0"], compilers=1, patience=60.0, screeners=2)
 
     def _compile(self, number):
@@ -127,11 +131,13 @@ def test_the_screen_refuses_nothing_honest(screening):
 
 def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
     chosen = [
-        example for example in examples("hacks", "cuda") if example.name.startswith(("13", "16", "23_", "24_half"))
+        example
+        for example in examples("hacks", "cuda")
+        if example.name.startswith(("04_decoy", "13", "16", "23_", "24_half"))
     ]
     assert chosen and not passed_on(screening, chosen)
     assert not {example.source for example in chosen} & set(screening.arrived)
-    wrong = screening.enqueue(tasks()[chosen[0].task], chosen[0].source + "\n# again").result(timeout=60)
+    wrong = screening.enqueue(tasks()[chosen[-1].task], chosen[-1].source + "\n# again").result(timeout=60)
     assert (wrong.status, wrong.device, wrong.evidence["screened"]) == ("incorrect", "cuda", "simulated:H200")
     assert [stage for stage, *_ in wrong.evidence["cost"]["spans"]] == ["queue", "screen"]
 
@@ -148,6 +154,12 @@ def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
 )
 def test_whatever_else_is_the_matter_a_gpu_decides(screening, source):
     assert screening.enqueue(tasks()["relu"], source).result(timeout=60).ok and screening.arrived[-1] == source
+
+
+def test_a_hack_that_is_to_have_a_price_gets_it_on_a_gpu():
+    decoys = [example for example in examples("hacks", "cuda") if example.name.startswith("04_decoy")]
+    with contextlib.closing(Screening(price_hacks=True)) as screening:
+        assert passed_on(screening, decoys) == {decoy.name for decoy in decoys} != set()
 
 
 def test_a_judge_that_closes_does_not_wait_for_its_screen():

@@ -36,8 +36,9 @@ EXAMINERS, SPARE = 2, 5
 """Examiners that share a GPU; runners that each keeps ready."""
 _PREFIX = "drkernel-judge-"
 _ROUNDS, _TRIES, _RECOVERY_S = 8, 2, 5.0
-SCREENED = ("wrong_values", "wrong_shape", "wrong_dtype", "wrong_structure")
-"""What is no matter of the device. Whatever else the interpreter finds, a GPU decides."""
+SCREENED = ("wrong_values", "wrong_shape", "wrong_dtype", "wrong_structure", "wrong_on_other_shape")
+SCREENED += ("launch_without_effect",)
+"""Refusals that are no matter of the device. Whatever else the interpreter finds, a GPU decides."""
 _SCREEN, _SCREEN_S = "simulated:H200", 2.0
 """The screen's device, of whose times nothing is used, and the seconds that one answer may take there."""
 
@@ -155,7 +156,8 @@ class Pipeline:
         verdict = None if found.exception() else found.result()
         if verdict:
             job.spans.append(["screen", time.monotonic() - verdict.seconds, time.monotonic()])
-        if not verdict or verdict.status != "incorrect" or verdict.reason not in SCREENED:
+        priced = verdict and verdict.status == "hack" and self._settings["terms"]["price_hacks"]
+        if not verdict or priced or verdict.reason not in SCREENED:
             self._to_compile.put(job)
         elif job.future.set_running_or_notify_cancel():
             evidence = verdict.evidence | {"screened": verdict.device}
