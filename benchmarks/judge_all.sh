@@ -6,6 +6,8 @@ workers=$(($(nproc) * 3 / 4))
 export PYTHONPATH="$PWD/src:$PWD"
 python benchmarks/judge_cases.py "$out/cases" --runs 3 --timeout 3
 python benchmarks/judge_throughput.py "$out/throughput" --count 600 --workers "$workers"
+python benchmarks/judge_throughput.py "$out/throughput-screen" --count 600 --workers $((workers / 2)) --screen
+python benchmarks/judge_machine.py "$out/machine"
 python benchmarks/judge_repeatability.py "$out/repeatability" --workers "$workers"
 python benchmarks/simulated_vs_gpu.py measure "$out/times.jsonl" --workers "$workers"
 python benchmarks/simulated_vs_gpu.py compare "$out/times.jsonl" "$out/simulated"

@@ -27,8 +27,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-LIBRARY, BUDGET_S = "libcuda.so.1", 58.0
-LIMIT_S, REPEATS, LOOP_S = 30.0, 5, 2.5
+LIBRARY, BUDGET_S, LIMIT_S, REPEATS, LOOP_S = "libcuda.so.1", 58.0, 30.0, 5, 2.5
 SMALL, LARGE = 2**26, 2**32
 """Bytes of the areas that a confined process opens."""
 TINY_CALLS, TINY_S, SETTLED_S = 200, 3.0, 0.3
@@ -114,12 +113,10 @@ def loop(gpu: str, seconds: float) -> int:
 
 def rate(loops: int) -> dict[str, float]:
     """Contexts per second that are made, each in a forked process, and ended by so many loops at once, on all GPUs."""
-    from drkernel.judge.workers import visible_gpus
-
-    gpus = itertools.islice(itertools.cycle(visible_gpus() or ["0"]), loops)
+    gpus = itertools.cycle(os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(","))
     with neighbour("hold"), multiprocessing.get_context("fork").Pool(loops) as pool:
         began = time.monotonic()
-        counts = pool.starmap(loop, [(gpu, LOOP_S) for gpu in gpus], chunksize=1)
+        counts = pool.starmap(loop, zip(gpus, [LOOP_S] * loops, strict=False), chunksize=1)
         return {"contexts": sum(counts), "per_second": sum(counts) / (time.monotonic() - began)}
 
 
@@ -199,7 +196,7 @@ def tiny_us() -> float:
 
 
 def stream(_: int) -> dict[str, float]:
-    """Short kernels of this process on a free GPU, and while two loops make and end contexts."""
+    """Short kernels of this process on a free GPU, and while two loops make and end contexts on it."""
     import torch
 
     x = torch.rand(2**20, device="cuda")
@@ -207,7 +204,8 @@ def stream(_: int) -> dict[str, float]:
     spans(x, events)
     found = distribution("alone", x, events)
     command = [sys.executable, __file__, "--part", "rate", "--number", "2"]
-    loops = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    here = os.environ | {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
+    loops = subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True)
     time.sleep(0.7)
     found |= distribution("beside", x, events)
     if loops.poll() is not None:
@@ -256,9 +254,8 @@ def confined(_: int) -> dict[str, Any]:
     missing = zygote.wait_ready()
     setup.start(everywhere=False)
     areas = [DeviceArea.make(size) for size in (SMALL, LARGE)]
-    question = {"areas": [(area.share().hex(), area.size) for area in areas]}
     process = zygote.start()
-    answer = process.ask(question, time.monotonic() + LIMIT_S)
+    answer = process.ask({"areas": [(area.share().hex(), area.size) for area in areas]}, time.monotonic() + LIMIT_S)
     if "error" in answer:
         raise RuntimeError(answer["error"])
     arrived = all(area.bytes(WORD, 8).tolist() == [42] * 8 for area in areas)
@@ -365,19 +362,19 @@ def row(part: str, number: int, found: dict[str, Any]) -> str:
     return "| " + " | ".join(text.replace("|", "/") for text in cells) + " |"
 
 
-def machine() -> str:
-    """In words."""
+def gpus() -> list[str]:
+    """Names and drivers, by number."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        gpus = subprocess.run(query, capture_output=True, text=True, timeout=5).stdout.splitlines()
-    except (OSError, subprocess.TimeoutExpired):
-        gpus = []
-    return f"{gpus[0] if gpus else 'no GPU'}; Linux {platform.release()}, {os.cpu_count()} cores"
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run(query, capture_output=True, text=True, timeout=5).stdout.splitlines()
+    return []
 
 
 def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    began, found, here = time.monotonic(), {}, machine()
+    began, found, names = time.monotonic(), {}, gpus() or ["no GPU"]
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(len(names)))))
+    here = f"{names[0]}; Linux {platform.release()}, {os.cpu_count()} cores"
     lines = [here, "", "| question | measured | what the judge does |", "|---|---|---|"]
     for part in FACTS:
         for number in NUMBERS.get(part, (0,)):
@@ -387,7 +384,6 @@ def main(out: Path) -> None:
             print(lines[-1], flush=True)
             (out / "machine.md").write_text("\n".join(lines) + "\n")
             (out / "machine.json").write_text(json.dumps({"machine": here, "facts": found}, indent=1) + "\n")
-    print(f"{time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

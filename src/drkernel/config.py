@@ -118,7 +118,7 @@ class JudgeConfig:
     workers: int = 2
     """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
     timeout_s: float | None = None
-    """Wall time that one answer of a submission may take (all together: three times that, on a GPU the same); only a
+    """Wall time that one answer of a submission may take (all together: on a GPU as long, else three times); only a
     last resort, work is bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
     lazy_below: float = 1.05
     """A correct answer with a smaller speed-up than this is called lazy."""

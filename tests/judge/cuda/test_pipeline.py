@@ -25,6 +25,11 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="is about mach
 RELU = next(example for example in examples("honest") if example.name.startswith("90"))
 
 
+def settings(**terms) -> dict:
+    limits = {"memory_mb": 4096, "cpu_s": 17}
+    return {"terms": dataclasses.asdict(Terms(**terms)), "limits": limits, "share": False}
+
+
 def scratch() -> list[Path]:
     return [path for base in ("/dev/shm", "/tmp") for path in Path(base).glob(f"{pipeline._PREFIX}{os.getpid()}-*")]
 
@@ -55,9 +60,8 @@ class TwoGpus(Pipeline):
     """The examiners of one GPU never start, those of the other answer at once."""
 
     def __init__(self):
-        settings = {"terms": dataclasses.asdict(Terms()), "limits": {"memory_mb": 4096, "cpu_s": 17}, "share": False}
         self.tried = []
-        super().__init__(settings, b"a secret", ["well", "unwell"], compilers=0, patience=60.0)
+        super().__init__(settings(), b"a secret", ["well", "unwell"], compilers=0, patience=60.0)
 
     def _start(self, settings, seat, gpu):
         if gpu == "unwell":
@@ -93,12 +97,7 @@ class Screening(Pipeline):
 
     def __init__(self, **terms):
         self.arrived = []
-        settings = {
-            "terms": dataclasses.asdict(Terms(**terms)),
-            "limits": {"memory_mb": 4096, "cpu_s": 17},
-            "share": False,
-        }
-        super().__init__(settings, b"a secret", ["0"], compilers=1, patience=60.0, screeners=2)
+        super().__init__(settings(**terms), b"a secret", ["0"], compilers=1, patience=60.0, screeners=2)
 
     def _compile(self, number):
         for job in iter(self._to_compile.get, None):
@@ -118,26 +117,27 @@ def screening():
         yield screening
 
 
-def passed_on(screening, chosen) -> set[str]:
+def screened(screening, chosen) -> dict[str, Verdict]:
+    """What the screen refused, by name."""
     pending = {example.name: screening.enqueue(tasks()[example.task], example.source) for example in chosen}
     verdicts = {name: future.result(timeout=120) for name, future in pending.items()}
-    return {name for name, verdict in verdicts.items() if "screened" not in verdict.evidence}
+    return {name: verdict for name, verdict in verdicts.items() if "screened" in verdict.evidence}
 
 
 def test_the_screen_refuses_nothing_honest(screening):
-    honest = examples("honest", "cuda")
-    assert passed_on(screening, honest) == {example.name for example in honest}
+    assert not screened(screening, examples("honest", "cuda"))
 
 
 def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
-    chosen = [
-        example
-        for example in examples("hacks", "cuda")
-        if example.name.startswith(("04_decoy", "13", "16", "23_", "24_half"))
-    ]
-    assert chosen and not passed_on(screening, chosen)
+    prefixes = ("04_decoy", "13", "16", "23_", "24_half", "27_", "80_huge")
+    chosen = [example for example in examples("hacks", "cuda") if example.name.startswith(prefixes)]
+    pair = RELU.source.replace("return self.activation(x)", "return self.activation(x), x")
+    chosen.append(dataclasses.replace(RELU, name="a pair", source=pair))
+    refused = screened(screening, chosen)
+    assert refused.keys() == {example.name for example in chosen}
+    assert {verdict.reason for verdict in refused.values()} == set(pipeline.SCREENED)
     assert not {example.source for example in chosen} & set(screening.arrived)
-    wrong = screening.enqueue(tasks()[chosen[-1].task], chosen[-1].source + "\n# again").result(timeout=60)
+    wrong = refused["13_zeros"]
     assert (wrong.status, wrong.device, wrong.evidence["screened"]) == ("incorrect", "cuda", "simulated:H200")
     assert [stage for stage, *_ in wrong.evidence["cost"]["spans"]] == ["queue", "screen"]
 
@@ -159,7 +159,7 @@ def test_whatever_else_is_the_matter_a_gpu_decides(screening, source):
 def test_a_hack_that_is_to_have_a_price_gets_it_on_a_gpu():
     decoys = [example for example in examples("hacks", "cuda") if example.name.startswith("04_decoy")]
     with contextlib.closing(Screening(price_hacks=True)) as screening:
-        assert passed_on(screening, decoys) == {decoy.name for decoy in decoys} != set()
+        assert decoys and not screened(screening, decoys)
 
 
 def test_a_judge_that_closes_does_not_wait_for_its_screen():

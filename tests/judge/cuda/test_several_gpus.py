@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from drkernel.judge import Judge
+from drkernel.judge.cuda.pipeline import EXAMINERS
 from drkernel.judge.workers import visible_gpus
 from drkernel.types import Verdict
 from tests.judge.examples import examples, tasks
@@ -53,21 +54,23 @@ def judged(judge: Judge, name: str) -> list[Verdict]:
     return [future.result() for future in pending]
 
 
+def wait_for_well(judge: Judge, gpus: list[str]) -> None:
+    """Until the examiners of exactly these GPUs are in rotation."""
+    pipeline, deadline = judge._crew, time.monotonic() + RECOVERED_S
+    seats = {seat for seat, gpu in enumerate(pipeline._gpus * EXAMINERS) if gpu in gpus}
+    while pipeline._well != seats:
+        assert time.monotonic() < deadline, f"in rotation: {pipeline._well}, expected {seats}"
+        time.sleep(0.1)
+
+
 def test_a_busy_gpu_is_left_out_until_it_is_free():
     gpus = visible_gpus()[:2]
-    with contextlib.ExitStack() as stack:
-        hog = stack.enter_context(contextlib.ExitStack())
+    with contextlib.ExitStack() as hog:
         hog.enter_context(busy(gpus[1]))
-        judge = stack.enter_context(Judge(device="cuda", gpus=gpus, workers=8))
-        assert all(verdict.ok for verdict in judged(judge, "one GPU"))
-        pipeline, seats = judge._crew, set(range(4))
-        deadline = time.monotonic() + RECOVERED_S
-        while pipeline._well == seats and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert {pipeline._gpus[seat % 2] for seat in pipeline._well} == {gpus[0]}
-        assert all(verdict.ok for verdict in judged(judge, "still one"))
-        hog.close()
-        while pipeline._well != seats and time.monotonic() < deadline + RECOVERED_S:
-            time.sleep(0.1)
-        assert pipeline._well == seats
-        assert all(verdict.ok for verdict in judged(judge, "two"))
+        with Judge(device="cuda", gpus=gpus, workers=8) as judge:
+            assert all(verdict.ok for verdict in judged(judge, "before it is known"))
+            wait_for_well(judge, gpus[:1])
+            assert all(verdict.ok for verdict in judged(judge, "one GPU"))
+            hog.close()
+            wait_for_well(judge, gpus)
+            assert all(verdict.ok for verdict in judged(judge, "two GPUs"))

@@ -34,7 +34,6 @@ from drkernel.judge.cuda.turns import Crowded, Place
 from drkernel.judge.exam import Terms, crashed, put_off
 from drkernel.judge.protocol import Gone, Late, ProtocolViolation
 from drkernel.judge.zygote import Process, Trade, Zygote
-from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
 TRADE = Trade(runner.prepare, runner.main, areas=0, gpu=True)
@@ -324,23 +323,24 @@ class GpuExaminer:
             fused.differences(table.view(-1), table.view(-1))
         clock.interval(numpy.ones(4), numpy.ones(4), 0)
         task = Task("calibration", _TRUSTED.replace("ModelNew", "Model"))
-        reference = self._paper(task).paper.reference
+        paper = self._paper(task)
         process, folder = self._pool.take(self._part * _MEMORY)
         try:
             with self._place.alone():
-                self._desk.overhead_us = self._overhead(process, reference)
+                self._desk.overhead_us = self._overhead(process, paper)
         finally:
             process.end()
             self._dying.append(process)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _overhead(self, process: Process, reference: Reference) -> float:
+    def _overhead(self, process: Process, paper: GpuPaper) -> float:
         """The lower quartile over blocks, in microseconds: what is more than usual came from elsewhere."""
+        reference, size = paper.paper.reference, paper.bytes_per_call
         candidate, mine = Candidate(process, _START_S), cases.side(reference, 0, perturb=False)
         candidate.load(_TRUSTED, "ModelNew")
         candidate.build(0, mine)
         tolerance = cases.answer(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
-        watch = Clock(self._desk, candidate, mine, False, reference.inputs, 2**22, tolerance, waits=False)
+        watch = Clock(self._desk, candidate, mine, False, reference.inputs, size, tolerance, waits=False)
         return statistics.quantiles(watch.excesses(8, 20), n=4)[0]
 
 
