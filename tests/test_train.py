@@ -129,7 +129,7 @@ def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopp
         time.sleep(0.05)
     pair.send_signal(signal.SIGTERM)
     output = pair.communicate(timeout=400)[0].decode()
-    assert pair.returncode == 0 and "stopped by a signal at step 1" in output, "it gave up the rollout of step 2"
+    assert pair.returncode == 0 and "stopped by a signal at step 1" in output, f"gave up step 2\n{output}"
     one = launch(tmp_path / "one", *options)
     output = one.communicate(timeout=400)[0].decode()
     assert one.returncode == 0, output
