@@ -158,6 +158,15 @@ class Candidate:
         answer = self._ask(do="profile", model=model, args=tree, slots=slots, train=train, seed=case.seed)
         return [_kernel_time(row) for row in _list(answer.get("rows"))]
 
+    def joins(self, case: Case) -> bool:
+        """Whether forward waits for all that it starts on other streams. The process may be in disorder afterwards."""
+        tree, slots = self._put(case.inputs)
+        train, model = case.plan.train, case.plan.model
+        return (
+            self._ask(do="joins", model=model, args=tree, slots=slots, train=train, seed=case.seed).get("joined")
+            is True
+        )
+
     def _deadline(self) -> float:
         return min(time.monotonic() + self._timeout, self._end)
 

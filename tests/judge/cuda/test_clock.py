@@ -156,6 +156,14 @@ def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():
     assert clock.interval(numpy.ones(5), numpy.ones(5), 0) == (1.0, 1.0)
 
 
+def test_two_processes_count_alike_and_what_is_against_one_is_against_both():
+    one = timing(speedup=2.0, reference_us=20.0, submission_us=10.0, excess_us=5.0)
+    other = timing(speedup=1.9, reference_us=20.9, submission_us=11.0, excess_us=130.0, armed=False)
+    both = clock.joined(one, other)
+    assert both.speedup == pytest.approx(3.8**0.5) == pytest.approx(both.reference_us / both.submission_us)
+    assert (both.calls, both.armed, both.excess_us) == (32, False, 130.0)
+
+
 def test_honest_claims_are_taken_as_they_are():
     block = desk.block_of(claims(), wall=400.0)
     assert (block.forward, block.copy, block.flush, block.whole, block.wall) == ([10, 11], [3, 3], [40, 41], 108, 400)

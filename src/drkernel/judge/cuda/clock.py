@@ -10,6 +10,7 @@ reference's. Blocks go A B B A until the interval of the ratio is narrow. Source
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,6 +72,14 @@ class Timing:
     def forged(self, slack_us: float) -> bool:
         """Whether the trusted clock saw more time than the claims and a slack explain."""
         return self.excess_us > (slack_us if self.armed else _PLAIN_SLACK_US) + SLACK * self.claimed_us
+
+
+def joined(one: Timing, other: Timing) -> Timing:
+    """Of two processes: geometric means, and what is to be said against either."""
+    keys = ("speedup", "low", "high", "reference_us", "submission_us")
+    means = {key: math.sqrt(getattr(one, key) * getattr(other, key)) for key in keys}
+    worse = {key: max(getattr(one, key), getattr(other, key)) for key in ("excess_us", "claimed_us", "busy_us")}
+    return Timing(**means, calls=one.calls + other.calls, armed=one.armed and other.armed, **worse)
 
 
 class Mismatched(Exception):

@@ -116,6 +116,45 @@ class Pool:
             yield
 
 
+class Runners:
+    """The runners of one submission, one after the other; each finds its compiled kernels.
+
+    Args:
+        memory: see Pool.take.
+        dying: where processes go that have been killed.
+    """
+
+    def __init__(self, pool: Pool, memory: float, dying: list[Process]):
+        self._pool, self._memory, self._dying = pool, memory, dying
+        self.process, self.folder = pool.take(memory)
+
+    def adopt(self, kernels: Path) -> None:
+        """Moves compiled kernels to where the runner looks for them; Triton's index of each names the place."""
+        for entry in kernels.iterdir():
+            home = self.folder / entry.name
+            if home.exists():
+                continue
+            entry.rename(home)
+            for index in home.glob("__grp__*.json"):
+                names = json.loads(index.read_text())["child_paths"]
+                index.write_text(json.dumps({"child_paths": {name: str(home / name) for name in names}}))
+
+    def change(self) -> Process:
+        """Kills the runner and goes on with another."""
+        before, (process, folder) = self.folder, self._pool.take(self._memory)
+        self.end()
+        self.process, self.folder = process, folder
+        self.adopt(before)
+        shutil.rmtree(before, ignore_errors=True)
+        return self.process
+
+    def end(self) -> str:
+        """As Process.end; once for each."""
+        ending = self.process.end()
+        self._dying.append(self.process)
+        return ending
+
+
 def _mapping(handles: list) -> dict[str, Any]:
     return {"do": "map", "inputs": handles[0], "outputs": handles[1]}
 
@@ -202,23 +241,22 @@ class GpuExaminer:
         start = time.monotonic()
         memory = self._part * (_MEMORY if sole else _SHARED_MEMORY / self._sharing)
         self._prepared(task)
-        process, folder = self._pool.take(memory)
+        runners = Runners(self._pool, memory, self._dying)
         ready = time.monotonic()
         verdict, ending, place = None, "", self._place
         try:
-            _adopt(kernels, folder)
+            runners.adopt(kernels)
             with place.taken(sole):
                 began = time.monotonic()
-                place.resting = process.stopped
+                place.resting = lambda: runners.process.stopped()
                 try:
                     self._warm()
-                    verdict = self._examined(task, source, process)
+                    verdict = self._examined(task, source, runners)
                 except Gone:
                     pass
                 finally:
                     ended = time.monotonic()
-                    ending = process.end()
-                    self._dying.append(process)
+                    ending = runners.end()
                     self._last = ended
                 self._settle(verdict)
         except Missing as error:
@@ -229,7 +267,7 @@ class GpuExaminer:
             torch.cuda.empty_cache()
             return {"doubt": f"{type(error).__name__}: {error}"}
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(runners.folder, ignore_errors=True)
             shutil.rmtree(kernels, ignore_errors=True)
         verdict = verdict or crashed(ending)
         cost: dict[str, Any] = {"wait": ready - start + place.waited, "exam": ended - began, "gpu": place.held}
@@ -249,10 +287,10 @@ class GpuExaminer:
         if verdict.reason in _DOUBTFUL:
             self._probe(self._place.sole)
 
-    def _examined(self, task: Task, source: str, process: Process) -> Verdict:
+    def _examined(self, task: Task, source: str, runners: Runners) -> Verdict:
         paper = self._paper(task)
         seeds = Seeds(self.secret, admission.digest(source), task.digest)
-        sitting = GpuExam(paper, self.terms, seeds, process, source, self._desk, self._place)
+        sitting = GpuExam(paper, self.terms, seeds, runners, source, self._desk, self._place)
         sitting.hack = put_off(self.terms, source, task.answer_name)
         try:
             verdict = sitting.run()
@@ -342,18 +380,6 @@ class GpuExaminer:
         tolerance = cases.answer(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
         watch = Clock(self._desk, candidate, mine, False, reference.inputs, size, tolerance, waits=False)
         return statistics.quantiles(watch.excesses(8, 20), n=4)[0]
-
-
-def _adopt(kernels: Path, folder: Path) -> None:
-    """Moves compiled kernels to where a runner looks for them; Triton's index of each names the place."""
-    for entry in kernels.iterdir():
-        home = folder / entry.name
-        if home.exists():
-            continue
-        entry.rename(home)
-        for index in home.glob("__grp__*.json"):
-            names = json.loads(index.read_text())["child_paths"]
-            index.write_text(json.dumps({"child_paths": {name: str(home / name) for name in names}}))
 
 
 def _tiny_us() -> float:

@@ -5,6 +5,7 @@ It is started ahead of time: confined, then given a CUDA context, then sealed, a
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import os
@@ -115,7 +116,7 @@ class CudaRunner(runner.Runner):
 
     def _do(self) -> dict[str, Callable[..., dict[str, Any]]]:
         more = {"map": self._map, "limit": self._limit, "arm": self._arm, "wait": dict, "claims": self._claims}
-        return super()._do() | more | {"profile": self._profile}
+        return super()._do() | more | {"profile": self._profile, "joins": self._joins}
 
     def rehearse(self) -> None:
         """Answers an exam's questions once: then CUDA has loaded the kernels of this class, and its memory is warm."""
@@ -210,6 +211,22 @@ class CudaRunner(runner.Runner):
         with torch.no_grad():
             rows = recorder.times(lambda: module(*values), self._empty_us, 1.5 * self._host_s)
         return {"rows": [[name, triton, calls, float(us).hex()] for name, triton, calls, us in rows[:200]]}
+
+    def _joins(self, model: int, args: Any, slots: list, train: bool, seed: int) -> dict[str, Any]:
+        """CUDA captures no graph in which a stream is left that nobody waits for. What fails otherwise says nothing."""
+        values = self._values(args, slots)
+        module = self.models[model].train(train)
+        torch.manual_seed(seed)
+        graph, joined = torch.cuda.CUDAGraph(), True
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+            graph.capture_begin()
+            with contextlib.suppress(Exception):
+                module(*values)
+            try:
+                graph.capture_end()
+            except Exception as error:
+                joined = "unjoined" not in str(error)
+        return {"joined": joined}
 
 
 def _poison_free_memory() -> None:
