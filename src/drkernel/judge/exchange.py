@@ -98,12 +98,12 @@ class Area:
         if end > self.size:
             raise Unfit(f"{end / 2**20:.0f} MiB of tensors, at most {self.size / 2**20:.0f} MiB can be handed over")
         if slot.extent == tensor.numel():
-            self.bytes(self.top, start - self.top).fill_(0xFF)
-            self.bytes(end - GUARD, GUARD).fill_(0xFF)
+            self._blank(self.top, start - self.top)
+            self._blank(end - GUARD, GUARD)
         else:
-            self.bytes(self.top, end - self.top).fill_(0xFF)
+            self._blank(self.top, end - self.top)
         if slot.extent:
-            self.view(slot).copy_(tensor.detach())
+            self._target(slot).copy_(tensor.detach())
         self.top = end
         return slot
 
@@ -117,6 +117,12 @@ class Area:
 
         self.clear()
         return encode(value, put), slots
+
+    def _blank(self, start: int, count: int) -> None:
+        self.bytes(start, count).fill_(0xFF)
+
+    def _target(self, slot: Slot) -> Tensor:
+        return self.view(slot)
 
     def view(self, slot: Slot) -> Tensor:
         """The tensor itself, in shared memory, with a storage of its own extent."""

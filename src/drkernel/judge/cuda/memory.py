@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.cuda import driver
-from drkernel.judge.exchange import DTYPES, Area
+from drkernel.judge.exchange import DTYPES, Area, Slot
 
 WORD = 512
 """Bytes at the start of every area, before the tensors; the first four are the word that a stream waits on."""
+_TARGETS = 256
 
 
 class DeviceArea(Area):
@@ -19,7 +20,7 @@ class DeviceArea(Area):
 
     def __init__(self, address: int, size: int, owned: bool):
         self.address, self.size, self._owned = address, size, owned
-        self.top = WORD
+        self.top, self._targets = WORD, {}
 
     @classmethod
     def make(cls, size: int) -> DeviceArea:
@@ -47,6 +48,17 @@ class DeviceArea(Area):
 
     def close(self) -> None:
         (driver.free if self._owned else driver.close_shared)(self.address)
+
+    def _blank(self, start: int, count: int) -> None:
+        driver.fill(self.address + start, 0xFF, count)
+
+    def _target(self, slot: Slot) -> Tensor:
+        """Kept, since the clock's calls lay the same tensors out again and again."""
+        if slot not in self._targets:
+            if len(self._targets) == _TARGETS:
+                self._targets.clear()
+            self._targets[slot] = self.view(slot)
+        return self._targets[slot]
 
     def snapshot(self) -> Tensor:
         return self._words().clone()
