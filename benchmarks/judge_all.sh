@@ -5,8 +5,9 @@ out=${1:?where to write}
 workers=$(($(nproc) * 3 / 4))
 export PYTHONPATH="$PWD/src:$PWD"
 python benchmarks/judge_cases.py "$out/cases" --runs 3 --timeout 3
-python benchmarks/judge_throughput.py "$out/throughput" --count 600 --workers "$workers"
-python benchmarks/judge_throughput.py "$out/throughput-screen" --count 600 --workers $((workers / 2)) --screen
+python benchmarks/judge_cases.py "$out/cases-unscreened" --runs 3 --timeout 3 --no-screen
+python benchmarks/judge_throughput.py "$out/throughput" --count 600 --workers $(($(nproc) / 2))
+python benchmarks/judge_throughput.py "$out/throughput-unscreened" --count 600 --workers "$workers" --no-screen
 python benchmarks/judge_machine.py "$out/machine"
 python benchmarks/judge_repeatability.py "$out/repeatability" --workers "$workers"
 python benchmarks/simulated_vs_gpu.py measure "$out/times.jsonl" --workers "$workers"

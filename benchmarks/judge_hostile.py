@@ -252,7 +252,7 @@ if __name__ == "__main__":
     parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--timeout", type=float, default=1.5)
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--gate", action="store_true")
     parser.add_argument("--seed", type=int, default=7)
     sys.exit(main(parser.parse_args()))

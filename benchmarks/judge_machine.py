@@ -374,7 +374,7 @@ def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     began, found, names = time.monotonic(), {}, gpus() or ["no GPU"]
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(len(names)))))
-    here = f"{names[0]}; Linux {platform.release()}, {os.cpu_count()} cores"
+    here = f"{names[0]}; Linux {platform.release()}, {len(os.sched_getaffinity(0))} cores"
     lines = [here, "", "| question | measured | what the judge does |", "|---|---|---|"]
     for part in FACTS:
         for number in NUMBERS.get(part, (0,)):

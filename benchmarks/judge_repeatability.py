@@ -62,7 +62,7 @@ def smaller(task: Task) -> Task:
 
 def judged(options: argparse.Namespace, host: str) -> Iterator[dict]:
     chosen = answers(options.answers, options.seed)
-    with Judge(device=options.device, workers=options.workers, cache=False) as judge:
+    with Judge(device=options.device, workers=options.workers, cache=False, screen=False) as judge:
         for repeat in range(options.repeats):
             pending = [judge.submit(task, source) for task, source in chosen]
             for place, future in enumerate(track(pending, f"{host} host, {repeat + 1} of {options.repeats}")):
@@ -130,7 +130,7 @@ def mean_us(model, inputs: list) -> float:
 @contextlib.contextmanager
 def busy_host() -> Iterator[None]:
     """Every core has something to do."""
-    hogs = [multiprocessing.get_context("spawn").Process(target=_hog, daemon=True) for _ in range(os.cpu_count())]
+    hogs = [multiprocessing.get_context("spawn").Process(target=_hog, daemon=True) for _ in range(len(os.sched_getaffinity(0)))]
     for hog in hogs:
         hog.start()
     try:
@@ -235,7 +235,7 @@ if __name__ == "__main__":
     parser.add_argument("--answers", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--hosts", nargs="+", choices=("idle", "busy"), default=["idle", "busy"])
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--naive", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--host", default="idle", help=argparse.SUPPRESS)

@@ -1,6 +1,6 @@
 """Verdicts per second on a batch like one of reinforcement learning, and what each stage of a verdict costs.
 
-    python benchmarks/judge_throughput.py OUT [--device cuda] [--screen] [--count 600] [--workers 16] [--seed 1]
+    python benchmarks/judge_throughput.py OUT [--device cuda] [--no-screen] [--count 600] [--workers 16] [--seed 1]
 
 Groups of answers to generated tasks: half right, a quarter wrong, a quarter that fail to compile, two of sixteen exact
 repeats of others. Right answers differ in the names of their kernels, so that neither verdicts nor compiled kernels
@@ -136,7 +136,7 @@ def record(answer: tuple[Task, str, str], verdict: Verdict, end: float, start: f
 
 def table(rows: list[dict], wall: float, device: str, options: argparse.Namespace) -> list[str]:
     own = [row for row in rows if not row["repeat"]]
-    lines = [f"{len(rows)} submissions on {device}, {options.workers} workers, {os.cpu_count()} cores: {wall:.1f} s, "]
+    lines = [f"{len(rows)} submissions on {device}, {options.workers} workers, {len(os.sched_getaffinity(0))} cores: {wall:.1f} s, "]
     lines[0] += f"{len(rows) / wall:.2f} verdicts/s, {len(own) / wall:.2f} without the exact repeats "
     lines[0] += f"({100 * (1 - len(own) / len(rows)):.1f} % of all)"
     lines += ["", "| made to be | ok | wrong | failed |", "|---|---|---|---|"]
@@ -184,8 +184,8 @@ if __name__ == "__main__":
     parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
     parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--group", type=int, default=16)
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--timeout", type=float)
-    parser.add_argument("--screen", action="store_true", help="refuse on a CPU what the interpreter finds wrong")
+    parser.add_argument("--no-screen", dest="screen", action="store_const", const=False, help="a GPU decides it all")
     parser.add_argument("--seed", type=int, default=1)
     sys.exit(main(parser.parse_args()))

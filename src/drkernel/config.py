@@ -112,9 +112,9 @@ class JudgeConfig:
     """With `cuda`: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all. Training takes the others."""
     share: bool = False
     """Measure on GPUs that train, too: the clock runs alone, between two steps of the engine. Verdicts say so."""
-    screen: bool = False
+    screen: bool | None = None
     """With `cuda`: what Triton's interpreter finds wrong on a CPU is refused without a GPU; all else a GPU decides. It
-    examines small shapes, so it needs `shapes=reject`."""
+    examines small shapes, so it needs `shapes=reject`. None: wherever that is so."""
     workers: int = 2
     """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
     timeout_s: float | None = None

@@ -49,11 +49,13 @@ def test_an_answer_may_take_what_the_device_allows_unless_one_says_otherwise(mon
     assert settings["terms"]["timeout_s"] == found and patience == service.patience_s(asked)
 
 
-@pytest.mark.parametrize(("screen", "screeners"), [(True, 3), (False, 0)])
-def test_a_screen_has_half_as_many_processes_as_compile(monkeypatch, screen, screeners):
+@pytest.mark.parametrize(
+    ("options", "screeners"), [({}, 3), ({"screen": True}, 3), ({"screen": False}, 0), ({"shapes": "penalise"}, 0)]
+)
+def test_a_screen_has_half_as_many_processes_as_compile(monkeypatch, options, screeners):
     pipelines = []
     monkeypatch.setattr(pipeline, "Pipeline", lambda *given: pipelines.append(given))
-    Judge(device="cuda", gpus=["0"], workers=5, screen=screen)
+    Judge(device="cuda", gpus=["0"], workers=5, **options)
     assert pipelines[0][-1] == screeners
 
 

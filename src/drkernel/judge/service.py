@@ -47,7 +47,8 @@ class Judge:
         price_hacks: go on with a hack whose answers are right, and time it, too: its status stays `hack`, but it has a
             speed-up. For studies of what a trusting judge would reward.
         screen: with `cuda`, answers that Triton's interpreter finds wrong on a CPU, or independent of their kernels,
-            are refused without a GPU (`evidence["screened"]`); everything else is decided on the GPU.
+            are refused without a GPU (`evidence["screened"]`); everything else is decided on the GPU. None: where
+            `shapes` is `reject`.
         baselines: with `cuda`, a file of drkernel.judge.cuda.baselines; verdicts on tasks in it then have the speed-up
             over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 
@@ -73,7 +74,7 @@ class Judge:
         shapes: str = "reject",
         gate: bool = True,
         price_hacks: bool = False,
-        screen: bool = False,
+        screen: bool | None = None,
         baselines: str | Path | None = None,
     ):
         device, gpus = placed(device, gpus, share)
@@ -89,6 +90,7 @@ class Judge:
                 raise DrKernelError(f"judge: {key} ({value}) needs device 'cuda', found {device!r}")
         if screen and shapes != "reject":
             raise DrKernelError(f"judge: screen examines other shapes, so it needs shapes 'reject', found {shapes!r}")
+        screen = shapes == "reject" if screen is None else screen
         terms = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
         terms["price_hacks"] = price_hacks
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}

@@ -44,6 +44,9 @@ TIMEOUT = timedelta(hours=2)
 """How long a rank waits within one collective: longer than the slowest rank's share of a rollout."""
 GRACE_S = 20.0
 """After one rank failed, the launcher gives the others this long between SIGTERM and SIGKILL."""
+_LAST_S = 0.5
+"""gloo's threads outlive the group, which a mesh keeps, and need Python to let go of the last message: if it ends first,
+the process aborts."""
 LAUNCHER = "DRKERNEL_LAUNCHER"  # process id of the launcher, for its ranks
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -131,7 +134,7 @@ def join(device: torch.device, store: dist.Store, rank: int, size: int) -> None:
     """Start the process group: gloo for what is on the CPU, NCCL for what is on GPUs."""
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
-    # Python may end before gloo's threads, which aborts the process. NCCL would wait for peers that have failed.
+    # Python must not end before gloo's threads are idle. NCCL would wait for peers that have failed.
     if device.type != "cuda" or size == 1:
         atexit.register(_leave)
 
@@ -139,6 +142,7 @@ def join(device: torch.device, store: dist.Store, rank: int, size: int) -> None:
 def _leave() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
+        time.sleep(_LAST_S)
 
 
 def launch(gpus: int, reserved: Sequence[str] = ()) -> int | None:
