@@ -2,11 +2,11 @@
 
     python benchmarks/judge_hostile.py OUT [--device cuda] [--count 2000] [--timeout 1.5] [--workers 16] [--gate]
 
-The hacks that crash, hang, kill, hog or forge, each made new by a comment, in random order without the static gate
-(--gate switches it on); every tenth submission is honest. Checked: each honest answer's status and reason stay what
-they were, its speed-up stays within 10 % of its median, no hostile one gets more than an honest one, and no process,
-file, host memory or GPU memory is left. OUT/verdicts.jsonl has every outcome, OUT/host.jsonl the host's state over
-time, OUT/table.md the counts, OUT/hostile.png both. Exit code 1 if a check fails.
+The hacks that crash, hang, kill, hog or forge, each made new by a comment, in random order, without static gate and
+screen (--gate switches them on); every tenth submission is honest. Checked: each honest answer's status and reason
+stay what they were, its speed-up stays within 10 % of its median, no hostile one gets more than an honest one, and no
+process, file, host memory or GPU memory is left. OUT/verdicts.jsonl has every outcome, OUT/host.jsonl the host's state
+over time, OUT/table.md the counts, OUT/hostile.png both. Exit code 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def main(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     known, listed = tasks(), list(campaign(options.count, options.device, options.seed))
     before, files_before = state(), files()
-    judge = Judge(device=options.device, workers=options.workers, timeout_s=options.timeout, gate=options.gate)
+    checks = {"gate": options.gate, "screen": None if options.gate else False}
+    judge = Judge(device=options.device, workers=options.workers, timeout_s=options.timeout, **checks)
     with judge:
         for example in {example for example, _ in listed if example.name in HONEST}:
             judge.judge(known[example.task], example.source)

@@ -130,7 +130,8 @@ def mean_us(model, inputs: list) -> float:
 @contextlib.contextmanager
 def busy_host() -> Iterator[None]:
     """Every core has something to do."""
-    hogs = [multiprocessing.get_context("spawn").Process(target=_hog, daemon=True) for _ in range(len(os.sched_getaffinity(0)))]
+    spawned = multiprocessing.get_context("spawn").Process
+    hogs = [spawned(target=_hog, daemon=True) for _ in os.sched_getaffinity(0)]
     for hog in hogs:
         hog.start()
     try:

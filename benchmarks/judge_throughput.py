@@ -136,7 +136,8 @@ def record(answer: tuple[Task, str, str], verdict: Verdict, end: float, start: f
 
 def table(rows: list[dict], wall: float, device: str, options: argparse.Namespace) -> list[str]:
     own = [row for row in rows if not row["repeat"]]
-    lines = [f"{len(rows)} submissions on {device}, {options.workers} workers, {len(os.sched_getaffinity(0))} cores: {wall:.1f} s, "]
+    cores = len(os.sched_getaffinity(0))
+    lines = [f"{len(rows)} submissions on {device}, {options.workers} workers, {cores} cores: {wall:.1f} s, "]
     lines[0] += f"{len(rows) / wall:.2f} verdicts/s, {len(own) / wall:.2f} without the exact repeats "
     lines[0] += f"({100 * (1 - len(own) / len(rows)):.1f} % of all)"
     lines += ["", "| made to be | ok | wrong | failed |", "|---|---|---|---|"]

@@ -45,8 +45,8 @@ TIMEOUT = timedelta(hours=2)
 GRACE_S = 20.0
 """After one rank failed, the launcher gives the others this long between SIGTERM and SIGKILL."""
 _LAST_S = 0.5
-"""gloo's threads outlive the group, which a mesh keeps, and need Python to let go of the last message: if it ends first,
-the process aborts."""
+"""gloo's threads outlive the group, which a mesh keeps, and need Python to let go of the last message's tensors: if it
+ends first, the process aborts."""
 LAUNCHER = "DRKERNEL_LAUNCHER"  # process id of the launcher, for its ranks
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 

@@ -37,9 +37,10 @@ class Campaign:
 
 
 def campaign(tasks: dict[str, Task], gate: bool) -> Campaign:
+    """Without the gate there is no screen either: all depends on the examination."""
     before = descendants()
     with Judge(
-        device="cuda", workers=os.cpu_count() or 2, secret=b"a secret of the tests", timeout_s=8, gate=gate
+        device="cuda", workers=os.cpu_count() or 2, secret=b"a secret of the tests", timeout_s=8, gate=gate, screen=gate
     ) as judge:
         pending = {e.name: judge.submit(tasks[e.task], e.source) for e in [*HACKS, *HONEST]}
         verdicts = {name: future.result() for name, future in pending.items()}
