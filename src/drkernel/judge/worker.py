@@ -97,14 +97,15 @@ class Examiner:
 def main() -> None:
     """Serves one Judge over the socket whose number is the only argument, until it closes.
 
-    The first question holds the settings, among them the `kind` of worker; the second the secret, which no zygote may
-    know.
+    The first question holds the settings, among them the `kind` of worker and how `nice` it is to others; the second
+    the secret, which no zygote may know.
     """
     connection = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
     sandbox.die_with_parent()
     sandbox.hide_process()
     _, nonce, settings = protocol.receive(connection)
+    os.nice(settings.get("nice", 0))
     kinds = {"simulated": _simulated, "compiler": _compiler, "gpu": _gpu}
     sequence = 1
     try:

@@ -36,6 +36,8 @@ EXAMINERS, SPARE = 2, 5
 """Examiners that share a GPU; runners that each keeps ready."""
 _PREFIX = "drkernel-judge-"
 _ROUNDS, _TRIES, _RECOVERY_S = 8, 2, 5.0
+_NICE = 10
+"""What is done on CPUs alone gives way to examiners and runners, which a GPU waits for."""
 SCREENED = ("wrong_values", "wrong_shape", "wrong_dtype", "wrong_structure", "wrong_on_other_shape")
 SCREENED += ("launch_without_effect",)
 """Refusals that are no matter of the device. Whatever else the interpreter finds, a GPU decides."""
@@ -90,7 +92,7 @@ class Pipeline:
         self._store, self._screen = store, None
         if screeners:
             terms = settings["terms"] | {"device": _SCREEN, "timeout_s": _SCREEN_S}
-            self._screen = Crew(settings | {"terms": terms}, secret, screeners, patience)
+            self._screen = Crew(settings | {"terms": terms, "nice": _NICE}, secret, screeners, patience)
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         _sweep(Path(base or tempfile.gettempdir()))
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
@@ -168,7 +170,7 @@ class Pipeline:
 
     def _compile(self, number: int) -> None:
         """One thread per compile worker."""
-        settings = self._settings | {"kind": "compiler", "scratch": str(self._scratch)}
+        settings = self._settings | {"kind": "compiler", "scratch": str(self._scratch), "nice": _NICE}
         worker: Worker | None = None
         with contextlib.suppress(Broken):
             worker = Worker(settings, self._secret, setup.COMPILING)
