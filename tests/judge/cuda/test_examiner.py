@@ -1,10 +1,16 @@
-"""The processes of one submission: one at a time, and each finds its compiled kernels."""
+"""An examiner's parts without a GPU: the processes of one submission, and memory that gives out."""
 
 from __future__ import annotations
 
 import json
 
-from drkernel.judge.cuda.examiner import Runners
+import pytest
+import torch
+
+from drkernel.judge.cuda.examiner import Runners, Unwell, room
+from drkernel.judge.cuda.turns import Crowded
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError, Task
 
 
 class Process:
@@ -42,3 +48,30 @@ def test_the_next_process_finds_the_kernels_and_the_one_before_is_dead(tmp_path)
     assert not list((runners.folder / "shared").iterdir()), "what all runners share was replaced"
     runners.end()
     assert dying == pool.made and [process.ended for process in pool.made] == [1, 1]
+
+
+FULL = "CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has 1 GiB of which 3 MiB is free. Process 7 has 1 GiB."
+GREEDY = f"""
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+def get_inputs():
+    raise torch.OutOfMemoryError("{FULL}")
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("sole", "found"), [(False, Crowded), (True, Unwell)])
+def test_a_full_gpu_is_not_held_against_the_task(sole, found):
+    with pytest.raises(found, match=r"^no room is left on the GPU: CUDA out .* 3 MiB is free\.$"), room(sole):
+        Reference(Task("greedy", GREEDY)).inputs(0)
+
+
+def test_other_faults_of_a_task_stay_its_own():
+    with pytest.raises(DrKernelError, match="task broken: line 9, get_inputs: ValueError"), room(sole=False):
+        Reference(Task("broken", GREEDY.replace("torch.OutOfMemoryError", "ValueError"))).inputs(0)

@@ -1,6 +1,7 @@
 """The few calls of the CUDA driver that PyTorch does not offer: shared device memory and waiting for a value.
 
-Through ctypes, on the primary context that PyTorch uses. Errors are DrKernelError with the driver's own word for them.
+Through ctypes, on the primary context that PyTorch uses. Errors have the driver's own word for them: DrKernelError, or
+torch.OutOfMemoryError where there is no memory left.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from drkernel.types import DrKernelError
 
-_LAZY_PEER_ACCESS, _GEQ, _HANDLE = 1, 0, 64
+_LAZY_PEER_ACCESS, _GEQ, _HANDLE, _OUT_OF_MEMORY = 1, 0, 64, 2
 
 
 class _Handle(ctypes.Structure):
@@ -41,7 +42,8 @@ def _call(name: str, *arguments: object) -> None:
     if status:
         text = ctypes.c_char_p()
         _library().cuGetErrorName(status, ctypes.byref(text))
-        raise DrKernelError(f"judge: {name}: {(text.value or b'?').decode()} ({status})")
+        kind = torch.OutOfMemoryError if status == _OUT_OF_MEMORY else DrKernelError
+        raise kind(f"judge: {name}: {(text.value or b'?').decode()} ({status})")
 
 
 def allocate(nbytes: int) -> int:

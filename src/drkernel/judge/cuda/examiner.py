@@ -155,6 +155,26 @@ class Runners:
         return ending
 
 
+@contextlib.contextmanager
+def room(sole: bool) -> Iterator[None]:
+    """Where the GPU's memory gives out here, in the trusted process, neither task nor submission is to blame.
+
+    Raises:
+        Crowded, or Unwell where nobody else is there.
+    """
+    try:
+        yield
+    except (torch.OutOfMemoryError, DrKernelError) as error:
+        first: BaseException = error
+        while first.__cause__:
+            first = first.__cause__
+        if not isinstance(first, torch.OutOfMemoryError):
+            raise
+        torch.cuda.empty_cache()
+        found = str(first).partition(" Process")[0]
+        raise (Unwell if sole else Crowded)(f"no room is left on the GPU: {found}") from error
+
+
 def _mapping(handles: list) -> dict[str, Any]:
     return {"do": "map", "inputs": handles[0], "outputs": handles[1]}
 
@@ -261,10 +281,9 @@ class GpuExaminer:
                 self._settle(verdict)
         except Missing as error:
             return {"missing": error.kernels}
-        except (Crowded, Unwell, torch.OutOfMemoryError) as error:
+        except (Crowded, Unwell) as error:
             if sole:
                 raise
-            torch.cuda.empty_cache()
             return {"doubt": f"{type(error).__name__}: {error}"}
         finally:
             shutil.rmtree(runners.folder, ignore_errors=True)
@@ -293,7 +312,8 @@ class GpuExaminer:
         sitting = GpuExam(paper, self.terms, seeds, runners, source, self._desk, self._place)
         sitting.hack = put_off(self.terms, source, task.answer_name)
         try:
-            verdict = sitting.run()
+            with room(self._place.sole):
+                verdict = sitting.run()
         finally:
             self._stages = sitting.stages
         return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": sitting.modes[0]})
@@ -302,7 +322,8 @@ class GpuExaminer:
         """The prepared task, from the cache where possible."""
         if task.digest not in self._papers:
             try:
-                self._papers[task.digest] = exam.write(task, self.secret, self._gpu, self._desk, self._place)
+                with room(self._place.sole):
+                    self._papers[task.digest] = exam.write(task, self.secret, self._gpu, self._desk, self._place)
             except DrKernelError as error:
                 self._papers[task.digest] = error
             if len(self._papers) > _PAPERS:
