@@ -131,7 +131,8 @@ def step(world: World, optimizer: torch.optim.Optimizer) -> dict[str, float]:
     trajectories, rollouts, decision = collect(world)
     spent, paused = world.spent, pauses(world.engine) - paused
     times |= {"time/generate": spent.generating - paused, "time/judge": spent.waiting + paused}
-    times["time/rollout"] = lap() - spent.generating - spent.waiting
+    times["time/peers"] = spent.peers
+    times["time/rollout"] = lap() - spent.generating - spent.waiting - spent.peers
     batch, tally = prepare(world, trajectories, rollouts, decision)
     times["time/prepare"] = lap()
     if world.config.engine.sleep:
@@ -286,7 +287,10 @@ def play(
         )
     except Stopped:
         mine = None
-    if ranks.any(mine is None):
+    played = time.perf_counter()
+    stopped = ranks.any(mine is None)
+    world.spent.peers += time.perf_counter() - played
+    if stopped:
         raise Stopped
     torch.set_num_threads(threads)
     return sorted(ranks.gather(mine), key=lambda t: (t.group, t.sample))

@@ -82,7 +82,7 @@ def test_a_step_says_where_its_seconds_went(world):
     metrics = train.step(here, optimizer)
     wall = time.perf_counter() - started
     seconds = {name.removeprefix("time/"): value for name, value in metrics.items() if name.startswith("time/")}
-    assert seconds.keys() == {"sync", "generate", "judge", "rollout", "prepare", "update"}
+    assert seconds.keys() == {"sync", "generate", "judge", "peers", "rollout", "prepare", "update"}
     assert all(value >= 0 for value in seconds.values()) and seconds["generate"] > 0 < seconds["judge"]
     assert 0.9 * wall < sum(seconds.values()) <= wall
 

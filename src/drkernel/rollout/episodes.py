@@ -52,6 +52,8 @@ class Spent:
     """In the engine."""
     waiting: float = 0.0
     """For the judge, with nothing left to generate."""
+    peers: float = 0.0
+    """For other ranks, having played its own share."""
 
 
 def rollout(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-import torch
 
 from drkernel.judge.cuda.examiner import Runners, Unwell, room
 from drkernel.judge.cuda.turns import Crowded
