@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
+from drkernel.judge.cuda import desk
 from drkernel.judge.cuda.examiner import Runners, Unwell, room
 from drkernel.judge.cuda.turns import Crowded
 from drkernel.tasks.module import Reference
@@ -69,6 +71,26 @@ def get_init_inputs():
 def test_a_full_gpu_is_not_held_against_the_task(sole, found):
     with pytest.raises(found, match=r"^no room is left on the GPU: CUDA out .* 3 MiB is free\.$"), room(sole):
         Reference(Task("greedy", GREEDY)).inputs(0)
+
+
+def test_areas_that_do_not_fit_leave_nothing_behind(monkeypatch):
+    left = []
+
+    class Area:
+        @staticmethod
+        def make(size: int):
+            if len(left) == 2:
+                raise torch.OutOfMemoryError(FULL)
+            left.append(size)
+            return Area()
+
+        def close(self) -> None:
+            left.pop()
+
+    monkeypatch.setattr(desk, "DeviceArea", Area)
+    with pytest.raises(torch.OutOfMemoryError):
+        desk.areas(512)
+    assert not left
 
 
 def test_other_faults_of_a_task_stay_its_own():

@@ -79,19 +79,20 @@ class Desk:
         self.overhead_us = 60.0
         """Usual difference between the trusted clock and the events of an honest block."""
         self._word, self._watchdog = 0, _Watchdog(self.host_word)
-        self._make(size)
+        self._take(areas(size))
 
-    def _make(self, size: int) -> None:
-        self.shared_in, self.shared_out, self.own_in, self.own_out = (DeviceArea.make(size) for _ in range(4))
+    def _take(self, four: list[DeviceArea]) -> None:
+        self.local = CudaRunner(*four[2:], self.host_word.data_ptr())
+        self.shared_in, self.shared_out, self.own_in, self.own_out = self._areas = four
         self.handles = [[area.share().hex(), area.size] for area in (self.shared_in, self.shared_out)]
-        self.local = CudaRunner(self.own_in, self.own_out, self.host_word.data_ptr())
 
     def require(self, bytes_per_call: int) -> None:
         """Makes room for one call's inputs or outputs; runners must map the areas anew then."""
         if 2 * bytes_per_call + 2**20 > self.own_in.size:
-            for area in (self.shared_in, self.shared_out, self.own_in, self.own_out):
+            before = self._areas
+            self._take(areas(2 * bytes_per_call + 2**24))
+            for area in before:
                 area.close()
-            self._make(2 * bytes_per_call + 2**24)
 
     def next_word(self) -> int:
         self._word += 1
@@ -117,6 +118,19 @@ class Desk:
     def hung(self) -> bool:
         """Whether the last block that was enqueued ahead could not be: the watchdog had to let it start."""
         return self._watchdog.barked
+
+
+def areas(size: int) -> list[DeviceArea]:
+    """Four of them, or none where the device's memory gives out: torch.OutOfMemoryError."""
+    made: list[DeviceArea] = []
+    try:
+        for _ in range(4):
+            made.append(DeviceArea.make(size))
+    except torch.OutOfMemoryError:
+        for area in made:
+            area.close()
+        raise
+    return made
 
 
 class _Watchdog:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,15 +35,6 @@ SHORT_US = 50.0
 _ATTEMPTS = ((2, 1, 100.0), (4, 2, 200.0))
 """Blocks at least, how much longer they are than usual, and the microseconds of a block that nobody need explain: other
 contexts that come and go delay blocks, the longer they are the less it matters."""
-
-
-class Runners(Protocol):
-    """The processes of one submission: one at a time."""
-
-    process: Process
-
-    def change(self) -> Process:
-        """Another one, ready for its first question; the one before is dead."""
 
 
 @dataclass
@@ -88,15 +79,27 @@ def _bytes(tree: Any) -> int:
 
 
 class GpuExam(Exam):
-    """One submission's examination on a GPU."""
+    """One submission's examination on a GPU.
+
+    Args:
+        another: replaces the process by a fresh one.
+    """
 
     encores = 0  # every timed call is one
 
     def __init__(
-        self, paper: GpuPaper, terms: Terms, seeds: Seeds, runners: Runners, source: str, desk: Desk, place: Place
+        self,
+        paper: GpuPaper,
+        terms: Terms,
+        seeds: Seeds,
+        process: Process,
+        source: str,
+        desk: Desk,
+        place: Place,
+        another: Callable[[], Process],
     ):
-        super().__init__(paper.paper, terms, seeds, runners.process, source, patience=1.0, pause=place.pause)
-        self._gpu_paper, self._runners, self._desk, self._place = paper, runners, desk, place
+        super().__init__(paper.paper, terms, seeds, process, source, patience=1.0, pause=place.pause)
+        self._gpu_paper, self._desk, self._place, self._another = paper, desk, place, another
         self._given: Case | None = None
 
     def _near_repeat(self, first: Case) -> None:
@@ -201,7 +204,7 @@ class GpuExam(Exam):
 
     def _move(self) -> None:
         """Goes on in another process."""
-        self.candidate = Candidate(self._runners.change(), self.terms.timeout_s, 1.0, self._place.pause)
+        self.candidate = Candidate(self._another(), self.terms.timeout_s, 1.0, self._place.pause)
         self.candidate.load(self.source, self.paper.task.answer_name)
         self._build(0)
         self._right(self._given)

@@ -309,10 +309,11 @@ class GpuExaminer:
     def _examined(self, task: Task, source: str, runners: Runners) -> Verdict:
         paper = self._paper(task)
         seeds = Seeds(self.secret, admission.digest(source), task.digest)
-        sitting = GpuExam(paper, self.terms, seeds, runners, source, self._desk, self._place)
+        desk, place = self._desk, self._place
+        sitting = GpuExam(paper, self.terms, seeds, runners.process, source, desk, place, runners.change)
         sitting.hack = put_off(self.terms, source, task.answer_name)
         try:
-            with room(self._place.sole):
+            with room(place.sole):
                 verdict = sitting.run()
         finally:
             self._stages = sitting.stages
