@@ -1,5 +1,6 @@
 """The whole loop, for real: tasks, rollouts, judge, rewards, update, checkpoints, report."""
 
+import copy
 import dataclasses
 import itertools
 import json
@@ -25,6 +26,7 @@ from drkernel.training import update
 from drkernel.training.progress import Progress
 from drkernel.training.sampler import Sampler
 from drkernel.training.world import State
+from drkernel.types import Trajectory
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["trainer.prompts=2", "trainer.samples=3", "trainer.turns=2", "engine.slots=8", "tasks.count=8", "logger=none"]
@@ -47,6 +49,21 @@ def world():
         yield train.World(config, sampler, policy, prompts, engine, judge, progress)
 
 
+@pytest.fixture
+def played_once(monkeypatch):
+    """Runs with the same policy, tasks and seeds play the same episodes: each is played once."""
+    real = train.play
+
+    def play(world, tasks, samples, turns, *, first_group, seed, title):
+        key = (*(task.id for task in tasks), samples, turns, first_group, seed, world.config.reward.hack_check)
+        if key not in EPISODES:
+            EPISODES[key] = real(world, tasks, samples, turns, first_group=first_group, seed=seed, title=title)
+        return copy.deepcopy(EPISODES[key])
+
+    monkeypatch.setattr(train, "play", play)
+
+
+EPISODES: dict[tuple, list[Trajectory]] = {}
 FILTERS = ("none", "zero_variance", "mrs", "prs", "full")
 
 
@@ -57,7 +74,7 @@ FILTERS = ("none", "zero_variance", "mrs", "prs", "full")
         ("trloo reward.hack_check=false", "speedup", "full"),
     ],
 )
-def test_every_combination_takes_a_real_step(world, algo, reward, filters):
+def test_every_combination_takes_a_real_step(world, played_once, algo, reward, filters):
     overrides = [*f"algo={algo}".split(), f"reward={reward}", f"filters={filters}", *SMALL]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
