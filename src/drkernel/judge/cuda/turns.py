@@ -48,6 +48,10 @@ class Crowded(Exception):
     """The GPU is busy although nobody else should compute; an examination among others says nothing then."""
 
 
+class Unwell(Exception):
+    """The GPU does not pass its probe; the process gives up, and is started anew when the GPU has recovered."""
+
+
 def floor(uuid: object) -> Turn:
     """Whoever computes on this GPU beside a judge holds it, shared; whoever measures holds it alone."""
     return Turn(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.floor")
