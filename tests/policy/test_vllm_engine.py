@@ -31,7 +31,7 @@ def policy():
 def engine(policy):
     state = torch.random.get_rng_state(), random.getstate()
     gpu = torch.cuda.is_available()
-    made = load_engine("vllm", policy, {STOP}, slots=8, context=256, kv_cache_gib=0.5, may_sleep=gpu)
+    made = load_engine("vllm", policy, {STOP}, slots=32, context=256, kv_cache_gib=0.5, may_sleep=gpu)
     assert torch.equal(torch.random.get_rng_state(), state[0]) and random.getstate() == state[1]
     yield made
     made.close()
@@ -80,6 +80,14 @@ def test_stop_token_and_limits(engine):
         assert completion.finished == (completion.token_ids[-1] == STOP)
         assert completion.finished or len(completion.token_ids) == 200
         assert len(completion.token_ids) == len(completion.logprobs) and STOP not in completion.token_ids[:-1]
+
+
+def test_more_prompts_than_are_read_at_once(engine):
+    """vLLM reads about 4,096 tokens in a step on CPUs, 16,384 on GPUs."""
+    last = {"prompt_ids": prompt(0, 240), "max_tokens": 3, "seed": 5}
+    others = [Request(f"m{i}", prompt(i, 240), 3, i) for i in range(100)]
+    done = run(engine, *others, Request("among", **last))
+    assert len(done) == 101 and done["among"].token_ids == run(engine, Request("alone", **last))["alone"].token_ids
 
 
 def test_same_seed_same_answer(engine):

@@ -89,6 +89,8 @@ class VllmEngine:
                 enable_sleep_mode=may_sleep,
                 enforce_eager=eager,
                 disable_log_stats=True,
+                # A prompt read in pieces rewinds its request's random numbers, which vLLM cannot do on CPUs.
+                **({} if torch.cuda.is_available() else {"enable_chunked_prefill": False}),
             )
             # The context of vLLM's own LLM class; without it prompts are read in pieces of 2,048 tokens.
             self._engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
