@@ -83,7 +83,7 @@ def test_stop_token_and_limits(engine):
 
 
 def test_more_prompts_than_are_read_at_once(engine):
-    """vLLM reads about 4,096 tokens in a step on CPUs, 16,384 on GPUs."""
+    """On CPUs vLLM reads 4,096 tokens in a step; 32 of these prompts come at once."""
     last = {"prompt_ids": prompt(0, 240), "max_tokens": 3, "seed": 5}
     others = [Request(f"m{i}", prompt(i, 240), 3, i) for i in range(100)]
     done = run(engine, *others, Request("among", **last))

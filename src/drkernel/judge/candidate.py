@@ -153,19 +153,17 @@ class Candidate:
 
     def profile(self, case: Case) -> list[KernelTime]:
         """The launches and operators of one forward, and how long each took."""
-        tree, slots = self._put(case.inputs)
-        train, model = case.plan.train, case.plan.model
-        answer = self._ask(do="profile", model=model, args=tree, slots=slots, train=train, seed=case.seed)
-        return [_kernel_time(row) for row in _list(answer.get("rows"))]
+        return [_kernel_time(row) for row in _list(self._ask_of("profile", case).get("rows"))]
 
     def joins(self, case: Case) -> bool:
         """Whether forward waits for all that it starts on other streams. The process may be in disorder afterwards."""
+        return self._ask_of("joins", case).get("joined") is True
+
+    def _ask_of(self, do: str, case: Case) -> dict[str, Any]:
+        """A question about one forward on a case's inputs."""
         tree, slots = self._put(case.inputs)
         train, model = case.plan.train, case.plan.model
-        return (
-            self._ask(do="joins", model=model, args=tree, slots=slots, train=train, seed=case.seed).get("joined")
-            is True
-        )
+        return self._ask(do=do, model=model, args=tree, slots=slots, train=train, seed=case.seed)
 
     def _deadline(self) -> float:
         return min(time.monotonic() + self._timeout, self._end)

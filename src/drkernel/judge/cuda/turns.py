@@ -49,7 +49,8 @@ class Crowded(Exception):
 
 
 class Unwell(Exception):
-    """The GPU does not pass its probe; the process gives up, and is started anew when the GPU has recovered."""
+    """The GPU does not pass its probe, has no room, or starts no runner: the process gives up, and is started anew when
+    the GPU has recovered."""
 
 
 def floor(uuid: object) -> Turn:
