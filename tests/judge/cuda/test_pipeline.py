@@ -162,6 +162,17 @@ def test_a_hack_that_is_to_have_a_price_gets_it_on_a_gpu():
         assert decoys and not screened(screening, decoys)
 
 
+def test_the_screen_gives_way_to_what_a_gpu_waits_for(screening):
+    screening.enqueue(tasks()["relu"], RELU.source).result(timeout=60)
+
+    def behind(pid: int) -> bool:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            return os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+        return False
+
+    assert any(behind(pid) for pid in descendants())
+
+
 def test_a_judge_that_closes_does_not_wait_for_its_screen():
     screening = Screening()
     pending = [screening.enqueue(tasks()["relu"], RELU.source + f"# {n}") for n in range(40)]
