@@ -79,11 +79,12 @@ class Desk:
         self.overhead_us = 60.0
         """Usual difference between the trusted clock and the events of an honest block."""
         self._word, self._watchdog = 0, _Watchdog(self.host_word)
+        self.local = CudaRunner(word=self.host_word.data_ptr())
         self._take(areas(size))
 
     def _take(self, four: list[DeviceArea]) -> None:
-        self.local = CudaRunner(*four[2:], self.host_word.data_ptr())
         self.shared_in, self.shared_out, self.own_in, self.own_out = self._areas = four
+        self.local.use(self.own_in, self.own_out)
         self.handles = [[area.share().hex(), area.size] for area in (self.shared_in, self.shared_out)]
 
     def require(self, bytes_per_call: int) -> None:

@@ -80,14 +80,8 @@ class CudaRunner(runner.Runner):
 
     record = staticmethod(recorder.record)
 
-    def __init__(
-        self,
-        inputs: DeviceArea | None = None,
-        outputs: DeviceArea | None = None,
-        word: int = 0,
-        met: list[dict[str, Any]] | None = None,
-    ):
-        super().__init__(inputs, outputs)
+    def __init__(self, word: int = 0, met: list[dict[str, Any]] | None = None):
+        super().__init__(None, None)
         self._met = met if met is not None else []
         self._word = word
         self._flush = torch.zeros(FLUSH // 4, device="cuda")
@@ -143,9 +137,14 @@ class CudaRunner(runner.Runner):
         """Opens the areas, each given as (handle, bytes)."""
         for area in filter(None, (self.inputs, self.outputs)):
             area.close()
-        self.inputs, self.outputs = (DeviceArea.open(bytes.fromhex(handle), size) for handle, size in (inputs, outputs))
+        self.use(*(DeviceArea.open(bytes.fromhex(handle), size) for handle, size in (inputs, outputs)))
         self._word = self.inputs.address
         return {}
+
+    def use(self, inputs: DeviceArea, outputs: DeviceArea) -> None:
+        """From now on questions mean these areas."""
+        self.inputs, self.outputs = inputs, outputs
+        self._views.clear()
 
     def _limit(self, memory: float) -> dict[str, Any]:
         """The largest share of the GPU's memory to allocate from now on."""
@@ -204,24 +203,26 @@ class CudaRunner(runner.Runner):
             "calls": results,
         }
 
-    def _profile(self, model: int, args: Any, slots: list, train: bool, seed: int) -> dict[str, Any]:
+    def _forward(self, model: int, args: Any, slots: list, train: bool, seed: int) -> Callable[[], Any]:
         values = self._values(args, slots)
         module = self.models[model].train(train)
         torch.manual_seed(seed)
+        return lambda: module(*values)
+
+    def _profile(self, **call: Any) -> dict[str, Any]:
+        forward = self._forward(**call)
         with torch.no_grad():
-            rows = recorder.times(lambda: module(*values), self._empty_us, 1.5 * self._host_s)
+            rows = recorder.times(forward, self._empty_us, 1.5 * self._host_s)
         return {"rows": [[name, triton, calls, float(us).hex()] for name, triton, calls, us in rows[:200]]}
 
-    def _joins(self, model: int, args: Any, slots: list, train: bool, seed: int) -> dict[str, Any]:
+    def _joins(self, **call: Any) -> dict[str, Any]:
         """CUDA captures no graph in which a stream is left that nobody waits for. What fails otherwise says nothing."""
-        values = self._values(args, slots)
-        module = self.models[model].train(train)
-        torch.manual_seed(seed)
+        forward = self._forward(**call)
         graph, joined = torch.cuda.CUDAGraph(), True
         with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
             graph.capture_begin()
             with contextlib.suppress(Exception):
-                module(*values)
+                forward()
             try:
                 graph.capture_end()
             except Exception as error:
