@@ -15,7 +15,7 @@ import signal
 import struct
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,17 +85,18 @@ class Sandbox:
         self.confine()
         self._filter()
 
-    def confine(self, readable: Path | None = None) -> None:
+    def confine(self, readable: Path | None = None, devices: Iterable[Path] = ()) -> None:
         """Takes away files, capabilities and rights over other processes. The process must be single-threaded.
 
         Args:
             readable: one more folder that may be read.
+            devices: files through which a GPU is reached.
         """
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         _prctl(PR_SET_NO_NEW_PRIVS, 1)
         ruleset = self._ruleset
         if self.landlock_abi and ruleset is None:
-            ruleset = _landlock_ruleset(self.landlock_abi, _gpu_paths(readable))
+            ruleset = _landlock_ruleset(self.landlock_abi, _gpu_paths(readable, devices))
         if ruleset is not None and _libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0):
             raise OSError(ctypes.get_errno(), "landlock_restrict_self")
         _drop_capabilities()
@@ -185,11 +186,11 @@ def _landlock_ruleset(abi: int, paths: Mapping[Path, int]) -> int:
     return ruleset
 
 
-def _gpu_paths(readable: Path | None) -> dict[Path, int]:
+def _gpu_paths(readable: Path | None, devices: Iterable[Path]) -> dict[Path, int]:
     """What CUDA needs besides: its devices, what the kernel says of them, and this process's own folder in /proc."""
     paths = {path: _READ for path in _readable_paths()}
     paths |= {Path(path): _READ for path in _GPU_READABLE if os.path.exists(path)}
-    paths |= {path: _WRITE for path in Path("/dev").glob("nvidia*") if not path.is_dir()}
+    paths |= dict.fromkeys(devices, _WRITE)
     paths[Path(f"/proc/{os.getpid()}")] = _WRITE & ~_IOCTL
     return paths | ({readable: _READ} if readable else {})
 

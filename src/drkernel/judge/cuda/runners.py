@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from drkernel.judge.cuda import precompile, runner
 from drkernel.judge.cuda.desk import Desk
 from drkernel.judge.cuda.turns import Unwell
@@ -32,6 +34,7 @@ class Pool:
     def __init__(self, zygote: Zygote, scratch: Path, size: int, desk: Desk):
         self._zygote, self._scratch, self._desk = zygote, scratch, desk
         self._ready: deque[tuple[Process, Path, list]] = deque()
+        self._gpu = str(torch.cuda.get_device_properties(0).uuid)
         self._wanted, self._changed = threading.Semaphore(size), threading.Condition()
         self._shared = scratch / "shared"
         precompile.warm_shared(self._shared)
@@ -46,7 +49,8 @@ class Pool:
                 number += 1
                 shutil.copytree(self._shared, folder, copy_function=os.link)
                 with self._changed:
-                    process, handles = self._zygote.start({runner.KERNELS: str(folder)}), self._desk.handles
+                    environment = {runner.KERNELS: str(folder), runner.GPU: self._gpu}
+                    process, handles = self._zygote.start(environment), self._desk.handles
                     process.post(_mapping(handles), time.monotonic() + _START_S)
                     self._ready.append((process, folder, handles))
                     self._changed.notify()

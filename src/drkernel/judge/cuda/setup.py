@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+
 import torch
 
 from drkernel.judge.cuda import recorder
@@ -44,6 +48,24 @@ def seed_both_generators() -> None:
         return cpu.manual_seed(int(seed))
 
     torch.manual_seed = manual_seed
+
+
+def only(gpu: str, root: Path = Path("/")) -> list[Path]:
+    """The device files that CUDA needs for one GPU, and from here on it looks at no other, which would take it time.
+
+    Where the driver does not say which file is this GPU's, they are those of all GPUs, and nothing changes.
+
+    Args:
+        gpu: its UUID.
+    """
+    files = [path for path in (root / "dev").glob("nvidia*") if not path.is_dir()]
+    for facts in (root / "proc/driver/nvidia/gpus").glob("*/information"):
+        text = facts.read_text()
+        number = re.search(r"Device Minor:\s*(\d+)", text)
+        if gpu in text and number and (own := root / "dev" / f"nvidia{number[1]}") in files:
+            os.environ["CUDA_VISIBLE_DEVICES"] = f"GPU-{gpu}"
+            return [path for path in files if path == own or not re.fullmatch(r"nvidia\d+", path.name)]
+    return files
 
 
 def visible(gpu: str) -> dict[str, str]:
