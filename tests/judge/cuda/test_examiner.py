@@ -1,12 +1,14 @@
-"""A GPU whose memory gives out, which is the fault of neither task nor submission. Without a GPU."""
+"""A GPU that is full or busy, which is the fault of neither task nor submission. Without a GPU."""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 import torch
 
-from drkernel.judge.cuda import desk
-from drkernel.judge.cuda.examiner import room
+from drkernel.judge.cuda import desk, examiner
+from drkernel.judge.cuda.examiner import GpuExaminer, room
 from drkernel.judge.cuda.turns import Crowded, Unwell
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -56,3 +58,14 @@ def test_areas_that_do_not_fit_leave_nothing_behind(monkeypatch):
 def test_other_faults_of_a_task_stay_its_own():
     with pytest.raises(DrKernelError, match="task broken: line 9, get_inputs: ValueError"), room(sole=False):
         Reference(Task("broken", GREEDY.replace("torch.OutOfMemoryError", "ValueError"))).inputs(0)
+
+
+def test_a_busy_gpu_is_not_free_because_it_answers_quickly_now_and_then(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(examiner, "_PROBE_S", 0.5)
+    free, busy = itertools.repeat(15.0), itertools.cycle([15.0] * 30 + [2400.0] * 30)
+    monkeypatch.setattr(examiner, "_tiny_us", lambda: next(busy))
+    with pytest.raises(Unwell, match="a tiny kernel still takes more than 400 us"):
+        GpuExaminer._probe(None, sole=True)
+    monkeypatch.setattr(examiner, "_tiny_us", lambda: next(free))
+    GpuExaminer._probe(None, sole=True)

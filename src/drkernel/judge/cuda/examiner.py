@@ -44,6 +44,8 @@ _DESCRIBED_S = 600.0
 """How long the description of the GPU's speed holds."""
 _PROBE_US, _PROBE_S, _CROWDED_S = 400.0, 30.0, 0.2
 """A tiny kernel takes about 15 us on a free GPU, and a time slice of 2 ms beside another process that computes."""
+_PROBES, _STEADY = 15, 20
+"""Tiny kernels of one look at the GPU, and looks that must agree where patience lasts: in 30 s one alone is lucky."""
 _DOUBTFUL = ("background_work", "forged_time", "timeout")
 """What a neighbour on the GPU may bring about."""
 
@@ -243,12 +245,13 @@ class GpuExaminer:
         Raises:
             Crowded, or Unwell where nobody else is there: it stays slow.
         """
-        patience = _PROBE_S if sole else _CROWDED_S
-        deadline = time.monotonic() + patience
+        patience, wanted = (_PROBE_S, _STEADY) if sole else (_CROWDED_S, 1)
+        deadline, looks = time.monotonic() + patience, 0
         try:
             torch.cuda.synchronize()
             while time.monotonic() < deadline:
-                if statistics.median(_tiny_us() for _ in range(5)) < _PROBE_US:
+                looks = looks + 1 if statistics.median(_tiny_us() for _ in range(_PROBES)) < _PROBE_US else 0
+                if looks == wanted:
                     return
                 time.sleep(0.002)
         except RuntimeError as error:

@@ -264,7 +264,9 @@ class Pipeline:
         while True:
             try:
                 return self._start(settings, seat, gpu)
-            except Broken:
+            except Broken as broken:
+                if seat in self._well:
+                    warnings.warn(f"judge: GPU {gpu} is left out until it is well: {broken}", stacklevel=2)
                 self._well.discard(seat)
             if not self._well or self._closing.wait(_RECOVERY_S):
                 return None
