@@ -171,7 +171,10 @@ class Exam:
                     break
                 self.varied = True
                 self.sides.clear()
-        raise ruling
+        try:
+            raise ruling
+        finally:
+            ruling = None  # else it and this frame keep each other, and all tensors
 
     def _further_cases(self, train: tuple[bool, ...]) -> list[Case]:
         drawn = []
@@ -253,10 +256,9 @@ class Exam:
 
     def _refuse(self, reason: str, detail: str, **evidence: Any) -> None:
         """The answers may be right, but they are not the work of Triton kernels."""
-        ruling = Ruling("hack", reason, detail, **evidence)
         if not self.terms.price_hacks:
-            raise ruling
-        self.hack = self.hack or ruling.verdict
+            raise Ruling("hack", reason, detail, **evidence)
+        self.hack = self.hack or Verdict("hack", reason, detail, evidence=evidence)
 
     def _expect_triton(self, answer: Answer) -> None:
         if not any(row.triton and row.programs for row in answer.ledger.rows):

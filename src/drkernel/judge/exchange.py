@@ -7,9 +7,10 @@ JSON form names tensors by their index in a list of `Slot`s, which say where eac
 from __future__ import annotations
 
 import fcntl
+import itertools
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,32 +183,31 @@ def encode(value: Any, put: Callable[[Tensor], int], depth: int = 0) -> Any:
 
 def decode(data: Any, get: Callable[[int], Any]) -> Any:
     """The value behind a JSON form; strict. `get` returns the tensor with an index (and refuses a bad index)."""
-    nodes = [0]
+    return _decoded(data, get, itertools.count(1), 0)
 
-    def walk(data: Any, depth: int) -> Any:
-        nodes[0] += 1
-        if nodes[0] > MAX_NODES or depth > MAX_DEPTH:
-            raise Unfit("a structure of values that is too large")
-        if data is None or type(data) in (bool, int, str):
-            return data
-        if not isinstance(data, dict) or len(data) != 1:
-            raise Unfit("a value described wrongly")
-        ((kind, body),) = data.items()
-        if kind == "tensor" and type(body) is int:
-            return get(body)
-        if kind in ("list", "tuple") and isinstance(body, list):
-            return (list if kind == "list" else tuple)(walk(v, depth + 1) for v in body)
-        if kind == "dict" and isinstance(body, list) and all(isinstance(p, list) and len(p) == 2 for p in body):
-            return {str(key): walk(v, depth + 1) for key, v in body}
-        if kind == "float" and isinstance(body, str) and len(body) < 40:
-            return _float(body)
-        if kind == "int" and isinstance(body, str) and len(body) < 400 and body.lstrip("-").isdecimal():
-            return int(body)
-        if kind == "dtype" and isinstance(body, str) and body in DTYPES:
-            return DTYPES[body]
+
+def _decoded(data: Any, get: Callable[[int], Any], nodes: Iterator[int], depth: int) -> Any:
+    """No inner function of `decode`: one that calls itself would keep the tensors until garbage is collected."""
+    if next(nodes) > MAX_NODES or depth > MAX_DEPTH:
+        raise Unfit("a structure of values that is too large")
+    if data is None or type(data) in (bool, int, str):
+        return data
+    if not isinstance(data, dict) or len(data) != 1:
         raise Unfit("a value described wrongly")
-
-    return walk(data, 0)
+    ((kind, body),) = data.items()
+    if kind == "tensor" and type(body) is int:
+        return get(body)
+    if kind in ("list", "tuple") and isinstance(body, list):
+        return (list if kind == "list" else tuple)(_decoded(v, get, nodes, depth + 1) for v in body)
+    if kind == "dict" and isinstance(body, list) and all(isinstance(p, list) and len(p) == 2 for p in body):
+        return {str(key): _decoded(v, get, nodes, depth + 1) for key, v in body}
+    if kind == "float" and isinstance(body, str) and len(body) < 40:
+        return _float(body)
+    if kind == "int" and isinstance(body, str) and len(body) < 400 and body.lstrip("-").isdecimal():
+        return int(body)
+    if kind == "dtype" and isinstance(body, str) and body in DTYPES:
+        return DTYPES[body]
+    raise Unfit("a value described wrongly")
 
 
 def _float(text: str) -> float:

@@ -170,13 +170,13 @@ def _input(case: Case, leaf: Tensor, index: int) -> Tensor | None:
 
 def _passes(case: Case, predict: Any) -> bool:
     """Whether a predictor comes within ten times the tolerance on every output of a case."""
+    return case.expected.check(_guess(case, predict, case.expected.rounded), tolerance=10.0) is None
 
-    def guess(tree: Any) -> Any:
-        if isinstance(tree, (list, tuple)):
-            return [guess(part) for part in tree]
-        if isinstance(tree, dict):
-            return {key: guess(part) for key, part in tree.items()}
-        value = predict(case, tree) if isinstance(tree, Tensor) else tree
-        return Got(value) if isinstance(value, Tensor) else value
 
-    return case.expected.check(guess(case.expected.rounded), tolerance=10.0) is None
+def _guess(case: Case, predict: Any, tree: Any) -> Any:
+    if isinstance(tree, (list, tuple)):
+        return [_guess(case, predict, part) for part in tree]
+    if isinstance(tree, dict):
+        return {key: _guess(case, predict, part) for key, part in tree.items()}
+    value = predict(case, tree) if isinstance(tree, Tensor) else tree
+    return Got(value) if isinstance(value, Tensor) else value

@@ -51,7 +51,7 @@ class Examiner:
 
     def __init__(self, zygote: Zygote, terms: Terms, secret: bytes):
         self.zygote, self.terms, self.secret = zygote, terms, secret
-        self._papers: OrderedDict[str, paper.Paper | DrKernelError] = OrderedDict()
+        self._papers: OrderedDict[str, paper.Paper | str] = OrderedDict()
 
     def paper(self, task: Task) -> paper.Paper:
         """The prepared task, from the cache where possible; DrKernelError where the task is unusable."""
@@ -60,13 +60,13 @@ class Examiner:
             try:
                 self._papers[task.digest] = paper.write(task, self.secret, gpu)
             except DrKernelError as error:
-                self._papers[task.digest] = error
+                self._papers[task.digest] = str(error)  # the error itself would keep all its tensors
             if len(self._papers) > _PAPERS:
                 self._papers.popitem(last=False)
         self._papers.move_to_end(task.digest)
         found = self._papers[task.digest]
-        if isinstance(found, DrKernelError):
-            raise found
+        if isinstance(found, str):
+            raise DrKernelError(found)
         return found
 
     def judge(self, task: Task, source: str) -> Verdict:

@@ -60,14 +60,17 @@ def room(sole: bool) -> Iterator[None]:
     try:
         yield
     except (torch.OutOfMemoryError, DrKernelError) as error:
-        first: BaseException = error
-        while first.__cause__:
-            first = first.__cause__
-        if not isinstance(first, torch.OutOfMemoryError):
+        found = _memory_lacked(error)
+        if not found:
             raise
-        torch.cuda.empty_cache()
-        found = str(first).partition(" Process")[0]
         raise (Unwell if sole else Crowded)(f"no room is left on the GPU: {found}") from error
+
+
+def _memory_lacked(error: BaseException) -> str:
+    """What the allocator says, where that is the cause."""
+    while error.__cause__:
+        error = error.__cause__
+    return str(error).partition(" Process")[0] if isinstance(error, torch.OutOfMemoryError) else ""
 
 
 class GpuExaminer:
@@ -94,7 +97,7 @@ class GpuExaminer:
     ):
         self.secret = secret
         self.terms = dataclasses.replace(terms, device=f"cuda:{torch.cuda.get_device_name()}")
-        self._papers: OrderedDict[str, GpuPaper | DrKernelError] = OrderedDict()
+        self._papers: OrderedDict[str, GpuPaper | str] = OrderedDict()
         gpu = torch.cuda.get_device_properties(0)
         self._share, self._part = share, 0.5 if share else 1.0
         self._desk = Desk(min(_AREA, int(self._part * _AREAS * gpu.total_memory / sharing / 4)))
@@ -135,6 +138,7 @@ class GpuExaminer:
             except Crowded:
                 if sole:
                     raise
+            torch.cuda.empty_cache()
         raise AssertionError
 
     def judge(self, task: Task, source: str, kernels: Path, sole: bool) -> dict[str, Any]:
@@ -154,7 +158,7 @@ class GpuExaminer:
         self._prepared(task)
         runners = Runners(self._pool, memory, self._dying)
         ready = time.monotonic()
-        verdict, ending, place = None, "", self._place
+        verdict, ending, doubt, place = None, "", "", self._place
         try:
             runners.adopt(kernels)
             with place.taken(sole):
@@ -175,10 +179,13 @@ class GpuExaminer:
         except (Crowded, Unwell) as error:
             if sole:
                 raise
-            return {"doubt": f"{type(error).__name__}: {error}"}
+            doubt = f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(runners.folder, ignore_errors=True)
             shutil.rmtree(kernels, ignore_errors=True)
+        if doubt:
+            torch.cuda.empty_cache()
+            return {"doubt": doubt}
         verdict = verdict or crashed(ending)
         cost: dict[str, Any] = {"wait": ready - start + place.waited, "exam": ended - began, "gpu": place.held}
         cost = {key: round(1e3 * seconds, 2) for key, seconds in cost.items()}
@@ -217,13 +224,13 @@ class GpuExaminer:
                 with room(self._place.sole):
                     self._papers[task.digest] = exam.write(task, self.secret, self._gpu, self._desk, self._place)
             except DrKernelError as error:
-                self._papers[task.digest] = error
+                self._papers[task.digest] = str(error)  # the error itself would keep all its tensors
             if len(self._papers) > _PAPERS:
                 self._papers.popitem(last=False)
         self._papers.move_to_end(task.digest)
         found = self._papers[task.digest]
-        if isinstance(found, DrKernelError):
-            raise found
+        if isinstance(found, str):
+            raise DrKernelError(found)
         return found
 
     @contextlib.contextmanager

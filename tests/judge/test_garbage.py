@@ -1,0 +1,54 @@
+"""An examination leaves no tensor to the garbage collector, which would come minutes later for a GPU's memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+SCRIPT = """
+import gc, torch
+from drkernel.judge import runner, simulated
+from drkernel.judge.cases import seed_one_generator
+from drkernel.judge.exam import Terms
+from drkernel.judge.sandbox import Limits
+from drkernel.judge.worker import Examiner
+from drkernel.judge.zygote import Trade, Zygote
+from drkernel.types import DrKernelError, Task
+from tests.judge.examples import examples, tasks
+
+zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), Trade(runner.prepare, runner.main))
+simulated.install(cuda_shim=False)
+seed_one_generator()
+examiner = Examiner(zygote, Terms(timeout_s=5.0, gate=False), b"a secret")
+zygote.wait_ready()
+chosen = [*examples("hacks")[::12], *examples("honest")[::12]]
+for example in chosen:
+    examiner.paper(tasks()[example.task])
+lazy = tasks()["relu"]
+lazy = Task("zeros", lazy.source.replace("torch.relu(x)", "torch.relu(x) * 0"))
+gc.collect()
+gc.disable()
+for example in chosen:
+    examiner.judge(tasks()[example.task], example.source)
+try:
+    examiner.paper(lazy)
+except DrKernelError as error:
+    assert "degenerate" in str(error), error
+else:
+    raise AssertionError("a task whose answer is zero")
+left = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+print(len(chosen), len(left))
+"""
+
+
+def test_an_examination_leaves_no_tensor_to_the_garbage_collector():
+    environment = os.environ | {
+        "TRITON_INTERPRET": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONWARNINGS": "ignore",
+    }
+    answer = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    examined, left = map(int, answer.stdout.split()[-2:])
+    assert examined > 10 and not left
