@@ -13,13 +13,14 @@ the tokens, the same gradient up to rounding (tests/training/test_update.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import accumulate, chain
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
+import numpy
 import torch
 from torch import Tensor
 
-from drkernel.types import Batch, Trajectory
+from drkernel.types import Batch, Trajectory, Turn
 
 EVEN = 16_384
 """Length of a row whose attention takes about as long as its matrix products with weights."""
@@ -31,24 +32,37 @@ def pack(trajectories: list[Trajectory], layout: str = "trajectory") -> Batch:
     Turn k of trajectory b has turn id `b * K + k`, where K is the largest number of turns.
     """
     most = max(len(trajectory.turns) for trajectory in trajectories)
-    rows = [
-        row
-        for b, t in enumerate(trajectories)
-        for row in (_rows(t, b, most) if layout == "turn" else [_row(t, b, most)])
-    ]
-    lengths = [len(row[0]) for row in rows]
-    columns = (list(chain.from_iterable(column)) for column in zip(*rows, strict=True))
-    tokens, loss_mask, logprobs, turn_ids, trajectory_ids = columns
-    return Batch(
-        tokens=torch.tensor(tokens),
+    tokens, logprobs, lengths, owners, runs = [], [], [], [], []
+    for b, trajectory in enumerate(trajectories):
+        for turns, trained in _rows(trajectory, layout):
+            for k, turn in enumerate(turns):
+                tokens += turn.prompt_ids + turn.response_ids
+                logprobs += turn.logprobs if k in trained else []
+                runs += (-1, len(turn.prompt_ids)), (b * most + k if k in trained else -1, len(turn.response_ids))
+            lengths.append(sum(len(turn.prompt_ids) + len(turn.response_ids) for turn in turns))
+            owners.append(b)
+    turn_ids, sizes = torch.tensor(runs).unbind(1)
+    turn_ids = turn_ids.repeat_interleave(sizes)
+    batch = Batch(
+        tokens=torch.from_numpy(numpy.array(tokens, numpy.int64)),  # five times as fast as torch.tensor
         positions=torch.cat([torch.arange(length) for length in lengths]),
         cu_seqlens=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
-        loss_mask=torch.tensor(loss_mask),
+        loss_mask=turn_ids >= 0,
         advantages=torch.zeros(len(tokens)),
-        rollout_logprobs=torch.tensor(logprobs),
-        turn_ids=torch.tensor(turn_ids),
-        trajectory_ids=torch.tensor(trajectory_ids),
+        rollout_logprobs=torch.zeros(len(tokens)),
+        turn_ids=turn_ids,
+        trajectory_ids=torch.tensor(owners).repeat_interleave(torch.tensor(lengths)),
     )
+    batch.rollout_logprobs[batch.loss_mask] = torch.from_numpy(numpy.array(logprobs, numpy.float32))
+    return batch
+
+
+def _rows(trajectory: Trajectory, layout: str) -> list[tuple[list[Turn], Sequence[int]]]:
+    """The turns of each row, and which of them it trains."""
+    turns = trajectory.turns
+    if layout == "trajectory":
+        return [(turns, range(len(turns)))]
+    return [(turns[: k + 1], [k]) for k in range(len(turns))]
 
 
 def spread(per_turn: Tensor, batch: Batch) -> Tensor:
@@ -108,24 +122,6 @@ def select(batch: Batch, rows: list[int]) -> tuple[Tensor, Batch]:
     names = ("tokens", "positions", "loss_mask", "advantages", "rollout_logprobs", "turn_ids", "trajectory_ids")
     cu_seqlens = torch.tensor([0, *accumulate(end - start for start, end in spans)], dtype=torch.int32)
     return index, Batch(cu_seqlens=cu_seqlens, **{name: getattr(batch, name)[index] for name in names})
-
-
-def _row(
-    trajectory: Trajectory, b: int, most: int, last: int | None = None, only: int | None = None
-) -> tuple[list, ...]:
-    tokens, mask, logprobs, turn_ids = [], [], [], []
-    for k, turn in enumerate(trajectory.turns[:last]):
-        trained = only is None or k == only
-        prompt, answer = len(turn.prompt_ids), len(turn.response_ids)
-        tokens += turn.prompt_ids + turn.response_ids
-        mask += [False] * prompt + [trained] * answer
-        logprobs += [0.0] * prompt + (turn.logprobs if trained else [0.0] * answer)
-        turn_ids += [-1] * prompt + [b * most + k if trained else -1] * answer
-    return tokens, mask, logprobs, turn_ids, [b] * len(tokens)
-
-
-def _rows(trajectory: Trajectory, b: int, most: int) -> list[tuple[list, ...]]:
-    return [_row(trajectory, b, most, last=k + 1, only=k) for k in range(len(trajectory.turns))]
 
 
 def _lengths(batch: Batch) -> list[int]:
