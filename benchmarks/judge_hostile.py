@@ -5,8 +5,9 @@
 The hacks that crash, hang, kill, hog or forge, each made new by a comment, in random order, without static gate and
 screen (--gate switches them on); every tenth submission is honest. Checked: each honest answer's status and reason
 stay what they were, its speed-up stays within 10 % of its median, no hostile one gets more than an honest one, and no
-process, file, host memory or GPU memory is left. OUT/verdicts.jsonl has every outcome, OUT/host.jsonl the host's state
-over time, OUT/table.md the counts, OUT/hostile.png both. Exit code 1 if a check fails.
+process or file is left. The judge rests half-way and at the end: processes and memory are the same both times.
+OUT/verdicts.jsonl has every outcome, OUT/host.jsonl the host's state over time, OUT/table.md the counts,
+OUT/hostile.png both. Exit code 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ from tests.judge.examples import Example, descendants, examples, tasks
 HOSTILE = {28, 41, 53, *range(43, 49), *range(62, 67), *range(70, 84), 203, 205, 206, 208, 212, 213, 215, 216, 217}
 HONEST = ("84_elementwise", "87_online_softmax", "106_try", "98_atomics", "103_workspace", "112_graph")
 SHARE, ALLOWED, REWARDED = 0.1, 0.1, 1.15
-MEMORY_GROWTH, GPU_GROWTH_MB = 1.3, 64
-_PERIOD_S, _BURIAL_S = 1.0, 10.0
+GROWTH = {"processes": 1.0, "resident_mb": 1.1, "gpu_mb": 1.05}
+"""From half-way to the end, with nothing to do."""
+_PERIOD_S, _REST_S, _BURIAL_S = 1.0, 4.0, 10.0
 
 
 def campaign(count: int, device: str, seed: int) -> Iterator[tuple[Example, str]]:
@@ -107,20 +109,20 @@ def main(options: argparse.Namespace) -> int:
     with judge:
         for example in {example for example, _ in listed if example.name in HONEST}:
             judge.judge(known[example.task], example.source)
-        warm, watch = state(), Watch()
-        start, places = time.monotonic(), {}
-        for place, (example, source) in enumerate(listed):
-            places[judge.submit(known[example.task], source)] = place
-        verdicts = collected(places, listed, watch)
-        wall = time.monotonic() - start
-        time.sleep(2 * _PERIOD_S)
+        warm, watch, verdicts, rests, wall = state(), Watch(), [], [], 0.0
+        for part in (listed[: len(listed) // 2], listed[len(listed) // 2 :]):
+            start = time.monotonic()
+            pending = [judge.submit(known[example.task], source) for example, source in part]
+            verdicts += collected(pending, watch)
+            wall += time.monotonic() - start
+            time.sleep(_REST_S)
+            rests.append(state())
         watch.stop()
-        after = state()
     deadline = time.monotonic() + _BURIAL_S
     while (closed := state())["processes"] > before["processes"] and time.monotonic() < deadline:
         time.sleep(0.2)
     new_files = sorted(files() - files_before)
-    states = {"before the judge": before, "warm": warm, "after the last verdict": after, "closed": closed}
+    states = {"before the judge": before, "warm": warm, "half-way": rests[0], "at the end": rests[1], "closed": closed}
     problems = [*of_verdicts(listed, verdicts), *of_states(states, new_files)]
     write(options, listed, verdicts, watch.samples)
     lines = table(listed, verdicts, states, new_files, problems, wall)
@@ -130,12 +132,10 @@ def main(options: argparse.Namespace) -> int:
     return int(bool(problems))
 
 
-def collected(places: dict[Future, int], listed: list, watch: Watch) -> list[Verdict]:
-    verdicts: list[Verdict | None] = [None] * len(listed)
-    for future in track(as_completed(places), "judging", total=len(places)):
-        verdicts[places[future]] = future.result()
+def collected(pending: list[Future], watch: Watch) -> list[Verdict]:
+    for _ in track(as_completed(pending), "judging", total=len(pending)):
         watch.done += 1
-    return verdicts
+    return [future.result() for future in pending]
 
 
 def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
@@ -169,17 +169,12 @@ def by_honest(listed: list, verdicts: list[Verdict]) -> dict[str, list[Verdict]]
 
 
 def of_states(states: dict[str, dict], new_files: list[str]) -> Iterator[str]:
-    warm, after, before, closed = (
-        states[key] for key in ("warm", "after the last verdict", "before the judge", "closed")
-    )
+    before, closed, half, end = (states[key] for key in ("before the judge", "closed", "half-way", "at the end"))
     if closed["processes"] > before["processes"]:
         yield f"{closed['processes'] - before['processes']} processes outlive the judge"
-    if after["processes"] > warm["processes"]:
-        yield f"{after['processes'] - warm['processes']} more processes after the campaign than before it"
-    if after["resident_mb"] > MEMORY_GROWTH * warm["resident_mb"]:
-        yield f"resident memory grew from {warm['resident_mb']:.0f} to {after['resident_mb']:.0f} MB"
-    if None not in (warm["gpu_mb"], after["gpu_mb"]) and after["gpu_mb"] > warm["gpu_mb"] + GPU_GROWTH_MB:
-        yield f"GPU memory grew from {warm['gpu_mb']:.0f} to {after['gpu_mb']:.0f} MB"
+    for key, most in GROWTH.items():
+        if None not in (half[key], end[key]) and end[key] > most * half[key]:
+            yield f"{key} grew from {half[key]:.0f} to {end[key]:.0f} in the second half"
     if left := [name for name in new_files if "drkernel" in name and not name.endswith(".lock")]:
         yield f"files left: {', '.join(left[:10])}"
 
