@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from drkernel.judge.compare import Got, leaves
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
+T = TypeVar("T")
 HIDDEN_SHAPES = 2
 _TRIES = 24
 
@@ -34,6 +36,35 @@ class Paper:
     depth: float
     bills: dict[bool, audit.Bill]
     """What the reference costs, by the first mode of each alternative in `modes`."""
+
+
+class Shelf(Generic[T]):
+    """Papers by task, the `size` that were asked for last; of an unusable task, what is wrong with it."""
+
+    def __init__(self, size: int):
+        self._size, self._found = size, OrderedDict[str, T | str]()
+
+    def __contains__(self, task: Task) -> bool:
+        return task.digest in self._found
+
+    def get(self, task: Task, write: Callable[[], T]) -> T:
+        """A task's paper, which `write` makes where it is not there.
+
+        Raises:
+            DrKernelError: the task is unusable.
+        """
+        if task not in self:
+            try:
+                self._found[task.digest] = write()
+            except DrKernelError as error:
+                self._found[task.digest] = str(error)  # the error itself would keep all its tensors
+            if len(self._found) > self._size:
+                self._found.popitem(last=False)
+        self._found.move_to_end(task.digest)
+        found = self._found[task.digest]
+        if isinstance(found, str):
+            raise DrKernelError(found)
+        return found
 
 
 def write(task: Task, secret: bytes, gpu: simulated.Gpu) -> Paper:

@@ -8,7 +8,6 @@ import os
 import socket
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,23 +50,12 @@ class Examiner:
 
     def __init__(self, zygote: Zygote, terms: Terms, secret: bytes):
         self.zygote, self.terms, self.secret = zygote, terms, secret
-        self._papers: OrderedDict[str, paper.Paper | str] = OrderedDict()
+        self._papers = paper.Shelf[paper.Paper](_PAPERS)
 
     def paper(self, task: Task) -> paper.Paper:
-        """The prepared task, from the cache where possible; DrKernelError where the task is unusable."""
-        if task.digest not in self._papers:
-            gpu = simulated.GPUS[self.terms.device.partition(":")[2]]
-            try:
-                self._papers[task.digest] = paper.write(task, self.secret, gpu)
-            except DrKernelError as error:
-                self._papers[task.digest] = str(error)  # the error itself would keep all its tensors
-            if len(self._papers) > _PAPERS:
-                self._papers.popitem(last=False)
-        self._papers.move_to_end(task.digest)
-        found = self._papers[task.digest]
-        if isinstance(found, str):
-            raise DrKernelError(found)
-        return found
+        """The prepared task, from the shelf where possible; DrKernelError where the task is unusable."""
+        gpu = simulated.GPUS[self.terms.device.partition(":")[2]]
+        return self._papers.get(task, lambda: paper.write(task, self.secret, gpu))
 
     def judge(self, task: Task, source: str) -> Verdict:
         start = time.perf_counter()

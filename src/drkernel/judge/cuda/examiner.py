@@ -12,7 +12,6 @@ import dataclasses
 import shutil
 import statistics
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from drkernel.judge.cuda.exam import GpuExam, GpuPaper
 from drkernel.judge.cuda.runners import Pool, Runners
 from drkernel.judge.cuda.turns import Crowded, Place, Unwell
 from drkernel.judge.exam import Terms, crashed, put_off
+from drkernel.judge.paper import Shelf
 from drkernel.judge.protocol import Gone
 from drkernel.judge.zygote import Process, Trade, Zygote
 from drkernel.types import DrKernelError, Task, Verdict
@@ -97,7 +97,7 @@ class GpuExaminer:
     ):
         self.secret = secret
         self.terms = dataclasses.replace(terms, device=f"cuda:{torch.cuda.get_device_name()}")
-        self._papers: OrderedDict[str, GpuPaper | str] = OrderedDict()
+        self._papers = Shelf[GpuPaper](_PAPERS)
         gpu = torch.cuda.get_device_properties(0)
         self._share, self._part = share, 0.5 if share else 1.0
         self._desk = Desk(min(_AREA, int(self._part * _AREAS * gpu.total_memory / sharing / 4)))
@@ -126,7 +126,7 @@ class GpuExaminer:
         }
 
     def _prepared(self, task: Task) -> GpuPaper:
-        if task.digest in self._papers:
+        if task in self._papers:
             return self._paper(task)
         for sole in (False, True):
             try:
@@ -138,7 +138,7 @@ class GpuExaminer:
             except Crowded:
                 if sole:
                     raise
-            torch.cuda.empty_cache()
+            torch.cuda.empty_cache()  # not before the error is gone, which keeps its frames' tensors
         raise AssertionError
 
     def judge(self, task: Task, source: str, kernels: Path, sole: bool) -> dict[str, Any]:
@@ -218,20 +218,13 @@ class GpuExaminer:
         return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": sitting.modes[0]})
 
     def _paper(self, task: Task) -> GpuPaper:
-        """The prepared task, from the cache where possible."""
-        if task.digest not in self._papers:
-            try:
-                with room(self._place.sole):
-                    self._papers[task.digest] = exam.write(task, self.secret, self._gpu, self._desk, self._place)
-            except DrKernelError as error:
-                self._papers[task.digest] = str(error)  # the error itself would keep all its tensors
-            if len(self._papers) > _PAPERS:
-                self._papers.popitem(last=False)
-        self._papers.move_to_end(task.digest)
-        found = self._papers[task.digest]
-        if isinstance(found, str):
-            raise DrKernelError(found)
-        return found
+        """The prepared task, from the shelf where possible."""
+
+        def write() -> GpuPaper:
+            with room(self._place.sole):
+                return exam.write(task, self.secret, self._gpu, self._desk, self._place)
+
+        return self._papers.get(task, write)
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
