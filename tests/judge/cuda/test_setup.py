@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from drkernel.judge.cuda import setup
@@ -27,5 +30,6 @@ def machine(tmp_path, monkeypatch):
     ("uuid", "own", "visible"), [("aa-1", {"nvidia1"}, "GPU-aa-1"), ("cc-3", {"nvidia0", "nvidia1"}, "1")]
 )
 def test_a_runner_gets_its_gpu_or_all_where_nobody_says_which_it_is(machine, uuid, own, visible):
-    found = {path.name for path in setup.only(uuid, machine)}
-    assert found == own | {"nvidiactl", "nvidia-uvm"} and setup.os.environ["CUDA_VISIBLE_DEVICES"] == visible
+    environment = os.environ | setup.only(uuid, machine)
+    found = {Path(file).name for file in environment[setup.DEVICES].split(os.pathsep)}
+    assert found == own | {"nvidiactl", "nvidia-uvm"} and environment["CUDA_VISIBLE_DEVICES"] == visible

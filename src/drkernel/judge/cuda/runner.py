@@ -30,8 +30,8 @@ FLUSH = 2**27
 MAX_MISSING, _STAGE = 64, 2**21
 SCATTERED = 2**24
 """Bytes of a call's outputs up to which each timed call writes elsewhere; calls that write more average over places."""
-KERNELS, GPU = "DRKERNEL_KERNELS", "DRKERNEL_GPU"
-"""Environment variables: the folder that the submission's compiled kernels will be put into, the UUID of the GPU."""
+KERNELS = "DRKERNEL_KERNELS"
+"""Environment variable with the folder that the submission's compiled kernels will be put into."""
 
 
 def prepare() -> None:
@@ -52,7 +52,7 @@ def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None
     """Locks the process in, readies the GPU, and answers questions until the connection closes. Never returns."""
     folder = Path(os.environ[KERNELS])
     runner.leave_session()
-    sandbox.confine(readable=folder, devices=setup.only(os.environ[GPU]))
+    sandbox.confine(readable=folder, devices=map(Path, filter(None, os.environ[setup.DEVICES].split(os.pathsep))))
     connection = runner.close_others(connection)
     try:
         os.environ["TRITON_CACHE_DIR"] = str(folder)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from drkernel.judge.cuda import precompile, runner
+from drkernel.judge.cuda import precompile, runner, setup
 from drkernel.judge.cuda.desk import Desk
 from drkernel.judge.cuda.turns import Unwell
 from drkernel.judge.protocol import Gone, Late, ProtocolViolation
@@ -34,7 +34,7 @@ class Pool:
     def __init__(self, zygote: Zygote, scratch: Path, size: int, desk: Desk):
         self._zygote, self._scratch, self._desk = zygote, scratch, desk
         self._ready: deque[tuple[Process, Path, list]] = deque()
-        self._gpu = str(torch.cuda.get_device_properties(0).uuid)
+        self._environment = setup.only(str(torch.cuda.get_device_properties(0).uuid))
         self._wanted, self._changed = threading.Semaphore(size), threading.Condition()
         self._shared = scratch / "shared"
         precompile.warm_shared(self._shared)
@@ -49,7 +49,7 @@ class Pool:
                 number += 1
                 shutil.copytree(self._shared, folder, copy_function=os.link)
                 with self._changed:
-                    environment = {runner.KERNELS: str(folder), runner.GPU: self._gpu}
+                    environment = self._environment | {runner.KERNELS: str(folder)}
                     process, handles = self._zygote.start(environment), self._desk.handles
                     process.post(_mapping(handles), time.monotonic() + _START_S)
                     self._ready.append((process, folder, handles))

@@ -21,6 +21,8 @@ ENVIRONMENT = {
 """Of examiners and runners."""
 COMPILING = {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "0"}
 """Of compile workers."""
+DEVICES = "DRKERNEL_DEVICES"
+"""Environment variable with the device files that a runner may open."""
 
 
 def start(everywhere: bool) -> None:
@@ -50,10 +52,10 @@ def seed_both_generators() -> None:
     torch.manual_seed = manual_seed
 
 
-def only(gpu: str, root: Path = Path("/")) -> list[Path]:
-    """The device files that CUDA needs for one GPU, and from here on it looks at no other, which would take it time.
+def only(gpu: str, root: Path = Path("/")) -> dict[str, str]:
+    """The environment of a runner on one GPU: where CUDA looks at no other, which would take it time.
 
-    Where the driver does not say which file is this GPU's, they are those of all GPUs, and nothing changes.
+    Where the driver does not say which device file is this GPU's, a runner gets those of all GPUs, and nothing changes.
 
     Args:
         gpu: its UUID.
@@ -63,9 +65,9 @@ def only(gpu: str, root: Path = Path("/")) -> list[Path]:
         text = facts.read_text()
         number = re.search(r"Device Minor:\s*(\d+)", text)
         if gpu in text and number and (own := root / "dev" / f"nvidia{number[1]}") in files:
-            os.environ["CUDA_VISIBLE_DEVICES"] = f"GPU-{gpu}"
-            return [path for path in files if path == own or not re.fullmatch(r"nvidia\d+", path.name)]
-    return files
+            needed = [path for path in files if path == own or not re.fullmatch(r"nvidia\d+", path.name)]
+            return {DEVICES: os.pathsep.join(map(str, needed)), "CUDA_VISIBLE_DEVICES": f"GPU-{gpu}"}
+    return {DEVICES: os.pathsep.join(map(str, files))}
 
 
 def visible(gpu: str) -> dict[str, str]:
