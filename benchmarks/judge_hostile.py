@@ -5,7 +5,8 @@
 The hacks that crash, hang, kill, hog or forge, each made new by a comment, in random order, without static gate and
 screen (--gate switches them on); every tenth submission is honest. Checked: each honest answer's status and reason
 stay what they were, its speed-up stays within 10 % of its median, no hostile one gets more than an honest one, and no
-process or file is left. The judge rests half-way and at the end: processes and memory are the same both times.
+process, file or memory is left. Looked at while the judge rests, with no runner coming or going: at first, half-way (by
+then examiners have met every task, so their GPU memory is what it stays) and at the end.
 OUT/verdicts.jsonl has every outcome, OUT/host.jsonl the host's state over time, OUT/table.md the counts,
 OUT/hostile.png both. Exit code 1 if a check fails.
 """
@@ -38,8 +39,7 @@ from tests.judge.examples import Example, descendants, examples, tasks
 HOSTILE = {28, 41, 53, *range(43, 49), *range(62, 67), *range(70, 84), 203, 205, 206, 208, 212, 213, 215, 216, 217}
 HONEST = ("84_elementwise", "87_online_softmax", "106_try", "98_atomics", "103_workspace", "112_graph")
 SHARE, ALLOWED, REWARDED = 0.1, 0.1, 1.15
-GROWTH = {"processes": 1.0, "resident_mb": 1.1, "gpu_mb": 1.05}
-"""From half-way to the end, with nothing to do."""
+MEMORY_GROWTH, GPU_GROWTH_MB = 1.3, 64
 _PERIOD_S, _REST_S, _BURIAL_S = 1.0, 4.0, 10.0
 
 
@@ -109,7 +109,8 @@ def main(options: argparse.Namespace) -> int:
     with judge:
         for example in {example for example, _ in listed if example.name in HONEST}:
             judge.judge(known[example.task], example.source)
-        warm, watch, verdicts, rests, wall = state(), Watch(), [], [], 0.0
+        time.sleep(_REST_S)
+        rests, watch, verdicts, wall = [state()], Watch(), [], 0.0
         for part in (listed[: len(listed) // 2], listed[len(listed) // 2 :]):
             start = time.monotonic()
             pending = [judge.submit(known[example.task], source) for example, source in part]
@@ -122,7 +123,8 @@ def main(options: argparse.Namespace) -> int:
     while (closed := state())["processes"] > before["processes"] and time.monotonic() < deadline:
         time.sleep(0.2)
     new_files = sorted(files() - files_before)
-    states = {"before the judge": before, "warm": warm, "half-way": rests[0], "at the end": rests[1], "closed": closed}
+    names = ("before the judge", "warm", "half-way", "after the last verdict", "closed")
+    states = dict(zip(names, (before, *rests, closed), strict=True))
     problems = [*of_verdicts(listed, verdicts), *of_states(states, new_files)]
     write(options, listed, verdicts, watch.samples)
     lines = table(listed, verdicts, states, new_files, problems, wall)
@@ -169,12 +171,15 @@ def by_honest(listed: list, verdicts: list[Verdict]) -> dict[str, list[Verdict]]
 
 
 def of_states(states: dict[str, dict], new_files: list[str]) -> Iterator[str]:
-    before, closed, half, end = (states[key] for key in ("before the judge", "closed", "half-way", "at the end"))
+    before, warm, half, after, closed = states.values()
     if closed["processes"] > before["processes"]:
         yield f"{closed['processes'] - before['processes']} processes outlive the judge"
-    for key, most in GROWTH.items():
-        if None not in (half[key], end[key]) and end[key] > most * half[key]:
-            yield f"{key} grew from {half[key]:.0f} to {end[key]:.0f} in the second half"
+    if after["processes"] > warm["processes"]:
+        yield f"{after['processes'] - warm['processes']} more processes after the campaign than before it"
+    if after["resident_mb"] > MEMORY_GROWTH * warm["resident_mb"]:
+        yield f"resident memory grew from {warm['resident_mb']:.0f} to {after['resident_mb']:.0f} MB"
+    if None not in (half["gpu_mb"], after["gpu_mb"]) and after["gpu_mb"] > half["gpu_mb"] + GPU_GROWTH_MB:
+        yield f"GPU memory grew from {half['gpu_mb']:.0f} to {after['gpu_mb']:.0f} MB in the second half"
     if left := [name for name in new_files if "drkernel" in name and not name.endswith(".lock")]:
         yield f"files left: {', '.join(left[:10])}"
 

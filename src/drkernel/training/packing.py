@@ -35,11 +35,12 @@ def pack(trajectories: list[Trajectory], layout: str = "trajectory") -> Batch:
     tokens, logprobs, lengths, owners, runs = [], [], [], [], []
     for b, trajectory in enumerate(trajectories):
         for turns, trained in _rows(trajectory, layout):
+            start = len(tokens)
             for k, turn in enumerate(turns):
                 tokens += turn.prompt_ids + turn.response_ids
                 logprobs += turn.logprobs if k in trained else []
                 runs += (-1, len(turn.prompt_ids)), (b * most + k if k in trained else -1, len(turn.response_ids))
-            lengths.append(sum(len(turn.prompt_ids) + len(turn.response_ids) for turn in turns))
+            lengths.append(len(tokens) - start)
             owners.append(b)
     turn_ids, sizes = torch.tensor(runs).unbind(1)
     turn_ids = turn_ids.repeat_interleave(sizes)
