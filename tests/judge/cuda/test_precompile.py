@@ -7,21 +7,18 @@ import json
 import os
 import subprocess
 import sys
-import time
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Pipe
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from drkernel.judge import runner
 from drkernel.judge.candidate import Failed
-from drkernel.judge.cuda import kernelcache, precompile, ptxas, tracer
+from drkernel.judge.cuda import precompile, ptxas
 from drkernel.judge.cuda.precompile import Call, Compiled
-from drkernel.judge.sandbox import Limits
-from drkernel.judge.zygote import Trade, Zygote
 
+WORKSHOP = Path(__file__).with_name("workshop.py")
 HEAD = """
 import torch
 import triton
@@ -49,66 +46,13 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def prepare_look_up() -> None:
-    """A tracer's stage with Triton's own compile and cache, in which no stage of the compiler may run."""
-    import triton
-    from triton.backends.nvidia.compiler import CUDABackend
-
-    tracer.prepare()
-    triton.knobs.cache.reset()
-    kernelcache.replace_compile(tracer._TRITON_COMPILE)
-    CUDABackend.add_stages = lambda *_: pytest.fail("a stage of the compiler ran")
-
-
-class LookUp(tracer.Tracer):
-    """What a runner on the GPU does, up to the launch itself."""
-
-    def answer(self, question: dict) -> dict:
-        met = kernelcache.install_cache_only() if question["cache_only"] else []
-        error = None
-        try:
-            self._load(question["source"], "ModelNew", [])
-            self._trace(**question["call"])
-        except BaseException as raised:
-            error = {"type": type(raised).__name__, "message": str(raised)}
-        return {"error": error, "met": met}
-
-
-def look_up(connection, areas, sandbox) -> None:
-    runner.serve(connection, LookUp(*areas).answer)
-
-
-def main(pipe: Connection) -> None:
-    """A process of its own for both zygotes: the simulated device's tests change Triton in theirs for good."""
-    tracers = Zygote(Limits(memory_mb=8192, cpu_s=100), Trade(tracer.prepare, tracer.main))
-    lookups = Zygote(Limits(), Trade(prepare_look_up, look_up))
-    for zygote in (tracers, lookups):
-        zygote.wait_ready()
-    while True:
-        source, calls, missing, folder, question, libcuda = pipe.recv()
-        os.environ["TRITON_LIBCUDA_PATH"] = libcuda
-        precompile.launching.libcuda_dirs.cache_clear()
-        precompile.launching.library_dirs.cache_clear()
-        process = (lookups if question else tracers).start({"TRITON_CACHE_DIR": str(folder / "kernels")})
-        try:
-            if question:
-                pipe.send(process.ask({"source": source, "call": vars(calls[0]), **question}, time.monotonic() + 20))
-            else:
-                folders = folder / "kernels", folder / "shared"
-                compiled = precompile.precompile(process, source, "ModelNew", calls, missing, *folders, 100.0)
-                failure = compiled.failure and (compiled.failure.kind, compiled.failure.message, compiled.failure.line)
-                pipe.send({**vars(compiled), "failure": failure})
-        finally:
-            process.end()
-
-
 @pytest.fixture(scope="module")
 def workshop():
     ours, theirs = Pipe()
     paths = [*os.environ.get("PYTHONPATH", "").split(":"), str(Path(precompile.__file__).parents[3])]
     environment = {**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": ":".join(paths)}
     handle = theirs.fileno()
-    process = subprocess.Popen([sys.executable, __file__, str(handle)], pass_fds=[handle], env=environment)
+    process = subprocess.Popen([sys.executable, WORKSHOP, str(handle)], pass_fds=[handle], env=environment)
     theirs.close()
     yield ours
     process.kill()
@@ -413,7 +357,3 @@ def test_a_launcher_is_found_by_triton(libcuda, compile, tmp_path, monkeypatch):
     metadata = SimpleNamespace(**sizes, profile_scratch_align=1, launch_cooperative_grid=False, launch_pdl=False)
     launch = precompile.launching.CudaLauncher(source, metadata).launch
     assert launch.__self__.__file__ == str(launcher)
-
-
-if __name__ == "__main__":
-    main(Connection(int(sys.argv[1])))
