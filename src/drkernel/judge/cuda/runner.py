@@ -5,7 +5,6 @@ It is started ahead of time: confined, then given a CUDA context, then sealed, a
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import itertools
 import os
@@ -20,7 +19,7 @@ from typing import Any
 import torch
 
 from drkernel.judge import runner
-from drkernel.judge.cuda import driver, kernelcache, recorder, setup
+from drkernel.judge.cuda import driver, kernelcache, recorder, setup, streams
 from drkernel.judge.cuda.memory import DeviceArea
 from drkernel.judge.exchange import Area
 from drkernel.judge.sandbox import Sandbox
@@ -216,18 +215,9 @@ class CudaRunner(runner.Runner):
         return {"rows": [[name, triton, calls, float(us).hex()] for name, triton, calls, us in rows[:200]]}
 
     def _joins(self, **call: Any) -> dict[str, Any]:
-        """CUDA captures no graph in which a stream is left that nobody waits for. What fails otherwise says nothing."""
         forward = self._forward(**call)
-        graph, joined = torch.cuda.CUDAGraph(), True
-        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
-            graph.capture_begin()
-            with contextlib.suppress(Exception):
-                forward()
-            try:
-                graph.capture_end()
-            except Exception as error:
-                joined = "unjoined" not in str(error)
-        return {"joined": joined}
+        with torch.no_grad():
+            return {"joined": streams.joined(forward)}
 
 
 def _poison_free_memory() -> None:
