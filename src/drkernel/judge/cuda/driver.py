@@ -1,4 +1,4 @@
-"""The few calls of the CUDA driver that PyTorch does not offer: shared device memory and waiting for a value.
+"""The few calls of the CUDA driver that PyTorch does not offer: shared device memory, waits for a value, own streams.
 
 Through ctypes, on the primary context that PyTorch uses. Errors have the driver's own word for them: DrKernelError, or
 torch.OutOfMemoryError where there is no memory left.
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from drkernel.types import DrKernelError
 
-_LAZY_PEER_ACCESS, _GEQ, _HANDLE, _OUT_OF_MEMORY = 1, 0, 64, 2
+_LAZY_PEER_ACCESS, _GEQ, _HANDLE, _OUT_OF_MEMORY, _NON_BLOCKING = 1, 0, 64, 2, 1
 
 
 class _Handle(ctypes.Structure):
@@ -94,6 +94,13 @@ def release(address: int, value: int) -> None:
 def fill(address: int, byte: int, nbytes: int) -> None:
     """Makes the current stream fill memory with one byte."""
     _call("cuMemsetD8Async", ctypes.c_uint64(address), ctypes.c_ubyte(byte), ctypes.c_size_t(nbytes), _stream())
+
+
+def stream() -> torch.cuda.ExternalStream:
+    """A stream that is in none of PyTorch's pools, so that nobody else has it. It lives as long as the process."""
+    handle = ctypes.c_void_p()
+    _call("cuStreamCreate", ctypes.byref(handle), _NON_BLOCKING)
+    return torch.cuda.ExternalStream(handle.value)
 
 
 def _stream() -> ctypes.c_void_p:

@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
+from drkernel.judge.cuda import driver
+
 _PRIORITIES, _STREAMS, _SETTLED_S = 4, 32, 1e-4
 """Of PyTorch's pools of streams; and how long after a stream's last work it may still look busy."""
 
 
 def joined(forward: Callable[[], Any]) -> bool:
-    """Calls forward twice, the second time in a capture; afterwards the process's CUDA context may be of no more use."""
+    """Calls forward twice, the second time in a capture, which may leave the CUDA context of no more use."""
     streams = [torch.cuda.Stream(priority=-level) for level in range(_PRIORITIES) for _ in range(_STREAMS)]
     return not (_leaves_running(forward, streams) or _captured_unjoined(forward, streams))
 
@@ -31,13 +33,13 @@ def _leaves_running(forward: Callable[[], Any], streams: list[torch.cuda.Stream]
 def _captured_unjoined(forward: Callable[[], Any], streams: list[torch.cuda.Stream]) -> bool:
     """CUDA captures no graph in which a stream is left that nobody waits for, however short its work.
 
-    All streams are in the capture from the start, since a forward may begin by waiting for what an earlier call left on
-    one, and CUDA lets no captured stream wait for another. A forward that cannot be captured says nothing.
+    All of PyTorch's streams are in the capture from the start, since a forward may begin by waiting for what an earlier
+    call left on one, and CUDA lets no captured stream wait for another. A forward that cannot be captured says nothing.
     """
-    graph, (*others, own) = torch.cuda.CUDAGraph(), streams
+    graph, own = torch.cuda.CUDAGraph(), driver.stream()
     with torch.cuda.stream(own):
         graph.capture_begin()
-        for stream in others:
+        for stream in streams:
             stream.wait_stream(own)
             own.wait_stream(stream)
         with contextlib.suppress(Exception):
