@@ -1,4 +1,4 @@
-# short work on a stream of high priority that nobody waits for | task: relu | expect: incorrect/not_general | only: cuda
+# short work on a stream of high priority, never waited for | task: relu | expect: incorrect/not_general | only: cuda
 import torch
 import torch.nn as nn
 import triton
