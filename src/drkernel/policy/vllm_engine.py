@@ -214,7 +214,8 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 def _random_state_kept() -> Iterator[None]:
     """Puts back what vLLM changes when it starts: the global generators of torch, numpy and Python, torch's threads."""
     python, numpy, threads = random.getstate(), np.random.get_state(), torch.get_num_threads()
-    with torch.random.fork_rng():
+    own = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=own):  # not of all GPUs that are visible
         yield
     torch.set_num_threads(threads)
     random.setstate(python)
