@@ -155,26 +155,22 @@ class Exam:
 
     def _first_case(self) -> tuple[Case, Answer]:
         """The given inputs and the right answer to them; settles the modes to test in, and how weights are varied."""
-        ruling: Exception | None = None
-        for modes in self.paper.modes:
-            self.modes = modes
-            plan = Plan("the given inputs", 0, "given", self.modes[0])
-            self.varied = False
-            self.sides.clear()
-            for _ in range(2):
-                try:
-                    case = self._draw(plan)
-                    return case, self._right(case)
-                except (Ruling, Failed) as failed:
-                    ruling = ruling or failed
-                if self.varied or 0 not in self.sides or not self.sides[0].values:
-                    break
-                self.varied = True
-                self.sides.clear()
+        problems: list[Exception] = []
         try:
-            raise ruling
+            for modes in self.paper.modes:
+                for varied in (False, True):
+                    self.modes, self.varied = modes, varied
+                    self.sides.clear()
+                    try:
+                        case = self._draw(Plan("the given inputs", 0, "given", self.modes[0]))
+                        return case, self._right(case)
+                    except (Ruling, Failed) as problem:
+                        problems.append(problem)
+                    if self.varied or 0 not in self.sides or not self.sides[0].values:
+                        break
+            raise problems[0]
         finally:
-            ruling = None  # else it and this frame keep each other, and all tensors
+            problems.clear()  # else they and this frame keep each other, and all tensors
 
     def _further_cases(self, train: tuple[bool, ...]) -> list[Case]:
         drawn = []
