@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from types import SimpleNamespace
 
 import numpy
 import pytest
+import torch
 
 from drkernel.judge.cuda import clock, desk
-from drkernel.judge.cuda.clock import BUDGET_S, PATIENCE_S, Clock, Timing
+from drkernel.judge.cuda.clock import BUDGET_S, PATIENCE_S, Clock, Mismatched, Timing
 from drkernel.judge.cuda.desk import Block, Forged
+from drkernel.judge.cuda.memory import WORD
+from drkernel.judge.exchange import Area, Slot
 from drkernel.judge.protocol import ProtocolViolation
 
 
@@ -143,6 +147,75 @@ def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, cal
     assert noting.desk.notes.count("draws") == calls and "reference" not in noting.desk.notes
     noting._warm_up(16)
     assert noting.desk.notes.count("reveals") == 1
+
+
+class Memory(Area):
+    """An examiner's memory without a GPU; `released` is told of each word."""
+
+    @classmethod
+    def make(cls, released=None):
+        area = cls.create("memory", 2**16)
+        area.clear()
+        area.release = released
+        return area
+
+    def clear(self):
+        self.top = WORD
+
+
+class Doubling:
+    """Desk and runner in one, whose forward doubles its input; in a block, `ahead` calls before its turn."""
+
+    local, overhead_us = SimpleNamespace(), 0.0
+
+    def __init__(self, ahead):
+        self.own_in, self.own_out, self.shared_out = Memory.make(), Memory.make(), Memory.make()
+        self.shared_in = Memory.make(self.released)
+        self.ahead, self.asked, self.words = ahead, {"slots": []}, 0
+
+    def next_word(self, count=1):
+        self.words += count
+        return self.words - count + 1
+
+    def doubled(self, source, target, slots, number):
+        lies = target.put(2 * source.view(Slot.parse(slots[number], source.size)))
+        return {"outputs": {"tensor": 0}, "tensors": [{"slot": lies.to_json(), "expanded": False}]}
+
+    def local_block(self, tree, slots, train, ahead):
+        self.own_out.clear()
+        return SimpleNamespace(calls=[self.doubled(self.own_in, self.own_out, slots, n) for n in range(len(slots))])
+
+    def post(self, do, **question):
+        if do == "arm":
+            assert question["in_turn"]
+            self.asked, self.calls = question, []
+            self.shared_out.clear()
+
+    def released(self, word):
+        due, slots = word - self.asked["word"] + self.ahead, self.asked["slots"]
+        while len(self.calls) <= due and len(self.calls) < len(slots):
+            self.calls.append(self.doubled(self.shared_in, self.shared_out, slots, len(self.calls)))
+
+    def collect(self):
+        return {}
+
+    def claims(self):
+        spans = hexed([10.0] * len(self.calls))
+        told = {"forward_us": spans, "copy_us": spans, "flush_us": spans, "whole_us": (900.0).hex()}
+        return told | {"calls": self.calls}
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number):
+    monkeypatch.setattr(clock.torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(clock.time, "sleep", lambda seconds: None)
+    both, tolerance = Doubling(ahead), SimpleNamespace(check=lambda a, b, *_: "" if torch.equal(a, b) else "differs")
+    inputs = lambda number: [torch.full((5,), 1.0 + number)]
+    timer = Clock(both, both, SimpleNamespace(model=None), False, inputs, 20, tolerance, waits=False)
+    timer._number = number
+    with pytest.raises(Mismatched) if ahead and number > 1 else contextlib.nullcontext():
+        timer.expect_in_turn()
 
 
 def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():

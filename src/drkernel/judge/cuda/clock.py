@@ -42,6 +42,8 @@ usual."""
 _CALM_S = 3e-4
 """Pause after the inputs' copy: the GPU takes that long to leave the examiner's context, which would blur the clock."""
 _LATE, _PLAIN_SLACK_US = 2, 1500.0
+_IN_TURN, _TURN_S = 3, 3e-3
+"""Calls whose inputs appear one by one, and how long after one another: longer than enqueueing them all takes."""
 _RESAMPLES = 400
 
 
@@ -111,7 +113,7 @@ class Clock:
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
         self._count = itertools.count()
         desk.local.models = {0: side.model}
-        self._late, self._ahead, self._warm = 0, True, 0
+        self._late, self._ahead, self._warm, self._number = 0, True, 0, 0
         self._busy: list[float] = []
         self._drawn: list[list] = []
         """Inputs of the next block, where there was time to draw them."""
@@ -129,7 +131,7 @@ class Clock:
         Raises:
             Mismatched, desk.Forged, Failed, protocol.Gone, protocol.Late, protocol.ProtocolViolation.
         """
-        number = self._calls(expected_us, launches, longer)
+        self._number = number = self._calls(expected_us, launches, longer)
         self._warm_up(number)
         self._late, self._busy = 0, []
         theirs: list[Block] = []
@@ -155,6 +157,31 @@ class Clock:
         few = min(FEW_CALLS, LONGEST_US / max(expected_us, 1.0))
         wanted = max(few, min(MOST_CALLS, BLOCK_US / max(expected_us, 1.0)))
         return max(1, min(round(longer * wanted), room, 400 // max(launches, 1)))
+
+    def expect_in_turn(self) -> None:
+        """A block whose inputs appear call by call, each before a word of its own; as `run` otherwise.
+
+        In other blocks they all appear at once: a forward whose work is on a stream that does not wait for the call's
+        turn could do it while the cache is emptied before, which is not its time. Here such work reads zeros.
+        """
+        number, desk = min(_IN_TURN, self._number), self._desk
+        tree, slots = self._draw(number)
+        if number < 2 or not slots:
+            return
+        theirs, word = self._reference(tree, slots), desk.next_word(number)
+        ends = [slots[call * len(slots) // number][0] for call in range(1, number)]
+        desk.shared_in.bytes(WORD, desk.own_in.top - WORD).zero_()
+        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": word}
+        self._candidate.post("arm", **question, in_turn=True)
+        for call, (start, end) in enumerate(itertools.pairwise([WORD, *ends, desk.own_in.top])):
+            time.sleep(_TURN_S)
+            desk.shared_in.bytes(start, end - start).copy_(desk.own_in.bytes(start, end - start))
+            torch.cuda.synchronize()
+            desk.shared_in.release(word + call)
+        self._candidate.collect()
+        self._candidate.post("wait")
+        self._candidate.collect()
+        self._compare(theirs, block_of(self._candidate.claims(), 0.0))
 
     def warm_up(self, least_us: float, launches: int) -> None:
         """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""

@@ -95,9 +95,10 @@ class Desk:
             for area in before:
                 area.close()
 
-    def next_word(self) -> int:
-        self._word += 1
-        return self._word
+    def next_word(self, count: int = 1) -> int:
+        """The first of so many words that nobody has waited for; what waits for one goes on at any later one, too."""
+        self._word += count
+        return self._word - count + 1
 
     def local_block(self, tree: Any, slots: list, train: bool, ahead: bool) -> Block:
         """A block of the reference, in this process; `ahead`: enqueued before the device may start."""

@@ -200,7 +200,11 @@ class GpuExam(Exam):
         with self._place.alone():
             self.candidate.excuse(self._place.waited - waited)
             rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
-            return rows, self._timed(watch, rows, theirs)
+            timing = self._timed(watch, rows, theirs)
+        if self._streams:
+            with _ruled("calls whose inputs appear one by one"):
+                watch.expect_in_turn()
+        return rows, timing
 
     def _move(self) -> None:
         """Goes on in another process."""
@@ -209,9 +213,14 @@ class GpuExam(Exam):
         self._build(0)
         self._right(self._given)
 
+    @property
+    def _streams(self) -> bool:
+        """Whether the submission may work on streams of its own."""
+        return "stream" in self.source.lower()
+
     def _expect_joined(self) -> None:
         """The last question, since it may leave the process in disorder."""
-        if "stream" in self.source.lower() and not self.candidate.joins(self._given):
+        if self._streams and not self.candidate.joins(self._given):
             detail = "forward returns without waiting for what it has started on another stream"
             raise Ruling("incorrect", "unjoined_stream", detail)
 
@@ -240,12 +249,12 @@ class GpuExam(Exam):
 
 
 @contextlib.contextmanager
-def _ruled() -> Iterator[None]:
+def _ruled(case: str = "timed calls") -> Iterator[None]:
     """What the clock finds out about a submission ends its examination."""
     try:
         yield
     except clock.Mismatched as problem:
-        raise Ruling("incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls") from None
+        raise Ruling("incorrect", "wrong_values", f"{problem} (case: {case})", case=case) from None
     except Forged as problem:
         raise Ruling("hack", "forged_time", str(problem)) from None
 

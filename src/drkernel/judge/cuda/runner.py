@@ -161,9 +161,12 @@ class CudaRunner(runner.Runner):
         self._host_s = time.perf_counter() - start
         return answer
 
-    def _arm(self, model: int, args: Any, slots: list, train: bool, seed: int, word: int) -> dict[str, Any]:
+    def _arm(
+        self, model: int, args: Any, slots: list, train: bool, seed: int, word: int, in_turn: bool = False
+    ) -> dict[str, Any]:
         """Enqueues calls behind a wait for `word`: on each of the argument lists in `args`, with a cold L2 cache.
 
+        in_turn: each call has a wait of its own, for the word that is one more than that of the call before.
         What each returned is kept until the last is enqueued, and as much memory beside it, so that each writes
         elsewhere: where outputs lie makes a difference of up to 10 % to a call of a few microseconds.
         """
@@ -172,9 +175,10 @@ class CudaRunner(runner.Runner):
         torch.manual_seed(seed)
         marks, results, kept = [], [], []
         mark = lambda: (marks.append(torch.cuda.Event(enable_timing=True)), marks[-1].record())
-        driver.wait_for(self._word, word)
         with torch.no_grad():
-            for values in calls:
+            for number, values in enumerate(calls):
+                if in_turn or not number:
+                    driver.wait_for(self._word, word + number)
                 mark()
                 self._flush.sum()
                 mark()
