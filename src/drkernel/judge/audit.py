@@ -81,6 +81,15 @@ def replaced_work(bill: Bill, ledger: Ledger) -> tuple[float, bool]:
     return gone / (sum(before.values()) or 1.0), fewer
 
 
+def change(usual: Ledger, found: Ledger) -> str:
+    """What another call of the same submission did otherwise: kernels that it left out, operators that it added."""
+    kernels, others = ({row.site for row in one.rows if row.triton and row.programs} for one in (usual, found))
+    if left := kernels - others:
+        return "leaves out " + ", ".join(sorted(left)[:6])
+    before, now = ({row.name for row in one.rows if not row.triton and row.name not in _FREE} for one in (usual, found))
+    return "adds " + ", ".join(sorted(now - before)[:6]) if now - before else ""
+
+
 def input_bytes(ledger: Ledger, sizes: list[tuple[int, int]]) -> int:
     """Bytes of the inputs that the reference really reads; `sizes` are (elements, bytes) of each input tensor."""
     read: dict[int, int] = {}

@@ -16,6 +16,8 @@ from drkernel.judge.cuda.desk import Block, Forged
 from drkernel.judge.cuda.memory import WORD
 from drkernel.judge.exchange import Area, Slot
 from drkernel.judge.protocol import ProtocolViolation
+from drkernel.judge.simulated import Ledger
+from drkernel.judge.simulated.ledger import Row
 
 
 def hexed(values):
@@ -40,11 +42,14 @@ class Scripted(Clock):
     def __init__(self, monkeypatch, reference, submission):
         desk = SimpleNamespace(local=SimpleNamespace(), overhead_us=0.0, own_in=SimpleNamespace(size=2**30))
         super().__init__(desk, None, SimpleNamespace(model=None), False, None, 2**20, None, waits=False)
-        self.sides, self.elapsed = (reference, submission), 0.0
+        self.sides, self.elapsed, self.surprised = (reference, submission), 0.0, []
         monkeypatch.setattr(clock.time, "perf_counter", lambda: self.elapsed)
 
     def _warm_up(self, number):
         assert number == 3
+
+    def _surprise(self, number, expected_us):
+        self.surprised.append(self.elapsed)
 
     def _pair(self, number, reference_first):
         self.elapsed += 0.02
@@ -52,8 +57,8 @@ class Scripted(Clock):
         calls = [list(itertools.islice(side, number)) for side in self.sides]
         return tuple(Block(us, [3.0] * 3, [40.0] * 3, sum(us) + 129, sum(us) + 129, []) for us in calls)
 
-    def timing(self):
-        return self.run(300, 1, seed=0, blocks=2, longer=1, slack_us=100)
+    def timing(self, seed=0):
+        return self.run(300, 1, seed, blocks=2, longer=1, slack_us=100)
 
 
 def steady(us, spread=0.002, seed=0):
@@ -85,6 +90,15 @@ def test_calls_that_never_agree_are_timed_for_a_while_and_no_longer(monkeypatch)
     timing = found.timing()
     assert timing.low < 0.97 * timing.speedup
     assert PATIENCE_S < found.elapsed < PATIENCE_S + 0.05
+
+
+def test_each_timing_holds_one_surprise_where_the_secret_says(monkeypatch):
+    moments = []
+    for seed in range(8):
+        found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
+        found.timing(seed)
+        moments += found.surprised
+    assert len(moments) == 8 and len(set(moments)) == 2
 
 
 class Desk(SimpleNamespace):
@@ -178,6 +192,8 @@ class Doubling:
         self.own_in, self.own_out, self.shared_out = Memory.make(), Memory.make(), Memory.make()
         self.shared_in = Memory.make(self.released)
         self.ahead, self.asked, self.words = ahead, {"slots": []}, 0
+        self.told = 3
+        """Of how many calls the runner says what they launched."""
 
     def next_word(self, count=1):
         self.words += count
@@ -197,13 +213,16 @@ class Doubling:
             self.asked, self.calls = question, []
             self.shared_out.clear()
 
+    def answered(self, seconds):
+        return True
+
     def released(self, word):
         due, slots = word - self.asked["word"] + self.ahead, self.asked["slots"]
         while len(self.calls) <= due and len(self.calls) < len(slots):
             self.calls.append(self.doubled(self.shared_in, self.shared_out, slots, len(self.calls)))
 
     def collect(self):
-        return {}
+        return {"ledgers": [Ledger([Row("double", "double:1", True, 1, 1)]).to_json()] * self.told}
 
     def claims(self):
         spans = hexed([10.0] * len(self.calls))
@@ -219,9 +238,13 @@ def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number
     both, tolerance = Doubling(ahead), SimpleNamespace(check=lambda a, b, *_: "" if torch.equal(a, b) else "differs")
     inputs = lambda number: [torch.full((5,), 1.0 + number)]
     timer = Clock(both, both, SimpleNamespace(model=None), False, inputs, 20, tolerance, waits=False)
-    timer._number = number
+    both.told = min(3, number)
     with pytest.raises(Mismatched) if ahead and number > 1 else contextlib.nullcontext():
-        timer.expect_in_turn()
+        timer._surprise(number, expected_us=10.0)
+    assert [row.name for ledger in timer.ledgers for row in ledger.rows] == ["double"] * both.told
+    both.told -= 1
+    with pytest.raises(ProtocolViolation):
+        timer._surprise(number, expected_us=10.0)
 
 
 def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():

@@ -19,13 +19,15 @@ from typing import Any
 import numpy
 import torch
 
-from drkernel.judge.candidate import Candidate
+from drkernel.judge.candidate import MAX_ROWS, Candidate
 from drkernel.judge.cases import Side
 from drkernel.judge.compare import Tolerance
 from drkernel.judge.cuda.desk import ARMING_S, Block, Desk, block_of
 from drkernel.judge.cuda.memory import WORD
 from drkernel.judge.cuda.runner import SCATTERED
 from drkernel.judge.exchange import Slot
+from drkernel.judge.protocol import ProtocolViolation
+from drkernel.judge.simulated import Ledger
 
 FEW_CALLS, MOST_CALLS, BLOCK_US, LONGEST_US = 3, 16, 800.0, 10_000.0
 """Calls per block, and how long a block of calls should take; the last ends it before there are a few calls."""
@@ -44,8 +46,9 @@ _CALM_S = 3e-4
 _LATE, _PLAIN_SLACK_US = 2, 1500.0
 UNEVEN = 1.25
 """A block's mean call may take so many times the median call; above, calls do each other's work, and means count."""
-_IN_TURN, _TURN_S = 3, 3e-3
-"""Calls whose inputs appear one by one, and how long after one another: longer than enqueueing them all takes."""
+_SURPRISED, _ENQUEUED_S, _TURN_S = 3, 5e-3, 5e-4
+"""Calls whose inputs appear one by one; seconds that enqueueing them may take; and from one to the next besides three
+times what a call takes."""
 _RESAMPLES = 400
 
 
@@ -115,7 +118,9 @@ class Clock:
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
         self._count = itertools.count()
         desk.local.models = {0: side.model}
-        self._late, self._ahead, self._warm, self._number = 0, True, 0, 0
+        self._late, self._ahead, self._warm = 0, True, 0
+        self.ledgers: list[Ledger] = []
+        """What calls launched of which the submission could not know that it was recorded."""
         self._busy: list[float] = []
         self._drawn: list[list] = []
         """Inputs of the next block, where there was time to draw them."""
@@ -133,13 +138,16 @@ class Clock:
         Raises:
             Mismatched, desk.Forged, Failed, protocol.Gone, protocol.Late, protocol.ProtocolViolation.
         """
-        self._number = number = self._calls(expected_us, launches, longer)
+        number = self._calls(expected_us, launches, longer)
+        surprise = numpy.random.default_rng(seed).integers(blocks)
         self._warm_up(number)
         self._late, self._busy = 0, []
         theirs: list[Block] = []
         ours: list[Block] = []
         start = time.perf_counter()
         for reference_first in itertools.cycle((True, False)):
+            if len(ours) == surprise:
+                self._surprise(number, expected_us)
             one, other = self._pair(number, reference_first)
             theirs.append(one)
             ours.append(other)
@@ -160,27 +168,28 @@ class Clock:
         wanted = max(few, min(MOST_CALLS, BLOCK_US / max(expected_us, 1.0)))
         return max(1, min(round(longer * wanted), room, 400 // max(launches, 1)))
 
-    def expect_in_turn(self) -> None:
-        """A block whose inputs appear call by call, each before a word of its own; as `run` otherwise.
+    def _surprise(self, number: int, expected_us: float) -> None:
+        """A block that differs from others in what a submission cannot know: inputs appear call by call, and launches
+        are recorded, in `ledgers`.
 
-        In other blocks they all appear at once: a forward whose work is on a stream that does not wait for the call's
-        turn could do it while the cache is emptied before, which is not its time. Here such work reads zeros.
+        In other blocks all inputs appear at once: work on a stream that does not wait for the call's turn could be done
+        while the cache is emptied before it, which is not its time. Here such work reads zeros.
         """
-        number, desk = min(_IN_TURN, self._number), self._desk
+        number, desk = min(_SURPRISED, number), self._desk
         tree, slots = self._draw(number)
-        if number < 2 or not slots:
-            return
         theirs, word = self._reference(tree, slots), desk.next_word(number)
-        ends = [slots[call * len(slots) // number][0] for call in range(1, number)]
+        starts = [slots[call * len(slots) // number][0] if slots else WORD for call in range(1, number)]
         desk.shared_in.bytes(WORD, desk.own_in.top - WORD).zero_()
         question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": word}
         self._candidate.post("arm", **question, in_turn=True)
-        for call, (start, end) in enumerate(itertools.pairwise([WORD, *ends, desk.own_in.top])):
-            time.sleep(_TURN_S)
-            desk.shared_in.bytes(start, end - start).copy_(desk.own_in.bytes(start, end - start))
+        self._candidate.answered(_ENQUEUED_S)
+        for call, (start, end) in enumerate(itertools.pairwise([WORD, *starts, desk.own_in.top])):
+            if end > start:
+                desk.shared_in.bytes(start, end - start).copy_(desk.own_in.bytes(start, end - start))
             torch.cuda.synchronize()
             desk.shared_in.release(word + call)
-        self._candidate.collect()
+            time.sleep(_TURN_S + 3e-6 * expected_us)
+        self.ledgers += _recorded(self._candidate.collect(), number)
         self._candidate.post("wait")
         self._candidate.collect()
         self._compare(theirs, block_of(self._candidate.claims(), 0.0))
@@ -309,6 +318,16 @@ class Clock:
             claimed,
             float(numpy.median(self._busy)),
         )
+
+
+def _recorded(answer: dict[str, Any], number: int) -> list[Ledger]:
+    try:
+        texts = list(answer["ledgers"])
+        if len(texts) != number:
+            raise ValueError(f"{len(texts)} of {number} calls")
+        return [Ledger.from_json(str(text), MAX_ROWS) for text in texts]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolViolation(f"launches described wrongly: {error}") from error
 
 
 def interval(reference: numpy.ndarray, submission: numpy.ndarray, seed: int) -> tuple[float, float]:

@@ -171,11 +171,11 @@ class GpuExam(Exam):
         bill = self.paper.bills[self.modes[0]]
         replaced, fewer = audit.replaced_work(bill, ledger)
         theirs = sorted(self._gpu_paper.profiles[self.modes[0]], key=lambda row: -row.microseconds)
-        rows, timing = self._measured(theirs)
+        rows, timing = self._measured(theirs, ledger)
         processes = 1 + (timing.submission_us < SHORT_US)
         if processes > 1:
             self._move()
-            timing = clock.joined(timing, self._measured(theirs)[1])
+            timing = clock.joined(timing, self._measured(theirs, ledger)[1])
         self._expect_joined()
         own, whole = sum(row.microseconds for row in rows if row.triton), sum(row.microseconds for row in rows)
         self.evidence["timing"] = {
@@ -191,7 +191,7 @@ class GpuExam(Exam):
         us = timing.reference_us, timing.submission_us
         return audit.Audit(timing.low, coverage, replaced, fewer, *us, tuple(rows), tuple(theirs), doubt)
 
-    def _measured(self, theirs: list[KernelTime]) -> tuple[list[KernelTime], Timing]:
+    def _measured(self, theirs: list[KernelTime], usual: Ledger) -> tuple[list[KernelTime], Timing]:
         """The submission's kernels, and its times beside the reference's."""
         watch = self._clock(self.modes[0])
         with _ruled():
@@ -201,9 +201,9 @@ class GpuExam(Exam):
             self.candidate.excuse(self._place.waited - waited)
             rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
             timing = self._timed(watch, rows, theirs)
-        if self._streams:
-            with _ruled("calls whose inputs appear one by one"):
-                watch.expect_in_turn()
+        for found in watch.ledgers:
+            if change := audit.change(usual, found):
+                self._refuse("differs_when_timed", f"when it is timed, forward {change}")
         return rows, timing
 
     def _move(self) -> None:
@@ -213,14 +213,9 @@ class GpuExam(Exam):
         self._build(0)
         self._right(self._given)
 
-    @property
-    def _streams(self) -> bool:
-        """Whether the submission may work on streams of its own."""
-        return "stream" in self.source.lower()
-
     def _expect_joined(self) -> None:
         """The last question, since it may leave the process in disorder."""
-        if self._streams and not self.candidate.joins(self._given):
+        if "stream" in self.source.lower() and not self.candidate.joins(self._given):
             detail = "forward returns without waiting for what it has started on another stream"
             raise Ruling("incorrect", "unjoined_stream", detail)
 
@@ -249,12 +244,12 @@ class GpuExam(Exam):
 
 
 @contextlib.contextmanager
-def _ruled(case: str = "timed calls") -> Iterator[None]:
+def _ruled() -> Iterator[None]:
     """What the clock finds out about a submission ends its examination."""
     try:
         yield
     except clock.Mismatched as problem:
-        raise Ruling("incorrect", "wrong_values", f"{problem} (case: {case})", case=case) from None
+        raise Ruling("incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls") from None
     except Forged as problem:
         raise Ruling("hack", "forged_time", str(problem)) from None
 

@@ -5,6 +5,7 @@ It is started ahead of time: confined, then given a CUDA context, then sealed, a
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import os
@@ -166,14 +167,15 @@ class CudaRunner(runner.Runner):
     ) -> dict[str, Any]:
         """Enqueues calls behind a wait for `word`: on each of the argument lists in `args`, with a cold L2 cache.
 
-        in_turn: each call has a wait of its own, for the word that is one more than that of the call before.
+        in_turn: each call has a wait of its own, for the word that is one more than that of the call before, and what
+            it launches is recorded.
         What each returned is kept until the last is enqueued, and as much memory beside it, so that each writes
         elsewhere: where outputs lie makes a difference of up to 10 % to a call of a few microseconds.
         """
         calls = self._values(args, slots)
         module = self.models[model].train(train)
         torch.manual_seed(seed)
-        marks, results, kept = [], [], []
+        marks, results, kept, ledgers = [], [], [], []
         mark = lambda: (marks.append(torch.cuda.Event(enable_timing=True)), marks[-1].record())
         with torch.no_grad():
             for number, values in enumerate(calls):
@@ -182,15 +184,17 @@ class CudaRunner(runner.Runner):
                 mark()
                 self._flush.sum()
                 mark()
-                result = module(*values)
+                with self.record() if in_turn else contextlib.nullcontext() as ledger:
+                    result = module(*values)
                 mark()
+                ledgers += [ledger.to_json()] if ledger else []
                 begun = self.outputs.top
                 results.append(self._exported(result))
                 if (size := self.outputs.top - begun) <= SCATTERED:
                     kept += result, torch.empty(size, dtype=torch.uint8, device="cuda")
             mark()
         self._armed = marks, results
-        return {"armed": len(calls)}
+        return {"ledgers": ledgers}
 
     def _claims(self) -> dict[str, Any]:
         """How long each of the calls that were armed took by this process's events, and each copy of its outputs."""
