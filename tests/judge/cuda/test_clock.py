@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from drkernel.judge.cuda import clock, desk
-from drkernel.judge.cuda.clock import BUDGET_S, PATIENCE_S, Clock, Mismatched, Timing
+from drkernel.judge.cuda.clock import BUDGET_S, PATIENCE_S, SURPRISED, Clock, Mismatched, Timing
 from drkernel.judge.cuda.desk import Block, Forged
 from drkernel.judge.cuda.memory import WORD
 from drkernel.judge.exchange import Area, Slot
@@ -50,6 +50,12 @@ class Scripted(Clock):
 
     def _surprise(self, number, expected_us):
         self.surprised.append(self.elapsed)
+        self.elapsed += 0.01
+        return 0.01
+
+    @property
+    def timed(self):
+        return self.elapsed - 0.01 * len(self.surprised)
 
     def _pair(self, number, reference_first):
         self.elapsed += 0.02
@@ -68,7 +74,7 @@ def steady(us, spread=0.002, seed=0):
 
 def test_steady_calls_are_timed_no_longer_than_needed(monkeypatch):
     found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
-    assert found.timing().calls == clock.FEWEST and found.elapsed < BUDGET_S
+    assert found.timing().calls == clock.FEWEST and found.timed < BUDGET_S
 
 
 def test_one_disturbed_call_among_few_does_not_cost_the_lower_bound(monkeypatch):
@@ -76,7 +82,7 @@ def test_one_disturbed_call_among_few_does_not_cost_the_lower_bound(monkeypatch)
     found = Scripted(monkeypatch, steady(300), disturbed)
     timing = found.timing()
     assert timing.low > 0.98 * timing.speedup and abs(timing.speedup - 1.5) < 0.02
-    assert found.elapsed < PATIENCE_S
+    assert found.timed < PATIENCE_S
 
 
 def test_work_that_one_call_does_for_the_others_counts(monkeypatch):
@@ -89,16 +95,19 @@ def test_calls_that_never_agree_are_timed_for_a_while_and_no_longer(monkeypatch)
     found = Scripted(monkeypatch, steady(300), steady(200, spread=0.4, seed=1))
     timing = found.timing()
     assert timing.low < 0.97 * timing.speedup
-    assert PATIENCE_S < found.elapsed < PATIENCE_S + 0.05
+    assert PATIENCE_S < found.timed < PATIENCE_S + 0.05
 
 
-def test_each_timing_holds_one_surprise_where_the_secret_says(monkeypatch):
-    moments = []
-    for seed in range(8):
+def test_surprises_come_at_secret_places_and_at_the_end_and_take_no_time_from_blocks(monkeypatch):
+    places, ends = set(), set()
+    for seed in range(16):
         found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
-        found.timing(seed)
-        moments += found.surprised
-    assert len(moments) == 8 and len(set(moments)) == 2
+        timing = found.timing(seed)
+        *within, last = found.surprised
+        assert found.elapsed == last + 0.01, "something came after the last surprise"
+        places.add(tuple(within))
+        ends.add(timing.calls)
+    assert ends == {6} and len(places) == 4
 
 
 class Desk(SimpleNamespace):
@@ -112,7 +121,7 @@ class Desk(SimpleNamespace):
         self.notes.append(("laid", *drawn))
         return drawn, []
 
-    def next_word(self):
+    def next_word(self, count):
         return next(self.words)
 
     def local_block(self, tree, slots, train, ahead):
@@ -120,12 +129,14 @@ class Desk(SimpleNamespace):
 
     def post(self, do, **question):
         self.notes.append(do)
+        self.calls = len(question.get("args", []))
 
     def answered(self, seconds):
         return True
 
     def collect(self):
         self.notes.append("answer")
+        return {"ledgers": [Ledger().to_json()] * self.calls}
 
     def claims(self):
         return None
@@ -156,7 +167,8 @@ def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monke
     first = ["draws", ("laid", 1), "reference", *armed, "compares"]
     assert noting.desk.notes == [*first, ("laid", 2), *armed, "reference", "compares"]
     noting._pair(2, True)
-    assert ("laid", 4, 5) in noting.desk.notes, "a longer block was laid from what was drawn for a shorter one"
+    assert ("laid", 3, 4) in noting.desk.notes, "what was drawn for a shorter block is used, and one more is drawn"
+    assert len(noting.ledgers) == 4
 
 
 @pytest.mark.parametrize(("size", "calls"), [(2**20, 16), (2**26, 1)])
@@ -192,7 +204,7 @@ class Doubling:
         self.own_in, self.own_out, self.shared_out = Memory.make(), Memory.make(), Memory.make()
         self.shared_in = Memory.make(self.released)
         self.ahead, self.asked, self.words = ahead, {"slots": []}, 0
-        self.told = 3
+        self.told = SURPRISED
         """Of how many calls the runner says what they launched."""
 
     def next_word(self, count=1):
@@ -209,7 +221,6 @@ class Doubling:
 
     def post(self, do, **question):
         if do == "arm":
-            assert question["in_turn"]
             self.asked, self.calls = question, []
             self.shared_out.clear()
 
@@ -230,21 +241,30 @@ class Doubling:
         return told | {"calls": self.calls}
 
 
-@pytest.mark.parametrize("number", [1, 2, 5])
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number):
+def doubling(monkeypatch, ahead):
     monkeypatch.setattr(clock.torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(clock.time, "sleep", lambda seconds: None)
     both, tolerance = Doubling(ahead), SimpleNamespace(check=lambda a, b, *_: "" if torch.equal(a, b) else "differs")
     inputs = lambda number: [torch.full((5,), 1.0 + number)]
-    timer = Clock(both, both, SimpleNamespace(model=None), False, inputs, 20, tolerance, waits=False)
-    both.told = min(3, number)
+    return both, Clock(both, both, SimpleNamespace(model=None), False, inputs, 20, tolerance, waits=False)
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number):
+    _, timer = doubling(monkeypatch, ahead)
     with pytest.raises(Mismatched) if ahead and number > 1 else contextlib.nullcontext():
         timer._surprise(number, expected_us=10.0)
-    assert [row.name for ledger in timer.ledgers for row in ledger.rows] == ["double"] * both.told
-    both.told -= 1
-    with pytest.raises(ProtocolViolation):
-        timer._surprise(number, expected_us=10.0)
+    assert len(timer.ledgers) == (SURPRISED if number > 1 else 0)
+
+
+def test_what_each_call_launched_is_known(monkeypatch):
+    both, timer = doubling(monkeypatch, ahead=0)
+    timer._surprise(2, expected_us=10.0)
+    assert [row.site for ledger in timer.ledgers for row in ledger.rows] == ["double:1"] * 2
+    both.told = 1
+    with pytest.raises(ProtocolViolation, match="1 of 2 calls"):
+        timer._surprise(2, expected_us=10.0)
 
 
 def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():

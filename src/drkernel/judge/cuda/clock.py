@@ -1,10 +1,12 @@
 """How fast, on a real GPU: reference and submission in turn, on fresh inputs, each on a cold L2 cache.
 
-A block is K calls that are enqueued behind a wait for one word of memory. Only when the runner says that it has
-enqueued them do the inputs appear and is the word written: launch latency is hidden (what is timed is the device), and
-nothing can be computed ahead. Events inside the runner claim how long each call took; the trusted clock from the
-writing of the word to the runner's answer bounds the claim. Every output of every timed call is compared with the
-reference's. Blocks go A B B A until the interval of the ratio is narrow. Source: reference/judging.md 3.3.
+A block is K calls that are enqueued, each behind a wait for a word of memory. Only when the runner says that it has
+enqueued them do the inputs appear and are the words written: launch latency is hidden (what is timed is the device),
+and nothing can be computed before the block. Here and there a block is a surprise: inputs appear call by call, so that
+nothing can be computed in another call either. Events inside the runner claim how long each call took; the trusted
+clock from the writing of the words to the runner's answer bounds the claim. What each call launches is recorded as in
+the examination, and every output is compared with the reference's. Blocks go A B B A until the interval of the ratio
+is narrow. Source: reference/judging.md 3.3.
 """
 
 from __future__ import annotations
@@ -46,9 +48,11 @@ _CALM_S = 3e-4
 _LATE, _PLAIN_SLACK_US = 2, 1500.0
 UNEVEN = 1.25
 """A block's mean call may take so many times the median call; above, calls do each other's work, and means count."""
-_SURPRISED, _ENQUEUED_S, _TURN_S = 3, 5e-3, 5e-4
-"""Calls whose inputs appear one by one; seconds that enqueueing them may take; and from one to the next besides three
-times what a call takes."""
+SURPRISES, SURPRISED = 0.5, 2
+"""Share of a submission's blocks before which there is a surprise, and its calls."""
+_ENQUEUED_S, _TURN_S, _TURN = 5e-3, 5e-4, 1.5
+"""Seconds that enqueueing a surprise may take, and from one of its calls to the next: a constant, and a multiple of
+what a call takes."""
 _RESAMPLES = 400
 
 
@@ -120,10 +124,10 @@ class Clock:
         desk.local.models = {0: side.model}
         self._late, self._ahead, self._warm = 0, True, 0
         self.ledgers: list[Ledger] = []
-        """What calls launched of which the submission could not know that it was recorded."""
+        """What each call of the last run launched."""
         self._busy: list[float] = []
         self._drawn: list[list] = []
-        """Inputs of the next block, where there was time to draw them."""
+        """Inputs of the next calls, where there was time to draw them."""
 
     def run(self, expected_us: float, launches: int, seed: int, blocks: int, longer: int, slack_us: float) -> Timing:
         """Times until the interval is narrow and the trusted clock agrees, or the time is used up.
@@ -139,15 +143,15 @@ class Clock:
             Mismatched, desk.Forged, Failed, protocol.Gone, protocol.Late, protocol.ProtocolViolation.
         """
         number = self._calls(expected_us, launches, longer)
-        surprise = numpy.random.default_rng(seed).integers(blocks)
+        secret = numpy.random.default_rng(seed)
         self._warm_up(number)
-        self._late, self._busy = 0, []
+        self._late, self._busy, self.ledgers = 0, [], []
         theirs: list[Block] = []
         ours: list[Block] = []
         start = time.perf_counter()
         for reference_first in itertools.cycle((True, False)):
-            if len(ours) == surprise:
-                self._surprise(number, expected_us)
+            if secret.random() < SURPRISES:
+                start += self._surprise(number, expected_us)
             one, other = self._pair(number, reference_first)
             theirs.append(one)
             ours.append(other)
@@ -158,6 +162,7 @@ class Clock:
             budget = PATIENCE_S if timing.low < (1 - LOOSE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or (narrow and not timing.forged(slack_us)):
+                self._surprise(number, expected_us)  # nobody behaves in time who does not from the beginning
                 return timing
         raise AssertionError
 
@@ -168,31 +173,32 @@ class Clock:
         wanted = max(few, min(MOST_CALLS, BLOCK_US / max(expected_us, 1.0)))
         return max(1, min(round(longer * wanted), room, 400 // max(launches, 1)))
 
-    def _surprise(self, number: int, expected_us: float) -> None:
-        """A block that differs from others in what a submission cannot know: inputs appear call by call, and launches
-        are recorded, in `ledgers`.
+    def _surprise(self, number: int, expected_us: float) -> float:
+        """A short block whose inputs appear call by call, which a submission cannot tell from others.
 
-        In other blocks all inputs appear at once: work on a stream that does not wait for the call's turn could be done
-        while the cache is emptied before it, which is not its time. Here such work reads zeros.
+        In others all appear at once: a call could do the work of those behind it, or work on another stream could run
+        ahead while the cache is emptied before its call, which is not its time. Here such work reads zeros. Where
+        blocks have one call there is nothing to surprise. Returns the seconds that it took.
         """
-        number, desk = min(_SURPRISED, number), self._desk
+        begun, number, desk = time.perf_counter(), min(SURPRISED, number), self._desk
+        if number == 1:
+            return 0.0
         tree, slots = self._draw(number)
         theirs, word = self._reference(tree, slots), desk.next_word(number)
         starts = [slots[call * len(slots) // number][0] if slots else WORD for call in range(1, number)]
         desk.shared_in.bytes(WORD, desk.own_in.top - WORD).zero_()
-        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": word}
-        self._candidate.post("arm", **question, in_turn=True)
+        self._arm(tree, slots, word)
         self._candidate.answered(_ENQUEUED_S)
-        for call, (start, end) in enumerate(itertools.pairwise([WORD, *starts, desk.own_in.top])):
+        for turn, (start, end) in enumerate(itertools.pairwise([WORD, *starts, desk.own_in.top]), word):
             if end > start:
                 desk.shared_in.bytes(start, end - start).copy_(desk.own_in.bytes(start, end - start))
             torch.cuda.synchronize()
-            desk.shared_in.release(word + call)
-            time.sleep(_TURN_S + 3e-6 * expected_us)
-        self.ledgers += _recorded(self._candidate.collect(), number)
-        self._candidate.post("wait")
+            desk.shared_in.release(turn)
+            time.sleep(_TURN_S + 1e-6 * _TURN * expected_us)
+        self._armed_calls(number)
         self._candidate.collect()
         self._compare(theirs, block_of(self._candidate.claims(), 0.0))
+        return time.perf_counter() - begun
 
     def warm_up(self, least_us: float, launches: int) -> None:
         """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""
@@ -226,38 +232,47 @@ class Clock:
 
     def _draw(self, number: int) -> tuple[Any, list]:
         """Fresh inputs for each call of a block, in the examiner's own memory."""
-        drawn, self._drawn = self._drawn, []
-        return self._desk.own_in.lay(drawn if len(drawn) == number else self._fresh(number))
+        self._draw_ahead(number)
+        drawn, self._drawn = self._drawn[:number], self._drawn[number:]
+        return self._desk.own_in.lay(drawn)
 
-    def _fresh(self, number: int) -> list[list]:
-        return [self._inputs(next(self._count)) for _ in range(number)]
+    def _draw_ahead(self, number: int) -> None:
+        while len(self._drawn) < number:
+            self._drawn.append(self._inputs(next(self._count)))
 
     def _reference(self, tree: Any, slots: list) -> Block:
         return self._desk.local_block(tree, slots, self._train, ahead=self._ahead and not self._waits)
 
     def _submission(self, tree: Any, slots: list, number: int) -> Block:
-        word = self._desk.next_word()
-        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": word}
+        word = self._desk.next_word(number)
         if self._ahead and self.armed:
-            self._candidate.post("arm", **question)
-            self._drawn = self._fresh(number)  # while the runner enqueues its calls
+            self._arm(tree, slots, word)
+            self._draw_ahead(number)  # while the runner enqueues its calls
             in_time = self._candidate.answered(ARMING_S)
             self._late += not in_time
             if in_time:
-                self._candidate.collect()
-                self._candidate.post("wait")
-            start = self._reveal(word)
+                self._armed_calls(number)
+            start = self._reveal(word + number - 1)
             if not in_time:
-                self._candidate.collect()
-                self._candidate.post("wait")
+                self._armed_calls(number)
         else:
-            start = self._reveal(word)
-            self._candidate.post("arm", **question)
-            self._candidate.collect()
-            self._candidate.post("wait")
+            start = self._reveal(word + number - 1)
+            self._arm(tree, slots, word)
+            self._armed_calls(number)
         self._candidate.collect()
         wall = 1e6 * (time.perf_counter() - start)
         return block_of(self._candidate.claims(), wall)
+
+    def _arm(self, tree: Any, slots: list, word: int) -> None:
+        """Has the runner enqueue calls, the first behind a wait for `word`, each further one for one more."""
+        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": word}
+        self._candidate.post("arm", **question)
+
+    def _armed_calls(self, number: int) -> None:
+        """Takes note of what so many calls have launched; the next answer comes when they are done."""
+        answer = self._candidate.collect()
+        self._candidate.post("wait")
+        self.ledgers += _recorded(answer, number)
 
     @property
     def armed(self) -> bool:

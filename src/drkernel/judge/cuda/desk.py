@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
 import time
@@ -102,17 +103,20 @@ class Desk:
 
     def local_block(self, tree: Any, slots: list, train: bool, ahead: bool) -> Block:
         """A block of the reference, in this process; `ahead`: enqueued before the device may start."""
-        word = self.next_word()
+        number = len(tree["list"])
+        word = self.next_word(number)
+        last = word + number - 1
+        enqueue = functools.partial(self.local._arm, 0, tree, slots, train, 0, word, recorded=False)
         self.local.outputs.clear()
         if not ahead:
-            self.host_word.fill_(word)
+            self.host_word.fill_(last)
             start = time.perf_counter()
-            self.local._arm(0, tree, slots, train, 0, word)
+            enqueue()
         else:
-            with self._watchdog.guarding(word):
-                self.local._arm(0, tree, slots, train, 0, word)
+            with self._watchdog.guarding(last):
+                enqueue()
             start = time.perf_counter()
-            self.host_word.fill_(word)
+            self.host_word.fill_(last)
         torch.cuda.synchronize()
         return block_of(self.local._claims(), 1e6 * (time.perf_counter() - start))
 

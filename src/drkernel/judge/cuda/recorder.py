@@ -27,19 +27,32 @@ _CLOCK_HZ, _LONGEST_S = 2e9, 0.05
 
 
 class Session:
-    """One recording."""
+    """One recording.
 
-    def __init__(self, skip: Collection[str], timed: bool):
-        self.ledger, self.skip = Ledger(), frozenset(skip)
+    timed: of how long each launch and operator takes. brief: of their names alone, which takes little time; CUDA graphs
+        are replayed as they are.
+    """
+
+    def __init__(self, skip: Collection[str] = (), timed: bool = False, brief: bool = False):
+        self.ledger, self.skip, self.brief = Ledger(), frozenset(skip), brief
         self.spans: list[tuple[str, bool, torch.cuda.Event, torch.cuda.Event]] | None = [] if timed else None
         self.recorder = _Recorder(self)
         self._rows: dict[str, Row] = {}
 
-    def row(self, name: str, site: str) -> Row:
+    def row(self, name: str, site: str, triton: bool = True) -> Row:
         if site not in self._rows:
-            self._rows[site] = Row(name[:200], site[:200], True)
+            self._rows[site] = Row(name[:200], site[:200], triton)
             self.ledger.rows.append(self._rows[site])
         return self._rows[site]
+
+    def note(self, step: functools.partial) -> None:
+        """What a CUDA graph does at this step, as `_follow_graphs` keeps it."""
+        kernel = getattr(step.func, "__self__", None)
+        if kernel is None:
+            self.row(_name(step.args[0]), _name(step.args[0]), triton=False).calls += 1
+        else:
+            row = self.row(kernel.fn.__name__, site_of(kernel))
+            row.calls, row.programs = row.calls + 1, row.programs + 1
 
     @contextlib.contextmanager
     def span(self, name: str, triton: bool) -> Iterator[None]:
@@ -73,21 +86,30 @@ class _Recorder(Recorder):
         kwargs = kwargs or {}
         if not moves_data(func) or _Machine.paused:
             return func(*args, **kwargs)
-        with self._session.span(func._overloadpacket.__name__, False):
+        name = _name(func)
+        with self._session.span(name, False):
             result = func(*args, **kwargs)
-        self._record(func, args, kwargs, result)
+        if self._session.brief:
+            self._session.row(name, name, triton=False).calls += 1
+        else:
+            self._record(func, args, kwargs, result)
         return result
 
 
+def _name(operator: Any) -> str:
+    return operator._overloadpacket.__name__
+
+
 @contextlib.contextmanager
-def record(skip: Collection[str] = (), budget: float = math.inf) -> Iterator[Ledger]:
+def record(skip: Collection[str] = (), budget: float = math.inf, brief: bool = False) -> Iterator[Ledger]:
     """Counts the Triton launches and ATen operators of the block.
 
     Args:
         skip: sites of kernels whose launches are counted but left out.
         budget: of no meaning here; the clock bounds what runs on a GPU.
+        brief: see Session.
     """
-    with _recording(Session(skip, timed=False)) as session:
+    with _recording(Session(skip, brief=brief)) as session:
         yield session.ledger
 
 
@@ -108,7 +130,7 @@ def times(forward: Callable[[], Any], empty_us: float, ahead_s: float) -> list[t
     what a span without work measures.
     """
     torch.cuda._sleep(int(min(ahead_s, _LONGEST_S) * _CLOCK_HZ))
-    with _recording(Session((), timed=True)) as session:
+    with _recording(Session(timed=True)) as session:
         forward()
     torch.cuda.synchronize()
     rows: dict[tuple[str, bool], list[float]] = {}
@@ -207,7 +229,8 @@ def _quick_bench(call: Callable[[], Any], quantiles: Any = None, **_: Any) -> An
 
 
 def _follow_graphs() -> None:
-    """A replayed graph launches nothing that can be counted or left out, so recordings execute its steps one by one."""
+    """A replayed graph launches nothing that can be counted or left out, so recordings execute its steps one by one; a
+    brief one notes them."""
     graph = torch.cuda.CUDAGraph
     begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
 
@@ -223,10 +246,13 @@ def _follow_graphs() -> None:
         end(self)
 
     def replayed(self: Any) -> None:
-        if _Machine.session is None or _Machine.capture is not None:
-            replay(self)
+        session = _Machine.session
+        if session and not session.brief and _Machine.capture is None:
+            for step in self.steps:
+                step()
             return
-        for step in self.steps:
-            step()
+        for step in self.steps if session else ():
+            session.note(step)
+        replay(self)
 
     graph.capture_begin, graph.capture_end, graph.replay = capture_begin, capture_end, replayed

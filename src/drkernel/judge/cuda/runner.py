@@ -6,6 +6,7 @@ It is started ahead of time: confined, then given a CUDA context, then sealed, a
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import itertools
 import os
@@ -118,7 +119,7 @@ class CudaRunner(runner.Runner):
         self._word = self.inputs.address
         slot = self.inputs.put(torch.ones(64, 64)).to_json()
         given = {"args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0, "model": 0}
-        block = {**given, "args": {"list": [given["args"]] * 2}, "do": "arm", "word": 0}
+        block = {**given, "args": {"list": [given["args"]] * 2}, "do": "arm", "word": -1}
         build = {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0}
         call = {**given, "do": "call", "budget": 0.0}
         questions = [{"do": "load", "source": _REHEARSAL, "name": "ModelNew"}, {**build, "varied": False}]
@@ -163,12 +164,12 @@ class CudaRunner(runner.Runner):
         return answer
 
     def _arm(
-        self, model: int, args: Any, slots: list, train: bool, seed: int, word: int, in_turn: bool = False
+        self, model: int, args: Any, slots: list, train: bool, seed: int, word: int, recorded: bool = True
     ) -> dict[str, Any]:
-        """Enqueues calls behind a wait for `word`: on each of the argument lists in `args`, with a cold L2 cache.
+        """Enqueues calls on each of the argument lists in `args`, with a cold L2 cache, and says what each launched.
 
-        in_turn: each call has a wait of its own, for the word that is one more than that of the call before, and what
-            it launches is recorded.
+        The first waits for `word`, each further one for a word that is one more. `recorded`: as the examination's calls
+        are, so that a submission cannot tell them apart.
         What each returned is kept until the last is enqueued, and as much memory beside it, so that each writes
         elsewhere: where outputs lie makes a difference of up to 10 % to a call of a few microseconds.
         """
@@ -177,24 +178,24 @@ class CudaRunner(runner.Runner):
         torch.manual_seed(seed)
         marks, results, kept, ledgers = [], [], [], []
         mark = lambda: (marks.append(torch.cuda.Event(enable_timing=True)), marks[-1].record())
+        recording = functools.partial(self.record, brief=True) if recorded else contextlib.nullcontext
         with torch.no_grad():
-            for number, values in enumerate(calls):
-                if in_turn or not number:
-                    driver.wait_for(self._word, word + number)
+            for turn, values in enumerate(calls, word):
+                driver.wait_for(self._word, turn)
                 mark()
                 self._flush.sum()
                 mark()
-                with self.record() if in_turn else contextlib.nullcontext() as ledger:
+                with recording() as ledger:
                     result = module(*values)
                 mark()
-                ledgers += [ledger.to_json()] if ledger else []
+                ledgers.append(ledger)
                 begun = self.outputs.top
                 results.append(self._exported(result))
                 if (size := self.outputs.top - begun) <= SCATTERED:
                     kept += result, torch.empty(size, dtype=torch.uint8, device="cuda")
             mark()
         self._armed = marks, results
-        return {"ledgers": ledgers}
+        return {"ledgers": [ledger.to_json() for ledger in ledgers if ledger]}
 
     def _claims(self) -> dict[str, Any]:
         """How long each of the calls that were armed took by this process's events, and each copy of its outputs."""
