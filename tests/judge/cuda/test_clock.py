@@ -100,7 +100,7 @@ def test_calls_that_never_agree_are_timed_for_a_while_and_no_longer(monkeypatch)
 
 def test_surprises_come_at_secret_places_and_at_the_end_and_take_no_time_from_blocks(monkeypatch):
     places, ends = set(), set()
-    for seed in range(16):
+    for seed in range(32):
         found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
         timing = found.timing(seed)
         *within, last = found.surprised

@@ -48,7 +48,7 @@ _CALM_S = 3e-4
 _LATE, _PLAIN_SLACK_US = 2, 1500.0
 UNEVEN = 1.25
 """A block's mean call may take so many times the median call; above, calls do each other's work, and means count."""
-SURPRISES, SURPRISED = 0.5, 2
+SURPRISES, SURPRISED = 0.25, 2
 """Share of a submission's blocks before which there is a surprise, and its calls."""
 _ENQUEUED_S, _TURN_S, _TURN = 5e-3, 5e-4, 1.5
 """Seconds that enqueueing a surprise may take, and from one of its calls to the next: a constant, and a multiple of
@@ -189,12 +189,13 @@ class Clock:
         desk.shared_in.bytes(WORD, desk.own_in.top - WORD).zero_()
         self._arm(tree, slots, word)
         self._candidate.answered(_ENQUEUED_S)
-        for turn, (start, end) in enumerate(itertools.pairwise([WORD, *starts, desk.own_in.top]), word):
+        for turn, (start, end) in enumerate(itertools.pairwise([WORD, *starts, desk.own_in.top])):
+            if turn:
+                time.sleep(_TURN_S + 1e-6 * _TURN * expected_us)
             if end > start:
                 desk.shared_in.bytes(start, end - start).copy_(desk.own_in.bytes(start, end - start))
             torch.cuda.synchronize()
-            desk.shared_in.release(turn)
-            time.sleep(_TURN_S + 1e-6 * _TURN * expected_us)
+            desk.shared_in.release(word + turn)
         self._armed_calls(number)
         self._candidate.collect()
         self._compare(theirs, block_of(self._candidate.claims(), 0.0))
