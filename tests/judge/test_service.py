@@ -110,6 +110,20 @@ def test_a_crash_says_how_the_process_ended(ungated, tasks, deed, word):
     assert (verdict.status, verdict.reason) == ("invalid", "crashed") and word in verdict.detail
 
 
+@pytest.mark.parametrize(
+    ("naps", "detail", "together"),
+    [("0.35", "all answers together take more than 3 s", True), ("9", "no answer within 1 s", None)],
+)
+def test_one_answer_that_hangs_is_told_from_many_that_are_slow(tasks, naps, detail, together):
+    source = RELU.replace(
+        "        return self.activation(x)", f"        time.sleep({naps})\n        return self.activation(x)"
+    )
+    with Judge(workers=1, secret=b"s", timeout_s=1, gate=False) as judge:
+        verdict = judge.judge(tasks["relu"], "import time\n" + source)
+    assert (verdict.status, verdict.reason, verdict.detail) == ("invalid", "timeout", detail)
+    assert verdict.evidence.get("together") == together
+
+
 def test_a_wrong_value_comes_with_place_and_size(judge, tasks):
     evidence = judge.judge(tasks["relu"], RELU.replace("0.0", "0.25")).evidence
     assert evidence["got"] == pytest.approx(0.25) and len(evidence["index"]) == 2

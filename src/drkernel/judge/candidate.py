@@ -67,8 +67,13 @@ class Candidate:
         self, process: Process, timeout_s: float, patience: float = 3.0, pause: Callable[[], float] | None = None
     ):
         self._process, self._timeout, self._pause = process, timeout_s, pause
-        self._began = time.monotonic()
+        self._began = self._asked = time.monotonic()
         self._end = self._began + patience * timeout_s
+
+    @property
+    def hangs(self) -> bool:
+        """Whether most of the time limit has gone by since the last question; else many answers were slow."""
+        return time.monotonic() - self._asked > self._timeout / 2
 
     @property
     def worn_out(self) -> bool:
@@ -135,6 +140,7 @@ class Candidate:
     def post(self, do: str, **question: Any) -> None:
         """Asks without waiting for the answer; `collect` must follow."""
         self._process.inputs.settle()
+        self._asked = time.monotonic()
         self._process.post({"do": do, **question}, self._deadline())
 
     def answered(self, seconds: float) -> bool:

@@ -70,7 +70,7 @@ class Exam:
         pause: Callable[[], float] | None = None,
         hack: Verdict | None = None,
     ):
-        self.paper, self.terms, self.seeds, self.source = paper, terms, seeds, source
+        self.paper, self.terms, self.seeds, self.source, self.patience = paper, terms, seeds, source, patience
         self.candidate = Candidate(process, terms.timeout_s, patience, pause)
         self.sides: dict[int, Side] = {}
         self.varied = False
@@ -113,9 +113,16 @@ class Exam:
         except Failed as failure:
             return self.hack or ruling_of(failure, self.source).verdict
         except Late:
-            return self.hack or Ruling("invalid", "timeout", f"no answer within {self.terms.timeout_s:g} s").verdict
+            return self.hack or self._late().verdict
         except ProtocolViolation as error:
             return self.hack or Ruling("invalid", "protocol_violation", str(error)).verdict
+
+    def _late(self) -> Ruling:
+        limit_s = self.terms.timeout_s
+        if self.candidate.hangs:
+            return Ruling("invalid", "timeout", f"no answer within {limit_s:g} s")
+        detail = f"all answers together take more than {self.patience * limit_s:g} s"
+        return Ruling("invalid", "timeout", detail, together=True)
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:

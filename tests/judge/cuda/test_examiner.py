@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from drkernel.judge.cuda import desk, examiner
 from drkernel.judge.cuda.examiner import GpuExaminer, room
 from drkernel.judge.cuda.turns import Crowded, Unwell
 from drkernel.tasks.module import Reference
-from drkernel.types import DrKernelError, Task
+from drkernel.types import DrKernelError, Task, Verdict
 
 FULL = "CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has 1 GiB of which 3 MiB is free. Process 7 has 1 GiB."
 GREEDY = f"""
@@ -69,3 +71,24 @@ def test_a_busy_gpu_is_not_free_because_it_answers_quickly_now_and_then(monkeypa
         GpuExaminer._probe(None, sole=True)
     monkeypatch.setattr(examiner, "_tiny_us", lambda: next(free))
     GpuExaminer._probe(None, sole=True)
+
+
+FORGED, MEMORY = Verdict("hack", "forged_time"), Verdict("invalid", "out_of_memory", "CUDA out of memory")
+SLOW, HANGS = Verdict("invalid", "timeout", evidence={"together": True}), Verdict("invalid", "timeout")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sole", "doubted"),
+    [
+        (FORGED, False, True), (MEMORY, False, True), (SLOW, False, True), (HANGS, False, False),
+        (FORGED, True, False), (MEMORY, True, False), (SLOW, True, False), (HANGS, True, False),
+    ],
+)  # fmt: skip
+def test_what_a_neighbour_may_have_caused_is_doubted_until_there_is_none(verdict, sole, doubted):
+    looks = []
+    mine = SimpleNamespace(_place=SimpleNamespace(sole=sole), _probe=looks.append)
+    with pytest.raises(Crowded) if doubted else contextlib.nullcontext():
+        GpuExaminer._settle(mine, verdict)
+    assert looks == ([] if doubted or verdict is MEMORY else [sole]), (
+        "the GPU is looked at where its slowness may matter"
+    )

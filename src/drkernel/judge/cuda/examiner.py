@@ -199,7 +199,8 @@ class GpuExaminer:
         """Raises Crowded, or Unwell, where something else than the submission, which is dead, may be to blame."""
         if not verdict:
             return
-        if not self._place.sole and (verdict.reason in _DOUBTFUL[:2] or "out of memory" in verdict.detail):
+        doubtful = verdict.reason in _DOUBTFUL[:2] or "out of memory" in verdict.detail
+        if not self._place.sole and (doubtful or verdict.evidence.get("together")):
             raise Crowded(verdict.reason)
         if verdict.reason in _DOUBTFUL:
             self._probe(self._place.sole)
