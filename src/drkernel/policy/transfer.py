@@ -73,17 +73,8 @@ def check_agreement(engine: Engine, policy: Policy, token_ids: list[int], bound:
 
     Raises DrKernelError, on all ranks, where it is above `bound` or not a number.
     """
-    requests = [Request(f"agreement.{i}", token_ids, PROBE_TOKENS, seed=i) for i in range(PROBES)]
-    for request in requests:
-        engine.add(request)
-    completions = []
-    while engine.busy:
-        completions += engine.step()
-    for request in requests:
-        engine.release(request.id)
-    batch = _rows(token_ids, [c.token_ids for c in completions]).to(policy.device)
+    batch, theirs = sampled(engine, token_ids, policy.device)
     ours = policy.logprobs(batch).logprobs[batch.loss_mask]
-    theirs = torch.tensor([p for c in completions for p in c.logprobs], device=ours.device)
     difference = (ours - theirs).abs().mean().nan_to_num(nan=math.inf)
     if dist.is_initialized() and dist.get_world_size() > 1:
         dist.all_reduce(difference, dist.ReduceOp.MAX)
@@ -95,6 +86,21 @@ def check_agreement(engine: Engine, policy: Policy, token_ids: list[int], bound:
             "serves keys and values of older ones, and what it samples would be trained on with wrong ratios"
         )
     return found
+
+
+def sampled(engine: Engine, token_ids: list[int], device: torch.device) -> tuple[Batch, Tensor]:
+    """PROBES answers of PROBE_TOKENS tokens to `token_ids` that the engine samples now, a row each, and its
+    log-probabilities float32 [N] of the sampled tokens, in their order; both on `device`."""
+    requests = [Request(f"agreement.{i}", token_ids, PROBE_TOKENS, seed=i) for i in range(PROBES)]
+    for request in requests:
+        engine.add(request)
+    completions = []
+    while engine.busy:
+        completions += engine.step()
+    for request in requests:
+        engine.release(request.id)
+    batch = _rows(token_ids, [c.token_ids for c in completions]).to(device)
+    return batch, torch.tensor([p for c in completions for p in c.logprobs], device=device)
 
 
 @dataclass(frozen=True)
