@@ -131,11 +131,10 @@ class Candidate:
         values = [self._got(fact) for fact in _list(answer.get("tensors"))]
         try:
             outputs = decode(answer.get("outputs"), lambda index: values[index] if index >= 0 else None)
-            ledger = Ledger.from_json(str(answer.get("ledger")), MAX_ROWS)
         except (Unfit, IndexError, ValueError) as error:
             raise ProtocolViolation(str(error)) from error
         seen = [self._take(slot) for slot in _list(answer.get("seen"))]
-        return Answer(outputs, ledger, any(value.shares for value in values), edited, seen)
+        return Answer(outputs, _ledger(answer.get("ledger")), any(value.shares for value in values), edited, seen)
 
     def post(self, do: str, **question: Any) -> None:
         """Asks without waiting for the answer; `collect` must follow."""
@@ -197,6 +196,21 @@ class Candidate:
         if not isinstance(fact, dict) or any(type(fact.get(key)) is not bool for key in ("expanded", "shares")):
             raise ProtocolViolation("an output described wrongly")
         return Got(self._take(fact.get("slot")), fact["expanded"], fact["shares"])
+
+
+def ledgers_of(answer: dict[str, Any], number: int) -> list[Ledger]:
+    """What each of so many calls launched, as an untrusted answer to `arm` describes it."""
+    described = _list(answer.get("ledgers"))
+    if len(described) != number:
+        raise ProtocolViolation(f"launches of {len(described)} of {number} calls described")
+    return [_ledger(text) for text in described]
+
+
+def _ledger(text: Any) -> Ledger:
+    try:
+        return Ledger.from_json(str(text), MAX_ROWS)
+    except ValueError as error:
+        raise ProtocolViolation(str(error)) from error
 
 
 def _list(data: Any) -> list:

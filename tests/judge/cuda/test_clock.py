@@ -207,7 +207,7 @@ class Doubling:
         self.told = SURPRISED
         """Of how many calls the runner says what they launched."""
 
-    def next_word(self, count=1):
+    def next_word(self, count):
         self.words += count
         return self.words - count + 1
 

@@ -21,14 +21,13 @@ from typing import Any
 import numpy
 import torch
 
-from drkernel.judge.candidate import MAX_ROWS, Candidate
+from drkernel.judge.candidate import Candidate, ledgers_of
 from drkernel.judge.cases import Side
 from drkernel.judge.compare import Tolerance
 from drkernel.judge.cuda.desk import ARMING_S, Block, Desk, block_of
 from drkernel.judge.cuda.memory import WORD
 from drkernel.judge.cuda.runner import SCATTERED
 from drkernel.judge.exchange import Slot
-from drkernel.judge.protocol import ProtocolViolation
 from drkernel.judge.simulated import Ledger
 
 FEW_CALLS, MOST_CALLS, BLOCK_US, LONGEST_US = 3, 16, 800.0, 10_000.0
@@ -162,7 +161,7 @@ class Clock:
             budget = PATIENCE_S if timing.low < (1 - LOOSE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or (narrow and not timing.forged(slack_us)):
-                self._surprise(number, expected_us)  # nobody behaves in time who does not from the beginning
+                self._surprise(number, expected_us)  # who waits for the surprises to be over gains nothing
                 return timing
         raise AssertionError
 
@@ -192,9 +191,7 @@ class Clock:
         for turn, (start, end) in enumerate(itertools.pairwise([WORD, *starts, desk.own_in.top])):
             if turn:
                 time.sleep(_TURN_S + 1e-6 * _TURN * expected_us)
-            if end > start:
-                desk.shared_in.bytes(start, end - start).copy_(desk.own_in.bytes(start, end - start))
-            torch.cuda.synchronize()
+            self._show(start, end)
             desk.shared_in.release(word + turn)
         self._armed_calls(number)
         self._candidate.collect()
@@ -273,7 +270,7 @@ class Clock:
         """Takes note of what so many calls have launched; the next answer comes when they are done."""
         answer = self._candidate.collect()
         self._candidate.post("wait")
-        self.ledgers += _recorded(answer, number)
+        self.ledgers += ledgers_of(answer, number)
 
     @property
     def armed(self) -> bool:
@@ -285,14 +282,19 @@ class Clock:
         used = desk.own_in.top - WORD
         torch.cuda.synchronize()
         start = time.perf_counter()
-        desk.shared_in.bytes(WORD, used).copy_(desk.own_in.bytes(WORD, used))
-        torch.cuda.synchronize()
+        self._show(WORD, desk.own_in.top)
         self._busy.append(1e6 * (time.perf_counter() - start - used / COPIED_PER_S))
         calm = time.perf_counter() + _CALM_S
         while (start := time.perf_counter()) < calm:
             pass
         desk.shared_in.release(word)
         return start
+
+    def _show(self, start: int, end: int) -> None:
+        """The inputs between these bytes appear in the runner's memory."""
+        if end > start:
+            self._desk.shared_in.bytes(start, end - start).copy_(self._desk.own_in.bytes(start, end - start))
+        torch.cuda.synchronize()
 
     def _compare(self, theirs: Block, ours: Block) -> None:
         slots = [[fact["slot"] for fact in call["tensors"]] for call in ours.calls]
@@ -334,16 +336,6 @@ class Clock:
             claimed,
             float(numpy.median(self._busy)),
         )
-
-
-def _recorded(answer: dict[str, Any], number: int) -> list[Ledger]:
-    try:
-        texts = list(answer["ledgers"])
-        if len(texts) != number:
-            raise ValueError(f"{len(texts)} of {number} calls")
-        return [Ledger.from_json(str(text), MAX_ROWS) for text in texts]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProtocolViolation(f"launches described wrongly: {error}") from error
 
 
 def interval(reference: numpy.ndarray, submission: numpy.ndarray, seed: int) -> tuple[float, float]:

@@ -96,7 +96,7 @@ class Desk:
             for area in before:
                 area.close()
 
-    def next_word(self, count: int = 1) -> int:
+    def next_word(self, count: int) -> int:
         """The first of so many words that nobody has waited for; what waits for one goes on at any later one, too."""
         self._word += count
         return self._word - count + 1

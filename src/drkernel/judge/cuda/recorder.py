@@ -45,11 +45,14 @@ class Session:
             self.ledger.rows.append(self._rows[site])
         return self._rows[site]
 
+    def operator(self, operator: Any) -> None:
+        self.row(_name(operator), _name(operator), triton=False).calls += 1
+
     def note(self, step: functools.partial) -> None:
         """What a CUDA graph does at this step, as `_follow_graphs` keeps it."""
         kernel = getattr(step.func, "__self__", None)
         if kernel is None:
-            self.row(_name(step.args[0]), _name(step.args[0]), triton=False).calls += 1
+            self.operator(step.args[0])
         else:
             row = self.row(kernel.fn.__name__, site_of(kernel))
             row.calls, row.programs = row.calls + 1, row.programs + 1
@@ -86,11 +89,10 @@ class _Recorder(Recorder):
         kwargs = kwargs or {}
         if not moves_data(func) or _Machine.paused:
             return func(*args, **kwargs)
-        name = _name(func)
-        with self._session.span(name, False):
+        with self._session.span(_name(func), False):
             result = func(*args, **kwargs)
         if self._session.brief:
-            self._session.row(name, name, triton=False).calls += 1
+            self._session.operator(func)
         else:
             self._record(func, args, kwargs, result)
         return result
