@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -52,8 +53,7 @@ class Reference:
         self.task, self.conduct = task, {}
         self._file = f"<{task.id}>"
         overrides = dict(constants or {})
-        with self._border("loading"):
-            tree = ast.parse(task.source, self._file)
+        tree = self._bordered("loading", lambda: ast.parse(task.source, self._file))
         literals = _int_constants(tree)
         if unknown := sorted(overrides.keys() - literals.keys()):
             raise DrKernelError(
@@ -64,8 +64,7 @@ class Reference:
                 node.value = int(value)
         self.constants = {name: nodes[-1].value for name, nodes in literals.items()}
         module = ModuleType(f"task_{task.digest}")
-        with self._border("loading"):
-            exec(compile(tree, self._file, "exec", dont_inherit=True), module.__dict__)
+        self._bordered("loading", lambda: exec(compile(tree, self._file, "exec", dont_inherit=True), module.__dict__))
         self._namespace = module.__dict__
         for name in (task.entry_point, "get_inputs", "get_init_inputs"):
             if not callable(self._namespace.get(name)):
@@ -98,14 +97,13 @@ class Reference:
             return self._call("forward", model, *inputs)
 
     def _call(self, what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
-        with self._border(what), torch.device(DEVICE) if DEVICE else contextlib.nullcontext():
-            return function(*args, **kwargs)
+        with torch.device(DEVICE) if DEVICE else contextlib.nullcontext():
+            return self._bordered(what, functools.partial(function, *args, **kwargs))
 
-    @contextlib.contextmanager
-    def _border(self, what: str) -> Iterator[None]:
+    def _bordered(self, what: str, work: Callable[[], Any]) -> Any:
         """Turns whatever the task file raises into one line with the task, the place and the error."""
         try:
-            yield
+            return work()
         except Exception as error:
             lines = [
                 frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self._file

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from drkernel.judge.cuda import desk, examiner
-from drkernel.judge.cuda.examiner import GpuExaminer, room
+from drkernel.judge.cuda.examiner import GpuExaminer, with_room
 from drkernel.judge.cuda.turns import Crowded, Unwell
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
@@ -33,8 +33,8 @@ def get_init_inputs():
 
 @pytest.mark.parametrize(("sole", "found"), [(False, Crowded), (True, Unwell)])
 def test_a_full_gpu_is_not_held_against_the_task(sole, found):
-    with pytest.raises(found, match=r"^no room is left on the GPU: CUDA out .* 3 MiB is free\.$"), room(sole):
-        Reference(Task("greedy", GREEDY)).inputs(0)
+    with pytest.raises(found, match=r"^no room is left on the GPU: CUDA out .* 3 MiB is free\.$"):
+        with_room(sole, lambda: Reference(Task("greedy", GREEDY)).inputs(0))
 
 
 def test_areas_that_do_not_fit_leave_nothing_behind(monkeypatch):
@@ -58,8 +58,9 @@ def test_areas_that_do_not_fit_leave_nothing_behind(monkeypatch):
 
 
 def test_other_faults_of_a_task_stay_its_own():
-    with pytest.raises(DrKernelError, match="task broken: line 9, get_inputs: ValueError"), room(sole=False):
-        Reference(Task("broken", GREEDY.replace("torch.OutOfMemoryError", "ValueError"))).inputs(0)
+    broken = Reference(Task("broken", GREEDY.replace("torch.OutOfMemoryError", "ValueError")))
+    with pytest.raises(DrKernelError, match="task broken: line 9, get_inputs: ValueError"):
+        with_room(False, lambda: broken.inputs(0))
 
 
 def test_a_busy_gpu_is_not_free_because_it_answers_quickly_now_and_then(monkeypatch):
@@ -74,6 +75,7 @@ def test_a_busy_gpu_is_not_free_because_it_answers_quickly_now_and_then(monkeypa
 
 
 FORGED, MEMORY = Verdict("hack", "forged_time"), Verdict("invalid", "out_of_memory", "CUDA out of memory")
+UNEVEN, EVEN = (Verdict("ok", "slower", evidence={"timing": {"uneven": found}}) for found in (True, False))
 SLOW, HANGS = Verdict("invalid", "timeout", evidence={"together": True}), Verdict("invalid", "timeout")
 
 
@@ -82,6 +84,7 @@ SLOW, HANGS = Verdict("invalid", "timeout", evidence={"together": True}), Verdic
     [
         (FORGED, False, True), (MEMORY, False, True), (SLOW, False, True), (HANGS, False, False),
         (FORGED, True, False), (MEMORY, True, False), (SLOW, True, False), (HANGS, True, False),
+        (UNEVEN, False, True), (UNEVEN, True, False), (EVEN, False, False),
     ],
 )  # fmt: skip
 def test_what_a_neighbour_may_have_caused_is_doubted_until_there_is_none(verdict, sole, doubted):
@@ -89,6 +92,6 @@ def test_what_a_neighbour_may_have_caused_is_doubted_until_there_is_none(verdict
     mine = SimpleNamespace(_place=SimpleNamespace(sole=sole), _probe=looks.append)
     with pytest.raises(Crowded) if doubted else contextlib.nullcontext():
         GpuExaminer._settle(mine, verdict)
-    assert looks == ([] if doubted or verdict is MEMORY else [sole]), (
+    assert looks == ([sole] if verdict.reason in ("forged_time", "timeout") and not doubted else []), (
         "the GPU is looked at where its slowness may matter"
     )

@@ -73,6 +73,8 @@ class Timing:
     """What the runner claims for a block, median."""
     busy_us: float
     """How much longer than it must the inputs' copy took, median: a time slice and more while the runner computes."""
+    uneven: bool = False
+    """Whether some calls of a block took so much longer than others that blocks' means count."""
 
     @property
     def disturbed(self) -> bool:
@@ -89,7 +91,8 @@ def joined(one: Timing, other: Timing) -> Timing:
     keys = ("speedup", "low", "high", "reference_us", "submission_us")
     means = {key: math.sqrt(getattr(one, key) * getattr(other, key)) for key in keys}
     worse = {key: max(getattr(one, key), getattr(other, key)) for key in ("excess_us", "claimed_us", "busy_us")}
-    return Timing(**means, calls=one.calls + other.calls, armed=one.armed and other.armed, **worse)
+    calls, uneven = one.calls + other.calls, one.uneven or other.uneven
+    return Timing(**means, calls=calls, armed=one.armed and other.armed, uneven=uneven, **worse)
 
 
 class Mismatched(Exception):
@@ -183,10 +186,11 @@ class Clock:
         if number == 1:
             return 0.0
         tree, slots = self._draw(number)
-        theirs, word = self._reference(tree, slots), desk.next_word(number)
+        word = desk.next_word(number)
         starts = [slots[call * len(slots) // number][0] if slots else WORD for call in range(1, number)]
         desk.shared_in.bytes(WORD, desk.own_in.top - WORD).zero_()
         self._arm(tree, slots, word)
+        theirs = self._reference(tree, slots)  # while the runner enqueues
         self._candidate.answered(_ENQUEUED_S)
         for turn, (start, end) in enumerate(itertools.pairwise([WORD, *starts, desk.own_in.top])):
             if turn:
@@ -318,7 +322,7 @@ class Clock:
             claimed = numpy.array([us for block in ours for us in getattr(block, key)])
             submission = submission + numpy.maximum(0.0, claimed - 2 * usual - _HIDDEN_US)
         means = numpy.array([part.mean() for part in numpy.split(submission, len(ours))])
-        if numpy.median(means) > UNEVEN * numpy.median(submission):
+        if uneven := bool(numpy.median(means) > UNEVEN * numpy.median(submission)):
             submission = means
         low, high = interval(reference, submission, seed)
         one, other = float(numpy.median(reference)), float(numpy.median(submission))
@@ -335,6 +339,7 @@ class Clock:
             min(excess),
             claimed,
             float(numpy.median(self._busy)),
+            uneven,
         )
 
 

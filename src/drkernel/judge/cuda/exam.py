@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,6 +184,7 @@ class GpuExam(Exam):
             "calls": timing.calls,
             "processes": 1 + twice,
             "launch_latency_hidden": timing.armed,
+            "uneven": timing.uneven,
             "trusted_excess_us": round(timing.excess_us, 1),
         }
         doubt = audit.doubts(bill, timing.low, timing.submission_us)
@@ -197,8 +197,7 @@ class GpuExam(Exam):
     ) -> tuple[list[KernelTime], Timing]:
         """The submission's kernels, unless they are known, and its times beside the reference's."""
         watch = self._clock(self.modes[0])
-        with _ruled():
-            watch.warm_up(sum(row.microseconds for row in theirs), sum(row.calls for row in theirs))
+        _ruled(watch.warm_up, sum(row.microseconds for row in theirs), sum(row.calls for row in theirs))
         waited = self._place.waited
         with self._place.alone():
             self.candidate.excuse(self._place.waited - waited)
@@ -234,23 +233,24 @@ class GpuExam(Exam):
         expected = max(sum(row.microseconds for row in some) for some in (rows, theirs))
         launches = max(sum(row.calls for row in some) for some in (rows, theirs))
         for blocks, longer, slack_us in _ATTEMPTS:
-            with _ruled():
-                timing = watch.run(expected, launches, self.seeds("bootstrap", longer), blocks, longer, slack_us)
-            if not timing.forged(slack_us) and not timing.disturbed:
+            seed = self.seeds("bootstrap", longer)
+            timing = _ruled(watch.run, expected, launches, seed, blocks, longer, slack_us)
+            if not (timing.forged(slack_us) or timing.disturbed or timing.uneven):
                 return timing
         evidence = {"claimed_us": timing.claimed_us, "excess_us": timing.excess_us, "busy_us": timing.busy_us}
         if timing.disturbed:
             detail = f"between its calls, work of the submission keeps the GPU busy ({timing.busy_us:.0f} us)"
             raise Ruling("hack", "background_work", detail, **evidence)
-        detail = f"a block of calls took {timing.excess_us:.0f} us longer than the submission's events say"
-        raise Ruling("hack", "forged_time", detail, **evidence)
+        if timing.forged(slack_us):
+            detail = f"a block of calls took {timing.excess_us:.0f} us longer than the submission's events say"
+            raise Ruling("hack", "forged_time", detail, **evidence)
+        return timing
 
 
-@contextlib.contextmanager
-def _ruled() -> Iterator[None]:
-    """What the clock finds out about a submission ends its examination."""
+def _ruled(measure: Callable[..., Any], *args: Any) -> Any:
+    """Measures; what the clock finds out about a submission ends its examination."""
     try:
-        yield
+        return measure(*args)
     except clock.Mismatched as problem:
         raise Ruling("incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls") from None
     except Forged as problem:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 import torch
@@ -34,6 +35,8 @@ from drkernel.judge.protocol import Gone
 from drkernel.judge.zygote import Process, Trade, Zygote
 from drkernel.types import DrKernelError, Task, Verdict
 
+T = TypeVar("T")
+
 TRADE = Trade(runner.prepare, runner.main, areas=0, gpu=True)
 _PAPERS, _START_S, _BURIED_S = 64, 60.0, 0.2
 _MEMORY, _SHARED_MEMORY, _AREAS, _AREA = 0.6, 0.45, 0.25, 2**32
@@ -50,15 +53,14 @@ _DOUBTFUL = ("background_work", "forged_time", "timeout")
 """What a neighbour on the GPU may bring about."""
 
 
-@contextlib.contextmanager
-def room(sole: bool) -> Iterator[None]:
+def with_room(sole: bool, work: Callable[[], T]) -> T:
     """Where the GPU's memory gives out here, in the trusted process, neither task nor submission is to blame.
 
     Raises:
         Crowded, or Unwell where nobody else is there.
     """
     try:
-        yield
+        return work()
     except (torch.OutOfMemoryError, DrKernelError) as error:
         found = _memory_lacked(error)
         if not found:
@@ -104,7 +106,6 @@ class GpuExaminer:
         self._pool = Pool(zygote, scratch, spare, self._desk)
         self._sharing, self._gpu = sharing, exam.torch_gpu()
         self._place = Place(gpu.uuid, self._probe, self._quiet)
-        self._dying: list[Process] = []
         self._last, self._stages = 0.0, {}
         self._machine: dict[str, Any] | None = None
         with self._place.taken(sole=True):
@@ -156,7 +157,7 @@ class GpuExaminer:
         start = time.monotonic()
         memory = self._part * (_MEMORY if sole else _SHARED_MEMORY / self._sharing)
         self._prepared(task)
-        runners = Runners(self._pool, memory, self._dying)
+        runners = Runners(self._pool, memory)
         ready = time.monotonic()
         verdict, ending, doubt, place = None, "", "", self._place
         try:
@@ -199,8 +200,9 @@ class GpuExaminer:
         """Raises Crowded, or Unwell, where something else than the submission, which is dead, may be to blame."""
         if not verdict:
             return
+        uneven = verdict.evidence.get("timing", {}).get("uneven")
         doubtful = verdict.reason in _DOUBTFUL[:2] or "out of memory" in verdict.detail
-        if not self._place.sole and (doubtful or verdict.evidence.get("together")):
+        if not self._place.sole and (doubtful or uneven or verdict.evidence.get("together")):
             raise Crowded(verdict.reason)
         if verdict.reason in _DOUBTFUL:
             self._probe(self._place.sole)
@@ -212,8 +214,7 @@ class GpuExaminer:
         sitting = GpuExam(paper, self.terms, seeds, runners.process, source, desk, place, runners.change)
         sitting.hack = put_off(self.terms, source, task.answer_name)
         try:
-            with room(place.sole):
-                verdict = sitting.run()
+            verdict = with_room(place.sole, sitting.run)
         finally:
             self._stages = sitting.stages
         return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": sitting.modes[0]})
@@ -221,17 +222,14 @@ class GpuExaminer:
     def _paper(self, task: Task) -> GpuPaper:
         """The prepared task, from the shelf where possible."""
 
-        def write() -> GpuPaper:
-            with room(self._place.sole):
-                return exam.write(task, self.secret, self._gpu, self._desk, self._place)
-
-        return self._papers.get(task, write)
+        write = functools.partial(exam.write, task, self.secret, self._gpu, self._desk, self._place)
+        return self._papers.get(task, lambda: with_room(self._place.sole, write))
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
         """No context comes into being on the GPU meanwhile, and none goes."""
-        while self._dying:
-            self._dying.pop().buried(_BURIED_S)
+        while self._pool.dying:
+            self._pool.dying.pop().buried(_BURIED_S)
         with self._pool.paused():
             yield
 
@@ -283,7 +281,7 @@ class GpuExaminer:
                 self._desk.overhead_us = self._overhead(process, paper)
         finally:
             process.end()
-            self._dying.append(process)
+            self._pool.dying.append(process)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _overhead(self, process: Process, paper: GpuPaper) -> float:

@@ -8,8 +8,10 @@ import os
 import shutil
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,20 @@ from drkernel.judge.cuda.turns import Unwell
 from drkernel.judge.protocol import Gone, Late, ProtocolViolation
 from drkernel.judge.zygote import Process, Zygote
 
-_START_S, _LIMIT_S = 60.0, 10.0
+_START_S, _LIMIT_S, _LOOK_S = 60.0, 10.0, 0.01
 
 
 def _mapping(handles: list) -> dict[str, Any]:
     return {"do": "map", "inputs": handles[0], "outputs": handles[1]}
+
+
+@dataclass(frozen=True)
+class _Spare:
+    process: Process
+    folder: Path
+    handles: list
+    """Of the desk's memory that it was told to map."""
+    begun: float
 
 
 class Pool:
@@ -33,7 +44,9 @@ class Pool:
 
     def __init__(self, zygote: Zygote, scratch: Path, size: int, desk: Desk):
         self._zygote, self._scratch, self._desk = zygote, scratch, desk
-        self._ready: deque[tuple[Process, Path, list]] = deque()
+        self._spare: deque[_Spare] = deque()
+        self.dying: list[Process] = []
+        """Those that were killed; each must be buried."""
         self._environment = setup.only(str(torch.cuda.get_device_properties(0).uuid))
         self._wanted, self._changed = threading.Semaphore(size), threading.Condition()
         self._shared = scratch / "shared"
@@ -52,7 +65,7 @@ class Pool:
                     environment = self._environment | {runner.KERNELS: str(folder)}
                     process, handles = self._zygote.start(environment), self._desk.handles
                     process.post(_mapping(handles), time.monotonic() + _START_S)
-                    self._ready.append((process, folder, handles))
+                    self._spare.append(_Spare(process, folder, handles, time.monotonic()))
                     self._changed.notify()
         except BaseException as error:
             with self._changed:
@@ -65,15 +78,11 @@ class Pool:
         Args:
             memory: share of the GPU's memory that it may allocate.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._error)
-            if self._error:
-                raise self._error
-            process, folder, handles = self._ready.popleft()
-        self._wanted.release()
+        spare = self._first()
+        process = spare.process
         try:
             error = process.collect(time.monotonic() + _START_S).get("error")
-            if handles is not self._desk.handles and not error:
+            if spare.handles is not self._desk.handles and not error:
                 error = process.ask(_mapping(self._desk.handles), time.monotonic() + _START_S).get("error")
             process.ask({"do": "limit", "memory": memory}, time.monotonic() + _LIMIT_S)
         except (Gone, Late, ProtocolViolation) as lost:  # no submission has run in it yet
@@ -81,15 +90,52 @@ class Pool:
         if error:
             raise Unwell(f"no runner starts: {error}")
         process.areas = [self._desk.shared_in, self._desk.shared_out]
-        return process, folder
+        return process, spare.folder
+
+    def _first(self) -> _Spare:
+        """The first that is ready. Once in a while one never is: others are taken, and it is given up in the end."""
+        deadline = time.monotonic() + _START_S
+        while time.monotonic() < deadline:
+            with self._changed:
+                self._changed.wait_for(lambda: self._spare or self._error)
+                if self._error:
+                    raise self._error
+                eldest = self._spare[0]
+                late = time.monotonic() > eldest.begun + _START_S and not eldest.process.answered(0.0)
+                taken = eldest if late else next((s for s in self._spare if s.process.answered(0.0)), None)
+                if taken:
+                    self._spare.remove(taken)
+                    self._wanted.release()
+            if late:
+                self._give_up(eldest)
+            elif taken:
+                return taken
+            else:
+                eldest.process.answered(_LOOK_S)
+        raise Unwell(f"no runner was ready within {_START_S:g} s")
+
+    def _give_up(self, spare: _Spare) -> None:
+        """Says what the process was doing: nobody knows yet why it may take for ever."""
+        doing = [_read(f"/proc/{spare.process.pid}/{name}") for name in ("wchan", "syscall")]
+        warnings.warn(f"judge: a runner was not ready within {_START_S:g} s ({', '.join(doing)})", stacklevel=2)
+        spare.process.end()
+        self.dying.append(spare.process)
+        shutil.rmtree(spare.folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """No runner starts meanwhile: a context that comes into being delays what runs on the GPU by up to 0.2 ms."""
         with contextlib.ExitStack() as stack, self._changed:
-            for process, *_ in self._ready:
-                stack.enter_context(process.stopped())
+            for spare in self._spare:
+                stack.enter_context(spare.process.stopped())
             yield
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip() or "running"
+    except OSError as error:
+        return str(error)
 
 
 class Runners:
@@ -97,11 +143,10 @@ class Runners:
 
     Args:
         memory: see Pool.take.
-        dying: where processes go that have been killed.
     """
 
-    def __init__(self, pool: Pool, memory: float, dying: list[Process]):
-        self._pool, self._memory, self._dying = pool, memory, dying
+    def __init__(self, pool: Pool, memory: float):
+        self._pool, self._memory = pool, memory
         self.process, self.folder = pool.take(memory)
 
     def adopt(self, kernels: Path) -> None:
@@ -127,5 +172,5 @@ class Runners:
     def end(self) -> str:
         """As Process.end; once for each."""
         ending = self.process.end()
-        self._dying.append(self.process)
+        self._pool.dying.append(self.process)
         return ending
