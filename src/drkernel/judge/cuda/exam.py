@@ -30,8 +30,7 @@ from drkernel.types import KernelTime, Task
 NEAR, FAR = Cost(2**22, 2**24, 2e11), Cost(2**40, 2**40, 1e18)
 """The hidden shapes are varied from sizes like these: telling, yet much cheaper than many a published shape."""
 SHORT_US = 50.0
-"""Calls that take less are timed in two processes, since where a process lies in memory changes them by 2 to 4 %; but
-for those that are lazy for certain."""
+"""Calls that take less are timed in two processes: where a process lies in memory changes them by 2 to 4 %."""
 _ATTEMPTS = ((2, 1, 100.0), (4, 2, 200.0))
 """Blocks at least, how much longer they are than usual, and the microseconds of a block that nobody need explain: other
 contexts that come and go delay blocks, the longer they are the less it matters."""
@@ -172,17 +171,17 @@ class GpuExam(Exam):
         replaced, fewer = audit.replaced_work(bill, ledger)
         theirs = sorted(self._gpu_paper.profiles[self.modes[0]], key=lambda row: -row.microseconds)
         rows, timing = self._measured(theirs, ledger)
-        twice = timing.submission_us < SHORT_US and timing.high >= self.terms.lazy_below
-        if twice:
+        processes = 1 + (timing.submission_us < SHORT_US)
+        if processes > 1:
             self._move()
-            timing = clock.joined(timing, self._measured(theirs, ledger, rows)[1])
+            timing = clock.joined(timing, self._measured(theirs, ledger)[1])
         self._expect_joined()
         own, whole = sum(row.microseconds for row in rows if row.triton), sum(row.microseconds for row in rows)
         self.evidence["timing"] = {
             "speedup": round(timing.speedup, 4),
             "interval": [round(timing.low, 4), round(timing.high, 4)],
             "calls": timing.calls,
-            "processes": 1 + twice,
+            "processes": processes,
             "launch_latency_hidden": timing.armed,
             "uneven": timing.uneven,
             "trusted_excess_us": round(timing.excess_us, 1),
@@ -192,16 +191,14 @@ class GpuExam(Exam):
         us = timing.reference_us, timing.submission_us
         return audit.Audit(timing.low, coverage, replaced, fewer, *us, tuple(rows), tuple(theirs), doubt)
 
-    def _measured(
-        self, theirs: list[KernelTime], usual: Ledger, rows: list[KernelTime] | None = None
-    ) -> tuple[list[KernelTime], Timing]:
-        """The submission's kernels, unless they are known, and its times beside the reference's."""
+    def _measured(self, theirs: list[KernelTime], usual: Ledger) -> tuple[list[KernelTime], Timing]:
+        """The submission's kernels, and its times beside the reference's."""
         watch = self._clock(self.modes[0])
         _ruled(watch.warm_up, sum(row.microseconds for row in theirs), sum(row.calls for row in theirs))
         waited = self._place.waited
         with self._place.alone():
             self.candidate.excuse(self._place.waited - waited)
-            rows = rows or sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
+            rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
             timing = self._timed(watch, rows, theirs)
         for found in watch.ledgers:
             if change := audit.change(usual, found):
