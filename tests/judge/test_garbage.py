@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+import drkernel
 
 SCRIPT = """
 import gc, torch
@@ -25,12 +31,16 @@ zygote.wait_ready()
 chosen = [*examples("hacks", "simulated")[::12], *examples("honest", "simulated")]
 for example in chosen:
     examiner.paper(tasks()[example.task])
-lazy = tasks()["relu"]
-lazy = Task("zeros", lazy.source.replace("torch.relu(x)", "torch.relu(x) * 0"))
+relu = tasks()["relu"].source
+lazy = Task("zeros", relu.replace("torch.relu(x)", "torch.relu(x) * 0"))
+narrow = Task("narrow", relu.replace("torch.relu(x)", "torch.relu(x.float() if x.dtype != torch.float64 else 1 / 0)"))
+examiner.paper(narrow)
+honest = next(example.source for example in chosen if example.name == "106_try")
 gc.collect()
 gc.disable()
 for example in chosen:
     examiner.judge(tasks()[example.task], example.source)
+assert examiner.judge(narrow, honest).ok
 try:
     examiner.paper(lazy)
 except DrKernelError as error:
@@ -52,3 +62,25 @@ def test_an_examination_leaves_no_tensor_to_the_garbage_collector():
     assert answer.returncode == 0, answer.stderr
     examined, left = map(int, answer.stdout.split()[-2:])
     assert examined > 60 and not left
+
+
+SOURCES = sorted(
+    path for part in ("judge", "tasks") for path in Path(drkernel.__file__).parent.joinpath(part).rglob("*.py")
+)
+
+
+def catches(function: ast.AST) -> bool:
+    """Whether a generator catches what is thrown into it."""
+    tries = [node for node in ast.walk(function) if isinstance(node, ast.Try) and node.handlers]
+    return any(isinstance(node, ast.Yield) for each in tries for part in each.body for node in ast.walk(part))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_no_context_manager_is_a_generator_that_catches(path):
+    """From Python 3.12 on the error that it catches and the frames that the error came from keep each other."""
+    managers = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and any("contextmanager" in ast.unparse(d) for d in node.decorator_list)
+    ]
+    assert not [manager.name for manager in managers if catches(manager)]
