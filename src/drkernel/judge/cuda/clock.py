@@ -46,7 +46,7 @@ _CALM_S = 3e-4
 """Pause after the inputs' copy: the GPU takes that long to leave the examiner's context, which would blur the clock."""
 _LATE, _PLAIN_SLACK_US = 2, 1500.0
 UNEVEN = 1.25
-"""A block's mean call may take so many times the median call; above, calls do each other's work, and means count."""
+"""A block's mean call may take so many times the median call; above, calls may do each other's work: means count."""
 SURPRISES, SURPRISED = 0.25, 2
 """Share of a submission's blocks before which there is a surprise, and its calls."""
 _ENQUEUED_S, _TURN_S, _TURN = 5e-3, 5e-4, 1.5
