@@ -55,6 +55,10 @@ class Holder:
         """Whether the order is carried out within so many seconds."""
         return self._pipe.poll(seconds) and (self._pipe.recv() or True)
 
+    def answer(self) -> object:
+        assert self._pipe.poll(HUNG_S)
+        return self._pipe.recv()
+
     def enters(self, alone: bool) -> bool:
         self.begin("enter", alone)
         return self.done()
@@ -121,6 +125,20 @@ def test_who_wants_to_be_alone_is_seen_and_comes_before_those_who_come_later(thr
     assert alone.done() and not newcomer.done(MOMENT_S)
     alone.leave()
     assert newcomer.done() and not inside.wanted
+
+
+def test_who_is_inside_rises_when_the_others_have_left_unless_one_of_them_waits_to_be_alone(three):
+    rising, other, third = three
+    assert rising.enters(alone=False) and other.enters(alone=False)
+    rising.begin("rise")
+    assert not rising.done(MOMENT_S)
+    third.begin("enter", False)
+    other.begin("rise")
+    assert other.answer() is False and not third.done(MOMENT_S), "nobody comes in between"
+    other.leave()
+    assert rising.answer() is True and not third.done(MOMENT_S)
+    rising.leave()
+    assert third.done()
 
 
 def test_a_holder_that_is_killed_lets_go(three):
@@ -208,7 +226,7 @@ def test_while_one_is_alone_the_others_wait_and_their_runners_are_stopped(seats)
     examination = Examination(other)
     assert examination.inside.wait(HUNG_S)
     with mine.taken_with_a_runner():
-        assert not other.began and not mine.began
+        assert not mine.began
         with mine.alone():
             assert other.now == ["runner stopped", "quiet"]
             assert mine.now == ["quiet"], "one's own runner goes on"
@@ -225,6 +243,58 @@ def test_the_gpu_is_looked_at_once_all_is_quiet_and_before_anything_is_timed(sea
     with mine.taken_with_a_runner(), mine.alone():
         assert mine.began[:2] == ["runner stopped", "quiet"], "one's own runner is stopped while one waits for others"
         assert mine.looks == [(False, ["quiet"])]
+
+
+def test_until_others_have_left_one_s_own_runners_are_made(seats):
+    mine, _ = seats
+    trainer = floor("a-gpu")
+    trainer.enter(alone=False)
+    with mine.taken_with_a_runner():
+        threading.Timer(MOMENT_S, trainer.leave).start()
+        with mine.alone():
+            assert mine.began == ["runner stopped", "quiet"] and mine.waited >= MOMENT_S / 2
+            assert mine.now == ["quiet"], "it began when the others had left"
+
+
+def test_whoever_waits_for_one_that_is_alone_is_quiet(seats):
+    mine, other = seats
+    with mine.taken_with_a_runner():
+        with mine.alone():
+            newcomer = Examination(other)
+            assert soon(lambda: other.now == ["quiet"])
+        assert newcomer.inside.wait(HUNG_S) and soon(lambda: not other.now)
+        newcomer.end()
+    with mine.taken_with_a_runner(sole=True):
+        newcomer = Examination(other)
+        assert soon(lambda: other.now == ["quiet"]), "what is examined alone is timed as well"
+    assert newcomer.inside.wait(HUNG_S) and soon(lambda: not other.now)
+    newcomer.end()
+
+
+def test_of_two_that_want_to_be_alone_the_second_is_quiet_before_the_first_is(seats):
+    mine, other = seats
+    trainer, looks = floor("a-gpu"), []
+    trainer.enter(alone=False)
+
+    def examine(seat: Seat, neighbour: Seat) -> None:
+        with seat.taken_with_a_runner():
+            both.wait(HUNG_S)
+            with seat.alone():
+                looks.append(list(neighbour.now))
+            while len(looks) < 2:
+                seat.pause()
+
+    both = threading.Barrier(3)
+    threads = [threading.Thread(target=examine, args=pair, daemon=True) for pair in (seats, seats[::-1])]
+    for thread in threads:
+        thread.start()
+    both.wait(HUNG_S)
+    assert soon(lambda: "quiet" in mine.now + other.now)
+    assert not ("quiet" in mine.now and "quiet" in other.now), "the first still makes runners"
+    trainer.leave()
+    for thread in threads:
+        thread.join(HUNG_S)
+    assert looks == [["runner stopped", "quiet"]] * 2
 
 
 def test_two_are_never_alone_at_once(seats):

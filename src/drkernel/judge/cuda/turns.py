@@ -16,6 +16,8 @@ from pathlib import Path
 
 import torch
 
+Meanwhile = Callable[[], contextlib.AbstractContextManager]
+
 
 class Turn:
     """One shared or exclusive lock. Not for threads: one object per holder."""
@@ -23,12 +25,29 @@ class Turn:
     def __init__(self, path: Path):
         self._gate, self._room = (open(f"{path}.{name}.lock", "a") for name in ("gate", "room"))  # noqa: SIM115
 
-    def enter(self, alone: bool) -> None:
-        fcntl.flock(self._gate, fcntl.LOCK_EX)
+    def enter(self, alone: bool, waiting: Meanwhile = contextlib.nullcontext) -> None:
+        """`waiting` is what happens here while somebody is in the way."""
+        if not self._pass(alone, fcntl.LOCK_NB, fcntl.LOCK_NB):
+            with waiting():
+                self._pass(alone)
+
+    def rise(self) -> bool:
+        """From among others to alone, when they have left; False at once where another waits for that already."""
+        return self._pass(True, gate=fcntl.LOCK_NB)
+
+    def _pass(self, alone: bool, gate: int = 0, room: int = 0) -> bool:
+        """Through the gate into the room; with LOCK_NB False where either would take time."""
         try:
-            fcntl.flock(self._room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            fcntl.flock(self._gate, fcntl.LOCK_EX | gate)
+        except BlockingIOError:
+            return False
+        try:
+            fcntl.flock(self._room, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | room)
+        except BlockingIOError:
+            return False
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
+        return True
 
     def leave(self) -> None:
         fcntl.flock(self._room, fcntl.LOCK_UN)
@@ -67,16 +86,14 @@ class Place:
         quiet: what happens here while somebody is alone.
     """
 
-    def __init__(
-        self, uuid: object, check: Callable[[bool], None], quiet: Callable[[], contextlib.AbstractContextManager]
-    ):
+    def __init__(self, uuid: object, check: Callable[[bool], None], quiet: Meanwhile):
         self._house, self._floor = Turn(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.house"), floor(uuid)
         self._check, self._quiet = check, quiet
         self._begin(sole=False)
 
     def _begin(self, sole: bool) -> None:
         self.sole, self.waited, self.held = sole, 0.0, 0.0
-        self.resting: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+        self.resting: Meanwhile = contextlib.nullcontext
 
     @contextlib.contextmanager
     def taken(self, sole: bool) -> Iterator[None]:
@@ -87,9 +104,9 @@ class Place:
         """
         self._begin(sole)
         began = asked = time.monotonic()
-        self._house.enter(alone=sole)
+        self._house.enter(sole, self._quiet)
         try:
-            self._floor.enter(alone=sole)
+            self._floor.enter(sole, self._quiet)
             began = time.monotonic()
             self.waited = began - asked
             if sole:
@@ -124,8 +141,10 @@ class Place:
             return 0.0
         torch.cuda.synchronize()
         began = time.monotonic()
-        with self.resting(), self._quiet():
-            self._floor.leave()
-            self._floor.enter(alone)
+        with self.resting():
+            if not (alone and self._floor.rise()):
+                with self._quiet():  # before another is alone
+                    self._floor.leave()
+                    self._floor.enter(alone)
         self.waited += (waited := time.monotonic() - began)
         return waited
