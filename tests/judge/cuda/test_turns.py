@@ -122,6 +122,15 @@ def test_who_wants_to_be_alone_is_seen_and_comes_before_those_who_come_later(thr
     assert newcomer.done() and not inside.wanted
 
 
+def test_nobody_pauses_for_one_that_comes_to_be_among_others(three):
+    inside, newcomer, _ = three
+    assert inside.enters(alone=True)
+    newcomer.begin("enter", False)
+    assert not newcomer.done(MOMENT_S) and not inside.wanted
+    inside.leave()
+    assert newcomer.done()
+
+
 def test_who_is_inside_rises_when_the_others_have_left_unless_one_of_them_waits_to_be_alone(three):
     rising, other, third = three
     assert rising.enters(alone=False) and other.enters(alone=False)
@@ -221,7 +230,7 @@ def test_while_one_is_alone_the_others_wait_and_their_runners_are_stopped(seats)
     examination = Examination(other)
     assert examination.inside.wait(HUNG_S)
     with mine.taken_with_a_runner():
-        assert not mine.began
+        assert not other.began and not mine.began
         with mine.alone():
             assert other.now == ["runner stopped", "quiet"]
             assert mine.now == ["quiet"], "one's own runner goes on"

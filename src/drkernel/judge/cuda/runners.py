@@ -115,7 +115,7 @@ class Pool:
         raise Unwell(f"no runner was ready within {_START_S:g} s")
 
     def _give_up(self, spare: _Spare) -> None:
-        """Says what the process was doing: nobody knows yet why it may take for ever."""
+        """Ends the process, and says what it was doing: nobody knows yet why it may take for ever."""
         doing = [_read(f"/proc/{spare.process.pid}/{name}") for name in ("wchan", "syscall")]
         warnings.warn(f"judge: a runner was not ready within {_START_S:g} s ({', '.join(doing)})", stacklevel=2)
         spare.process.end()

@@ -37,12 +37,13 @@ class Turn:
 
     def _pass(self, alone: bool, gate: int = 0, room: int = 0) -> bool:
         """Through the gate into the room; with LOCK_NB False where either would take time."""
+        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
         try:
-            fcntl.flock(self._gate, fcntl.LOCK_EX | gate)
+            fcntl.flock(self._gate, kind | gate)
         except BlockingIOError:
             return False
         try:
-            fcntl.flock(self._room, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | room)
+            fcntl.flock(self._room, kind | room)
         except BlockingIOError:
             return False
         finally:
@@ -56,7 +57,7 @@ class Turn:
     def wanted(self) -> bool:
         """Whether somebody waits at the gate for all others to leave."""
         try:
-            fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._gate, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         fcntl.flock(self._gate, fcntl.LOCK_UN)
