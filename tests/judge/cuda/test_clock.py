@@ -41,14 +41,23 @@ class Scripted(Clock):
 
     def __init__(self, monkeypatch, reference, submission):
         desk = SimpleNamespace(local=SimpleNamespace(), overhead_us=0.0, own_in=SimpleNamespace(size=2**30))
-        super().__init__(desk, None, SimpleNamespace(model=None), False, None, 2**20, None, waits=False)
         self.sides, self.elapsed, self.surprised = (reference, submission), 0.0, []
+        self.quiet = 0
+        facts = False, None, 2**20, None, False
+        super().__init__(desk, None, SimpleNamespace(model=None), *facts, self._hush)
         monkeypatch.setattr(clock.time, "perf_counter", lambda: self.elapsed)
 
     def _warm_up(self, number):
         assert number == 3
 
+    @contextlib.contextmanager
+    def _hush(self):
+        self.quiet += 1
+        yield
+        self.quiet -= 1
+
     def _surprise(self, number, expected_us):
+        assert not self.quiet, "its times do not count"
         self.surprised.append(self.elapsed)
         self.elapsed += 0.01
         return 0.01
@@ -58,6 +67,7 @@ class Scripted(Clock):
         return self.elapsed - 0.01 * len(self.surprised)
 
     def _pair(self, number, reference_first):
+        assert self.quiet
         self.elapsed += 0.02
         self._busy.append(0.0)
         calls = [list(itertools.islice(side, number)) for side in self.sides]
@@ -171,12 +181,13 @@ def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monke
     assert len(noting.ledgers) == 4
 
 
-@pytest.mark.parametrize(("size", "calls"), [(2**20, 16), (2**26, 1)])
-def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, calls):
+@pytest.mark.parametrize(("size", "warming", "following"), [(2**20, 16, 16), (2**26, 1, 15)])
+def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, warming, following):
     monkeypatch.setattr(clock, "block_of", lambda claims, wall: None)
     noting = Noting(size)
     noting.warm_up(least_us=10.0, launches=1)
-    assert noting.desk.notes.count("draws") == calls and "reference" not in noting.desk.notes
+    assert "reference" not in noting.desk.notes
+    assert noting.desk.notes.count("draws") == warming + following, "what comes next is drawn before it is quiet"
     noting._warm_up(16)
     assert noting.desk.notes.count("reveals") == 1
 
@@ -255,7 +266,22 @@ def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number
     _, timer = doubling(monkeypatch, ahead)
     with pytest.raises(Mismatched) if ahead and number > 1 else contextlib.nullcontext():
         timer._surprise(number, expected_us=10.0)
+        timer.settle()
     assert len(timer.ledgers) == (SURPRISED if number > 1 else 0)
+
+
+def test_outputs_are_compared_as_they_were_at_the_block_s_end(monkeypatch):
+    both, timer = doubling(monkeypatch, ahead=0)
+    timer._surprise(2, expected_us=10.0)
+    both.shared_out.bytes(WORD, 20).zero_()
+    timer.settle()
+    timer._surprise(2, expected_us=10.0)
+    timer._uncompared[0][:4] = 0
+    right = both.own_out.bytes(0, both.own_out.size).clone()
+    with pytest.raises(Mismatched):
+        timer._surprise(2, expected_us=10.0)
+    assert torch.equal(right, both.own_out.bytes(0, both.own_out.size)), "the reference's are not overwritten before"
+    timer.settle()
 
 
 def test_what_each_call_launched_is_known(monkeypatch):

@@ -233,7 +233,7 @@ def test_while_one_is_alone_the_others_wait_and_their_runners_are_stopped(seats)
         assert not other.began and not mine.began
         with mine.alone():
             assert other.now == ["runner stopped", "quiet"]
-            assert mine.now == ["quiet"], "one's own runner goes on"
+            assert not mine.now, "one's own runner goes on, and so does what is prepared unless one is quiet"
             time.sleep(MOMENT_S)
             assert other.now == ["runner stopped", "quiet"]
         assert soon(lambda: not other.now)
@@ -257,7 +257,7 @@ def test_until_others_have_left_one_s_own_runners_are_made(seats):
         threading.Timer(MOMENT_S, trainer.leave).start()
         with mine.alone():
             assert mine.began == ["runner stopped", "quiet"] and mine.waited >= MOMENT_S / 2
-            assert mine.now == ["quiet"], "it began when the others had left"
+            assert mine.looks == [(False, ["quiet"])], "it began when the others had left"
 
 
 def test_whoever_waits_for_one_that_is_alone_is_quiet(seats):

@@ -11,6 +11,7 @@ is narrow. Source: reference/judging.md 3.3.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -107,6 +108,7 @@ class Clock:
         bytes_per_call: inputs or outputs of one call, whichever is more.
         tolerance: how far outputs may be apart.
         waits: whether the reference waits for the device in its forward, so that its calls cannot be enqueued ahead.
+        quiet: what happens while calls are timed; surprises need it not.
     """
 
     def __init__(
@@ -119,9 +121,12 @@ class Clock:
         bytes_per_call: int,
         tolerance: Tolerance,
         waits: bool,
+        quiet: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     ):
         self._desk, self._candidate, self._train = desk, candidate, train
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
+        self._quiet = quiet
+        self._uncompared: tuple[torch.Tensor, list[Slot], int] | None = None
         self._count = itertools.count()
         desk.local.models = {0: side.model}
         self._late, self._ahead, self._warm = 0, True, 0
@@ -132,7 +137,7 @@ class Clock:
         """Inputs of the next calls, where there was time to draw them."""
 
     def run(self, expected_us: float, launches: int, seed: int, blocks: int, longer: int, slack_us: float) -> Timing:
-        """Times until the interval is narrow and the trusted clock agrees, or the time is used up.
+        """Times until the interval is narrow and the trusted clock agrees, or the time is up; `settle` must follow.
 
         Args:
             expected_us: about how long the slower side takes.
@@ -154,7 +159,8 @@ class Clock:
         for reference_first in itertools.cycle((True, False)):
             if secret.random() < SURPRISES:
                 start += self._surprise(number, expected_us)
-            one, other = self._pair(number, reference_first)
+            with self._quiet():
+                one, other = self._pair(number, reference_first)
             theirs.append(one)
             ours.append(other)
             elapsed, calls = time.perf_counter() - start, number * len(ours)
@@ -204,7 +210,9 @@ class Clock:
 
     def warm_up(self, least_us: float, launches: int) -> None:
         """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""
-        self._warm_up(self._calls(least_us, launches))
+        number = self._calls(least_us, launches)
+        self._warm_up(number)
+        self._draw_ahead(number)
 
     def _warm_up(self, number: int) -> None:
         """A pair of blocks that start at once: then, before one waits, every kernel is loaded and there is memory."""
@@ -243,13 +251,15 @@ class Clock:
             self._drawn.append(self._inputs(next(self._count)))
 
     def _reference(self, tree: Any, slots: list) -> Block:
+        self.settle()  # its outputs take the place of the last block's
         return self._desk.local_block(tree, slots, self._train, ahead=self._ahead and not self._waits)
 
     def _submission(self, tree: Any, slots: list, number: int) -> Block:
         word = self._desk.next_word(number)
         if self._ahead and self.armed:
             self._arm(tree, slots, word)
-            self._draw_ahead(number)  # while the runner enqueues its calls
+            self.settle()  # while the runner enqueues its calls
+            self._draw_ahead(number)
             in_time = self._candidate.answered(ARMING_S)
             self._late += not in_time
             if in_time:
@@ -301,6 +311,7 @@ class Clock:
         torch.cuda.synchronize()
 
     def _compare(self, theirs: Block, ours: Block) -> None:
+        """Compares the forms of two blocks' outputs, and takes the values for `settle`."""
         slots = [[fact["slot"] for fact in call["tensors"]] for call in ours.calls]
         if slots != [[fact["slot"] for fact in call["tensors"]] for call in theirs.calls]:
             raise Mismatched("a timed call returned tensors of other shapes than before")
@@ -308,10 +319,20 @@ class Clock:
             raise Mismatched("a timed call returned another structure than before")
         flat = [Slot.parse(slot, self._desk.own_out.size) for call in slots for slot in call]
         used = self._desk.own_out.top - WORD
-        got = self._desk.shared_out.bytes(WORD, used).clone()
-        right = self._desk.own_out.bytes(WORD, used)
-        if problem := self._tolerance.check(right, got, flat, WORD, len(ours.calls)):
-            raise Mismatched(problem)
+        self._uncompared = self._desk.shared_out.bytes(WORD, used).clone(), flat, len(ours.calls)
+
+    def settle(self) -> None:
+        """Compares the values of the last block, which is put off until the device is idle anyway.
+
+        Raises:
+            Mismatched.
+        """
+        uncompared, self._uncompared = self._uncompared, None
+        if uncompared:
+            got, flat, number = uncompared
+            right = self._desk.own_out.bytes(WORD, len(got))
+            if problem := self._tolerance.check(right, got, flat, WORD, number):
+                raise Mismatched(problem)
 
     def _timing(self, theirs: list[Block], ours: list[Block], seed: int) -> Timing:
         reference, submission = (

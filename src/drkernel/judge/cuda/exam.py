@@ -66,7 +66,7 @@ def write(task: Task, secret: bytes, gpu: Gpu, desk: Desk, place: Place) -> GpuP
         inputs = reference.inputs(seeds("profile"))
         size = max(size, *(_bytes(tree) for tree in (inputs, reference.forward(side.model.train(train), inputs))))
         desk.require(size)
-        with place.alone():
+        with place.alone(), place.quiet():
             waits[train] = clock.waits(desk, side, train, inputs)
             rows = recorder.times(lambda: reference.forward(side.model, inputs), recorder.empty_span(), 0.01)  # noqa: B023
         profiles[train] = [KernelTime(name, calls, us, triton) for name, triton, calls, us in rows]
@@ -198,8 +198,10 @@ class GpuExam(Exam):
         waited = self._place.waited
         with self._place.alone():
             self.candidate.excuse(self._place.waited - waited)
-            rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
+            with self._place.quiet():
+                rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
             timing = self._timed(watch, rows, theirs)
+        _ruled(watch.settle)
         for found in watch.ledgers:
             if change := audit.change(usual, found):
                 self._refuse("differs_when_timed", f"when it is timed, forward {change}")
@@ -222,9 +224,8 @@ class GpuExam(Exam):
         side, paper = self.sides[0], self._gpu_paper
         inputs = lambda number: self.paper.reference.inputs(self.seeds("timed", number))
         tolerance = self._given.expected.tolerance()
-        return Clock(
-            self._desk, self.candidate, side, train, inputs, paper.bytes_per_call, tolerance, paper.waits[train]
-        )
+        facts = paper.bytes_per_call, tolerance, paper.waits[train]
+        return Clock(self._desk, self.candidate, side, train, inputs, *facts, self._place.quiet)
 
     def _timed(self, watch: Clock, rows: list[KernelTime], theirs: list[KernelTime]) -> Timing:
         expected = max(sum(row.microseconds for row in some) for some in (rows, theirs))

@@ -133,7 +133,7 @@ class GpuExaminer:
             try:
                 with self._place.taken(sole):
                     if self._machine and time.monotonic() > self._described + _DESCRIBED_S:
-                        with self._place.alone():
+                        with self._place.alone(), self._quiet():
                             self._describe()
                     return self._paper(task)
             except Crowded:
@@ -277,7 +277,7 @@ class GpuExaminer:
         paper = self._paper(task)
         process, folder = self._pool.take(self._part * _MEMORY)
         try:
-            with self._place.alone():
+            with self._place.alone(), self._quiet():
                 self._desk.overhead_us = self._overhead(process, paper)
         finally:
             process.end()

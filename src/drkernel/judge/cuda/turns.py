@@ -84,12 +84,12 @@ class Place:
     Args:
         uuid: of the GPU.
         check: check(sole) is called when the GPU should be free of others, and raises where it is not.
-        quiet: what happens here while somebody is alone.
+        quiet: what happens here while others are alone, and while this examination's calls are timed.
     """
 
     def __init__(self, uuid: object, check: Callable[[bool], None], quiet: Meanwhile):
         self._house, self._floor = Turn(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.house"), floor(uuid)
-        self._check, self._quiet = check, quiet
+        self._check, self.quiet = check, quiet
         self._begin(sole=False)
 
     def _begin(self, sole: bool) -> None:
@@ -105,9 +105,9 @@ class Place:
         """
         self._begin(sole)
         began = asked = time.monotonic()
-        self._house.enter(sole, self._quiet)
+        self._house.enter(sole, self.quiet)
         try:
-            self._floor.enter(sole, self._quiet)
+            self._floor.enter(sole, self.quiet)
             began = time.monotonic()
             self.waited = began - asked
             if sole:
@@ -125,13 +125,16 @@ class Place:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else computes on the GPU meanwhile; the runner must have nothing to do before and after."""
+        """Nobody else computes on the GPU meanwhile; the runner must have nothing to do before and after.
+
+        What its own examiner prepares could still disturb what is timed, which must be `quiet` as well.
+        """
         self._enter(alone=True)
         began = time.monotonic()
         try:
-            with self._quiet():
+            with self.quiet():
                 self._check(self.sole)
-                yield
+            yield
         finally:
             if not self.sole:
                 self.held += time.monotonic() - began
@@ -144,7 +147,7 @@ class Place:
         began = time.monotonic()
         with self.resting():
             if not (alone and self._floor.rise()):
-                with self._quiet():  # before another is alone
+                with self.quiet():  # before another is alone
                     self._floor.leave()
                     self._floor.enter(alone)
         self.waited += (waited := time.monotonic() - began)
