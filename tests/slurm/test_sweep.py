@@ -52,6 +52,8 @@ class Scene:
     cluster: Cluster
     folder: Path
     log: list[str] = field(default_factory=list)
+    urgent: bool = False
+    """Whether the run `preempted` has to go."""
 
     def run(self, name: str) -> state.RunState:
         with pytest.MonkeyPatch.context() as patch:
@@ -63,6 +65,7 @@ class Scene:
         deadline = time.monotonic() + PATIENCE_S
         while not ready():
             self.cluster.hurry()
+            self._insist()
             queue = self.cluster.ask("squeue", "-h")
             assert (queue and time.monotonic() < deadline) or ready(), f"waited for {what}; {queue}; {self.logs()}"
             time.sleep(0.5)
@@ -85,11 +88,19 @@ class Scene:
             self.cluster.ask("scontrol", "update", f"PartitionName={name}", f"State={state}")
 
     def preempt(self) -> None:
-        """A job of the urgent partition that has to have one of this run's CPUs."""
+        """A job of the urgent partition that has to have one of this run's CPUs, unless another run ends just now."""
+        self.urgent = True
         taken = self.cluster.ask("squeue", "-h", "-t", "R,CG", "-w", "n2", "-o", "%C %D").splitlines()
         idle = CPUS - sum(int(cpus) // int(nodes) for cpus, nodes in map(str.split, taken))
         options = ["-p", "urgent", "-N", "1", "-w", "n2", "-n", str(idle + 1), "-o", "/dev/null", "-J", "urgent"]
         self.cluster.ask("sbatch", *options, "--wrap", "sleep 2")
+
+    def _insist(self) -> None:
+        """An urgent job that has found the CPUs of another run is followed by one more."""
+        if self.urgent and self.under_way("preempted") and not self.cluster.ask("squeue", "-h", "-n", "urgent"):
+            self.urgent = self.fields("preempted")["Restarts"] == "0"
+            if self.urgent:
+                self.preempt()
 
     def restart_controller(self) -> None:
         self.cluster.stop_controller()
