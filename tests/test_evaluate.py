@@ -211,7 +211,14 @@ def test_a_wrong_value_is_named_with_what_was_expected(override, words):
         load(override)
 
 
-@pytest.mark.parametrize("override,words", [("scaling=managd", "managed"), ("scaling.budgte=2", "scaling.budget")])
+@pytest.mark.parametrize(
+    "override,words",
+    [
+        ("scaling=managd", "managed"),
+        ("scaling.budgte=2", "scaling.budget"),
+        ("policy.path=train/seed=0/policy", '''"policy.path='train/seed=0/policy'"'''),
+    ],
+)
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):
     command = [sys.executable, str(ROOT / "evaluate.py"), override]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
