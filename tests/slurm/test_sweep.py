@@ -108,11 +108,11 @@ class Scene:
         self.cluster.start_controller()
 
 
-TWO_MINUTES = ["hydra.launcher.time=2", "hydra.launcher.signal_delay_s=45"]  # Slurm signals up to 30 s before that
+THREE_MINUTES = ["hydra.launcher.time=3", "hydra.launcher.signal_delay_s=75"]  # Slurm signals up to 30 s before that
 ON_BOTH_NODES = ["hydra.launcher.nodes=2", "hydra.launcher.tasks_per_node=1"]
 RUNS = {
     "calm,killed": ["logger=none", "hydra.launcher.partition=urgent", *on("n2")],
-    "timed": ["logger=none", "hydra.launcher.partition=urgent", *on("n2"), *TWO_MINUTES],
+    "timed": ["logger=none", "hydra.launcher.partition=urgent", *on("n2"), *THREE_MINUTES],
     "preempted": ["logger=offline", "hydra.launcher.partition=local", *on("n2")],
     "nodes": ["logger=none", "hydra.launcher.partition=urgent", *ON_BOTH_NODES],
 }
