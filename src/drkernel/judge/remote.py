@@ -87,12 +87,12 @@ class Server:
                     connection.close()
                     return
                 self._outboxes.add(outbox)
-            _thread("judge-read", self._read, connection, outbox)
-            _thread("judge-write", self._write, connection, outbox)
+            writer = _thread("judge-write", self._write, connection, outbox)
+            _thread("judge-read", self._read, connection, outbox, writer)
 
-    def _read(self, connection: Connection, outbox: SimpleQueue) -> None:
+    def _read(self, connection: Connection, outbox: SimpleQueue, writer: threading.Thread) -> None:
         """Starts what a client asks for, until it hangs up or dies. Only the reader closes a connection: closing it
-        under a blocked read would leave both ends waiting."""
+        under a blocked read would leave both ends waiting, and under a writer send an answer to the next client."""
         with contextlib.suppress(OSError, EOFError):
             while True:
                 message = connection.recv()
@@ -107,6 +107,7 @@ class Server:
                     continue
                 future.add_done_callback(lambda done, number=number: outbox.put(_answer(number, done)))
         outbox.put(None)
+        writer.join()
         connection.close()
 
     def _start(self, what: str, task: Task, source: str = "") -> Future:
@@ -204,5 +205,7 @@ def _reason(error: BaseException) -> str:
     return str(error) if isinstance(error, DrKernelError) else f"judge: {type(error).__name__}: {error}"
 
 
-def _thread(name: str, target: Callable, *arguments: Any) -> None:
-    threading.Thread(target=target, args=arguments, name=name, daemon=True).start()
+def _thread(name: str, target: Callable, *arguments: Any) -> threading.Thread:
+    thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+    thread.start()
+    return thread
