@@ -17,7 +17,6 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -83,11 +82,9 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
         key = override.split("=", 1)[0].lstrip("+~").split("@")[0]
         if key and "=" in override and key not in keys and not key.startswith("hydra"):
             return f"config: unknown key {key!r}{_nearest(key, keys)}"
-        try:
-            OverridesParser.create().parse_overrides([override] if "=" in override else [])
-        except OverrideParseException:
-            value = override.partition("=")[2]
-            return f"config: Hydra cannot read {override}; its value may need quotes: \"{key}='{value}'\""
+    if isinstance(error, OverrideParseException):
+        key, _, value = error.override.partition("=")
+        return f"config: Hydra cannot read {error.override}; its value may need quotes: \"{key}='{value}'\""
     found = re.search(
         r"Could not find '(\w+)/([^']+)'[^:]*Available options[^:]*:\s*(.*?)(?:Config search|$)", str(error), re.S
     )

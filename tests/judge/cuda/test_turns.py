@@ -169,10 +169,8 @@ class Seat(Place):
     """A place that writes down what happens to its runner and when its examiner looks at the GPU."""
 
     def __init__(self):
-        self.now: list[str] = []
-        """What lasts at the moment."""
-        self.began: list[str] = []
-        """All that ever began."""
+        self.now, self.began = [], []
+        """What lasts at the moment, and all that ever began."""
         self.looks: list[tuple[bool, list[str]]] = []
         """`sole`, and what lasted, whenever the GPU was looked at."""
         self.crowded = False
