@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from multiprocessing.connection import Client as connect
 
 import pytest
 
@@ -153,10 +154,14 @@ def test_a_client_that_dies_or_closes_leaves_the_server_well(server, fake, clien
     assert fake.seen.count("never") >= 3
     fake.never.set_result(Verdict("ok", "faster"))
     assert client.judge(TASK, "never").ok and client.judge(TASK, "0.01").ok
+    _comes_true(lambda: len(server._outboxes) == 1, "only the client that is left has a mailbox")
+
+
+def _comes_true(condition, what: str) -> None:
     deadline = time.time() + 5
-    while len(server._outboxes) > 1 and time.time() < deadline:
+    while not condition() and time.time() < deadline:
         time.sleep(0.01)
-    assert len(server._outboxes) == 1, "only the client that is left has a mailbox"
+    assert condition(), what
 
 
 def _ask_and_die(address: str, key: bytes) -> None:
@@ -165,6 +170,32 @@ def _ask_and_die(address: str, key: bytes) -> None:
         client.submit(TASK, "never")
     client.judge(TASK, "0")
     os._exit(1)
+
+
+class Slow:
+    """An answer that is being written from `begun` until `go_on`."""
+
+    def __init__(self):
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __reduce__(self):
+        self.begun.set()
+        self.go_on.wait(10)
+        return str, ("an answer",)
+
+
+def test_an_answer_to_a_client_that_has_died_goes_to_nobody_else(server, fake):
+    """Its connection's number is given to the next client, so it stays open until nothing is written to it any more."""
+    answer, dead = Slow(), connect(server.address, authkey=server.key)
+    dead.send((0, "submit", TASK, "never"))
+    fake.never.set_result(answer)
+    assert answer.begun.wait(5)
+    dead.close()
+    with closing(Client(server.address, server.key)) as client:
+        assert client.judge(TASK, "0.2").ok
+        answer.go_on.set()
+        assert client.judge(TASK, "0").ok
+        _comes_true(lambda: len(server._outboxes) == 1, "only the client that is left has a mailbox")
 
 
 def test_closing_waits_for_nobody_who_is_just_being_let_in(fake):
@@ -190,10 +221,7 @@ def test_closing_ends_the_threads_of_both_sides(fake):
     clients = [Client(server.address, server.key) for _ in range(3)]
     clients[0].close()
     server.close()
-    deadline = time.time() + 5
-    while threading.active_count() > before and time.time() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() <= before
+    _comes_true(lambda: threading.active_count() <= before, "no thread is left")
 
 
 def test_the_real_judge_says_the_same_through_a_client(judge, tasks):
