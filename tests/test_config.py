@@ -66,9 +66,11 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
     "override,words",
     [
         ("algo.gama=1", ["algo.gama", "algo.gamma"]),
+        ("+trainer.stepz=1", ["trainer.stepz", "trainer.steps"]),
+        ("algo=3", ["algo=3", "must be a string"]),
         ("alog=grpo", ["alog", "algo"]),
         ("algo=tlroo", ["tlroo", "trloo"]),
-        ("trainer.steps=many", ["trainer.steps", "many"]),
+        ("trainer.steps=many", ["trainer.steps", "many", "Integer"]),
         ("trainer.samples=0", ["trainer.samples", "at least 1"]),
         ("algo.aggregation=token_men", ["token_men", "token_mean"]),
         ("policy.path=/nowhere/policy", ["/nowhere/policy"]),

@@ -217,6 +217,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(override, words):
         ("scaling=managd", "managed"),
         ("scaling.budgte=2", "scaling.budget"),
         ("policy.path=train/seed=0/policy", '''"policy.path='train/seed=0/policy'"'''),
+        ("compare=[seed=0,seed=1]", '''"compare=['first','second']"'''),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):

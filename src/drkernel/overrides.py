@@ -34,10 +34,14 @@ def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[
 
     Raises DrKernelError naming the key, what was found and what was expected.
     """
+    known = valid_keys(kind)
+    for key in _keys(OmegaConf.to_container(composed)):
+        if key not in known:  # Hydra lets in what was added with a plus
+            raise DrKernelError(f"config: unknown key {key!r}{_nearest(key, known)}")
     try:
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), composed))
     except OmegaConfBaseException as error:
-        raise DrKernelError(_explained(error, kind)) from None
+        raise DrKernelError(f"config: {error.full_key or ''}: {str(error).splitlines()[0]}") from None
     for key, words in choices.items():
         value = _get(config, key)
         if value is not None and value not in words:
@@ -63,6 +67,10 @@ def one_line_errors(kind: type) -> Iterator[None]:
         message = str(error)
     except (HydraException, OmegaConfBaseException) as error:
         message = explain(sys.argv[1:], error, kind)
+    except ValueError as error:
+        if not str(error).startswith("Config group override"):  # Hydra's own, for algo=3
+            raise
+        message = f"config: {' '.join(sys.argv[1:])}: {error}"
     else:
         return
     print("error: " + " ".join(message.split()), file=sys.stderr)
@@ -84,14 +92,16 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
             return f"config: unknown key {key!r}{_nearest(key, keys)}"
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
-        return f"config: Hydra cannot read {error.override}; its value may need quotes: \"{key}='{value}'\""
+        quoted = "['first','second']" if value.startswith("[") else f"'{value}'"
+        return f'config: Hydra cannot read {error.override}; its value may need quotes: "{key}={quoted}"'
     found = re.search(
         r"Could not find '(\w+)/([^']+)'[^:]*Available options[^:]*:\s*(.*?)(?:Config search|$)", str(error), re.S
     )
     if found:
         group, variant, options = found[1], found[2], found[3].split()
         return f"config: {group}={variant} is none of {', '.join(options)}{_nearest(variant, options)}"
-    return "config: " + " ".join(str(error).split())
+    cause = str(error.__cause__ or "").partition("\n")[0]
+    return " ".join(f"config: {error}{cause and f': {cause}'}".split())
 
 
 def valid_keys(kind: type, prefix: str = "") -> list[str]:
@@ -118,6 +128,13 @@ def slug(text: str) -> str:
 OmegaConf.register_new_resolver("slug", slug, replace=True)
 
 
+def _keys(nested: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in nested.items():
+        yield f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{prefix}{name}.")
+
+
 def _get(config: Any, key: str) -> Any:
     for part in key.split("."):
         config = getattr(config, part, None)
@@ -127,12 +144,3 @@ def _get(config: Any, key: str) -> Any:
 def _nearest(word: str, words: Sequence[str]) -> str:
     best = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f"; did you mean {best[0]!r}?" if best else ""
-
-
-def _explained(error: OmegaConfBaseException, kind: type) -> str:
-    key = getattr(error, "full_key", None) or ""
-    reason = str(error).splitlines()[0]
-    keys = valid_keys(kind)
-    return (
-        f"config: unknown key {key!r}{_nearest(key, keys)}" if key and key not in keys else f"config: {key}: {reason}"
-    )
