@@ -93,8 +93,10 @@ def test_prs_with_the_papers_threshold_keeps_more():
 
 
 def test_prs_leaves_incorrect_turns_alone():
-    rollouts = table(2, 1, exists=[[True], [False]])
-    assert prs(rollouts, torch.ones(2, 1)).keep.tolist() == [[True], [False]]
+    rollouts = table(3, 1, exists=[[True], [False], [True]], paid=[[False], [False], [True]])
+    decision = prs(rollouts, torch.ones(3, 1))
+    assert decision.keep.tolist() == [[True], [False], [False]]
+    assert means(decision.tally) == {"prs/kept": 0.0}, "of the correct ones"
 
 
 def test_hard_prs_asks_for_the_threshold_and_uses_no_chance():

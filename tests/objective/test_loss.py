@@ -86,6 +86,17 @@ def test_weights_by_hand():
     assert weights("token_sum_over_constant", turns, divisor=8.0) == [0, 0.125, 0.125, 0.125, 0, 0.125]
 
 
+def test_metrics_are_shares_of_the_tokens_that_train_and_the_kl_of_old_to_new():
+    ratios = torch.tensor([0.5, 1.1, 1.5, 0.5, 1.1, 4.0, 4.0])
+    advantages = torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0, 1.0])
+    weights = torch.tensor([1.0] * 6 + [0.0])
+    _, tally = policy_loss(ratios.log(), torch.zeros(7), advantages, weights)
+    kl = (ratios - 1 - ratios.log())[:6].mean().item()
+    assert means(tally) == pytest.approx(
+        {"policy/clipped_low": 1 / 6, "policy/clipped_high": 1 / 6, "policy/clipped_dual": 1 / 6, "policy/kl": kl}
+    )
+
+
 @pytest.mark.parametrize("mode", AGGREGATIONS)
 def test_micro_batches_and_ranks_add_up_to_the_whole_step(mode):
     logp, old, advantages, mask, turns = step()

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from drkernel.objective.metrics import best_of_history, estimate, fast_at, summary, wilson
+from drkernel.objective.metrics import best_of_history, difference, estimate, fast_at, summary, wilson
 from drkernel.objective.rewards import profiling
 from drkernel.objective.rollouts import Rollouts, tabulate
 from drkernel.types import Trajectory, Turn, Verdict
@@ -123,6 +123,17 @@ def test_a_task_with_many_samples_is_still_one_task():
     found = estimate(torch.tensor([True] * 18 + [False] * 2), torch.tensor([0] * 18 + [1, 2]))
     low, high = wilson(0.9, 20)
     assert found.high - found.low > 1.5 * (high - low)
+
+
+def test_two_policies_are_compared_task_by_task():
+    before = [trajectory(0, 0, ok(1.0)), trajectory(0, 1, WRONG), trajectory(1, 0, WRONG), trajectory(2, 0, WRONG)]
+    after = [trajectory(2, 0, ok(2.0)), trajectory(1, 0, WRONG), trajectory(0, 0, ok(2.0)), trajectory(1, 1, ok(1.0))]
+    changes = difference(tabulate(before, profiling), tabulate(after, profiling))
+    expected = estimate(torch.tensor([0.5, 0.5, 1.0]), torch.arange(3))
+    assert (changes["correct"].value, changes["correct"].low) == pytest.approx((expected.value, expected.low))
+    assert changes["fast@1.5"].value == pytest.approx(2 / 3)
+    with pytest.raises(AssertionError, match="same tasks"):
+        difference(tabulate(before, profiling), tabulate(after[1:], profiling))
 
 
 def test_one_task_and_no_task_claim_nothing():
