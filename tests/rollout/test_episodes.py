@@ -153,9 +153,20 @@ def test_trajectory_that_reaches_the_context_ends_early(prompts, policy, played)
         assert short["turns"] == full["turns"][: len(short["turns"])]
 
 
+def test_a_context_that_just_holds_every_turn_cuts_none(prompts, policy, played):
+    asked = [sum(len(t.prompt_ids + t.response_ids) for t in p.turns) - len(p.turns[-1].response_ids) for p in played]
+    assert content(play(prompts, policy, SlowJudge(0), context=max(asked) + 30)) == content(played)
+    shorter = play(prompts, policy, SlowJudge(0), context=max(asked) + 29)
+    assert [len(t.turns) for t in shorter] == [3 - (tokens == max(asked)) for tokens in asked]
+
+
 def test_task_that_does_not_fit_is_named(prompts, policy):
-    with pytest.raises(DrKernelError, match="task t0: found a prompt of"):
-        play(prompts, policy, SlowJudge(0), context=35)
+    longest = max(len(prompts.first(task)) for task in TASKS)
+    assert play(prompts, policy, SlowJudge(0), context=longest + 30, turns=1)
+    with pytest.raises(
+        DrKernelError, match=rf"task t\d: found a prompt of {longest} tokens, expected at most {longest - 1}"
+    ):
+        play(prompts, policy, SlowJudge(0), context=longest + 29)
 
 
 def test_failed_judging_is_an_error(prompts, policy):
@@ -174,6 +185,15 @@ def test_verdict_that_never_comes_is_an_error(prompts, policy):
 
     with pytest.raises(Lost, match=r"no verdict within 0.2 s, 12 are awaited"):
         play(prompts, policy, Silent(0), deadline_s=0.2)
+
+
+def test_a_verdict_that_takes_its_time_is_waited_for(prompts, policy, monkeypatch):
+    class Slow(SlowJudge):
+        def _judge(self, task, source, delay):
+            return super()._judge(task, source, 0.3)
+
+    monkeypatch.setattr("drkernel.rollout.episodes._GLANCE_S", 0.05)
+    assert all(t.turns[0].verdict for t in play(prompts, policy, Slow(0), turns=1, samples_per_task=1))
 
 
 @pytest.mark.parametrize("verdicts_needed", [0, 5, 12])

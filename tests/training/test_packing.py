@@ -66,6 +66,11 @@ def test_micro_batches_hold_every_row_exactly_once_within_the_budget():
         assert all(part.positions[start] == 0 for start in part.cu_seqlens[:-1].tolist())
 
 
+def test_rows_that_fill_the_budget_share_a_micro_batch():
+    parts = split(pack([episode((6, 4)) for _ in range(4)]), max_tokens=20)
+    assert [len(part.tokens) for _, part in parts] == [20, 20]
+
+
 def test_a_row_longer_than_the_budget_stands_alone():
     parts = split(pack([episode((50, 10)), episode((2, 2)), episode((2, 2))]), max_tokens=20)
     assert sorted(len(part.tokens) for _, part in parts) == [8, 60]

@@ -126,6 +126,12 @@ def test_all_ranks_skip_a_step_whose_gradient_is_not_finite_on_one(episodes):
     assert on_ranks(2, poisoned) == [1, 1]
 
 
+def test_entropy_is_per_sampled_token(episodes):
+    batch = pack(episodes)
+    entropy = POLICY.logprobs(batch).entropy[batch.loss_mask].mean().item()
+    assert one_step(episodes, update.ALONE)[0]["entropy"] == pytest.approx(entropy, rel=1e-5)
+
+
 def test_gradients_are_clipped_over_all_parameters_together(episodes):
     metrics, gradient, _ = one_step(episodes, update.ALONE)
     assert metrics["grad_norm"] > 0.5
