@@ -67,6 +67,8 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
     [
         ("algo.gama=1", ["algo.gama", "algo.gamma"]),
         ("+trainer.stepz=1", ["trainer.stepz", "trainer.steps"]),
+        ("+arm=gamma0 trainer.steps=many", ["trainer.steps=many", "Integer"]),
+        ("+arm=gama0", ["gama0", "gamma0"]),
         ("algo=3", ["algo=3", "must be a string"]),
         ("alog=grpo", ["alog", "algo"]),
         ("algo=tlroo", ["tlroo", "trloo"]),
@@ -79,7 +81,7 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):
-    command = [sys.executable, str(ROOT / "train.py"), override, "logger=none"]
+    command = [sys.executable, str(ROOT / "train.py"), *override.split(), "logger=none"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     message = done.stderr.strip().splitlines()
     assert done.returncode == 2, done.stderr

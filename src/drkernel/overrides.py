@@ -87,8 +87,10 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
     """
     keys = valid_keys(kind)
     for override in overrides:
-        key = override.split("=", 1)[0].lstrip("+~").split("@")[0]
-        if key and "=" in override and key not in keys and not key.startswith("hydra"):
+        key = override.split("=", 1)[0].lstrip("~").split("@")[0]
+        if key.startswith(("+", "hydra")):  # +sweep=x is a group; an unknown key is left to `resolve`
+            continue
+        if key and "=" in override and key not in keys:
             return f"config: unknown key {key!r}{_nearest(key, keys)}"
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
@@ -101,7 +103,7 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
         group, variant, options = found[1], found[2], found[3].split()
         return f"config: {group}={variant} is none of {', '.join(options)}{_nearest(variant, options)}"
     cause = str(error.__cause__ or "").partition("\n")[0]
-    return " ".join(f"config: {error}{cause and f': {cause}'}".split())
+    return f"config: {error}{cause and f': {cause}'}"
 
 
 def valid_keys(kind: type, prefix: str = "") -> list[str]:
