@@ -60,7 +60,8 @@ class Candidate:
     Args:
         timeout_s: longest wall time of one answer.
         patience: how many times as long all together may take.
-        pause: called before each call; returns the seconds that it took, which do not count.
+        pause: called now and then while the runner has nothing to do; returns the seconds that it took, which do not
+            count.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Candidate:
 
     def build(self, model: int, side: Side) -> dict[str, Tensor]:
         """Constructs a model as the reference's side was; returns its parameters and buffers by name."""
+        self._rest()
         tree, slots = self._put(list(side.reference.init_args()))
         answer = self._ask(do="build", model=model, args=tree, slots=slots, seed=side.seed, varied=side.varied)
         pairs = _list(answer.get("weights"))
@@ -109,10 +111,10 @@ class Candidate:
 
     def begin(self, case: Case, skip: Sequence[str] = ()) -> None:
         """As `call`, without waiting for the answer, which `answer` returns."""
-        if self._pause:
-            self.excuse(self._pause())
+        self._rest()
         tree, slots = self._put(case.inputs)
         self._before = self._process.inputs.snapshot()
+        self._process.inputs.settle()
         self.post(
             "call",
             model=case.plan.model,
@@ -134,11 +136,16 @@ class Candidate:
         except (Unfit, IndexError, ValueError) as error:
             raise ProtocolViolation(str(error)) from error
         seen = [self._take(slot) for slot in _list(answer.get("seen"))]
+        self._rest()
         return Answer(outputs, _ledger(answer.get("ledger")), any(value.shares for value in values), edited, seen)
 
+    def _rest(self) -> None:
+        """A moment at which the runner has nothing to do."""
+        if self._pause:
+            self.excuse(self._pause())
+
     def post(self, do: str, **question: Any) -> None:
-        """Asks without waiting for the answer; `collect` must follow."""
-        self._process.inputs.settle()
+        """Asks without waiting for the answer; `collect` must follow. What is put into its memory may come later."""
         self._asked = time.monotonic()
         self._process.post({"do": do, **question}, self._deadline())
 
@@ -156,24 +163,25 @@ class Candidate:
         """What the runner claims of the calls that it had enqueued."""
         return self._ask(do="claims")
 
-    def profile(self, case: Case) -> list[KernelTime]:
-        """The launches and operators of one forward, and how long each took."""
-        return [_kernel_time(row) for row in _list(self._ask_of("profile", case).get("rows"))]
+    def profile(self, case: Case, empty_us: float) -> list[KernelTime]:
+        """The launches and operators of one forward, and how long each took; see recorder.times."""
+        return [_kernel_time(row) for row in _list(self._ask_of("profile", case, empty_us=empty_us).get("rows"))]
 
     def joins(self, case: Case) -> bool:
         """Whether forward waits for all that it starts on other streams. The process may be in disorder afterwards."""
         return self._ask_of("joins", case).get("joined") is True
 
-    def _ask_of(self, do: str, case: Case) -> dict[str, Any]:
+    def _ask_of(self, do: str, case: Case, **more: Any) -> dict[str, Any]:
         """A question about one forward on a case's inputs."""
         tree, slots = self._put(case.inputs)
         train, model = case.plan.train, case.plan.model
-        return self._ask(do=do, model=model, args=tree, slots=slots, train=train, seed=case.seed)
+        return self._ask(do=do, model=model, args=tree, slots=slots, train=train, seed=case.seed, **more)
 
     def _deadline(self) -> float:
         return min(time.monotonic() + self._timeout, self._end)
 
     def _ask(self, **question: Any) -> dict[str, Any]:
+        self._process.inputs.settle()
         self.post(**question)
         return self.collect()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -232,14 +233,16 @@ class Exam:
         inputs = cases.touched(first.inputs, seed)
         if inputs is None:
             return
-        paper = self.paper
-        expected = cases.answer(paper.task, self.sides[0], inputs, plan.train, seed, paper.depth)
-        if expected.finite and expected.sharp:
-            self._right(Case(plan, inputs, expected, seed))
+        facts = self.paper.task, self.sides[0], inputs, plan.train, seed, self.paper.depth
+        case = Case(plan, inputs, seed, functools.partial(cases.answer, *facts))
+        if case.expected.finite and case.expected.sharp:
+            self._right(case)
 
     def _right(self, case: Case) -> Answer:
         """The answer to a case, which is a ruling unless it is right."""
-        return self._ruled(case, self.candidate.call(case))
+        self.candidate.begin(case)
+        _ = case.expected  # while the submission works
+        return self._ruled(case, self.candidate.answer())
 
     def _ruled(self, case: Case, answer: Answer) -> Answer:
         problem = case.expected.check(answer.outputs)

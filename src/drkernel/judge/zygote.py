@@ -141,6 +141,11 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGCONT)
 
+    @property
+    def gone(self) -> bool:
+        """Whether an ended process that is not `buried` yet has given back what it had on a GPU."""
+        return bool(select.select([self._handle], [], [], 0.0)[0])
+
     def buried(self, seconds: float) -> None:
         """Waits, at most so long, until an ended process has given back what it had on a GPU."""
         select.select([self._handle], [], [], seconds)

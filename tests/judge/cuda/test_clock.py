@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from drkernel.judge.cuda import clock, desk
-from drkernel.judge.cuda.clock import BUDGET_S, PATIENCE_S, SURPRISED, Clock, Mismatched, Timing
+from drkernel.judge.cuda.clock import BUDGET_S, FORESEEN, PATIENCE_S, SURPRISED, Clock, Mismatched, Timing
 from drkernel.judge.cuda.desk import Block, Forged
 from drkernel.judge.cuda.memory import WORD
 from drkernel.judge.exchange import Area, Slot
@@ -167,6 +167,9 @@ class Noting(Clock):
     def _compare(self, theirs, ours):
         self.desk.notes.append("compares")
 
+    def _outputs(self):
+        return torch.zeros(1)
+
 
 def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monkeypatch):
     monkeypatch.setattr(clock, "block_of", lambda claims, wall: None)
@@ -187,7 +190,8 @@ def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, war
     noting = Noting(size)
     noting.warm_up(least_us=10.0, launches=1)
     assert "reference" not in noting.desk.notes
-    assert noting.desk.notes.count("draws") == warming + following, "what comes next is drawn before it is quiet"
+    ahead = warming + following + FORESEEN * SURPRISED
+    assert noting.desk.notes.count("draws") == ahead, "what comes next is drawn before it is quiet"
     noting._warm_up(16)
     assert noting.desk.notes.count("reveals") == 1
 
@@ -260,10 +264,12 @@ def doubling(monkeypatch, ahead):
     return both, Clock(both, both, SimpleNamespace(model=None), False, inputs, 20, tolerance, waits=False)
 
 
+@pytest.mark.parametrize("foreseen", [0, 1])
 @pytest.mark.parametrize("number", [1, 2, 5])
 @pytest.mark.parametrize("ahead", [0, 1])
-def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number):
+def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number, foreseen):
     _, timer = doubling(monkeypatch, ahead)
+    timer._foreseen = [timer._foresee(SURPRISED) for _ in range(foreseen)]
     with pytest.raises(Mismatched) if ahead and number > 1 else contextlib.nullcontext():
         timer._surprise(number, expected_us=10.0)
         timer.settle()
@@ -276,12 +282,26 @@ def test_outputs_are_compared_as_they_were_at_the_block_s_end(monkeypatch):
     both.shared_out.bytes(WORD, 20).zero_()
     timer.settle()
     timer._surprise(2, expected_us=10.0)
-    timer._uncompared[0][:4] = 0
+    timer._uncompared[1][:4] = 0
     right = both.own_out.bytes(0, both.own_out.size).clone()
     with pytest.raises(Mismatched):
         timer._surprise(2, expected_us=10.0)
     assert torch.equal(right, both.own_out.bytes(0, both.own_out.size)), "the reference's are not overwritten before"
     timer.settle()
+
+
+def test_what_was_foreseen_of_a_surprise_is_no_work_when_it_comes(monkeypatch):
+    both, timer = doubling(monkeypatch, ahead=0)
+    timer._foreseen = [timer._foresee(2)]
+    timer._foresee(2)  # others take its place in the examiner's memory
+    answer, blocks = both.local_block, []
+    both.local_block = lambda *facts, **more: blocks.append(facts) or answer(*facts, **more)
+    timer._surprise(2, expected_us=10.0)
+    timer.settle()
+    assert not blocks
+    timer._surprise(2, expected_us=10.0)
+    timer.settle()
+    assert len(blocks) == 1, "what was not foreseen is computed"
 
 
 def test_what_each_call_launched_is_known(monkeypatch):

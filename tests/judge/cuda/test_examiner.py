@@ -74,6 +74,13 @@ def test_a_busy_gpu_is_not_free_because_it_answers_quickly_now_and_then(monkeypa
     GpuExaminer._probe(None, sole=True)
 
 
+@pytest.mark.parametrize(("ended_s", "burying", "paused"), [(0.0, True, 0.0), (0.0, False, 1.0), (9.0, True, 1.0)])
+def test_who_is_waited_for_anyway_works_on(ended_s, burying, paused):
+    pool, place = SimpleNamespace(burying=burying), SimpleNamespace(pause=lambda: 1.0)
+    found = SimpleNamespace(_last=examiner.time.monotonic() - ended_s, _pool=pool, _place=place)
+    assert GpuExaminer._pause(found) == paused, "a runner that takes for ever to die does not keep others waiting"
+
+
 FORGED, MEMORY = Verdict("hack", "forged_time"), Verdict("invalid", "out_of_memory", "CUDA out of memory")
 UNEVEN, EVEN = (Verdict("ok", "slower", evidence={"timing": {"uneven": found}}) for found in (True, False))
 SLOW, HANGS = Verdict("invalid", "timeout", evidence={"together": True}), Verdict("invalid", "timeout")

@@ -77,7 +77,9 @@ def test_to_stop_a_process_that_has_ended_is_no_error(runner):
 def test_a_stopped_process_can_be_ended_and_buried(runner):
     process = runner.process
     with process.stopped():
+        assert not process.gone
         process.end()
+    assert soon(lambda: process.gone)
     began = time.monotonic()
     process.buried(HUNG_S)
     assert time.monotonic() - began < HUNG_S / 2

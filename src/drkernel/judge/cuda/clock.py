@@ -48,8 +48,8 @@ _CALM_S = 3e-4
 _LATE, _PLAIN_SLACK_US = 2, 1500.0
 UNEVEN = 1.25
 """A block's mean call may take so many times the median call; above, calls may do each other's work: means count."""
-SURPRISES, SURPRISED = 0.25, 2
-"""Share of a submission's blocks before which there is a surprise, and its calls."""
+SURPRISES, SURPRISED, FORESEEN = 0.25, 2, 2
+"""Share of a submission's blocks before which there is a surprise, its calls, and how many are prepared ahead."""
 _ENQUEUED_S, _TURN_S, _TURN = 5e-3, 5e-4, 1.5
 """Seconds that enqueueing a surprise may take, and from one of its calls to the next: a constant, and a multiple of
 what a call takes."""
@@ -126,7 +126,8 @@ class Clock:
         self._desk, self._candidate, self._train = desk, candidate, train
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
         self._quiet = quiet
-        self._uncompared: tuple[torch.Tensor, list[Slot], int] | None = None
+        self._uncompared: tuple[torch.Tensor, torch.Tensor, list[Slot], int] | None = None
+        self._foreseen: list[tuple[list, Block, torch.Tensor]] = []
         self._count = itertools.count()
         desk.local.models = {0: side.model}
         self._late, self._ahead, self._warm = 0, True, 0
@@ -191,12 +192,13 @@ class Clock:
         begun, number, desk = time.perf_counter(), min(SURPRISED, number), self._desk
         if number == 1:
             return 0.0
-        tree, slots = self._draw(number)
+        inputs, theirs, right = self._foreseen.pop() if self._foreseen else self._foresee(number)
+        tree, slots = desk.own_in.lay(inputs)
         word = desk.next_word(number)
         starts = [slots[call * len(slots) // number][0] if slots else WORD for call in range(1, number)]
         desk.shared_in.bytes(WORD, desk.own_in.top - WORD).zero_()
         self._arm(tree, slots, word)
-        theirs = self._reference(tree, slots)  # while the runner enqueues
+        self.settle()  # while the runner enqueues
         self._candidate.answered(_ENQUEUED_S)
         for turn, (start, end) in enumerate(itertools.pairwise([WORD, *starts, desk.own_in.top])):
             if turn:
@@ -205,13 +207,26 @@ class Clock:
             desk.shared_in.release(word + turn)
         self._armed_calls(number)
         self._candidate.collect()
-        self._compare(theirs, block_of(self._candidate.claims(), 0.0))
+        self._compare(theirs, block_of(self._candidate.claims(), 0.0), right)
         return time.perf_counter() - begun
+
+    def _foresee(self, number: int) -> tuple[list, Block, torch.Tensor]:
+        """The inputs of a surprise, and the reference's block and the bytes of its outputs."""
+        self.settle()
+        inputs, desk = [self._inputs(next(self._count)) for _ in range(number)], self._desk
+        block = desk.local_block(*desk.own_in.lay(inputs), self._train, ahead=False)
+        return inputs, block, self._outputs().clone()
+
+    def _outputs(self) -> torch.Tensor:
+        """The bytes of the reference's last outputs."""
+        return self._desk.own_out.bytes(WORD, self._desk.own_out.top - WORD)
 
     def warm_up(self, least_us: float, launches: int) -> None:
         """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""
         number = self._calls(least_us, launches)
         self._warm_up(number)
+        if number > 1:
+            self._foreseen = [self._foresee(min(SURPRISED, number)) for _ in range(FORESEEN)]
         self._draw_ahead(number)
 
     def _warm_up(self, number: int) -> None:
@@ -310,16 +325,20 @@ class Clock:
             self._desk.shared_in.bytes(start, end - start).copy_(self._desk.own_in.bytes(start, end - start))
         torch.cuda.synchronize()
 
-    def _compare(self, theirs: Block, ours: Block) -> None:
-        """Compares the forms of two blocks' outputs, and takes the values for `settle`."""
+    def _compare(self, theirs: Block, ours: Block, right: torch.Tensor | None = None) -> None:
+        """Compares the forms of two blocks' outputs, and takes the values for `settle`.
+
+        Args:
+            right: the bytes of the reference's outputs, where others have taken their place.
+        """
         slots = [[fact["slot"] for fact in call["tensors"]] for call in ours.calls]
         if slots != [[fact["slot"] for fact in call["tensors"]] for call in theirs.calls]:
             raise Mismatched("a timed call returned tensors of other shapes than before")
         if [call["outputs"] for call in ours.calls] != [call["outputs"] for call in theirs.calls]:
             raise Mismatched("a timed call returned another structure than before")
         flat = [Slot.parse(slot, self._desk.own_out.size) for call in slots for slot in call]
-        used = self._desk.own_out.top - WORD
-        self._uncompared = self._desk.shared_out.bytes(WORD, used).clone(), flat, len(ours.calls)
+        right = self._outputs() if right is None else right
+        self._uncompared = right, self._desk.shared_out.bytes(WORD, len(right)).clone(), flat, len(ours.calls)
 
     def settle(self) -> None:
         """Compares the values of the last block, which is put off until the device is idle anyway.
@@ -329,9 +348,8 @@ class Clock:
         """
         uncompared, self._uncompared = self._uncompared, None
         if uncompared:
-            got, flat, number = uncompared
-            right = self._desk.own_out.bytes(WORD, len(got))
-            if problem := self._tolerance.check(right, got, flat, WORD, number):
+            *facts, number = uncompared
+            if problem := self._tolerance.check(*facts, WORD, number):
                 raise Mismatched(problem)
 
     def _timing(self, theirs: list[Block], ours: list[Block], seed: int) -> Timing:
@@ -367,8 +385,13 @@ class Clock:
 def interval(reference: numpy.ndarray, submission: numpy.ndarray, seed: int) -> tuple[float, float]:
     """95 % bootstrap interval of median(reference) / median(submission)."""
     draw = numpy.random.default_rng(seed)
-    medians = [numpy.median(draw.choice(times, (_RESAMPLES, len(times))), axis=1) for times in (reference, submission)]
-    low, high = numpy.quantile(medians[0] / medians[1], (0.025, 0.975))
+
+    def medians(times: numpy.ndarray) -> numpy.ndarray:
+        picks = numpy.sort(draw.integers(len(times), size=(_RESAMPLES, len(times)), dtype=numpy.int32), axis=1)
+        middle = picks[:, [(len(times) - 1) // 2, len(times) // 2]]
+        return numpy.sort(times)[middle].mean(axis=1)
+
+    low, high = numpy.quantile(medians(reference) / medians(submission), (0.025, 0.975))
     return float(low), float(high)
 
 

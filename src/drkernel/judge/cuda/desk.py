@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from drkernel.judge.cuda import recorder
 from drkernel.judge.cuda.memory import DeviceArea
 from drkernel.judge.cuda.runner import CudaRunner
 from drkernel.judge.protocol import ProtocolViolation
@@ -79,6 +80,7 @@ class Desk:
         self.host_word = torch.zeros(1, dtype=torch.int32, device="cpu").pin_memory()
         self.overhead_us = 60.0
         """Usual difference between the trusted clock and the events of an honest block."""
+        self.empty_us = recorder.empty_span()
         self._word, self._watchdog = 0, _Watchdog(self.host_word)
         self.local = CudaRunner(word=self.host_word.data_ptr())
         self._take(areas(size))

@@ -95,10 +95,11 @@ class GpuExam(Exam):
         source: str,
         desk: Desk,
         place: Place,
+        pause: Callable[[], float],
         another: Callable[[], Process],
     ):
-        super().__init__(paper.paper, terms, seeds, process, source, patience=1.0, pause=place.pause)
-        self._gpu_paper, self._desk, self._place, self._another = paper, desk, place, another
+        super().__init__(paper.paper, terms, seeds, process, source, patience=1.0, pause=pause)
+        self._gpu_paper, self._desk, self._place, self._pause, self._another = paper, desk, place, pause, another
         self._given: Case | None = None
 
     def _near_repeat(self, first: Case) -> None:
@@ -106,16 +107,12 @@ class GpuExam(Exam):
         inputs = cases.touched(first.inputs, self.seeds("touched"))
         if inputs is None:
             return
-        train, side = first.plan.train, self.sides[0]
+        plan, side = dataclasses.replace(first.plan, name="the last inputs with single elements changed"), self.sides[0]
+        case = Case(plan, inputs, first.seed, lambda: first.expected)
         given = [cases.each(value, torch.clone) for value in inputs]
-        right = cases.forward(side, side.model, given, train, first.seed)
-        case = Case(
-            dataclasses.replace(first.plan, name="the last inputs with single elements changed"),
-            inputs,
-            first.expected,
-            first.seed,
-        )
-        answer = self.candidate.call(case)
+        self.candidate.begin(case)
+        right = cases.forward(side, side.model, given, plan.train, first.seed)  # while the submission works
+        answer = self.candidate.answer()
         if problem := first.expected.tolerance().compare(right, answer.outputs):
             detail = f"{problem} (case: {case.plan.name})"
             raise Ruling("incorrect", "wrong_values", detail, case=case.plan.name)
@@ -126,7 +123,7 @@ class GpuExam(Exam):
     def _further_cases(self, train: tuple[bool, ...]) -> list[Case]:
         """Regimes at hidden shapes, which are cheaper; at the published one where a submission takes no other.
 
-        Each case is drawn while the submission works on the one before.
+        Each case is drawn while the submission works on the one before, and solved while it works on it.
         """
         shapes = len(self.paper.hidden)
         if self.terms.shapes == "ignore" or not shapes or not self._builds_all(shapes):
@@ -137,6 +134,7 @@ class GpuExam(Exam):
             case = following
             if case:
                 self.candidate.begin(case)
+                _ = case.expected
             following = self._draw(plans[number + 1]) if number + 1 < len(plans) else None
             if not case:
                 continue
@@ -199,17 +197,17 @@ class GpuExam(Exam):
         with self._place.alone():
             self.candidate.excuse(self._place.waited - waited)
             with self._place.quiet():
-                rows = sorted(self.candidate.profile(self._given), key=lambda row: -row.microseconds)
+                rows = self.candidate.profile(self._given, self._desk.empty_us)
             timing = self._timed(watch, rows, theirs)
         _ruled(watch.settle)
         for found in watch.ledgers:
             if change := audit.change(usual, found):
                 self._refuse("differs_when_timed", f"when it is timed, forward {change}")
-        return rows, timing
+        return sorted(rows, key=lambda row: -row.microseconds), timing
 
     def _move(self) -> None:
         """Goes on in another process."""
-        self.candidate = Candidate(self._another(), self.terms.timeout_s, 1.0, self._place.pause)
+        self.candidate = Candidate(self._another(), self.terms.timeout_s, 1.0, self._pause)
         self.candidate.load(self.source, self.paper.task.answer_name)
         self._build(0)
         self._right(self._given)

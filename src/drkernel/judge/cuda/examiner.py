@@ -211,7 +211,7 @@ class GpuExaminer:
         paper = self._paper(task)
         seeds = Seeds(self.secret, admission.digest(source), task.digest)
         desk, place = self._desk, self._place
-        sitting = GpuExam(paper, self.terms, seeds, runners.process, source, desk, place, runners.change)
+        sitting = GpuExam(paper, self.terms, seeds, runners.process, source, desk, place, self._pause, runners.change)
         sitting.hack = put_off(self.terms, source, task.answer_name)
         try:
             verdict = with_room(place.sole, sitting.run)
@@ -232,6 +232,11 @@ class GpuExaminer:
             self._pool.dying.pop().buried(_BURIED_S)
         with self._pool.paused():
             yield
+
+    def _pause(self) -> float:
+        """Lets others be alone; while a runner of this process dies it works on, since they would wait for that too."""
+        dying = time.monotonic() < self._last + _BURIED_S and self._pool.burying
+        return 0.0 if dying else self._place.pause()
 
     def _warm(self) -> None:
         """An idle GPU clocks down."""

@@ -87,7 +87,6 @@ class CudaRunner(runner.Runner):
         self._word = word
         self._flush = torch.zeros(FLUSH // 4, device="cuda")
         self._armed: tuple[list[torch.cuda.Event], list[dict[str, Any]]] = [], []
-        self._empty_us = recorder.empty_span()
         self._host_s = 0.0
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +123,7 @@ class CudaRunner(runner.Runner):
         build = {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0}
         call = {**given, "do": "call", "budget": 0.0}
         questions = [{"do": "load", "source": _REHEARSAL, "name": "ModelNew"}, {**build, "varied": False}]
-        questions += [{**given, "do": "profile"}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
+        questions += [{**given, "do": "profile", "empty_us": 0.0}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
         for question in [*questions, block, {"do": "wait"}, {"do": "claims"}]:
             if error := self.answer(question).get("error"):
                 raise RuntimeError(f"{question.get('do')}: {error}")
@@ -216,10 +215,10 @@ class CudaRunner(runner.Runner):
         torch.manual_seed(seed)
         return lambda: module(*values)
 
-    def _profile(self, **call: Any) -> dict[str, Any]:
+    def _profile(self, empty_us: float, **call: Any) -> dict[str, Any]:
         forward = self._forward(**call)
         with torch.no_grad():
-            rows = recorder.times(forward, self._empty_us, 1.5 * self._host_s)
+            rows = recorder.times(forward, empty_us, 1.5 * self._host_s)
         return {"rows": [[name, triton, calls, float(us).hex()] for name, triton, calls, us in rows[:200]]}
 
     def _joins(self, **call: Any) -> dict[str, Any]:

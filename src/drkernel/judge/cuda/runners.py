@@ -122,6 +122,11 @@ class Pool:
         self.dying.append(spare.process)
         shutil.rmtree(spare.folder, ignore_errors=True)
 
+    @property
+    def burying(self) -> bool:
+        """Whether some that were killed still have part of the GPU."""
+        return not all(process.gone for process in self.dying)
+
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """No runner starts meanwhile: a context that comes into being delays what runs on the GPU by up to 0.2 ms."""
