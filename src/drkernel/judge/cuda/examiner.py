@@ -27,7 +27,7 @@ from drkernel.judge.cuda import baselines, clock, exam, fused, runner
 from drkernel.judge.cuda.clock import Clock
 from drkernel.judge.cuda.desk import Desk
 from drkernel.judge.cuda.exam import GpuExam, GpuPaper
-from drkernel.judge.cuda.runners import Pool, Runners
+from drkernel.judge.cuda.runners import Pool, Runners, multiplies
 from drkernel.judge.cuda.turns import Crowded, Place, Unwell
 from drkernel.judge.exam import Terms, crashed, put_off
 from drkernel.judge.paper import Shelf
@@ -157,7 +157,7 @@ class GpuExaminer:
         start = time.monotonic()
         memory = self._part * (_MEMORY if sole else _SHARED_MEMORY / self._sharing)
         self._prepared(task)
-        runners = Runners(self._pool, memory)
+        runners = Runners(self._pool, memory, multiplies(source))
         ready = time.monotonic()
         verdict, ending, doubt, place = None, "", "", self._place
         try:

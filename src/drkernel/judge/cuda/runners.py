@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
+import re
 import shutil
 import threading
 import time
@@ -24,6 +26,10 @@ from drkernel.judge.protocol import Gone, Late, ProtocolViolation
 from drkernel.judge.zygote import Process, Zygote
 
 _START_S, _LIMIT_S, _LOOK_S = 60.0, 10.0, 0.01
+_PRODUCTS = re.compile(
+    r"[\w)\]] *@ *[\w(]|\b(mm|bmm|addmm|baddbmm|matmul|mv|einsum|tensordot|(bi)?linear|scaled_dot_product_attention"
+    r"|(Bil|L)inear|LSTM|GRU|RNN|MultiheadAttention)\b"
+)
 
 
 def _mapping(handles: list) -> dict[str, Any]:
@@ -37,10 +43,21 @@ class _Spare:
     handles: list
     """Of the desk's memory that it was told to map."""
     begun: float
+    products: bool = False
+    """Whether cuBLAS is ready in it."""
+
+
+def multiplies(source: str) -> bool:
+    """Whether a submission seems to leave products of matrices to PyTorch; a wrong guess costs time alone."""
+    return bool(_PRODUCTS.search(source))
 
 
 class Pool:
-    """Runners that are started ahead of time, because a CUDA context takes a quarter of a second."""
+    """Runners that are started ahead of time, because a CUDA context takes a quarter of a second.
+
+    In the place of each that is taken comes one for a submission of the same kind: those to one task, which come
+    together, either leave products of matrices to PyTorch or do not.
+    """
 
     def __init__(self, zygote: Zygote, scratch: Path, size: int, desk: Desk):
         self._zygote, self._scratch, self._desk = zygote, scratch, desk
@@ -48,7 +65,11 @@ class Pool:
         self.dying: list[Process] = []
         """Those that were killed; each must be buried."""
         self._environment = setup.only(str(torch.cuda.get_device_properties(0).uuid))
-        self._wanted, self._changed = threading.Semaphore(size), threading.Condition()
+        self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """Of each that is to be started, whether with cuBLAS."""
+        for _ in range(size):
+            self._wanted.put(False)
+        self._changed = threading.Condition()
         self._shared = scratch / "shared"
         precompile.warm_shared(self._shared)
         self._error: BaseException | None = None
@@ -57,28 +78,31 @@ class Pool:
     def _fill(self) -> None:
         number = 0
         try:
-            while self._wanted.acquire():
+            while True:
+                products = self._wanted.get()
                 folder = self._scratch / f"runner-{os.getpid()}-{number}"
                 number += 1
                 shutil.copytree(self._shared, folder, copy_function=os.link)
                 with self._changed:
                     environment = self._environment | {runner.KERNELS: str(folder)}
+                    environment |= {runner.PRODUCTS: "1"} if products else {}
                     process, handles = self._zygote.start(environment), self._desk.handles
                     process.post(_mapping(handles), time.monotonic() + _START_S)
-                    self._spare.append(_Spare(process, folder, handles, time.monotonic()))
+                    self._spare.append(_Spare(process, folder, handles, time.monotonic(), products))
                     self._changed.notify()
         except BaseException as error:
             with self._changed:
                 self._error = error
                 self._changed.notify()
 
-    def take(self, memory: float) -> tuple[Process, Path]:
+    def take(self, memory: float, products: bool = False) -> tuple[Process, Path]:
         """A runner that shares the desk's memory, and the folder that it will look for compiled kernels in.
 
         Args:
             memory: share of the GPU's memory that it may allocate.
+            products: whether one with cuBLAS is better.
         """
-        spare = self._first()
+        spare = self._first(products)
         process = spare.process
         try:
             error = process.collect(time.monotonic() + _START_S).get("error")
@@ -92,8 +116,11 @@ class Pool:
         process.areas = [self._desk.shared_in, self._desk.shared_out]
         return process, spare.folder
 
-    def _first(self) -> _Spare:
-        """The first that is ready. Once in a while one never is: others are taken, and it is given up in the end."""
+    def _first(self, products: bool) -> _Spare:
+        """The first that is ready, if possible of the right kind.
+
+        Once in a while one never is: others are taken, and it is given up in the end.
+        """
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             with self._changed:
@@ -102,10 +129,11 @@ class Pool:
                     raise self._error
                 eldest = self._spare[0]
                 late = time.monotonic() > eldest.begun + _START_S and not eldest.process.answered(0.0)
-                taken = eldest if late else next((s for s in self._spare if s.process.answered(0.0)), None)
+                ready = (spare for spare in self._spare if spare.process.answered(0.0))
+                taken = eldest if late else min(ready, key=lambda spare: spare.products != products, default=None)
                 if taken:
                     self._spare.remove(taken)
-                    self._wanted.release()
+                    self._wanted.put(products)
             if late:
                 self._give_up(eldest)
             elif taken:
@@ -147,12 +175,12 @@ class Runners:
     """The runners of one submission, one after the other; each finds its compiled kernels.
 
     Args:
-        memory: see Pool.take.
+        memory, products: see Pool.take.
     """
 
-    def __init__(self, pool: Pool, memory: float):
-        self._pool, self._memory = pool, memory
-        self.process, self.folder = pool.take(memory)
+    def __init__(self, pool: Pool, memory: float, products: bool = False):
+        self._pool, self._facts = pool, (memory, products)
+        self.process, self.folder = pool.take(memory, products)
 
     def adopt(self, kernels: Path) -> None:
         """Moves compiled kernels to where the runner looks for them; Triton's index of each names the place."""
@@ -167,7 +195,7 @@ class Runners:
 
     def change(self) -> Process:
         """Kills the runner and goes on with another."""
-        before, (process, folder) = self.folder, self._pool.take(self._memory)
+        before, (process, folder) = self.folder, self._pool.take(*self._facts)
         self.end()
         self.process, self.folder = process, folder
         self.adopt(before)
