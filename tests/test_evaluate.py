@@ -14,6 +14,7 @@ import torch
 from hydra import compose, initialize_config_dir
 
 import evaluate
+from drkernel.overrides import valid_keys
 from drkernel.scaling import records, settings
 from drkernel.training.judging import measured_on
 from drkernel.training.ranks import Ranks
@@ -216,6 +217,8 @@ def test_a_wrong_value_is_named_with_what_was_expected(override, words):
     [
         ("scaling=managd", "managed"),
         ("scaling.budgte=2", "scaling.budget"),
+        ("trainer.steps=3", "trainer.steps is for training"),
+        ("tasks.count=9", "tasks.count is for training"),
         ("policy.path=train/seed=0/policy", '''"policy.path='train/seed=0/policy'"'''),
         ("compare=[seed=0,seed=1]", '''"compare=['first','second']"'''),
     ],
@@ -225,6 +228,11 @@ def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words,
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1 and words in done.stderr
+
+
+def test_what_only_training_needs_may_be_in_a_policy_s_file_but_not_typed():
+    assert set(valid_keys(settings.EvaluateConfig)) > settings.IDLE
+    assert load("policy=qwen3_8b").policy.lr == 1e-6
 
 
 def test_only_finished_studies_can_be_compared(tmp_path):

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from drkernel import config as configuration
@@ -31,6 +32,9 @@ MAY_CHANGE += ("endpoint.url", "endpoint.timeout_s", "endpoint.retries", "endpoi
 """Keys that a resumed study may change: no turn depends on them."""
 TIMED = ("engine.slots", "endpoint.concurrency", "judge.workers", "trainer.gpus", "trainer.threads")
 """... but for these where `scaling.seconds` is set: what a turn costs depends on how many share the machine."""
+IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep"}
+IDLE |= {f"trainer.{item.name}" for item in dataclasses.fields(TrainerConfig)} - {"trainer.gpus", "trainer.threads"}
+"""Keys of the groups shared with training that no study depends on. A policy's file may have them."""
 IDENTITY = "identity.json"
 """What answered and what judged, in the folder of a study or of a shard."""
 TASKS = "tasks.jsonl"
@@ -149,6 +153,9 @@ POSITIVE = (*configuration.POSITIVE, "scaling.budget", "scaling.trials", "scalin
 
 def load(composed: DictConfig) -> EvaluateConfig:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
+    for override in HydraConfig.get().overrides.task if HydraConfig.initialized() else ():
+        if (key := override.lstrip("+").partition("=")[0]) in IDLE:
+            raise DrKernelError(f"config: {override} does nothing in evaluate.py: {key} is for training")
     config = configuration.located(resolve(composed, EvaluateConfig, CHOICES, POSITIVE))
     shard(config)
     return config
