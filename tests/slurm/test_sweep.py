@@ -168,8 +168,7 @@ def test_each_came_back_in_its_own_way(scene):
     logs = {name: scene.folder / ".submitit" / scene.run(name).job for name in DISTURBED}
     text = {name: "".join(p.read_text() for p in sorted(folder.glob("*.out"))) for name, folder in logs.items()}
     assert "stopped by a signal" in text["preempted"] and "guard" not in text["preempted"]
-    ways = ("stopped by a signal", "time limit came", "DUE TO JOB REQUEUE")  # the last after all steps
-    assert any(way in text["timed"] for way in ways)
+    assert "stopped by a signal" in text["timed"] or "time limit came" in text["timed"]
     assert "guard: started again" in text["killed"] and "Killed" in text["killed"]
     starts = [
         json.loads(line)["slurm"] for line in (scene.run("nodes").folder / "starts.jsonl").read_text().splitlines()

@@ -100,13 +100,18 @@ def draw(task: Task, plan: Plan, side: Side, seed: int, depth: float) -> Case | 
     base = side.reference.inputs(seed)
     for transform in REGIMES[plan.regime]:
         inputs = [_map(value, transform) for value in base] if transform else base
-        case = Case(plan, inputs, seed, functools.partial(answer, task, side, inputs, plan.train, seed, depth))
+        case = pose(task, plan, side, inputs, seed, depth)
         if plan.regime == "given":
             return case
         with contextlib.suppress(DrKernelError):
             if case.expected.finite and case.expected.sharp:
                 return case
     return None
+
+
+def pose(task: Task, plan: Plan, side: Side, inputs: list, seed: int, depth: float) -> Case:
+    """A case with these inputs."""
+    return Case(plan, inputs, seed, functools.partial(answer, task, side, inputs, plan.train, seed, depth))
 
 
 def answer(task: Task, side: Side, inputs: list, train: bool, seed: int, depth: float) -> Expected:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -233,8 +232,7 @@ class Exam:
         inputs = cases.touched(first.inputs, seed)
         if inputs is None:
             return
-        facts = self.paper.task, self.sides[0], inputs, plan.train, seed, self.paper.depth
-        case = Case(plan, inputs, seed, functools.partial(cases.answer, *facts))
+        case = cases.pose(self.paper.task, plan, self.sides[0], inputs, seed, self.paper.depth)
         if case.expected.finite and case.expected.sharp:
             self._right(case)
 

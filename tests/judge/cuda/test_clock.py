@@ -14,6 +14,7 @@ from drkernel.judge.cuda import clock, desk
 from drkernel.judge.cuda.clock import BUDGET_S, FORESEEN, PATIENCE_S, SURPRISED, Clock, Mismatched, Timing
 from drkernel.judge.cuda.desk import Block, Forged
 from drkernel.judge.cuda.memory import WORD
+from drkernel.judge.cuda.stopwatch import ratio_interval
 from drkernel.judge.exchange import Area, Slot
 from drkernel.judge.protocol import ProtocolViolation
 from drkernel.judge.simulated import Ledger
@@ -317,11 +318,11 @@ def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():
     draw = numpy.random.default_rng(0)
     widths = []
     for calls in (10, 200):
-        low, high = clock.interval(draw.normal(20, 0.4, calls), draw.normal(10, 0.2, calls), seed=1)
+        low, high = ratio_interval(draw.normal(20, 0.4, calls), draw.normal(10, 0.2, calls), seed=1)
         assert low < 2.0 * 1.02 and high > 2.0 / 1.02
         widths.append(high - low)
     assert widths[1] < widths[0] / 2
-    assert clock.interval(numpy.ones(5), numpy.ones(5), 0) == (1.0, 1.0)
+    assert ratio_interval(numpy.ones(5), numpy.ones(5), 0) == (1.0, 1.0)
 
 
 def test_two_processes_count_alike_and_what_is_against_one_is_against_both():

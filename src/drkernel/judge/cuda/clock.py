@@ -28,6 +28,7 @@ from drkernel.judge.compare import Tolerance
 from drkernel.judge.cuda.desk import ARMING_S, Block, Desk, block_of
 from drkernel.judge.cuda.memory import WORD
 from drkernel.judge.cuda.runner import SCATTERED
+from drkernel.judge.cuda.stopwatch import ratio_interval
 from drkernel.judge.exchange import Slot
 from drkernel.judge.simulated import Ledger
 
@@ -53,7 +54,6 @@ SURPRISES, SURPRISED, FORESEEN = 0.25, 2, 2
 _ENQUEUED_S, _TURN_S, _TURN = 5e-3, 5e-4, 1.5
 """Seconds that enqueueing a surprise may take, and from one of its calls to the next: a constant, and a multiple of
 what a call takes."""
-_RESAMPLES = 400
 
 
 @dataclass
@@ -363,7 +363,7 @@ class Clock:
         means = numpy.array([part.mean() for part in numpy.split(submission, len(ours))])
         if uneven := bool(numpy.median(means) > UNEVEN * numpy.median(submission)):
             submission = means
-        low, high = interval(reference, submission, seed)
+        low, high = ratio_interval(reference, submission, seed)
         one, other = float(numpy.median(reference)), float(numpy.median(submission))
         excess = [block.wall - block.whole - self._desk.overhead_us for block in ours]
         claimed = float(numpy.median([block.whole for block in ours]))
@@ -380,19 +380,6 @@ class Clock:
             float(numpy.median(self._busy)),
             uneven,
         )
-
-
-def interval(reference: numpy.ndarray, submission: numpy.ndarray, seed: int) -> tuple[float, float]:
-    """95 % bootstrap interval of median(reference) / median(submission)."""
-    draw = numpy.random.default_rng(seed)
-
-    def medians(times: numpy.ndarray) -> numpy.ndarray:
-        picks = numpy.sort(draw.integers(len(times), size=(_RESAMPLES, len(times)), dtype=numpy.int32), axis=1)
-        middle = picks[:, [(len(times) - 1) // 2, len(times) // 2]]
-        return numpy.sort(times)[middle].mean(axis=1)
-
-    low, high = numpy.quantile(medians(reference) / medians(submission), (0.025, 0.975))
-    return float(low), float(high)
 
 
 def waits(desk: Desk, side: Side, train: bool, inputs: list) -> bool:

@@ -23,7 +23,7 @@ import torch
 from drkernel.judge import admission, cases
 from drkernel.judge.candidate import Candidate, Missing
 from drkernel.judge.cases import Seeds
-from drkernel.judge.cuda import baselines, clock, exam, fused, runner
+from drkernel.judge.cuda import baselines, exam, fused, runner, stopwatch
 from drkernel.judge.cuda.clock import Clock
 from drkernel.judge.cuda.desk import Desk
 from drkernel.judge.cuda.exam import GpuExam, GpuPaper
@@ -277,7 +277,7 @@ class GpuExaminer:
             fused.statistics(table.double(), table, table.double())
             fused.deviations(table, table.double(), table[:, 0].double(), 0.0)
             fused.differences(table.view(-1), table.view(-1))
-        clock.interval(numpy.ones(4), numpy.ones(4), 0)
+        stopwatch.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
         task = Task("calibration", _TRUSTED.replace("ModelNew", "Model"))
         paper = self._paper(task)
         process, folder = self._pool.take(self._part * _MEMORY)

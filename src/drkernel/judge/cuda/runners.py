@@ -180,7 +180,7 @@ class Runners:
 
     def __init__(self, pool: Pool, memory: float, products: bool = False):
         self._pool, self._facts = pool, (memory, products)
-        self.process, self.folder = pool.take(memory, products)
+        self.process, self.folder = pool.take(*self._facts)
 
     def adopt(self, kernels: Path) -> None:
         """Moves compiled kernels to where the runner looks for them; Triton's index of each names the place."""

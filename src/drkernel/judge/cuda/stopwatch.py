@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ _MOST_CALLS, _BLOCK_US = 16, 800.0
 _WARM_CYCLES, _SLEEP_CYCLES, _LONGEST_CYCLES = 20_000_000, 8_000_000, 200_000_000
 """Of about 2e9 a second."""
 _PROBE_CALLS, _PROBE_GOES = 20, 5
+_RESAMPLES = 400
 
 
 def probe() -> dict[str, float]:
@@ -50,6 +52,19 @@ def median_interval(times: list[float]) -> tuple[float, float]:
     """
     ordered, middle, half = sorted(times), (len(times) - 1) / 2, 0.98 * math.sqrt(len(times))
     return ordered[max(0, math.floor(middle - half))], ordered[min(len(times) - 1, math.ceil(middle + half))]
+
+
+def ratio_interval(one: numpy.ndarray, other: numpy.ndarray, seed: int) -> tuple[float, float]:
+    """95 % bootstrap interval of median(one) / median(other)."""
+    draw = numpy.random.default_rng(seed)
+
+    def medians(times: numpy.ndarray) -> numpy.ndarray:
+        picks = numpy.sort(draw.integers(len(times), size=(_RESAMPLES, len(times)), dtype=numpy.int32), axis=1)
+        middle = picks[:, [(len(times) - 1) // 2, len(times) // 2]]
+        return numpy.sort(times)[middle].mean(axis=1)
+
+    low, high = numpy.quantile(medians(one) / medians(other), (0.025, 0.975))
+    return float(low), float(high)
 
 
 class Lane:
