@@ -43,11 +43,11 @@ from drkernel.scaling.models import Model, TokenModel
 from drkernel.scaling.settings import EvaluateConfig
 from drkernel.scaling.strategies import Strategy
 from drkernel.tasks import load_tasks
-from drkernel.training.experience import reward_of
+from drkernel.training.build import make_engine
 from drkernel.training.judging import judge_of_node, measured_on, reserved_gpus
-from drkernel.training.parts import make_engine
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
+from drkernel.training.rollout_metrics import reward_of
 from drkernel.types import DrKernelError, Task, Verdict
 
 

@@ -47,19 +47,19 @@ from drkernel.policy.engine import Sampling
 from drkernel.policy.model import load_tokenizer
 from drkernel.policy.prompts import load_prompts
 from drkernel.policy.transfer import check_agreement, export
-from drkernel.rollout.episodes import Spent, Stopped, rollout
+from drkernel.rollout.episodes import RolloutTimes, Stopped, rollout
 from drkernel.slurm.guard import SAVED
 from drkernel.training import report, update
-from drkernel.training.experience import describe, tabulated, turn_filters
+from drkernel.training.build import load_sets, make_engine, make_policy
 from drkernel.training.judging import judge_of_node, pauses, reserved_gpus
 from drkernel.training.packing import pack, parts, spread
-from drkernel.training.parts import load_sets, make_engine, make_policy
 from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
+from drkernel.training.rollout_metrics import describe, tabulated, turn_filters
 from drkernel.training.run import Run
 from drkernel.training.sampler import Sampler
-from drkernel.training.world import World, log, resume, save, usable
+from drkernel.training.trainer import Trainer, log, resume, save, usable
 from drkernel.types import Batch, Task, Trajectory
 
 
@@ -91,7 +91,7 @@ def train(config: Config, ranks: Ranks) -> None:
     ):
         sampler = Sampler(tasks, config.seed, judge, progress.say)
         stopping = lambda: preemption.noted
-        world = World(config, sampler, policy, prompts, engine, judge, progress, ranks, stopping=stopping)
+        world = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks, stopping=stopping)
         resume(world, run, optimizer)
         for _ in progress.steps(world.state.step, config.trainer.steps):
             before = dataclasses.replace(world.state)
@@ -121,13 +121,13 @@ def train(config: Config, ranks: Ranks) -> None:
     ranks.close()
 
 
-def step(world: World, optimizer: torch.optim.Optimizer) -> dict[str, float]:
+def step(world: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]:
     """One turn of the loop: weights to the engine, rollouts, what the loss needs, update."""
     clock = [time.perf_counter()]
     lap = lambda: (clock.append(time.perf_counter()), clock[-1] - clock[-2])[1]
     gap = sync(world)
     times = {"time/sync": lap()}
-    world.spent, paused = Spent(), pauses(world.engine)
+    world.spent, paused = RolloutTimes(), pauses(world.engine)
     trajectories, rollouts, decision = collect(world)
     spent, paused = world.spent, pauses(world.engine) - paused
     times |= {"time/generate": spent.generating - paused, "time/judge": spent.waiting + paused}
@@ -144,7 +144,7 @@ def step(world: World, optimizer: torch.optim.Optimizer) -> dict[str, float]:
     return describe(rollouts) | means(tally) | metrics | gap | times
 
 
-def sync(world: World) -> dict[str, float]:
+def sync(world: Trainer) -> dict[str, float]:
     """The policy's weights to the engine; where it has kernels of its own, the proof that they arrived."""
     world.engine.sync(world.policy)
     if not world.engine.own_kernels:
@@ -153,7 +153,7 @@ def sync(world: World) -> dict[str, float]:
     return {"engine_gap": check_agreement(world.engine, world.policy, prompt, world.config.engine.agreement)}
 
 
-def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]:
+def collect(world: Trainer) -> tuple[list[Trajectory], Rollouts, filters.Decision]:
     """Roll out until `prompts` groups carry signal, or the refills are used up. Dropped groups leave the batch."""
     config, state = world.config, world.state
     options, kept = turn_filters(config), []
@@ -188,7 +188,7 @@ def collect(world: World) -> tuple[list[Trajectory], Rollouts, filters.Decision]
 
 
 def prepare(
-    world: World, trajectories: list[Trajectory], rollouts: Rollouts, decision: filters.Decision
+    world: Trainer, trajectories: list[Trajectory], rollouts: Rollouts, decision: filters.Decision
 ) -> tuple[Batch, Tally]:
     """Returns, mismatch rejection, advantages: everything that the loss needs, on the tokens of one packed batch."""
     config, algo = world.config, world.config.algo
@@ -220,7 +220,7 @@ def prepare(
     return batch, tally | {"kept": mean_of(keep.double(), batch.turn_ids >= 0)}
 
 
-def learn(world: World, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[str, float]:
+def learn(world: Trainer, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[str, float]:
     """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows."""
     algo, trainer, device = world.config.algo, world.config.trainer, world.policy.device
     tallies, steps = [], []
@@ -246,7 +246,7 @@ def learn(world: World, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[
     return update.over_steps(steps) | means(add(*world.ranks.each(lambda: mine)))
 
 
-def draw(world: World, number: int) -> list[Task]:
+def draw(world: Trainer, number: int) -> list[Task]:
     """The next prompts whose reference the judge can use, the same for all ranks."""
     state, started = world.state, time.perf_counter()
     picked, state.cursor = world.ranks.share(lambda: world.sampler.draw(state.cursor, number))
@@ -255,7 +255,7 @@ def draw(world: World, number: int) -> list[Task]:
 
 
 def play(
-    world: World, tasks: list[Task], samples: int, turns: int, *, first_group: int, seed: int, title: str
+    world: Trainer, tasks: list[Task], samples: int, turns: int, *, first_group: int, seed: int, title: str
 ) -> list[Trajectory]:
     """Multi-turn episodes: `samples` per task, shared out among ranks; generation and judging overlap.
 
@@ -296,7 +296,7 @@ def play(
     return sorted(ranks.gather(mine), key=lambda t: (t.group, t.sample))
 
 
-def finish(world: World, run: Run | None, held_out: list[Task]) -> None:
+def finish(world: Trainer, run: Run | None, held_out: list[Task]) -> None:
     """Export the policy, then compare it with the one that the run began with on tasks it never trained on.
 
     Hacks count as hacks here, whatever they earned in training.

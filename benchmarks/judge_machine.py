@@ -244,13 +244,14 @@ def spans(x: Any, events: list) -> list[float]:
 
 def confined(_: int) -> dict[str, Any]:
     """Whether a runner's locks let CUDA start and shared device memory be opened, and how long that takes."""
-    from drkernel.judge.cuda import runner, setup
-    from drkernel.judge.cuda.memory import WORD, DeviceArea
-    from drkernel.judge.sandbox import Limits
-    from drkernel.judge.zygote import Trade, Zygote
+    from drkernel.judge.boundary.cuda import setup
+    from drkernel.judge.boundary.cuda.device_memory import WORD, DeviceArea
+    from drkernel.judge.boundary.sandbox import Limits
+    from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
+    from drkernel.judge.untrusted.cuda import runner
 
     os.environ.update(setup.ENVIRONMENT)
-    zygote = Zygote(Limits(memory_mb=8192, cpu_s=100), Trade(runner.prepare, locked_in, areas=0, gpu=True))
+    zygote = Zygote(Limits(memory_mb=8192, cpu_s=100), ProcessSpec(runner.prepare, locked_in, areas=0, gpu=True))
     missing = zygote.wait_ready()
     setup.start(everywhere=False)
     areas = [DeviceArea.make(size) for size in (SMALL, LARGE)]
@@ -266,8 +267,8 @@ def confined(_: int) -> dict[str, Any]:
 
 def locked_in(connection: Any, areas: list, sandbox: Any) -> None:
     """The life of a confined process: in the order of the judge's runners."""
-    from drkernel.judge import runner
-    from drkernel.judge.cuda import setup
+    from drkernel.judge.boundary.cuda import setup
+    from drkernel.judge.untrusted import runner
 
     runner.leave_session()
     sandbox.confine()
@@ -285,7 +286,7 @@ def locked_in(connection: Any, areas: list, sandbox: Any) -> None:
 
 def opened(start_ms: float, question: dict[str, Any]) -> dict[str, Any]:
     """Opens areas and writes into each of them."""
-    from drkernel.judge.cuda.memory import WORD, DeviceArea
+    from drkernel.judge.boundary.cuda.device_memory import WORD, DeviceArea
 
     taken = []
     try:
@@ -351,7 +352,7 @@ def measured(part: str, number: int, left_s: float) -> dict[str, Any]:
     try:
         return json.loads(out.splitlines()[-1])
     except (IndexError, ValueError):
-        errors = re.findall(r"^[\w.]*(?:Error|Gone|Late)\b.*", problem, re.MULTILINE)
+        errors = re.findall(r"^[\w.]*(?:Error|PeerClosed|DeadlineExceeded)\b.*", problem, re.MULTILINE)
         return {"failed": "; ".join(errors)[:400] or f"exit status {process.returncode} without a word"}
 
 

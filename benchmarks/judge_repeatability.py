@@ -30,7 +30,8 @@ import numpy
 from rich.progress import track
 
 from drkernel.coldstart.solutions import solutions
-from drkernel.judge import Judge, shrink
+from drkernel.judge import Judge
+from drkernel.judge.trusted import shrink
 from drkernel.tasks.generator import generate
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task

@@ -25,8 +25,12 @@ import torch
 from rich.progress import track
 
 from drkernel.coldstart.solutions import solutions
-from drkernel.judge import Judge, shrink, simulated
-from drkernel.judge.simulated import GPUS, Gpu, Ledger, price, scale_of
+from drkernel.judge import Judge
+from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.devices.simulated.rescale import scale_of
+from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, price
+from drkernel.judge.trusted import shrink
+from drkernel.judge.untrusted.simulated.device import install, record
 from drkernel.tasks.generator import generate
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -87,7 +91,7 @@ def compare(measured: Path, out: Path, ledgers: Path | None, launch_us: float) -
 
 def modelled_times(rows: list[dict], gpu: Gpu, cache: Path | None) -> list[tuple[float, float]]:
     """Modelled microseconds of the reference and of the answer, for each row."""
-    simulated.install(cuda_shim=True)
+    install(cuda_shim=True)
     known = json.loads(cache.read_text()) if cache and cache.exists() else {}
     tasks = {task.id: task for task in generate(rows[0]["split"], rows[0]["count"], SEED)}
     times = []
@@ -103,7 +107,7 @@ def modelled_times(rows: list[dict], gpu: Gpu, cache: Path | None) -> list[tuple
     return times
 
 
-def ledger_of(task: Task, source: str | None, known: dict[str, str]) -> Ledger:
+def ledger_of(task: Task, source: str | None, known: dict[str, str]) -> OpTrace:
     """What one forward of an answer (None: of the reference) does at the small size; looked up in `known` first."""
     key = hashlib.sha256(f"{task.digest} {source}".encode()).hexdigest()[:16]
     if key not in known:
@@ -114,10 +118,10 @@ def ledger_of(task: Task, source: str | None, known: dict[str, str]) -> Ledger:
             else:
                 model = load(source, Path(folder) / f"answer_{key}.py", task, reference)
             inputs = reference.inputs(0)
-            with torch.no_grad(), simulated.record() as ledger:
+            with torch.no_grad(), record() as ledger:
                 model.eval()(*inputs)
         known[key] = ledger.to_json()
-    return Ledger.from_json(known[key])
+    return OpTrace.from_json(known[key])
 
 
 def half_of(row: dict) -> str:

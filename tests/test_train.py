@@ -25,7 +25,7 @@ from drkernel.tasks import load_tasks
 from drkernel.training import update
 from drkernel.training.progress import Progress
 from drkernel.training.sampler import Sampler
-from drkernel.training.world import State
+from drkernel.training.trainer import State
 from drkernel.types import Trajectory
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +46,7 @@ def world():
     ):
         engine.sync(policy)
         sampler = Sampler(tasks, config.seed, judge, progress.say)
-        yield train.World(config, sampler, policy, prompts, engine, judge, progress)
+        yield train.Trainer(config, sampler, policy, prompts, engine, judge, progress)
 
 
 @pytest.fixture

@@ -127,8 +127,8 @@ class JudgeConfig:
     feedback_tokens: int = 96
     """Longest feedback after a turn, in tokens of the policy."""
     baselines: str | None = None
-    """With `cuda`: a file that `python -m drkernel.judge.cuda.baselines` made; verdicts on its tasks then state the
-    speed-up over eager with TF32 and over torch.compile, too."""
+    """With `cuda`: a file made by `python -m drkernel.judge.devices.cuda.baselines`; verdicts on its tasks then state
+    the speed-up over eager with TF32 and over torch.compile, too."""
     secret: str | None = None
     """Key of the hidden inputs. None derives it from `seed`, so that a run can be repeated bit for bit."""
 

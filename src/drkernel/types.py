@@ -25,7 +25,7 @@ class DrKernelError(Exception):
     """Bad input at the border (config, file, task, checkpoint). Entry points print it as one line and exit with 2."""
 
 
-class Lost(RuntimeError):
+class WorkerLost(RuntimeError):
     """A process that others wait for has died or does not answer. No input is wrong: another start may go well."""
 
 

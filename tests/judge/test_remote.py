@@ -16,7 +16,7 @@ from multiprocessing.connection import Client as connect
 import pytest
 
 from drkernel.judge.remote import Client, serve
-from drkernel.types import DrKernelError, Lost, Task, Verdict
+from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 from tests.judge.examples import examples
 
 TASK = Task("t", "class Model: ...")
@@ -108,9 +108,9 @@ def test_a_server_that_closes_fails_what_is_open_and_leaves_nothing(server, clie
     waiting = [client.submit(TASK, "never") for _ in range(3)]
     server.close()
     for future in waiting:
-        with pytest.raises(Lost, match="closed its judge"):
+        with pytest.raises(WorkerLost, match="closed its judge"):
             future.result(5)
-    with pytest.raises(Lost, match="closed its judge"):
+    with pytest.raises(WorkerLost, match="closed its judge"):
         client.submit(TASK, "0")
     assert not os.path.exists(os.path.dirname(server.address))
     with pytest.raises(DrKernelError, match="no server answers"):
@@ -127,9 +127,9 @@ def test_a_server_that_dies_fails_what_is_open(tmp_path):
     assert client.judge(TASK, "0").ok
     os.kill(process.pid, signal.SIGKILL)
     for future in waiting:
-        with pytest.raises(Lost, match="which owns the judge, has died"):
+        with pytest.raises(WorkerLost, match="which owns the judge, has died"):
             future.result(5)
-    with pytest.raises(Lost, match="has died"):
+    with pytest.raises(WorkerLost, match="has died"):
         client.check_task(TASK)
     client.close()
     process.join()
@@ -149,7 +149,7 @@ def test_a_client_that_dies_or_closes_leaves_the_server_well(server, fake, clien
     other = Client(server.address, server.key)
     mine = other.submit(TASK, "never")
     other.close()
-    with pytest.raises(Lost, match="this client was closed"):
+    with pytest.raises(WorkerLost, match="this client was closed"):
         mine.result(5)
     assert fake.seen.count("never") >= 3
     fake.never.set_result(Verdict("ok", "faster"))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from drkernel.judge import Judge, service
-from drkernel.judge.cuda import pipeline
+from drkernel.judge.devices.cuda import backend
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples
 
@@ -43,7 +43,9 @@ def test_judging_again_costs_nothing_and_trailing_space_makes_no_difference(judg
 @pytest.mark.parametrize(("asked", "found"), [(None, 20.0), (3.0, 3.0)])
 def test_an_answer_may_take_what_the_device_allows_unless_one_says_otherwise(monkeypatch, asked, found):
     crews = []
-    monkeypatch.setattr(service, "Crew", lambda settings, secret, workers, patience: crews.append((settings, patience)))
+    monkeypatch.setattr(
+        service, "SimulatedBackend", lambda settings, secret, workers, patience: crews.append((settings, patience))
+    )
     Judge(timeout_s=asked)
     ((settings, patience),) = crews
     assert settings["terms"]["timeout_s"] == found and patience == service.patience_s(asked)
@@ -54,7 +56,7 @@ def test_an_answer_may_take_what_the_device_allows_unless_one_says_otherwise(mon
 )
 def test_a_screen_has_half_as_many_processes_as_compile(monkeypatch, options, screeners):
     pipelines = []
-    monkeypatch.setattr(pipeline, "Pipeline", lambda *given: pipelines.append(given))
+    monkeypatch.setattr(backend, "CudaBackend", lambda *given: pipelines.append(given))
     Judge(device="cuda", gpus=["0"], workers=5, **options)
     assert pipelines[0][-1] == screeners
 
@@ -62,7 +64,7 @@ def test_a_screen_has_half_as_many_processes_as_compile(monkeypatch, options, sc
 def test_a_worker_that_dies_is_replaced_and_its_submission_judged(judge, tasks):
     assert judge.judge(tasks["relu"], RELU + "# before").ok
     for worker in _children(os.getpid()):
-        if b"drkernel.judge.worker" in Path(f"/proc/{worker}/cmdline").read_bytes():
+        if b"drkernel.judge.trusted.worker" in Path(f"/proc/{worker}/cmdline").read_bytes():
             os.kill(worker, signal.SIGKILL)
     futures = [judge.submit(tasks["relu"], RELU + f"# after {i}") for i in range(4)]
     assert all(future.result().ok for future in futures)

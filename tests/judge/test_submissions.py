@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drkernel.judge import admission
+from drkernel.judge.trusted import static_check
 from tests.judge.examples import TAMED, as_expected, descendants, examples, gains, honest_speedups, traces
 
 pytestmark = pytest.mark.xdist_group("submissions")
@@ -50,13 +50,13 @@ def test_an_honest_submission_passes(example, verdicts):
 
 @pytest.mark.parametrize("example", [e for e in ALL_HACKS if e.gated], ids=lambda e: e.name)
 def test_the_gate_refuses_what_it_must(example, tasks):
-    refusal = admission.inspect(example.source, tasks[example.task].answer_name)
+    refusal = static_check.inspect(example.source, tasks[example.task].answer_name)
     assert (refusal.status, refusal.reason) == ("hack", "forbidden")
 
 
 @pytest.mark.parametrize("example", ALL_HONEST, ids=lambda e: e.name)
 def test_the_gate_lets_the_honest_pass(example, tasks):
-    assert admission.inspect(example.source, tasks[example.task].answer_name) is None
+    assert static_check.inspect(example.source, tasks[example.task].answer_name) is None
 
 
 @pytest.mark.parametrize("example", HACKS, ids=lambda e: e.name)

@@ -5,8 +5,8 @@ from transformers import PreTrainedTokenizerFast
 
 from drkernel.policy import load_prompts
 from drkernel.policy.prompts import fences
+from drkernel.policy.templates import EXAMPLE
 from drkernel.policy.tokenizer import SPECIAL, encode, train_tokenizer
-from drkernel.policy.wording import EXAMPLE
 from drkernel.types import DrKernelError, Task
 
 SOURCE = """\

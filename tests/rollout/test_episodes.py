@@ -11,8 +11,8 @@ import pytest
 from drkernel.policy import Sampling, load_engine, load_prompts, new_policy
 from drkernel.policy.tokenizer import train_tokenizer
 from drkernel.rollout import rollout
-from drkernel.rollout.episodes import Spent, Stopped
-from drkernel.types import DrKernelError, Lost, Task, Verdict
+from drkernel.rollout.episodes import RolloutTimes, Stopped
+from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
 SOURCE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * {}\n"
 TASKS = [Task(f"t{i}", SOURCE.format(i)) for i in range(3)]
@@ -81,7 +81,7 @@ def test_judging_times_and_slots_change_nothing(prompts, policy, played):
 
 
 def test_it_says_what_it_generated_and_what_it_waited_for(prompts, policy):
-    spent, started = Spent(), time.perf_counter()
+    spent, started = RolloutTimes(), time.perf_counter()
     play(prompts, policy, SlowJudge(0, longest=0.4), turns=1, spent=spent)
     assert spent.generating > 0 and spent.waiting > 0.1  # the last answer's verdict at least
     assert spent.generating + spent.waiting < time.perf_counter() - started
@@ -170,12 +170,12 @@ def test_task_that_does_not_fit_is_named(prompts, policy):
 
 
 def test_failed_judging_is_an_error(prompts, policy):
-    class Broken(SlowJudge):
+    class WorkerCrashed(SlowJudge):
         def _judge(self, task, source, delay):
             raise RuntimeError("examiner lost")
 
     with pytest.raises(RuntimeError, match="examiner lost"):
-        play(prompts, policy, Broken(0))
+        play(prompts, policy, WorkerCrashed(0))
 
 
 def test_verdict_that_never_comes_is_an_error(prompts, policy):
@@ -183,7 +183,7 @@ def test_verdict_that_never_comes_is_an_error(prompts, policy):
         def submit(self, task, source):
             return Future()
 
-    with pytest.raises(Lost, match=r"no verdict within 0.2 s, 12 are awaited"):
+    with pytest.raises(WorkerLost, match=r"no verdict within 0.2 s, 12 are awaited"):
         play(prompts, policy, Silent(0), deadline_s=0.2)
 
 

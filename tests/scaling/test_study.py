@@ -128,7 +128,7 @@ def test_a_task_that_does_not_fit_counts_as_failed(tmp_path):
 
 
 def test_a_model_that_learns_late_that_a_prompt_is_too_long_is_asked_again_with_less(tmp_path):
-    class Late(TokenModel):
+    class DeadlineExceeded(TokenModel):
         """Takes everything, and finds out in `step`."""
 
         def __init__(self, engine):
@@ -154,7 +154,7 @@ def test_a_model_that_learns_late_that_a_prompt_is_too_long_is_asked_again_with_
             at_once, late = tmp_path / f"{number}-{context}", tmp_path / f"{number}-{context}-late"
             at_once.mkdir(), late.mkdir()
             expected = play(at_once, options, engine=Engine(context=context))
-            assert play(late, options, model=Late(Engine(context=context))) == expected
+            assert play(late, options, model=DeadlineExceeded(Engine(context=context))) == expected
 
 
 def test_nobody_waits_for_the_verdicts_of_others(tmp_path):
@@ -267,14 +267,14 @@ def test_a_verdict_that_never_comes_and_a_judging_that_fails_are_errors(tmp_path
         def submit(self, task, source):
             return Future()
 
-    class Broken(Judge):
+    class WorkerCrashed(Judge):
         def judge(self, task, source, delay):
             raise RuntimeError("examiner lost")
 
     with pytest.raises(DrKernelError, match=r"no verdict within 0.1 s"):
         play(tmp_path, STRATEGIES[2], judge=Silent(), deadline_s=0.1)
     with pytest.raises(RuntimeError, match="examiner lost"):
-        play(tmp_path, STRATEGIES[2], judge=Broken())
+        play(tmp_path, STRATEGIES[2], judge=WorkerCrashed())
 
 
 def test_the_engine_works_on_few_requests_and_its_time_is_shared_out_among_them(tmp_path):

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from drkernel.judge import Judge
-from drkernel.judge.shrink import fit
+from drkernel.judge.trusted.shrink import fit
 from drkernel.tasks import load_tasks
 from drkernel.tasks.generator import generate
 from drkernel.tasks.handwritten import FOLDER, read_handwritten

@@ -6,7 +6,7 @@ import pytest
 
 from drkernel.config import Config, JudgeConfig
 from drkernel.training import judging
-from drkernel.training.judging import PoliteEngine, pauses, reserved_gpus
+from drkernel.training.judging import GpuSharingEngine, pauses, reserved_gpus
 from drkernel.types import DrKernelError
 
 
@@ -59,7 +59,7 @@ def test_an_engine_that_shares_its_gpu_computes_only_while_it_holds_the_floor(mo
     monkeypatch.setattr(judging.torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(judging.torch.cuda, "synchronize", lambda: seen.append("synchronize"))
     monkeypatch.setattr(judging, "floor", lambda uuid: Floor())
-    engine = PoliteEngine(Engine(), "cuda")
+    engine = GpuSharingEngine(Engine(), "cuda")
     assert engine.step() == ["completion"] and engine.context == 7
     assert seen == [("enter", False), "step", "synchronize", "leave"]
     assert pauses(engine) == engine.waited > 0 and pauses(Engine()) == 0

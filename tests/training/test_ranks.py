@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from drkernel.training import ranks as module
-from drkernel.training.ranks import Place, Ranks, _place, init_distributed, launch
+from drkernel.training.ranks import RankInfo, Ranks, _place, init_distributed, launch
 from drkernel.types import DrKernelError
 from tests.training import gloo
 
@@ -89,10 +89,10 @@ SRUN |= {"SLURM_STEP_NODELIST": "gpu[07-09,12]"}
 
 def test_torchrun_and_srun_are_recognised():
     assert _place({}) is None
-    assert _place(TORCHRUN) == Place(5, 16, 1, 4, "gpu03", 1234)
+    assert _place(TORCHRUN) == RankInfo(5, 16, 1, 4, "gpu03", 1234)
     assert _place(TORCHRUN).environment() == TORCHRUN
-    assert _place(SRUN) == Place(9, 12, 1, 4, "gpu07", 15007)
-    assert _place(SRUN | TORCHRUN) == Place(5, 16, 1, 4, "gpu03", 1234)
+    assert _place(SRUN) == RankInfo(9, 12, 1, 4, "gpu07", 15007)
+    assert _place(SRUN | TORCHRUN) == RankInfo(5, 16, 1, 4, "gpu03", 1234)
 
 
 def test_one_slurm_task_and_a_batch_script_of_many_are_one_process():

@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from drkernel.judge.admission import MAX_SOURCE
 from drkernel.judge.service import GPUS, SHAPES, Judge
-from drkernel.judge.workers import visible_gpus
+from drkernel.judge.trusted.static_check import MAX_SOURCE
+from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, KernelTime, Task, Verdict
 
 _COLOURS = {"ok": "green", "hack": "red", "suspicious": "magenta"}

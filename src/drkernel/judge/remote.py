@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection, Listener
 from queue import SimpleQueue
 from typing import Any
 
-from drkernel.types import DrKernelError, Lost, Task, Verdict
+from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
 LONGEST_FOLDER = 60
 """A Unix socket's path has 108 bytes at most; deeper temporary folders give way to /tmp."""
@@ -143,7 +143,8 @@ class Client:
         _thread("judge-client", self._receive)
 
     def submit(self, task: Task, source: str) -> Future[Verdict]:
-        """Judges in the background. The future raises DrKernelError for an unusable task, Lost if the server ends."""
+        """Judges in the background. The future raises DrKernelError for an unusable task, WorkerLost if the server
+        ends."""
         return self._ask("submit", task, source)
 
     def judge(self, task: Task, source: str) -> Verdict:
@@ -164,7 +165,7 @@ class Client:
         future.set_running_or_notify_cancel()
         with self._lock:
             if self._gone:
-                raise Lost(self._gone)
+                raise WorkerLost(self._gone)
             number = next(self._numbers)
             self._open[number] = future
             with contextlib.suppress(OSError):  # the server is gone: `_receive` sees it too, and fails what is open
@@ -191,7 +192,7 @@ class Client:
             self._gone = self._gone or why
             failed, self._open = list(self._open.values()), {}
         for future in failed:
-            future.set_exception(Lost(self._gone))
+            future.set_exception(WorkerLost(self._gone))
 
 
 def _answer(number: int, done: Future) -> tuple[int, Any, str | None]:

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from drkernel.judge import admission
-from drkernel.judge.crew import Crew
-from drkernel.judge.workers import visible_gpus
+from drkernel.judge.devices.simulated.backend import SimulatedBackend
+from drkernel.judge.trusted import static_check
+from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, Task, Verdict
 
 SHAPES = ("reject", "penalise", "ignore")
@@ -49,8 +49,8 @@ class Judge:
         screen: with `cuda`, answers that Triton's interpreter finds wrong on a CPU, or independent of their kernels,
             are refused without a GPU (`evidence["screened"]`); everything else is decided on the GPU. None: where
             `shapes` is `reject`.
-        baselines: with `cuda`, a file of drkernel.judge.cuda.baselines; verdicts on tasks in it then have the speed-up
-            over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
+        baselines: with `cuda`, a file of drkernel.judge.devices.cuda.baselines; verdicts on tasks in it then have the
+            speed-up over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 
     Raises:
         DrKernelError: for an unknown device, GPU or shape policy, for `cuda` without a GPU, for `gpus`, `share`,
@@ -96,16 +96,16 @@ class Judge:
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}
         secret, patience = secret or os.urandom(32), patience_s(timeout_s)
         if device == "cuda":
-            from drkernel.judge.cuda.baselines import Store
-            from drkernel.judge.cuda.pipeline import Pipeline
+            from drkernel.judge.devices.cuda.backend import CudaBackend
+            from drkernel.judge.devices.cuda.baselines import Store
 
             store = Store(baselines) if baselines is not None else None
             settings = {"terms": terms | {"device": "cuda"}, "limits": limits, "share": share}
             screeners = -(-workers // 2) if screen else 0
-            self._crew: Any = Pipeline(settings, secret, gpus, workers, patience, store, screeners)
+            self._crew: Any = CudaBackend(settings, secret, gpus, workers, patience, store, screeners)
         else:
             settings = {"terms": terms | {"device": f"simulated:{gpu}"}, "limits": limits}
-            self._crew = Crew(settings, secret, workers, patience)
+            self._crew = SimulatedBackend(settings, secret, workers, patience)
         self._verdicts: OrderedDict[tuple, Future] | None = OrderedDict() if cache else None
         self._lock = threading.Lock()
         self._closed = False
@@ -118,7 +118,7 @@ class Judge:
 
     def submit(self, task: Task, source: str) -> Future[Verdict]:
         """Judges in the background. The future raises DrKernelError where the task is unusable."""
-        key = (admission.digest(source), task.digest)
+        key = (static_check.digest(source), task.digest)
         with self._lock:
             self._expect_open()
             if self._verdicts is None:
@@ -173,4 +173,4 @@ def placed(
 
 def _cut(source: str) -> str:
     """Enough of a source to see that it is too large."""
-    return source[: admission.MAX_SOURCE + 1]
+    return source[: static_check.MAX_SOURCE + 1]

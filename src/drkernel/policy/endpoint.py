@@ -22,7 +22,7 @@ from random import Random
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from drkernel.policy.wire import NoConnection, exchange, retry_after
+from drkernel.policy.http import NoConnection, exchange, retry_after
 from drkernel.types import DrKernelError
 
 _LOG = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from transformers import PreTrainedTokenizerBase
 
+from drkernel.policy.templates import EXAMPLE, OPENING, REVISION
 from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, TASK, decode, encode
-from drkernel.policy.wording import EXAMPLE, OPENING, REVISION
 from drkernel.types import DrKernelError, Task
 
 

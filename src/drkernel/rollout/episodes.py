@@ -17,7 +17,7 @@ from typing import Protocol
 from drkernel.judge import feedback
 from drkernel.policy.engine import Completion, Engine, Request, Sampling
 from drkernel.policy.prompts import Prompts
-from drkernel.types import DrKernelError, Lost, Task, Trajectory, Turn, Verdict
+from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict, WorkerLost
 
 TRAINING = Sampling()
 _GLANCE_S = 1.0
@@ -45,7 +45,7 @@ class Progress:
 
 
 @dataclass
-class Spent:
+class RolloutTimes:
     """Where the seconds of rollouts went; the rest is our own work between the engine's steps."""
 
     generating: float = 0.0
@@ -73,7 +73,7 @@ def rollout(
     share: tuple[int, int] = (0, 1),
     stop: Callable[[], bool] = lambda: False,
     told: Callable[[Verdict], Verdict] = lambda verdict: verdict,
-    spent: Spent | None = None,
+    spent: RolloutTimes | None = None,
 ) -> list[Trajectory]:
     """samples_per_task trajectories for each task, ordered by (task, sample); task i is group `first_group + i`.
 
@@ -85,11 +85,13 @@ def rollout(
     nothing else is left to do. stop: asked all the time; True ends the rollout with Stopped. told: what the feedback
     says of a verdict. spent: seconds are added to it.
 
-    Raises DrKernelError where a task does not fit the context, Lost where a verdict does not come, and what a judging
-    raises.
+    Raises DrKernelError where a task does not fit the context, WorkerLost where a verdict does not come, and what a
+    judging raises.
     """
     limits = turns, max_tokens, seed, feedback_limit
-    one = _Rollout(engine, judge, prompts, *limits, on_progress, sampling, deadline_s, stop, told, spent or Spent())
+    one = _Rollout(
+        engine, judge, prompts, *limits, on_progress, sampling, deadline_s, stop, told, spent or RolloutTimes()
+    )
     return one.run(tasks, samples_per_task, first_group, share)
 
 
@@ -126,7 +128,7 @@ class _Rollout:
     deadline_s: float
     stop: Callable[[], bool]
     told: Callable[[Verdict], Verdict]
-    spent: Spent
+    spent: RolloutTimes
 
     def run(self, tasks: Sequence[Task], samples: int, first_group: int, share: tuple[int, int]) -> list[Trajectory]:
         self.generating: dict[str, _Episode] = {}
@@ -196,7 +198,7 @@ class _Rollout:
                     return
                 if time.monotonic() > deadline:
                     waited = f"no verdict within {self.deadline_s:g} s, {self.judging} are awaited"
-                    raise Lost(f"judge: {waited}") from None
+                    raise WorkerLost(f"judge: {waited}") from None
                 continue
             finally:
                 self.spent.waiting += time.perf_counter() - started

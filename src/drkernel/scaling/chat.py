@@ -12,7 +12,7 @@ from drkernel.judge import feedback
 from drkernel.policy.endpoint import ChatEndpoint, Refused, Reply, TooLong
 from drkernel.policy.engine import Sampling
 from drkernel.policy.prompts import ChatPrompts
-from drkernel.policy.wording import EXAMPLE, OPENING, REVISION
+from drkernel.policy.templates import EXAMPLE, OPENING, REVISION
 from drkernel.scaling.models import Answer
 from drkernel.scaling.records import Record
 from drkernel.types import DrKernelError, Task

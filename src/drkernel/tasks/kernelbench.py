@@ -48,7 +48,7 @@ def read_folder(
     """The problems of `folder/level*/` or `folder/KernelBench/level*/`, by number; other folders by file name.
 
     Ids are `kernelbench/level1/19`, so that they do not depend on where the folder lies. Splits go by hash of the id.
-    Broken files are passed over where there is a `say` to be told of them.
+    WorkerCrashed files are passed over where there is a `say` to be told of them.
 
     Raises:
         DrKernelError: no folder, or a broken file in it.

@@ -24,7 +24,7 @@ DEVICE: str | None = None
 
 
 @dataclass(frozen=True)
-class Conduct:
+class ArgumentEffects:
     """What a reference does with its arguments: a property of its code, seen once."""
 
     edits: bool
@@ -46,7 +46,7 @@ class Reference:
 
     constants: dict[str, int]
     """Every module-level int constant (`ROWS = 128`, `m, n = 64, 32`) with the value in force."""
-    conduct: dict[bool, Conduct]
+    conduct: dict[bool, ArgumentEffects]
     """By training mode, for whoever has seen it."""
 
     def __init__(self, task: Task, constants: Mapping[str, int] | None = None):

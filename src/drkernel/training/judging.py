@@ -11,10 +11,10 @@ import torch
 from drkernel import config as configuration
 from drkernel.config import Config, JudgeConfig
 from drkernel.judge import Judge
-from drkernel.judge.cuda.turns import floor
+from drkernel.judge.devices.cuda.gpu_lock import floor
 from drkernel.judge.remote import Client, serve
 from drkernel.judge.service import placed
-from drkernel.judge.workers import visible_gpus
+from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.policy.engine import Completion, Engine
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError
@@ -69,7 +69,7 @@ def judge_of_node(config: Config, ranks: Ranks) -> Iterator[Judge | Client]:
         yield own[0] if own else stack.enter_context(contextlib.closing(Client(*offers[ranks.rank - ranks.local_rank])))
 
 
-class PoliteEngine:
+class GpuSharingEngine:
     """An engine on a GPU that a judge measures on: between two steps it lets the judge's clock be alone."""
 
     def __init__(self, engine: Engine, device: torch.device):
@@ -94,4 +94,4 @@ class PoliteEngine:
 
 def pauses(engine: Engine) -> float:
     """Seconds that a judge on the same GPU has had it, so far."""
-    return engine.waited if isinstance(engine, PoliteEngine) else 0.0
+    return engine.waited if isinstance(engine, GpuSharingEngine) else 0.0

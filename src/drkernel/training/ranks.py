@@ -32,7 +32,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from drkernel.judge.workers import visible_gpus
+from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError
 
 T = TypeVar("T")
@@ -175,7 +175,7 @@ def free_gpus(reserved: Sequence[str] = ()) -> list[int]:
     return [index for index, name in enumerate(names) if name not in set(reserved)] or list(range(len(names)))
 
 
-class Place(NamedTuple):
+class RankInfo(NamedTuple):
     """Which rank this process is, according to whoever started it."""
 
     rank: int
@@ -191,11 +191,11 @@ class Place(NamedTuple):
         return {name: str(value) for name, value in zip(names, self, strict=True)}
 
 
-def _place(env: Mapping[str, str]) -> Place | None:
+def _place(env: Mapping[str, str]) -> RankInfo | None:
     if "RANK" in env and "WORLD_SIZE" in env:
         rank, size = int(env["RANK"]), int(env["WORLD_SIZE"])
         local = int(env.get("LOCAL_RANK", rank)), int(env.get("LOCAL_WORLD_SIZE", size))
-        return Place(rank, size, *local, env.get("MASTER_ADDR", "127.0.0.1"), int(env.get("MASTER_PORT", 29500)))
+        return RankInfo(rank, size, *local, env.get("MASTER_ADDR", "127.0.0.1"), int(env.get("MASTER_PORT", 29500)))
     # Only srun sets SLURM_STEP_NUM_TASKS: a plain `python train.py` in a batch script of 8 tasks is one process.
     size = int(env.get("SLURM_STEP_NUM_TASKS", 1))
     if size <= 1:
@@ -205,7 +205,7 @@ def _place(env: Mapping[str, str]) -> Place | None:
     job = int(env.get("SLURM_JOB_ID", 0)) + int(env.get("SLURM_STEP_ID", 0))
     hosts = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_NODELIST", "127.0.0.1")
     address, port = env.get("MASTER_ADDR", _first_host(hosts)), int(env.get("MASTER_PORT", 15000 + job % 15000))
-    return Place(int(env["SLURM_PROCID"]), size, int(env["SLURM_LOCALID"]), nodes[node], address, port)
+    return RankInfo(int(env["SLURM_PROCID"]), size, int(env["SLURM_LOCALID"]), nodes[node], address, port)
 
 
 def _expanded(tasks_per_node: str) -> list[int]:
@@ -271,7 +271,7 @@ def _raise_first(errors: list[Exception | None]) -> None:
 
 
 def _start(rank: int, size: int, port: int) -> subprocess.Popen:
-    place = Place(rank, size, rank, size, "127.0.0.1", port)
+    place = RankInfo(rank, size, rank, size, "127.0.0.1", port)
     environment = {**os.environ, **place.environment(), LAUNCHER: str(os.getpid())}
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // size)))
     # A session of its own: Ctrl-C reaches a rank once, through the launcher.

@@ -1,5 +1,5 @@
 # imports the judge and edits it | task: relu | expect: hack forbidden | only: cuda
-import drkernel.judge.cuda.recorder as judge
+import drkernel.judge.boundary.cuda.recorder as judge
 import torch
 import torch.nn as nn
 import triton

@@ -1,0 +1,247 @@
+"""Records the ATen operators of a forward: what a GPU's library kernels would have read, written and computed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.untrusted.simulated.meter import distinct_elements
+
+SECTOR = 32
+
+FREE = frozenset(
+    {
+        "alias", "_unsafe_view", "lift", "lift_fresh", "lift_fresh_copy", "empty", "empty_like", "empty_strided",
+        "new_empty", "new_empty_strided", "empty_permuted", "set_", "resize_", "sym_size", "sym_stride", "sym_numel",
+        "sym_storage_offset", "is_same_size", "_has_compatible_shallow_copy_type", "_assert_async", "_assert_scalar",
+        "_assert_tensor_metadata", "record_stream",
+    }
+)  # fmt: skip
+"""Operators that move no data: allocation, metadata and aliasing beyond what their schema says."""
+
+GATHERS = frozenset({"embedding", "index", "index_select", "gather", "take", "_embedding_bag", "nll_loss_forward"})
+"""Operators that read only a part of their first tensor: as many elements as they return, or as the index has."""
+
+DIRECTED = frozenset({"_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp"})
+OUTER = ":outer"
+"""Suffix of these operators' names where they work along another dimension than the last, which is far slower."""
+
+TRAINING = ":training"
+"""Suffix of native_batch_norm where it computes the statistics itself."""
+
+IGNORES_SELF = frozenset({"copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "random_", "exponential_"})
+"""In-place operators that overwrite their first argument without reading it."""
+
+
+def without_compiler(mode: type[TorchDispatchMode]) -> type[TorchDispatchMode]:
+    """Takes torch's guard against dynamo off a mode's handler: its first call would import the compiler (1.5 s)."""
+    mode.__torch_dispatch__ = getattr(mode.__torch_dispatch__, "__wrapped__", mode.__torch_dispatch__)
+    return mode
+
+
+@without_compiler
+class Recorder(TorchDispatchMode):
+    """Adds a row per operator and sizes (per call, unless `merge`) to the ledger. Real, meta and fake tensors alike."""
+
+    def __init__(self, ledger: OpTrace, merge: bool = True):
+        super().__init__()
+        self.ledger = ledger
+        self.shapes: list[list[torch.Size]] = []
+        self._merge = merge
+        self._rows: dict[tuple, Row] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if moves_data(func):
+            self._record(func, args, kwargs, result)
+        return result
+
+    def _record(self, func: Any, args: tuple, kwargs: dict, result: Any) -> None:
+        name = func._overloadpacket.__name__
+        read, written = _operands(func, name, args, kwargs, result)
+        along = 0
+        if name in DIRECTED:
+            along = args[0].shape[args[1]]
+            name += OUTER if args[1] not in (-1, args[0].dim() - 1) else ""
+        elif name == "native_batch_norm":
+            name += TRAINING if args[5] else ""
+        strided = func._overloadpacket not in flop_registry
+        scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
+        self.add(name, read, written, _flops(func, args, kwargs, result), strided, along, scattered)
+
+    def add(
+        self,
+        name: str,
+        read: list[Tensor],
+        written: list[Tensor],
+        flops: float = 0.0,
+        strided: bool = True,
+        along: int = 0,
+        scattered: bool = False,
+    ) -> None:
+        """Records one operator.
+
+        Args:
+            strided: transposed operands cost whole sectors.
+            along: length of the dimension that it works along.
+            scattered: it has to compute the address of each element.
+        """
+        if not self._merge:
+            self.shapes.append([t.shape for t in read + written])
+        numel = max((t.numel() for t in written), default=0)
+        math = _math(read + written)
+        key = (name, numel, tuple(t.numel() for t in read), math, scattered)
+        row = self._rows.get(key) if self._merge else None
+        if row is None:
+            row = self._rows[key] = Row(name, name, False, output_numel=numel, math=math, block=along)
+            self.ledger.rows.append(row)
+        row.calls += 1
+        row.flops += flops
+        row.accesses += numel if scattered else 0
+        row.arithmetic += max([t.numel() for t in read + written], default=0)
+        for tensor, stored in [(t, False) for t in read] + [(t, True) for t in written]:
+            selected = name in GATHERS and not stored and tensor is read[0]
+            limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
+            unique, total = _bytes(tensor, written[-1] if strided and written else tensor, limit)
+            total = max(total, limit * tensor.element_size()) if selected else total
+            row.add_traffic(min(distinct_elements(tensor), limit or tensor.numel()), unique, total, stored)
+
+
+def keep_fused_operators_whole() -> None:
+    """Records torch.rms_norm as one operator, which CUDA runs as one kernel but the CPU as five."""
+    original = torch.rms_norm
+
+    @functools.wraps(original)
+    def rms_norm(*args: Any, **kwargs: Any) -> Tensor:
+        recorder = _get_current_dispatch_mode()
+        if not isinstance(recorder, Recorder):
+            return original(*args, **kwargs)
+        with _pop_mode_temporarily():
+            result = original(*args, **kwargs)
+        recorder.add("rms_norm", [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)], [result])
+        return result
+
+    torch.rms_norm = rms_norm
+
+
+def follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
+    """Re-enters the modes that torch has `suspended` while the Python implementation of a custom operator runs.
+
+    A dispatch mode alone sees only the outer call of an operator that was defined with torch.library.
+    """
+    register = torch.library.Library.impl
+
+    def impl(self: torch.library.Library, op_name: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        @functools.wraps(function)
+        def followed(*inputs: Any, **options: Any) -> Any:
+            with contextlib.ExitStack() as stack:
+                for mode in suspended():
+                    stack.enter_context(mode)
+                return function(*inputs, **options)
+
+        keep = kwargs.get("with_keyset") or not callable(function)
+        return register(self, op_name, function if keep else followed, *args, **kwargs)
+
+    torch.library.Library.impl = impl
+
+
+def moves_data(func: Any) -> bool:
+    """Whether a GPU would run a kernel for this operator."""
+    return (
+        not func.is_view
+        and func._overloadpacket.__name__ not in FREE
+        and func.namespace in ("aten", "prims", "torchvision")
+    )
+
+
+def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> tuple[list[Tensor], list[Tensor]]:
+    """The tensors that an operator reads and writes, each storage region once."""
+    read: dict[tuple, Tensor] = {}
+    written: dict[tuple, Tensor] = {}
+    for index, argument in enumerate(func._schema.arguments):
+        value = args[index] if index < len(args) else kwargs.get(argument.name)
+        mutated = argument.alias_info is not None and argument.alias_info.is_write
+        for tensor in tree_leaves(value):
+            if not isinstance(tensor, Tensor):
+                continue
+            if mutated:
+                written[_region(tensor)] = tensor
+            if not (mutated and (argument.name == "out" or name in IGNORES_SELF)):
+                read[_region(tensor)] = tensor
+    for tensor in tree_leaves(result[:1] if name == "log_sigmoid_forward" else result):  # CUDA leaves its buffer empty
+        if isinstance(tensor, Tensor):
+            written[_region(tensor)] = tensor
+    return list(read.values()), list(written.values())
+
+
+def _region(tensor: Tensor) -> tuple:
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+
+
+def _is_scattered(tensor: Tensor, output: Tensor) -> bool:
+    """Whether an operand of an element-wise operator is broadcast or a slice: eager cannot vectorise over it."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.numel() > 0 and span > 1 and (tensor.numel() < output.numel() or span != tensor.numel())
+
+
+def _bytes(tensor: Tensor, output: Tensor, limit: int | None) -> tuple[int, int]:
+    """Distinct bytes, and bytes of whole sectors where the tensor is walked across its rows.
+
+    An operator's threads follow the output's fastest dimension; a transposed operand gives them a sector per element.
+    """
+    elements = min(distinct_elements(tensor), limit if limit is not None else tensor.numel())
+    unique = elements * tensor.element_size()
+    if tensor.shape != output.shape:
+        return unique, unique
+    fastest = [tensor.stride(d) for d in range(tensor.dim()) if output.stride(d) == 1 and output.shape[d] > 1]
+    return unique, unique * max(1, min(*fastest[:1], SECTOR // tensor.element_size()) if fastest else 1)
+
+
+def _math(tensors: list[Tensor]) -> str:
+    kinds = {t.dtype for t in tensors if t.is_floating_point()}
+    if torch.float64 in kinds:
+        return "fp64"
+    return "half" if kinds and kinds <= {torch.float16, torch.bfloat16} else "fp32"
+
+
+def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
+    packet = func._overloadpacket
+    if (count := flop_registry.get(packet)) is not None:
+        return float(count(*args, **kwargs, out_val=result))
+    if (special := _EXTRA_FLOPS.get(packet.__name__)) is not None:
+        return float(special(args, result))
+    return 0.0
+
+
+def _attention(args: tuple, result: Any) -> float:
+    query, key, value = args[:3]
+    batch, heads, rows, width = query.shape
+    return 2.0 * batch * heads * rows * key.shape[-2] * (width + value.shape[-1])
+
+
+def _recurrent(args: tuple, result: Any) -> float:
+    """LSTM and GRU layers: each step of each sequence multiplies with every weight once."""
+    weights = [t for t in tree_leaves(args) if isinstance(t, Tensor) and t.dim() == 2]
+    return 2.0 * args[0].shape[0] * args[0].shape[1] * sum(w.numel() for w in weights)
+
+
+_EXTRA_FLOPS: dict[str, Callable[[tuple, Any], float]] = {
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_fused_attention_overrideable": _attention,
+    "mkldnn_rnn_layer": _recurrent,
+    "lstm": _recurrent,
+    "gru": _recurrent,
+    "mv": lambda args, result: 2.0 * args[0].numel(),
+    "dot": lambda args, result: 2.0 * args[0].numel(),
+    "addmv": lambda args, result: 2.0 * args[1].numel(),
+}

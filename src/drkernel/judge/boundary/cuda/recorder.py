@@ -1,0 +1,260 @@
+"""What one forward did on a real GPU: Triton launches by site, ATen operators by kind and size, and how long each took.
+
+Runs in the submission's process (and, for the reference, in the examiner's): launches go through one patched method of
+Triton's, operators through a dispatch mode. A launch can be left out, which shows whether the answer depends on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import statistics
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from drkernel.judge.boundary.aten import Recorder, follow_custom_operators, moves_data, without_compiler
+from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
+from drkernel.judge.untrusted.simulated.cuda_shim import Capture
+
+MODULE = "submission"
+"""Kernels that this module defines count as the submission's own."""
+_TRIES = 5
+_CLOCK_HZ, _LONGEST_S = 2e9, 0.05
+
+
+class Session:
+    """One recording.
+
+    timed: of how long each launch and operator takes. brief: of their names alone, which takes little time; CUDA graphs
+        are replayed as they are.
+    """
+
+    def __init__(self, skip: Collection[str] = (), timed: bool = False, brief: bool = False):
+        self.ledger, self.skip, self.brief = OpTrace(), frozenset(skip), brief
+        self.spans: list[tuple[str, bool, torch.cuda.Event, torch.cuda.Event]] | None = [] if timed else None
+        self.recorder = _Recorder(self)
+        self._rows: dict[str, Row] = {}
+
+    def row(self, name: str, site: str, triton: bool = True) -> Row:
+        if site not in self._rows:
+            self._rows[site] = Row(name[:200], site[:200], triton)
+            self.ledger.rows.append(self._rows[site])
+        return self._rows[site]
+
+    def operator(self, operator: Any) -> None:
+        self.row(_name(operator), _name(operator), triton=False).calls += 1
+
+    def note(self, step: functools.partial) -> None:
+        """What a CUDA graph does at this step, as `_follow_graphs` keeps it."""
+        kernel = getattr(step.func, "__self__", None)
+        if kernel is None:
+            self.operator(step.args[0])
+        else:
+            row = self.row(kernel.fn.__name__, site_of(kernel))
+            row.calls, row.programs = row.calls + 1, row.programs + 1
+
+    @contextlib.contextmanager
+    def span(self, name: str, triton: bool) -> Iterator[None]:
+        """Times what the block enqueues, if this recording is a timed one."""
+        if self.spans is None:
+            yield
+            return
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        yield
+        end.record()
+        self.spans.append((name, triton, start, end))
+
+
+class _Machine:
+    """The state of the patches."""
+
+    session: Session | None = None
+    capture: list[Callable[[], None]] | None = None
+    paused = False
+    installed = False
+
+
+@without_compiler
+class _Recorder(Recorder):
+    def __init__(self, session: Session):
+        super().__init__(session.ledger)
+        self._session = session
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        if not moves_data(func) or _Machine.paused:
+            return func(*args, **kwargs)
+        with self._session.span(_name(func), False):
+            result = func(*args, **kwargs)
+        if self._session.brief:
+            self._session.operator(func)
+        else:
+            self._record(func, args, kwargs, result)
+        return result
+
+
+def _name(operator: Any) -> str:
+    return operator._overloadpacket.__name__
+
+
+@contextlib.contextmanager
+def record(skip: Collection[str] = (), budget: float = math.inf, brief: bool = False) -> Iterator[OpTrace]:
+    """Counts the Triton launches and ATen operators of the block.
+
+    Args:
+        skip: sites of kernels whose launches are counted but left out.
+        budget: of no meaning here; the clock bounds what runs on a GPU.
+        brief: see Session.
+    """
+    with _recording(Session(skip, brief=brief)) as session:
+        yield session.ledger
+
+
+@contextlib.contextmanager
+def _recording(session: Session) -> Iterator[Session]:
+    outer, _Machine.session = _Machine.session, session
+    try:
+        with session.recorder:
+            yield session
+    finally:
+        _Machine.session = outer
+
+
+def times(forward: Callable[[], Any], empty_us: float, ahead_s: float) -> list[tuple[str, bool, int, float]]:
+    """(name or site, whether it is an own kernel, calls, microseconds) of everything that one forward enqueues.
+
+    The device idles for `ahead_s` seconds while that happens, so that no span contains the host's time. `empty_us` is
+    what a span without work measures.
+    """
+    torch.cuda._sleep(int(min(ahead_s, _LONGEST_S) * _CLOCK_HZ))
+    with _recording(Session(timed=True)) as session:
+        forward()
+    torch.cuda.synchronize()
+    rows: dict[tuple[str, bool], list[float]] = {}
+    for name, triton, start, end in session.spans or ():
+        rows.setdefault((name, triton), []).append(max(0.0, 1e3 * start.elapsed_time(end) - empty_us))
+    return [(name, triton, len(spans), sum(spans)) for (name, triton), spans in rows.items()]
+
+
+def empty_span() -> float:
+    """Microseconds between two events with nothing between them."""
+    spans = []
+    for _ in range(_TRIES):
+        torch.cuda._sleep(200_000)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        end.record()
+        end.synchronize()
+        spans.append(1e3 * start.elapsed_time(end))
+    return statistics.median(spans)
+
+
+def install() -> None:
+    """Patches Triton's launches, its autotuner's clock, CUDA graphs and custom operators in this process, for good."""
+    if _Machine.installed:
+        return
+    _Machine.installed = True
+    from triton.runtime.jit import JITFunction
+
+    JITFunction.run = _counted(JITFunction.run)
+    _quicken_autotuning()
+    _follow_graphs()
+    follow_custom_operators(_suspended)
+
+
+def _suspended() -> list[Any]:
+    session = _Machine.session
+    return [session.recorder] if session and _get_current_dispatch_mode() is not session.recorder else []
+
+
+def _counted(run: Callable) -> Callable:
+    @functools.wraps(run)
+    def counted(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        session, own = _Machine.session, self.fn.__module__ == MODULE
+        if warmup or _Machine.paused or not own:
+            return run(self, *args, grid=grid, warmup=warmup, **kwargs)
+        if _Machine.capture is not None:
+            _Machine.capture.append(functools.partial(self.run, *args, grid=grid, warmup=False, **kwargs))
+        if session is None:
+            return run(self, *args, grid=grid, warmup=False, **kwargs)
+        row = session.row(self.fn.__name__, site_of(self))
+        row.calls += 1
+        if row.site in session.skip:
+            return run(self, *args, grid=grid, warmup=True, **kwargs)
+
+        def sizes(bound: Any) -> Any:
+            given = grid(bound) if callable(grid) else grid
+            row.programs += math.prod(int(size) for size in given)
+            return given
+
+        with session.span(row.site, True):
+            return run(self, *args, grid=sizes, warmup=False, **kwargs)
+
+    return counted
+
+
+def _quicken_autotuning() -> None:
+    """Autotuning takes a few launches per configuration instead of an eighth of a second, and is not recorded."""
+    from triton.runtime.autotuner import Autotuner
+
+    bench = Autotuner._bench
+
+    @functools.wraps(bench)
+    def paused(self: Any, *args: Any, **kwargs: Any) -> Any:
+        outer, _Machine.paused = _Machine.paused, True
+        try:
+            self.__dict__["do_bench"] = _quick_bench
+            return bench(self, *args, **kwargs)
+        finally:
+            _Machine.paused = outer
+
+    Autotuner._bench = paused
+
+
+def _quick_bench(call: Callable[[], Any], quantiles: Any = None, **_: Any) -> Any:
+    spans = []
+    for _ in range(_TRIES + 1):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(50_000)
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        spans.append(start.elapsed_time(end))
+    median = statistics.median(spans[1:])
+    return [median] * len(quantiles) if quantiles else median
+
+
+def _follow_graphs() -> None:
+    """A replayed graph launches nothing that can be counted or left out, so recordings execute its steps one by one; a
+    brief one notes them."""
+    graph = torch.cuda.CUDAGraph
+    begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
+
+    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        self.steps = _Machine.capture = []
+        self.mode = Capture(self.steps)
+        self.mode.__enter__()
+
+    def capture_end(self: Any) -> None:
+        _Machine.capture = None
+        self.mode.__exit__(None, None, None)
+        end(self)
+
+    def replayed(self: Any) -> None:
+        session = _Machine.session
+        if session and not session.brief and _Machine.capture is None:
+            for step in self.steps:
+                step()
+            return
+        for step in self.steps if session else ():
+            session.note(step)
+        replay(self)
+
+    graph.capture_begin, graph.capture_end, graph.replay = capture_begin, capture_end, replayed

@@ -1,0 +1,387 @@
+"""What else a speed-up can be stated over: eager PyTorch with TF32, and torch.compile, measured once and kept.
+
+    python -m drkernel.judge.devices.cuda.baselines STORE.jsonl TASK.py [TASK.py ...] [--gpu 0] [--force]
+    python -m drkernel.judge.devices.cuda.baselines STORE.jsonl --source generated --split validation --count 40
+
+The judge always times a submission against eager PyTorch without TF32. A row of the store has that time too, taken in
+turn with the other two, so that what it adds are ratios: a verdict's speed-up over torch.compile is its speed-up over
+eager times compile / eager. A row counts only for the task, GPU, driver and library versions that it was measured with,
+and only while two fixed kernels (the probe) are as fast as they were then. Tasks that have such a row are left out,
+unless --force is given. Exit status 2 where an argument is wrong or a task could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import dataclasses
+import datetime
+import json
+import math
+import statistics
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+import triton
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import nn
+
+from drkernel.judge.devices.cuda.gpu_lock import floor
+from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, median_interval, probe, race
+from drkernel.judge.trusted import cases
+from drkernel.judge.trusted.worker_process import visible_gpus
+from drkernel.judge.untrusted.cuda.runner import FLUSH
+from drkernel.tasks import load_tasks, read_task
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError, Task
+
+DRIFT = 0.02
+"""Largest relative difference of a probe between then and now."""
+LANES = ("eager", "eager_tf32", "compile")
+_SEED, _LONGEST_ERROR = 1, 500
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a time holds. Two are equal where a time of one holds on the other: the `uuid` does not count."""
+
+    gpu: str
+    uuid: str = field(compare=False)
+    driver: str
+    torch: str
+    triton: str
+    cuda: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement of one task; a line of the store."""
+
+    task: str
+    digest: str
+    gpu: str
+    uuid: str
+    driver: str
+    torch: str
+    triton: str
+    cuda: str
+    date: str
+    """UTC, ISO 8601."""
+    probe: dict[str, float]
+    """Microseconds of the two fixed kernels, right before."""
+    train: bool
+    """The mode that the task was run in: the one that the judge tries first."""
+    eager_us: float
+    """Median device time of one forward without TF32, launch latency hidden, cold L2 cache."""
+    eager_tf32_us: float
+    compile_us: float | None
+    """With torch.compile in its default mode, static shapes, without TF32."""
+    compile_error: str | None
+    intervals: dict[str, list[float]]
+    """95 % interval of each median, in microseconds."""
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Machine)})
+
+
+class Store:
+    """Rows in a file of JSON lines.
+
+    Raises:
+        DrKernelError: no such file, or a line that is no row, with its number and key.
+    """
+
+    def __init__(self, path: str | Path):
+        self._path = Path(path)
+        self._rows: list[Row] = []
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DrKernelError(f"baselines {path}: cannot be read: {error}") from error
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                self._rows.append(_parsed(line, f"baselines {path}: line {number}"))
+
+    def find(self, task: Task, machine: Machine, probe: dict[str, float]) -> Row | None:
+        """The latest row of a task that holds on this machine as fast as it is today (its `probe`)."""
+        for row in reversed(self._rows):
+            if row.digest == task.digest and row.machine == machine and not drifted(row.probe, probe):
+                return row
+        return None
+
+    def add(self, row: Row) -> None:
+        """Appends a row, to the file in one piece.
+
+        Raises:
+            DrKernelError: the file cannot be written.
+        """
+        line = (json.dumps(dataclasses.asdict(row)) + "\n").encode()
+        try:
+            with open(self._path, "ab", buffering=0) as out:
+                out.write(line)
+        except OSError as error:
+            raise DrKernelError(f"baselines {self._path}: cannot be written: {error.strerror}") from error
+        self._rows.append(row)
+
+
+def drifted(then: dict[str, float], now: dict[str, float]) -> bool:
+    """Whether a GPU is slower or faster than it was.
+
+    >>> drifted({"copy_us": 100.0, "matmul_us": 200.0}, {"copy_us": 101.0, "matmul_us": 205.0})
+    True
+    """
+    return any(abs(then[name] / now[name] - 1) > DRIFT for name in PROBES)
+
+
+def speedup_over(row: Row, speedup: float) -> dict[str, float]:
+    """A speed-up over eager without TF32 as speed-ups over the other baselines."""
+    others = {"eager_tf32": row.eager_tf32_us, "compile": row.compile_us}
+    return {name: round(speedup * us / row.eager_us, 4) for name, us in others.items() if us is not None}
+
+
+def add_speedups(store: Store, task: Task, answer: dict[str, Any]) -> None:
+    """Puts `speedup_over` into the evidence of an examiner's verdict, if it has times and the store has their like."""
+    verdict, facts = answer["verdict"], dict(answer.get("machine") or {})
+    if not facts or verdict.get("speedup") is None:
+        return
+    probe = facts.pop("probe")
+    row = store.find(task, Machine(**facts), probe)
+    if row is not None and row.train == verdict["evidence"].get("training"):
+        verdict["evidence"]["speedup_over"] = speedup_over(row, verdict["speedup"])
+
+
+def today() -> dict[str, Any]:
+    """What an examiner says of its GPU: the fields of `Machine`, and its `probe`. To be called alone on the GPU."""
+    return {**dataclasses.asdict(machine()), "probe": probe()}
+
+
+def machine() -> Machine:
+    """The current GPU and the software around it."""
+    gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
+    versions = map(str, (torch.__version__, triton.__version__, torch.version.cuda))
+    return Machine(gpu.name, str(gpu.uuid), _driver_version(), *versions)
+
+
+def _driver_version() -> str:
+    try:
+        library, text = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(80)
+    except OSError:
+        return "unknown"
+    if library.nvmlInit_v2() or library.nvmlSystemGetDriverVersion(text, len(text)):
+        return "unknown"
+    return text.value.decode()
+
+
+def measure(task: Task) -> Row:
+    """Measures one task at its published sizes on the current GPU; the default device must be `cuda`.
+
+    Raises:
+        DrKernelError: the reference fails.
+    """
+    where, reference = machine(), Reference(task)
+    train = cases.modes(reference, _SEED)[0][0]
+    model = reference.model(_SEED).train(train)
+    flush = torch.zeros(FLUSH // 4)
+    lanes = {"eager": Variant(reference, model, False, flush), "eager_tf32": Variant(reference, model, True, flush)}
+    compiled, problem = _compiled(reference, model)
+    if compiled is not None:
+        lanes["compile"] = Variant(reference, compiled, False, flush)
+    with _alone(where.uuid):
+        fixed = probe()
+        times = race(lanes, reference, _SEED)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    return Row(
+        task=task.id,
+        digest=task.digest,
+        **dataclasses.asdict(where),
+        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        probe=fixed,
+        train=train,
+        eager_us=round(medians["eager"], 3),
+        eager_tf32_us=round(medians["eager_tf32"], 3),
+        compile_us=round(medians["compile"], 3) if compiled is not None else None,
+        compile_error=problem,
+        intervals={name: [round(us, 3) for us in median_interval(values)] for name, values in times.items()},
+    )
+
+
+def _compiled(reference: Reference, model: nn.Module) -> tuple[Callable | None, str | None]:
+    """The compiled model after its first calls, or why there is none."""
+    allow_tf32(False)
+    torch._dynamo.reset()
+    module, inputs = torch.compile(model, dynamic=False), reference.inputs(_SEED)
+    reference.forward(model, inputs)  # what fails here too is the task's fault
+    try:
+        for _ in range(3):
+            reference.forward(module, inputs)
+        torch.cuda.synchronize()
+    except DrKernelError as error:
+        return None, str(error)[:_LONGEST_ERROR]
+    return module, None
+
+
+@contextlib.contextmanager
+def _alone(uuid: str) -> Iterator[None]:
+    """The GPU for oneself: no judge of this machine times on it meanwhile."""
+    turn = floor(uuid)
+    turn.enter(alone=True)
+    try:
+        yield
+    finally:
+        turn.leave()
+
+
+def _parsed(line: str, place: str) -> Row:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DrKernelError(f"{place}: not JSON: {error.msg}") from error
+    if not isinstance(record, dict):
+        raise DrKernelError(f"{place}: expected an object, found {type(record).__name__}")
+    known = {f.name: f.type for f in dataclasses.fields(Row)}
+    for key in (*known, *record):
+        if key not in record:
+            raise DrKernelError(f"{place}: key {key!r} is missing")
+        if key not in known:
+            raise DrKernelError(f"{place}: unknown key {key!r}; a row has {', '.join(known)}")
+        expected, fits = _KINDS[known[key]]
+        if not fits(record[key]):
+            raise DrKernelError(f"{place}: {key!r} is {record[key]!r}, expected {expected}")
+    if (record["compile_us"] is None) == (record["compile_error"] is None):
+        raise DrKernelError(f"{place}: expected either 'compile_us' or 'compile_error' to be null")
+    return Row(**record)
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf
+
+
+def _is_interval(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_time, value)) and value[0] <= value[1]
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("text", lambda value: isinstance(value, str)),
+    "str | None": ("text or null", lambda value: value is None or isinstance(value, str)),
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "float": ("a positive number", _is_time),
+    "float | None": ("a positive number or null", lambda value: value is None or _is_time(value)),
+    "dict[str, float]": (
+        f"positive numbers under {' and '.join(PROBES)}",
+        lambda value: isinstance(value, dict) and value.keys() == {*PROBES} and all(map(_is_time, value.values())),
+    ),
+    "dict[str, list[float]]": (
+        f"[low, high] under some of {', '.join(LANES)}",
+        lambda value: isinstance(value, dict) and value.keys() <= {*LANES} and all(map(_is_interval, value.values())),
+    ),
+}
+"""What a field of a row may hold, by its type."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    try:
+        options = _parse(arguments)
+        tasks = _tasks(options)
+        _take_gpu(options.gpu)
+        store = _opened(options.store)
+        wanted = _without_row(store, tasks) if not options.force else tasks
+        problems = _fill(store, wanted)
+    except DrKernelError as error:
+        problems = [str(error)]
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return 2 if problems else 0
+
+
+def _without_row(store: Store, tasks: list[Task]) -> list[Task]:
+    """The tasks that the store does not know, or knows from another machine or another day's speed."""
+    where = machine()
+    with _alone(where.uuid):
+        now = probe()
+    wanted = [task for task in tasks if store.find(task, where, now) is None]
+    print(f"{len(tasks) - len(wanted)} of {len(tasks)} tasks have a valid row already", file=sys.stderr)
+    return wanted
+
+
+def _fill(store: Store, tasks: list[Task]) -> list[str]:
+    """Measures tasks into the store and shows their times. Returns why some could not be measured."""
+    problems = []
+    table = Table("task", *(f"{name} us" for name in LANES))
+    for task in track(tasks, "measuring baselines", console=Console(stderr=True)):
+        try:
+            row = measure(task)
+        except DrKernelError as error:
+            problems.append(str(error))
+            continue
+        finally:
+            torch.cuda.empty_cache()
+        store.add(row)
+        compiled = f"{row.compile_us:.2f}" if row.compile_us is not None else "failed"
+        table.add_row(row.task, f"{row.eager_us:.2f}", f"{row.eager_tf32_us:.2f}", compiled)
+    if table.row_count:
+        Console().print(table)
+    return problems
+
+
+def _take_gpu(name: str | None) -> None:
+    """Makes a GPU of those that are visible the one to measure on."""
+    gpus = visible_gpus()
+    if not gpus or not torch.cuda.is_available():
+        raise DrKernelError("baselines: this needs a GPU and none is visible")
+    if name is not None and name not in gpus:
+        raise DrKernelError(f"baselines: --gpu is {name!r}, expected one of {', '.join(gpus)}")
+    warnings.simplefilter("ignore")
+    torch.cuda.set_device(gpus.index(name or gpus[0]))
+    torch.set_default_device("cuda")
+
+
+def _opened(path: str) -> Store:
+    """The store; a new file where there is none. Finds out whether it can be written before any work is done."""
+    try:
+        with open(path, "a"):
+            pass
+    except OSError as error:
+        raise DrKernelError(f"baselines {path}: cannot be written: {error.strerror}") from error
+    return Store(path)
+
+
+def _tasks(options: argparse.Namespace) -> list[Task]:
+    if options.tasks:
+        return [read_task(path) for path in options.tasks]
+    return load_tasks(options.source, split=options.split, count=options.count, seed=options.seed)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise DrKernelError(message)
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = _Parser(
+        "python -m drkernel.judge.devices.cuda.baselines", description="Measure what speed-ups are stated over."
+    )
+    parser.add_argument("store", metavar="STORE.jsonl", help="where rows are looked up and added")
+    parser.add_argument("tasks", nargs="*", metavar="TASK.py", help="references in KernelBench's format")
+    parser.add_argument("--source", help="instead of files: generated, a folder, a .jsonl or .parquet file, hub:<id>")
+    parser.add_argument("--split", default="validation", help="of --source: train, validation, test or all")
+    parser.add_argument("--count", type=int, help="how many tasks of --source, by default all")
+    parser.add_argument("--seed", type=int, default=0, help="which tasks of --source, where there are more")
+    parser.add_argument("--gpu", help="as CUDA_VISIBLE_DEVICES names it, by default the first")
+    parser.add_argument("--force", action="store_true", help="measure tasks that have a valid row as well")
+    options = parser.parse_args(arguments)
+    if bool(options.tasks) == bool(options.source):
+        parser.error("give task files or --source")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""The worker that makes a submission ready for a GPU: static checks, then its kernels, compiled on CPUs."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
+from drkernel.judge.boundary.sandbox import Limits
+from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
+from drkernel.judge.devices.cuda import precompile
+from drkernel.judge.devices.cuda.precompile import Call
+from drkernel.judge.trusted import static_check
+from drkernel.judge.trusted.examination import crashed, ruling_of
+from drkernel.judge.untrusted.cuda import tracer
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError, Task, Verdict
+
+PROCESS_SPEC = ProcessSpec(tracer.prepare, tracer.main)
+
+
+class Compiler:
+    """Compiles one submission at a time; untrusted code runs in one-shot processes without a GPU.
+
+    Args:
+        settings: `terms` and `limits` of the judge; `scratch`, the folder for what all submissions share.
+    """
+
+    def __init__(self, settings: dict[str, Any]):
+        self._terms = settings["terms"]
+        self._zygote = Zygote(Limits(**settings["limits"]), PROCESS_SPEC)
+        self.missing = self._zygote.wait_ready()
+        self._shared = Path(settings["scratch"]) / "launchers"
+        self._shared.mkdir(exist_ok=True)
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """{"kernels": number, "folder": path}, or {"verdict": ...} on a submission that needs no GPU to be refused."""
+        task, source = Task(**body["task"]), body["source"]
+        terms = self._terms
+        if terms["gate"] and (found := static_check.inspect(source, task.answer_name, not terms["price_hacks"])):
+            return _verdict(Verdict(found.status, found.reason, found.detail, evidence=found.evidence))
+        folder = Path(body["folder"])
+        process = self._zygote.start()
+        refused = compiled = None
+        try:
+            calls = _calls(task.id, body["plan"]["source"], task.entry_point, _frozen(body["plan"]))
+            limit = max(20.0, self._terms["timeout_s"])
+            compiled = precompile.precompile(
+                process, source, task.answer_name, calls, body["missing"], folder, self._shared, limit
+            )
+            refused = compiled.failure and _refusal(compiled, source)
+        except PeerClosed:
+            pass
+        except DeadlineExceeded:
+            refused = Verdict("invalid", "timeout", f"its kernels were not compiled within {limit:g} s")
+        except ProtocolViolation as error:
+            refused = Verdict("invalid", "protocol_violation", str(error))
+        finally:
+            ending = process.end()
+        if compiled is None and refused is None:
+            refused = crashed(ending)
+        if refused is None:
+            return {"kernels": compiled.kernels, "folder": str(folder)}
+        shutil.rmtree(folder, ignore_errors=True)
+        return _verdict(refused)
+
+
+def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:
+    """What fails at the published shape fails for good; on another shape, the examination decides what it means."""
+    return None if compiled.call else ruling_of(compiled.failure, source).verdict
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {"verdict": verdict.to_dict()}
+
+
+def _frozen(plan: dict[str, Any]) -> tuple:
+    return tuple(tuple(sorted(constants.items())) for constants in plan["hidden"]), plan["modes"][0][0]
+
+
+@functools.lru_cache(maxsize=64)
+def _calls(task_id: str, source: str, entry_point: str, plan: tuple) -> list[Call]:
+    """The calls that submissions will get: at the published shape, then at the hidden ones.
+
+    Where a task's inputs cannot be described without data, that call is left out, and its kernels are found on the GPU.
+    """
+    hidden, train = plan
+    calls = []
+    for constants in ({}, *map(dict, hidden)):
+        try:
+            reference = Reference(Task(task_id, source, entry_point), constants)
+            with torch.device("meta"):
+                calls.append(Call.of(list(reference.init_args()), reference.inputs(0), train))
+        except DrKernelError:
+            continue
+    return calls

@@ -1,0 +1,78 @@
+"""What waits for an examiner: who has prepared a task gets the submissions to it, unless they wait too long."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from typing import Protocol
+
+from drkernel.types import Task
+
+MANY, LONG_S = 8, 5.0
+"""So many submissions of one task, or so many seconds, may wait for its examiner before another prepares it as well."""
+_AHEAD, _SOON_S = 2, 0.2
+"""An examiner with so many more tasks than another leaves new ones to that one, for so long."""
+
+
+class Job(Protocol):
+    task: Task
+    source: str | None
+    """None: the task is to be prepared."""
+
+
+class AffinityQueue:
+    """Jobs by order of arrival, for examiners 0 to n - 1."""
+
+    def __init__(self, examiners: int):
+        self._examiners = range(examiners)
+        self._jobs: list[tuple[float, Job]] = []
+        self._owners: dict[str, set[int]] = defaultdict(set)
+        self._changed, self._closed = threading.Condition(), False
+
+    def put(self, job: Job) -> None:
+        with self._changed:
+            self._jobs.append((time.monotonic(), job))
+            self._changed.notify_all()
+
+    def take(self, examiner: int) -> Job | None:
+        """The next job for an examiner, which then has its task prepared. Blocks; None once all is closed."""
+        with self._changed:
+            while not self._closed:
+                place = self._choice(examiner)
+                if place is not None:
+                    _, job = self._jobs.pop(place)
+                    self._owners[job.task.digest].add(examiner)
+                    return job
+                self._changed.wait(_SOON_S)
+        return None
+
+    def lost(self, examiner: int) -> None:
+        """An examiner began anew: it has no task prepared."""
+        with self._changed:
+            for owners in self._owners.values():
+                owners.discard(examiner)
+
+    def close(self) -> None:
+        with self._changed:
+            self._jobs.clear()
+            self._closed = True
+            self._changed.notify_all()
+
+    def _choice(self, examiner: int) -> int | None:
+        """New tasks first, then submissions to tasks of one's own, then those that nobody else will take soon."""
+        counts, now = Counter(job.task.digest for _, job in self._jobs), time.monotonic()
+        load = Counter(owner for owners in self._owners.values() for owner in owners)
+        ahead = load[examiner] - min(load[other] for other in self._examiners)
+
+        def rank(place: int) -> int:
+            since, job = self._jobs[place]
+            owners = self._owners[job.task.digest]
+            if job.source is None:
+                return 0 if ahead < _AHEAD or since < now - _SOON_S else 3
+            if examiner in owners:
+                return 1
+            return 2 if not owners or since < now - LONG_S or counts[job.task.digest] >= MANY else 3
+
+        best = min(range(len(self._jobs)), key=rank, default=None)
+        return None if best is None or rank(best) == 3 else best

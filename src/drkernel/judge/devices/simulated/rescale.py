@@ -1,0 +1,133 @@
+"""How much larger the full-size task is than the small one that the interpreter runs.
+
+The reference runs twice on fake tensors (no memory, no arithmetic), small and full. Operator by operator, that tells
+into which size each tensor of the small run grows: an activation by one factor, a bias vector by another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from drkernel.judge.boundary.aten import Recorder
+from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.tasks.module import Reference
+from drkernel.types import Task
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Factors from the small task to the full one; `Scale()` changes nothing."""
+
+    bytes: float = 1.0
+    """All bytes that the reference moves, full / small: for tensors of a size that the reference never touches."""
+    flops: float = 1.0
+    """All products of the reference, full / small."""
+    numel: Mapping[int, float] = field(default_factory=dict)
+    """Elements of a tensor in the small run -> factor of its size."""
+    operators: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """Operator and its output elements in the small run -> factor of its products."""
+
+    extents: Mapping[int, float] = field(default_factory=dict)
+    """A dimension, or a product of neighbouring ones, of a tensor in the small run -> its factor: for grids."""
+
+    def of_tensor(self, numel: int) -> float:
+        return self.numel.get(numel, self.bytes if numel > 1 else 1.0)
+
+    def of_products(self, row: Row) -> float:
+        return self.operators.get((row.name, row.output_numel), self.flops)
+
+
+_cache: dict[tuple, Scale] = {}
+
+
+def scale_of(task: Task, small: Mapping[str, int] | None = None) -> Scale:
+    """The factors between `small` (module constants; default: the task's own) and the task as written.
+
+    Falls back to the ratio of input elements where the reference cannot run without data (data-dependent shapes), and
+    to `Scale()` where not even the inputs can be described.
+    """
+    constants = dict(small if small is not None else task.small or {})
+    key = (task.digest, tuple(sorted(constants.items())))
+    if key not in _cache:
+        _cache[key] = _scale(task, constants) if constants else Scale()
+    return _cache[key]
+
+
+def _scale(task: Task, constants: dict[str, int]) -> Scale:
+    try:
+        return _compared(_reference(task, constants), _reference(task, {}))
+    except Exception:
+        pass
+    try:
+        return Scale(*[_input_numel(task, {}) / _input_numel(task, constants)] * 2)
+    except Exception:
+        return Scale()
+
+
+def _reference(task: Task, constants: Mapping[str, int]) -> Recorder:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    recorder = Recorder(OpTrace(), merge=False)
+    reference = Reference(task, constants)
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), FakeTensorMode():
+        model, inputs = reference.model(0), reference.inputs(0)
+        with recorder:
+            model(*inputs)
+    return recorder
+
+
+def _input_numel(task: Task, constants: Mapping[str, int]) -> int:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    reference = Reference(task, constants)
+    with torch.random.fork_rng(devices=[]), FakeTensorMode():
+        return sum(x.numel() for x in reference.inputs(0) if isinstance(x, torch.Tensor)) or 1
+
+
+def _compared(small: Recorder, full: Recorder) -> Scale:
+    """Pairs the two runs operator by operator; a size that grows in two ways takes the factor that moves more bytes."""
+    before, after = small.ledger.rows, full.ledger.rows
+    numel, extents = _Votes(), _Votes()
+    operators: dict[tuple[str, int], float] = {}
+    if [row.name for row in before] == [row.name for row in after]:
+        for one, other in zip(before, after, strict=True):
+            for tensor, grown in zip(one.tensors, other.tensors, strict=False):
+                numel.add(tensor.numel, grown.numel, grown.unique)
+            if one.flops and other.flops:
+                operators[one.name, one.output_numel] = other.flops / one.flops
+        shapes = (itertools.chain.from_iterable(recorder.shapes) for recorder in (small, full))
+        for shape, grown in zip(*shapes, strict=False):
+            if len(shape) == len(grown):
+                for start, stop in itertools.combinations(range(len(shape) + 1), 2):
+                    extents.add(math.prod(shape[start:stop]), math.prod(grown[start:stop]), 1)
+    return Scale(
+        bytes=_ratio(sum(row.bytes_unique for row in after), sum(row.bytes_unique for row in before)),
+        flops=_ratio(sum(row.flops for row in after), sum(row.flops for row in before)),
+        numel=numel.winners(),
+        operators=operators,
+        extents=extents.winners(),
+    )
+
+
+class _Votes:
+    """Factor by small size, where the same size may grow in several ways."""
+
+    def __init__(self) -> None:
+        self._weights: dict[int, dict[float, float]] = defaultdict(lambda: defaultdict(float))
+
+    def add(self, small: int, full: int, weight: float) -> None:
+        if small and full:
+            self._weights[small][full / small] += weight
+
+    def winners(self) -> dict[int, float]:
+        return {size: max(factors, key=lambda factor: factors[factor]) for size, factors in self._weights.items()}
+
+
+def _ratio(full: float, small: float) -> float:
+    return full / small if full and small else 1.0

@@ -1,0 +1,268 @@
+"""From counts to microseconds: a roofline of a named GPU, with launch costs, the L2 cache, latency and idle SMs.
+
+The constants were fitted to 160 timings on one H200 (torch 2.11, triton 3.6, cold L2, 2026-11): element-wise kernels
+of 0.3 to 540 MB with blocks of 32 to 65536, 60 eager operators on 64M elements, matrix products of 512 to 4096.
+Eager factors, instruction costs and overlap were then read off 414 answers to 120 generated tasks timed there, and the
+free constants chosen on half of these tasks: modelled speed-ups rank with Spearman's rho 0.99 (other half: 0.97) and
+are off by 2 % at the median (benchmarks/simulated_vs_gpu.py). Kernels whose long chains of transcendental functions
+spill registers come out up to 1.7 times too fast, gathers from tables larger than the L2 cache 1.2 to 1.4 times.
+
+Host launch costs are a part of their own: with `dataclasses.replace(gpu, aten_host_us=1.0, triton_host_us=1.0)` the
+times are the device's alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from drkernel.judge.boundary.aten import DIRECTED, OUTER, TRAINING
+from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.devices.simulated.rescale import Scale
+from drkernel.types import KernelTime
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Rates per second: what good kernels reach, not data-sheet peaks, unless they say `peak`."""
+
+    name: str
+    sms: int
+    peak_bandwidth: float
+    """DRAM bytes, data sheet: the physics floor uses it."""
+    bandwidth: float
+    """DRAM bytes that a large copy reaches, read plus written."""
+    l2_bandwidth: float
+    """Bytes of 32-byte sectors, when they are touched again or only partly used."""
+    l2_bytes: float
+    flops: dict[str, float]
+    """Products by Math: what cuBLAS reaches on large square matrices."""
+    vector_ops: float
+    """Element-wise fp32 operations."""
+    kernel_us: float = 2.2
+    """Start and end of a kernel on the device."""
+    program_ns: float = 0.6
+    """Interval at which the device starts programs."""
+    aten_host_us: float = 6.0
+    """Interval between two eager operators of a host that keeps the queue filled."""
+    triton_host_us: float = 11.0
+    """The same between two Triton launches, whose launcher is Python."""
+
+
+GPUS = {
+    "H200": Gpu(
+        name="H200", sms=132, peak_bandwidth=4.8e12, bandwidth=4.4e12, l2_bandwidth=5.2e12, l2_bytes=50e6,
+        flops={"half": 760e12, "tf32": 400e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=33e12,
+    ),
+    "H100": Gpu(
+        name="H100", sms=132, peak_bandwidth=3.35e12, bandwidth=3.07e12, l2_bandwidth=5.2e12, l2_bytes=50e6,
+        flops={"half": 700e12, "tf32": 380e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=33e12,
+    ),
+    "A100": Gpu(
+        name="A100", sms=108, peak_bandwidth=2.04e12, bandwidth=1.8e12, l2_bandwidth=3.3e12, l2_bytes=40e6,
+        flops={"half": 260e12, "tf32": 130e12, "fp32": 18e12, "fp64": 18e12}, vector_ops=9e12,
+    ),
+}  # fmt: skip
+"""H200: measured. H100 (SXM5) and A100 (80 GB SXM4): NVIDIA's data sheets, with the H200's ratios to its own."""
+
+RAMP_US, RAMP = 6.0, 0.1
+"""A kernel reaches its bandwidth only after a while: up to a tenth of its time, at most this long."""
+
+TRITON_DOT = {"half": 0.75, "tf32": 0.22, "fp32": 0.85, "fp64": 0.3}
+"""What a plain tl.dot loop reaches of cuBLAS."""
+
+SHORT_INNER = 12
+"""Products over K terms take as long as over K + this many: tiles have to be filled before the first one."""
+
+TILE_REUSE = 1.8
+"""Product kernels share tiles between SMs in time: their repeated loads are served this much faster than others."""
+
+ACCESS_NS = 110.0
+"""Time that one load or store adds to its program: latency, as far as the compiler cannot hide it."""
+
+SERIAL, FEW_SERIAL = 0.52, 0.67
+"""Memory and arithmetic overlap: together they take the longer of their times, or this share of the sum of both.
+
+The second where an SM has few programs, of which one could compute while another one waits.
+"""
+LARGE_BLOCK = 2048
+"""Larger blocks need so many registers that few programs fit on an SM."""
+
+L1_BYTES = 96 * 1024
+"""What an SM keeps for its programs; the rest of the cache is shared memory."""
+
+PROGRAM_BANDWIDTH = 45e9
+PROGRAMS_PER_SM = 12
+SPILLING_BLOCK, SPILLING_FACTOR = 32768, 4.0
+"""Blocks above this many elements live in local memory."""
+
+EAGER: dict[str, tuple[int, float]] = {
+    "native_layer_norm": (1, 1.4), "native_group_norm": (3, 3.1),
+    "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
+    "native_batch_norm" + TRAINING: (2, 4.0), "sum": (1, 1.07), "mean": (1, 1.07), "amax": (1, 1.07), "amin": (1, 1.07),
+    "prod": (1, 1.07), "linalg_vector_norm": (1, 1.07), "max": (1, 1.9), "min": (1, 1.9), "argmax": (1, 1.9),
+    "argmin": (1, 1.9), "var": (1, 2.1), "std": (1, 2.1), "var_mean": (1, 2.1), "logsumexp": (7, 7.8),
+    "cumsum": (1, 2.25), "cumprod": (1, 2.25), "logcumsumexp": (1, 2.25), "mse_loss": (2, 2.05),
+    "smooth_l1_loss": (2, 2.05), "huber_loss": (2, 2.05), "binary_cross_entropy": (2, 2.05),
+    "binary_cross_entropy_with_logits": (8, 6.4), "rms_norm": (1, 1.13), "tril": (1, 1.35), "triu": (1, 1.35),
+    "flip": (1, 1.4), "roll": (1, 2.4),
+    "gather": (1, 1.8), "sort": (6, 19.0), "topk": (3, 14.0), "median": (6, 19.0), "_local_scalar_dense": (2, 1.0),
+    **{name + OUTER: (1, 20.0) for name in DIRECTED},
+}  # fmt: skip
+"""How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0)."""
+
+LONG_ROW, LONG_FACTORS = 2048, {"_softmax": 1.65, "_log_softmax": 1.45}
+"""Rows longer than this fill a block of 1024 threads, of which few fit on an SM."""
+
+SINGLE = 1.42
+"""The same for element-wise operators that address each element singly, see Row.accesses."""
+
+POOL_OUTPUT = 170
+"""Instructions that eager pooling spends on the place of each output, before it loads its window."""
+
+ONE_BLOCK = 8e9
+"""Bytes per second of nll_loss, which runs as one block."""
+
+ATTENTION = 0.6
+"""What eager fp32 attention reaches of cuBLAS."""
+
+
+def price(ledger: OpTrace, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
+    """Modelled time of every row of one forward at full size, most expensive first, in microseconds.
+
+    Kernels run one after the other; where the device would wait for the host to launch them, the wait is shared out in
+    proportion to the rows' launch costs.
+    """
+    device = [_triton_us(row, gpu, scale) if row.triton else _aten_us(row, gpu, scale) for row in ledger.rows]
+    host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in ledger.rows]
+    wait = max(0.0, sum(host) - sum(device)) / (sum(host) or 1.0)
+    times = [
+        KernelTime(row.site if row.triton else row.name, row.calls, busy + wait * launch, row.triton)
+        for row, busy, launch in zip(ledger.rows, device, host, strict=True)
+    ]
+    return tuple(sorted(times, key=lambda t: -t.microseconds))
+
+
+def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
+    kernels, factor = EAGER.get(row.name, (1, SINGLE if row.accesses else 1.0))
+    if row.block * scale.extents.get(row.block, 1.0) > LONG_ROW:
+        factor = LONG_FACTORS.get(row.name, factor)
+    unique, total = _traffic(row, scale)
+    outputs = row.output_numel * scale.of_tensor(row.output_numel)
+    tiles = outputs / 64**2 / max(row.calls, 1)
+    rate = gpu.flops[row.math] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
+    products = row.flops * scale.of_products(row)
+    work = (products + 2 * SHORT_INNER * outputs * bool(products)) / rate
+    work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
+    memory = max(_stream(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
+    memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
+    return 1e6 * (memory + work) + kernels * row.calls * gpu.kernel_us
+
+
+def _stream(size: float, calls: int, gpu: Gpu) -> float:
+    """Seconds that DRAM takes to move these bytes, in this many kernels."""
+    seconds = size / gpu.bandwidth
+    return seconds + min(RAMP * seconds, RAMP_US * 1e-6 * calls)
+
+
+def _triton_us(row: Row, gpu: Gpu, scale: Scale) -> float:
+    unique, total = _traffic(row, scale)
+    growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
+    fewest, most = _programs(row, scale)
+    together = min(most, gpu.sms * PROGRAMS_PER_SM)
+    filled = min(1.0, most / gpu.sms)
+    total -= _held(row, growth, fewest, scale)
+    memory = max(
+        _stream(unique, row.calls, gpu),
+        total / gpu.l2_bandwidth / (TILE_REUSE if row.flops else 1.0),
+        (_accesses(row, growth, fewest, scale) * ACCESS_NS * 1e-9 + unique / PROGRAM_BANDWIDTH) / together,
+    )
+    product_rate = gpu.flops[row.math] * TRITON_DOT[row.math] * filled
+    block, padding = _block(row, fewest, scale)
+    work = row.arithmetic * growth * padding / gpu.vector_ops / filled
+    work += row.flops * scale.of_products(row) / product_rate
+    few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
+    busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
+    busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
+    return 1e6 * max(busy, row.calls * fewest * gpu.program_ns * 1e-9) + row.calls * gpu.kernel_us
+
+
+def _traffic(row: Row, scale: Scale) -> tuple[float, float]:
+    """Distinct and total bytes at full size.
+
+    What a kernel loads again grows like its products where it has any, else like its data; but what fits the L1 cache
+    is loaded once.
+    """
+    unique = sum(t.unique * scale.of_tensor(t.numel) for t in row.tensors)
+    total = unique
+    growth = scale.of_products(row) if row.flops else unique / (row.bytes_unique or 1)
+    for tensor in row.tensors:
+        again, size = tensor.total - tensor.unique, tensor.unique * scale.of_tensor(tensor.numel)
+        total += again * (growth if row.triton and size > L1_BYTES else scale.of_tensor(tensor.numel))
+    return unique, total
+
+
+def _held(row: Row, growth: float, programs: float, scale: Scale) -> float:
+    """Bytes at full size that a program loads again and finds in the L1 cache.
+
+    The cache is shared by the programs of an SM; the more each of them moves before it comes back, the less is left.
+    """
+    if not row.reused or row.flops:
+        return 0.0
+    moved = row.reach / row.reused * max(1.0, growth * row.programs / (row.calls * programs))
+    again = sum(t.total - t.unique for t in row.tensors if t.unique * scale.of_tensor(t.numel) > L1_BYTES)
+    return min(row.reused, again) * growth * L1_BYTES / (L1_BYTES + moved * PROGRAMS_PER_SM)
+
+
+def _block(row: Row, programs: float, scale: Scale) -> tuple[int, float]:
+    """Elements of a block at full size, and lanes over elements.
+
+    A block that is the next power of two of a program's row in the small task is taken to grow with the row.
+    """
+    elements = max((t.numel for t in row.tensors), default=0)
+    before, after = elements * row.calls / max(row.programs, 1), elements * scale.of_tensor(elements) / programs
+    is_row = before in scale.extents and row.block == _power_of_two(before)
+    if not is_row or after <= before or after > SPILLING_BLOCK:
+        return row.block, 1.0
+    return _power_of_two(after), _power_of_two(after) / after
+
+
+def _power_of_two(number: float) -> int:
+    return 1 << (math.ceil(number) - 1).bit_length()
+
+
+def _accesses(row: Row, growth: float, programs: float, scale: Scale) -> float:
+    """Loads and stores at full size: more data mean more of them, unless a program's whole data lie in one block."""
+    if row.flops:
+        return row.accesses * scale.of_products(row)
+    return row.accesses * (growth if _loops(row) else min(growth, programs * row.calls / max(row.programs, 1)))
+
+
+def _loops(row: Row) -> bool:
+    """Whether a program needs several blocks to get through its data in the small run."""
+    return max((t.unique for t in row.tensors), default=0) > 4 * row.block * row.programs
+
+
+def _programs(row: Row, scale: Scale) -> tuple[float, float]:
+    """Programs per launch at full size, at least 1: the fewest and the most that the small grid may stand for.
+
+    A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one
+    program per block). One program stays one if it loops or stores no more at full size; else its block was large
+    enough for all of the small tensor.
+    """
+    programs = row.programs / max(row.calls, 1)
+    stored = max((t.numel for t in row.tensors if t.stored), default=1)
+    grown = scale.of_tensor(stored)
+    if programs <= 1:
+        single = grown == 1 or _loops(row) or not row.block
+        blocks = 1.0 if single else max(1.0, stored * grown / row.block)
+        return blocks, blocks
+    blocks = programs * grown
+    rows = programs * scale.extents.get(int(programs), grown)
+    return min(rows, blocks), max(rows, blocks)
+
+
+def floor_microseconds(gpu: Gpu, scale: Scale, inputs_bytes: int, outputs_bytes: int) -> float:
+    """No honest forward is faster: its inputs read once and its outputs written once, at the data sheet's bandwidth."""
+    moved = (inputs_bytes + outputs_bytes) * scale.bytes
+    return 1e6 * moved / (gpu.peak_bandwidth if moved > gpu.l2_bytes else 2 * gpu.l2_bandwidth)

@@ -1,0 +1,167 @@
+"""Smaller sizes for a task, so that an interpreter can run it, and odd ones that nobody published.
+
+KernelBench keeps sizes in module constants; literals inside `get_inputs` and `get_init_inputs` are lifted into
+constants first. Sizes are halved until the task is cheap, which keeps most divisibility that a task relies on.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from drkernel.judge.trusted.tolerance import leaves
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError, Task
+
+_CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Of one forward of the reference."""
+
+    values: int
+    """Elements of inputs and outputs."""
+    weights: int
+    flops: float
+
+    def exceeds(self, limit: Cost) -> bool:
+        return self.values > limit.values or self.weights > limit.weights or self.flops > limit.flops
+
+
+CHEAP = Cost(2**16, 2**16, 2e7)
+"""What a task is shrunk to if its constants allow it."""
+MOST = Cost(2**20, 2**23, 2e9)
+"""What is accepted where they allow no less (sizes inside the model)."""
+
+
+def fit(task: Task, cheap: Cost = CHEAP, most: Cost = MOST) -> Task:
+    """The task with `small` set: as given, or the largest halving of its constants that is cheap and runs.
+
+    Args:
+        cheap: what is small enough.
+        most: what is accepted where the constants allow no less.
+
+    Raises:
+        DrKernelError: nothing that is small enough runs; the message says what the smallest attempt met.
+    """
+    if task.small is not None:
+        return task
+    Reference(task)
+    lifted = dataclasses.replace(task, source=lift(task.source))
+    constants = Reference(lifted).constants
+    best: dict[str, int] | None = None
+    problem = "nothing small enough runs"
+    for cap in _CAPS:
+        small = {name: halved(value, cap) for name, value in constants.items()}
+        try:
+            cost = _cost(Reference(lifted, small))
+        except DrKernelError as error:
+            problem = str(error)
+            continue
+        if cost.exceeds(cheap) and (best is not None or cost.exceeds(most)):
+            problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
+            break
+        best = small
+        if cost.exceeds(cheap):
+            break
+    if best is None:
+        raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
+    changed = {name: value for name, value in best.items() if value != constants[name]}
+    return dataclasses.replace(lifted, small=changed)
+
+
+def halved(value: int, cap: int) -> int:
+    """The largest value / 2^k that is at most cap; an odd value beyond it becomes the cap itself."""
+    while value > cap:
+        value = value // 2 if value % 2 == 0 else cap
+    return value
+
+
+def _cost(reference: Reference) -> Cost:
+    inputs, model = reference.inputs(0), reference.model(0)
+    with FlopCounterMode(display=False) as counter:
+        outputs = reference.forward(model.eval(), inputs)
+    values = sum(t.numel() for _, t in (*leaves(inputs), *leaves(outputs)) if isinstance(t, Tensor))
+    return Cost(values, sum(p.numel() for p in model.parameters()), counter.get_total_flops())
+
+
+def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) -> Iterator[dict[str, int]]:
+    """Other values of the constants that size the inputs, most telling first; the caller tries which of them run.
+
+    Args:
+        before: all constants at their small values.
+        names: those that size an input.
+        offset: a secret number; rotates the order of equally good candidates.
+    """
+    names = [name for name in names if before[name] >= 3]
+    names = names[offset % len(names) :] + names[: offset % len(names)] if names else []
+    odd = {name: before[name] + 1 for name in names}
+    less = {name: max(2, before[name] - 3) for name in names}
+    part = {name: max(2, 3 * before[name] // 4) for name in names}
+    tried = [odd, less, {**odd, **{n: less[n] for n in names[::2]}}, part]
+    tried += [{name: change[name]} for change, name in itertools.product((odd, less, part), reversed(names))]
+    tried += [{name: 2 * before[name]} for name in reversed(names)]
+    for change in tried:
+        yield {**before, **change}
+
+
+def lift(source: str) -> str:
+    """The source, line by line, with sizes that are literals as module constants; unchanged where there are none.
+
+    Int literals of at least 16 count, in `get_inputs`, `get_init_inputs` and in tuples like `input_shape = (32768,)`.
+    Equal literals share a constant, since they usually are the same size.
+    """
+    body = ast.parse(source).body
+    literals = [node for statement in body if _holds_sizes(statement) for node in ast.walk(statement) if _is_size(node)]
+    if not literals:
+        return source
+    lines = [line.encode() for line in source.splitlines(keepends=True)]
+    for node in sorted(literals, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        line = lines[node.lineno - 1]
+        lines[node.lineno - 1] = line[: node.col_offset] + _name(node.value).encode() + line[node.end_col_offset :]
+    first = next(node for node in body if not _leads(node))
+    constants = "".join(f"{_name(value)} = {value}; " for value in dict.fromkeys(node.value for node in literals))
+    if isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.If)):
+        constants += "\n"
+    lines[first.lineno - 1] = constants.encode() + lines[first.lineno - 1]
+    return b"".join(lines).decode()
+
+
+def _name(size: int) -> str:
+    return f"SIZE_{size}"
+
+
+def _is_size(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 16
+
+
+def _holds_sizes(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return node.name in ("get_inputs", "get_init_inputs")
+    named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    return named and isinstance(node.value, (ast.Tuple, ast.List))
+
+
+def _leads(node: ast.stmt) -> bool:
+    """Whether a statement must stay first: the docstring and __future__ imports."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "__future__"
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def shapes_of(inputs: list) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(t.shape) for _, t in leaves(inputs) if isinstance(t, Tensor))
+
+
+def finite(tree: Any) -> bool:
+    return all(
+        bool(torch.isfinite(t).all()) for _, t in leaves(tree) if isinstance(t, Tensor) and t.is_floating_point()
+    )

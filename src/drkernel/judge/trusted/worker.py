@@ -1,0 +1,192 @@
+"""A worker process of the judge: an examiner or a compiler, and its zygote. Started by `workers.Worker`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from drkernel.judge.boundary import framing, sandbox
+from drkernel.judge.boundary.framing import PeerClosed
+from drkernel.judge.boundary.sandbox import Limits
+from drkernel.judge.boundary.zygote import ProcessSpec, Zygote, ZygoteDied
+from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.trusted import prepare, static_check
+from drkernel.judge.trusted.cases import Seeds, seed_one_generator
+from drkernel.judge.trusted.examination import ExamConfig, Examination, crashed, put_off
+from drkernel.judge.untrusted import runner
+from drkernel.judge.untrusted.simulated.device import install
+from drkernel.types import DrKernelError, Task, Verdict
+
+_PAPERS = 128
+_WARM = Task(
+    "warm-up",
+    """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+rows, cols = 64, 64
+
+def get_inputs():
+    return [torch.rand(rows, cols)]
+
+def get_init_inputs():
+    return []
+""",
+    small={"rows": 8, "cols": 32},
+)
+"""Prepared once before the first question, so that torch's lazy imports are over by then."""
+
+
+class Examiner:
+    """Judges submissions one at a time. Trusted: holds the secret, the references and the expected answers."""
+
+    def __init__(self, zygote: Zygote, terms: ExamConfig, secret: bytes):
+        self.zygote, self.terms, self.secret = zygote, terms, secret
+        self._papers = prepare.PreparedTaskCache[prepare.PreparedTask](_PAPERS)
+
+    def paper(self, task: Task) -> prepare.PreparedTask:
+        """The prepared task, from the shelf where possible; DrKernelError where the task is unusable."""
+        gpu = GPUS[self.terms.device.partition(":")[2]]
+        return self._papers.get(task, lambda: prepare.write(task, self.secret, gpu))
+
+    def judge(self, task: Task, source: str) -> Verdict:
+        start = time.perf_counter()
+        verdict = self._refused(task, source) or self._examined(task, source)
+        return dataclasses.replace(verdict, device=self.terms.device, seconds=time.perf_counter() - start)
+
+    def _refused(self, task: Task, source: str) -> Verdict | None:
+        if not self.terms.gate:
+            return None
+        found = static_check.inspect(source, task.answer_name, not self.terms.price_hacks)
+        return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
+
+    def _examined(self, task: Task, source: str) -> Verdict:
+        prepared = self.paper(task)
+        seeds = Seeds(self.secret, static_check.digest(source), task.digest)
+        process = self.zygote.start()
+        verdict = hack = put_off(self.terms, source, task.answer_name)
+        try:
+            verdict = Examination(prepared, self.terms, seeds, process, source, hack=hack).run()
+        except PeerClosed:
+            pass
+        finally:
+            ending = process.end()
+        return verdict or crashed(ending)
+
+
+def main() -> None:
+    """Serves one Judge over the socket whose number is the only argument, until it closes.
+
+    The first question holds the settings, among them the `kind` of worker and how `nice` it is to others; the second
+    the secret, which no zygote may know.
+    """
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    torch.set_num_threads(1)
+    sandbox.die_with_parent()
+    sandbox.hide_process()
+    _, nonce, settings = framing.receive(connection)
+    os.nice(settings.get("nice", 0))
+    kinds = {"simulated": _simulated, "compiler": _compiler, "gpu": _gpu}
+    sequence = 1
+    try:
+        missing, start = kinds[settings["kind"]](settings)
+        framing.send(connection, sequence, nonce, {"missing": missing})
+        sequence, nonce, body = framing.receive(connection)
+        answer = start(bytes.fromhex(body["secret"]))
+    except (PeerClosed, ZygoteDied):
+        raise
+    except Exception as error:  # the service says it in one line
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        framing.send(connection, sequence, nonce, {"broken": text[:500]})
+        return
+    framing.send(connection, sequence, nonce, {})
+    while True:
+        sequence, nonce, body = framing.receive(connection)
+        framing.send(connection, sequence, nonce, json.loads(json.dumps(answer(body))))
+
+
+Answering = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _simulated(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
+    """Examines on the simulated device."""
+    zygote = Zygote(Limits(**settings["limits"]), ProcessSpec(runner.prepare, runner.main))
+    install(cuda_shim=False)
+    seed_one_generator()
+    prepare.write(_WARM, b"", GPUS["H200"])
+    missing = zygote.wait_ready()
+
+    def start(secret: bytes) -> Answering:
+        examiner = Examiner(zygote, ExamConfig(**settings["terms"]), secret)
+
+        def answer(body: dict[str, Any]) -> dict[str, Any]:
+            task = Task(**body["task"])
+            try:
+                if body["source"] is None:
+                    examiner.paper(task)
+                    return {}
+                return {"verdict": examiner.judge(task, body["source"]).to_dict()}
+            except DrKernelError as error:
+                return {"error": str(error)}
+
+        return answer
+
+    return missing, start
+
+
+def _compiler(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
+    """Compiles for GPUs; sees neither GPU nor secret."""
+    from drkernel.judge.devices.cuda.compile_worker import Compiler
+
+    compiler = Compiler(settings)
+    return compiler.missing, lambda _: compiler.answer
+
+
+def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
+    """Examines on the one GPU that it sees."""
+    from drkernel.judge.boundary.cuda import setup
+    from drkernel.judge.devices.cuda import examiner
+
+    zygote = Zygote(Limits(**settings["limits"]), examiner.PROCESS_SPEC)
+    missing = zygote.wait_ready()
+    os.environ["TRITON_CACHE_DIR"] = str(Path(settings["scratch"]) / "examiner")
+    setup.start(everywhere=False)
+
+    def start(secret: bytes) -> Answering:
+        scratch = Path(settings["scratch"])
+        options = {key: settings[key] for key in ("spare", "sharing", "share", "describes")}
+        made = examiner.GpuExaminer(zygote, ExamConfig(**settings["terms"]), secret, scratch, **options)
+
+        def answer(body: dict[str, Any]) -> dict[str, Any]:
+            task = Task(**body["task"])
+            try:
+                if body["source"] is None:
+                    return {"plan": made.prepare(task)}
+                return made.judge(task, body["source"], Path(body["kernels"]), body["sole"])
+            except DrKernelError as error:
+                return {"error": str(error)}
+            except examiner.GpuUnhealthy as error:
+                return {"unwell": str(error)}
+
+        return answer
+
+    return missing, start
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (PeerClosed, ZygoteDied):
+        sys.exit(0)

@@ -1,0 +1,384 @@
+"""Triton's interpreter, many programs at a time.
+
+Triton's own `InterpreterBuilder` runs one program after the other on numpy arrays of the block's shape. This one gives
+every array a leading axis over programs: length P, or 1 where all programs agree. One numpy call then serves P of
+them. Where programs disagree about control flow, `Divergence` tells the launcher how to split them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter as upstream
+
+from drkernel.judge.untrusted.simulated import numerics
+from drkernel.judge.untrusted.simulated.meter import Meter
+
+UNDO_ELEMENTS = 1 << 24
+"""Stored elements that a batch of programs may keep the old values of; programs that store more run one by one."""
+
+
+class Divergence(Exception):
+    """Programs of one batch need different control flow; `values` [P] says which take which."""
+
+    def __init__(self, values: np.ndarray):
+        self.values = values
+
+
+class Handle:
+    """A value of the interpreter. data: [P or 1, *block shape]; a scalar has no further axes."""
+
+    __slots__ = ("attr", "data", "dtype")
+
+    def __init__(self, data: np.ndarray, dtype: Any, attr: dict | None = None):
+        self.data = data
+        self.dtype = dtype
+        self.attr = attr if attr is not None else {}
+
+    def __bool__(self) -> bool:
+        return bool(self.data.all())
+
+    def get_element_ty(self) -> Any:
+        dtype = self.dtype
+        while hasattr(dtype, "element_ty"):
+            dtype = dtype.element_ty
+        return dtype
+
+    def clone(self) -> Handle:
+        return Handle(self.data.copy(), self.dtype)
+
+    def set_attr(self, key: str, value: Any) -> None:
+        self.attr[key] = value
+
+
+_NUMPY: dict[Any, np.dtype] = {}
+_plain_np_dtype = upstream._get_np_dtype
+
+COSTS: dict[Any, int] = {
+    np.divide: 6, np.fmod: 16, np.exp: 4, np.exp2: 3, np.log: 20, np.log2: 20, np.sqrt: 8, np.sin: 40, np.cos: 40,
+    numerics.erf: 28,
+}  # fmt: skip
+"""Instructions per element of what takes more than one on a GPU; integer division and remainder as np.fmod.
+
+exp is a hardware approximation; log, sin, cos and erf are polynomials with range reduction in libdevice.
+"""
+
+INTEGER = 0.25
+"""The same for other integer operations: addresses and masks are mostly computed once per vector of four elements."""
+
+
+def np_dtype(dtype: Any) -> np.dtype:
+    dtype = dtype.scalar
+    found = _NUMPY.get(dtype)
+    if found is None:
+        found = _NUMPY[dtype] = _plain_np_dtype(dtype)
+    return found
+
+
+def widen(data: np.ndarray, dtype: Any) -> np.ndarray:
+    """Numbers that numpy can compute with."""
+    if dtype == tl.bfloat16:
+        return numerics.bf16_to_fp32(data)
+    return numerics.fp8_to_fp32(data, dtype.name) if dtype.name in numerics.FP8 else data
+
+
+def narrow(data: np.ndarray, dtype: Any) -> np.ndarray:
+    """Numbers as the block stores them."""
+    if dtype == tl.bfloat16:
+        return numerics.fp32_to_bf16(data.astype(np.float32, copy=False))
+    if dtype.name in numerics.FP8:
+        return numerics.fp32_to_fp8(data, dtype.name)
+    return data.astype(np_dtype(dtype), copy=False)
+
+
+def together(*arrays: np.ndarray) -> list[np.ndarray]:
+    """The arrays with a common program axis."""
+    count = max(len(a) for a in arrays)
+    return [np.broadcast_to(a, (count, *a.shape[1:])) for a in arrays]
+
+
+def _gather(place: Any, pointers: np.ndarray, where: np.ndarray, fill: np.ndarray, kind: np.dtype) -> np.ndarray:
+    """What lies at the pointers, `fill` where masked; all arrays of one shape."""
+    found = place and place[0].elements(kind, place[1])
+    if not found:
+        return upstream._interpreter.load(pointers, where, fill, kind)
+    memory, index = found
+    if place[2]:
+        return memory[index].reshape(pointers.shape)
+    result = fill.copy()
+    result[where] = memory[index]
+    return result
+
+
+def _scatter(place: Any, pointers: np.ndarray, where: np.ndarray, data: np.ndarray) -> None:
+    found = place and place[0].elements(data.dtype, place[1])
+    if not found:
+        upstream._interpreter.store(pointers, data, where)
+    else:
+        memory, index = found
+        memory[index] = data.ravel() if place[2] else data[where]
+
+
+class BatchBuilder(upstream.InterpreterBuilder):
+    """Executes what the kernel's Python code asks for, on `self.programs` [P, 3] grid positions at once."""
+
+    meter: Meter
+    programs: np.ndarray
+    undo: list[tuple]
+    remembered: int
+
+    def _done(self, data: np.ndarray, dtype: Any, cost: float = 1) -> Handle:
+        self.count(data, cost)
+        return Handle(data, dtype)
+
+    def count(self, data: np.ndarray, cost: float) -> None:
+        self.meter.step(data.size, cost * self._repeat(data))
+
+    def _repeat(self, data: np.ndarray) -> int:
+        return len(self.programs) if len(data) == 1 else 1
+
+    # programming model
+
+    def create_get_program_id(self, axis: int) -> Handle:
+        ids = self.programs[:, axis]
+        return Handle(ids[:1] if (ids == ids[0]).all() else ids, tl.int32)
+
+    def scalar(self, data: np.ndarray) -> Any:
+        """The Python value of a scalar that decides control flow. data: [P or 1]."""
+        if data.size > 1 and (data != data.flat[0]).any():
+            raise Divergence(np.broadcast_to(data.reshape(-1), len(self.programs)))
+        return data.flat[0]
+
+    # memory
+
+    def create_load(self, ptr: Handle, cache: Any, eviction: Any, volatile: Any) -> Handle:
+        return self.create_masked_load(
+            ptr, Handle(np.ones((1,) * ptr.data.ndim, bool), tl.int1), None, cache, eviction, volatile
+        )
+
+    def create_store(self, ptr: Handle, value: Handle, cache: Any, eviction: Any) -> None:
+        self.create_masked_store(ptr, value, Handle(np.ones((1,) * ptr.data.ndim, bool), tl.int1), cache, eviction)
+
+    def create_masked_load(self, ptr: Handle, mask: Handle, other: Handle | None, *_: Any, **__: Any) -> Handle:
+        dtype = ptr.get_element_ty()
+        kind = np_dtype(dtype)
+        fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
+        pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
+        place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
+        return Handle(_gather(place, pointers, where, fill, kind), dtype)
+
+    def create_masked_store(self, ptr: Handle, value: Handle, mask: Handle, *_: Any, **__: Any) -> None:
+        kind = np_dtype(ptr.get_element_ty())
+        data = value.data.astype(kind, copy=False)
+        pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, data))
+        place = self.meter.access(pointers, where, kind.itemsize, True, self._repeat(pointers))
+        self._remember(place, pointers, where, kind)
+        _scatter(place, pointers, where, data)
+
+    def _remember(self, place: Any, pointers: np.ndarray, where: np.ndarray, kind: np.dtype) -> None:
+        if len(self.programs) > 1:
+            self.remembered += where.size
+            if self.remembered > UNDO_ELEMENTS:
+                raise Divergence(np.arange(len(self.programs)))
+            old = _gather(place, pointers, where, np.zeros(where.shape, kind), kind)
+            self.undo.append((place, pointers, where, old))
+
+    def roll_back(self) -> None:
+        """Takes back every store of this batch."""
+        for place, pointers, where, old in reversed(self.undo):
+            _scatter(place, pointers, where, old)
+
+    def _atomic(self, ptr: Handle, value: Handle, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        every = np.empty((len(self.programs),) + (1,) * (ptr.data.ndim - 1))
+        arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
+        pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
+        self.meter.access(pointers, where, data.itemsize, False, 1)
+        self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
+        return pointers, data, where
+
+    def create_atomic_cas(self, ptr: Handle, cmp: Handle, val: Handle, sem: Any, scope: Any) -> Handle:
+        pointers, data, _ = self._atomic(ptr, val, np.ones((1,) * ptr.data.ndim, bool))
+        expected = np.ascontiguousarray(np.broadcast_to(cmp.data, data.shape))
+        order = self.ir_sem_to_interpreter_sem[sem]
+        return Handle(upstream._interpreter.atomic_cas(pointers, expected, data, order), cmp.dtype.scalar)
+
+    def create_atomic_rmw(self, op: Any, ptr: Handle, val: Handle, mask: Handle, sem: Any, scope: Any) -> Handle:
+        pointers, data, where = self._atomic(ptr, val, mask.data)
+        op, order = self.ir_rmw_op_to_interpreter_rmw_op[op], self.ir_sem_to_interpreter_sem[sem]
+        return Handle(upstream._interpreter.atomic_rmw(op, pointers, data, where, order), val.dtype.scalar)
+
+    # arithmetic
+
+    def cast_impl(self, src: Handle, dst_type: Any) -> Handle:
+        target = dst_type.scalar
+        return self._done(narrow(widen(src.data, src.dtype.scalar), target), target, _simple(target))
+
+    def create_fp_to_fp(self, src: Handle, dst_type: Any, rounding: Any) -> Handle:
+        source, target = src.dtype.scalar, dst_type.scalar
+        truncates = rounding is not None and rounding != upstream._ir.ROUNDING_MODE.RTNE
+        if truncates:
+            return super().create_fp_to_fp(Handle(np.ascontiguousarray(src.data), source), target, rounding)
+        return self.cast_impl(src, dst_type)
+
+    def binary_op(self, lhs: Handle, rhs: Handle, op: Callable) -> Handle:
+        return self._numbers(op, lhs.dtype.scalar, lhs.data, rhs.data)
+
+    def ternary_op(self, first: Handle, second: Handle, third: Handle, op: Callable) -> Handle:
+        dtype = third.dtype.scalar
+        if op is np.where:
+            return self._done(np.where(first.data, second.data, third.data), dtype)
+        return self._numbers(op, dtype, first.data, second.data, third.data)
+
+    def unary_op(self, arg: Handle, op: Callable) -> Handle:
+        return self._numbers(op, arg.dtype.scalar, arg.data)
+
+    def _numbers(self, op: Callable, dtype: Any, *data: np.ndarray) -> Handle:
+        """Applies op; comparisons stay bool, and numpy's wider results go back to the operand's type."""
+        result = op(*(widen(d, dtype) for d in data))
+        if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
+            result = narrow(result, dtype)
+        return self._done(result, dtype, COSTS.get(op, _simple(dtype)))
+
+    def create_idiv(self, lhs: Handle, rhs: Handle) -> Handle:
+        return self._done((lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data, lhs.dtype.scalar, COSTS[np.fmod])
+
+    def create_fma(self, x: Handle, y: Handle, z: Handle) -> Handle:
+        return self._numbers(lambda a, b, c: a * b + c, z.dtype.scalar, x.data, y.data, z.data)
+
+    def create_erf(self, arg: Handle) -> Handle:
+        return self.unary_op(arg, numerics.erf)
+
+    def create_rsqrt(self, arg: Handle) -> Handle:
+        return self.unary_op(arg, lambda x: 1 / np.sqrt(x))
+
+    def create_addptr(self, ptr: Handle, offset: Handle) -> Handle:
+        width = max(1, ptr.get_element_ty().primitive_bitwidth // 8)
+        return self._done(ptr.data + np.uint64(width) * offset.data.astype(np.uint64), ptr.dtype, INTEGER)
+
+    def create_dot(self, a: Handle, b: Handle, d: Handle, precision: Any, imprecise: Any) -> Handle:
+        left, right = self._dot_operand(a, precision), self._dot_operand(b, precision)
+        result = np.matmul(left, right, dtype=d.data.dtype if d.data.dtype != np.float16 else np.float32)
+        rows, inner, columns = *left.shape[-2:], right.shape[-1]
+        batch = int(np.prod(result.shape[:-2]))
+        passes = 3 if precision == upstream._ir.INPUT_PRECISION.TF32x3 else 1
+        self.meter.flops += 2 * passes * batch * rows * inner * columns * self._repeat(result)
+        self.meter.work += batch * rows * inner * columns / 32
+        self.meter.row.math = _dot_math(a.dtype.scalar, precision)
+        return Handle((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
+
+    def _dot_operand(self, handle: Handle, precision: Any) -> np.ndarray:
+        dtype = handle.dtype.scalar
+        if dtype == tl.float32 and _is_tf32(precision):
+            return numerics.round_to_tf32(handle.data)
+        data = widen(handle.data, dtype)
+        return data.astype(np.float32) if data.dtype == np.float16 else data
+
+    def create_extern_elementwise(
+        self, library: Any, path: Any, symbol: str, args: list, kind: Any, pure: Any
+    ) -> Handle:
+        function = numerics.libdevice(symbol)
+        data = [widen(a.data, a.dtype.scalar) for a in args]
+        return self._done(
+            narrow(function(*np.broadcast_arrays(*data)), kind.scalar), kind.scalar, COSTS.get(function, 16)
+        )
+
+    def create_inline_asm(self, *_: Any) -> Handle:
+        raise NotImplementedError("inline assembly does not run on the simulated device")
+
+    # shapes
+
+    def create_make_range(self, ret_ty: Any, start: int, stop: int) -> Handle:
+        return Handle(np.arange(start, stop, dtype=np.int32)[None], tl.int32)
+
+    def create_splat(self, ret_ty: Any, arg: Handle) -> Handle:
+        shape = tuple(ret_ty.shape)
+        data = arg.data.reshape(len(arg.data), *(1,) * len(shape))
+        return Handle(np.broadcast_to(data, (len(data), *shape)), arg.dtype.scalar)
+
+    def create_unsplat(self, arg: Handle) -> Handle:
+        return Handle(arg.data.reshape(len(arg.data)), arg.dtype.scalar)
+
+    def create_broadcast(self, arg: Handle, shape: Any) -> Handle:
+        return Handle(np.broadcast_to(arg.data, (len(arg.data), *shape)), arg.dtype.scalar)
+
+    def create_expand_dims(self, arg: Handle, axis: int) -> Handle:
+        return Handle(np.expand_dims(arg.data, axis + 1 if axis >= 0 else axis), arg.dtype.scalar)
+
+    def create_reshape(self, arg: Handle, shape: Any, allow_reorder: bool) -> Handle:
+        return Handle(arg.data.reshape(len(arg.data), *shape), arg.dtype.scalar)
+
+    def create_trans(self, arg: Handle, perm: Any) -> Handle:
+        return Handle(np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))), arg.dtype.scalar)
+
+    def create_cat(self, lhs: Handle, rhs: Handle) -> Handle:
+        return Handle(np.concatenate(together(lhs.data, rhs.data), axis=1), lhs.dtype.scalar)
+
+    def create_join(self, lhs: Handle, rhs: Handle) -> Handle:
+        return Handle(np.stack(together(lhs.data, rhs.data), axis=-1), lhs.dtype.scalar)
+
+    def create_gather(self, src: Handle, indices: Handle, axis: int) -> Handle:
+        data, index = together(src.data, indices.data)
+        return self._done(np.take_along_axis(data, index, axis=axis + 1 if axis >= 0 else axis), src.dtype.scalar)
+
+    def create_histogram(self, data: Handle, bins: int, mask: Handle | None) -> Handle:
+        where = np.ones_like(data.data, bool) if mask is None else mask.data
+        values, where = together(data.data, where)
+        rows = [np.bincount(v[w], minlength=bins)[:bins] for v, w in zip(values, where, strict=True)]
+        return self._done(np.stack(rows).astype(np.int32), tl.int32)
+
+    # block pointers and descriptors
+
+    def create_advance(self, ptr: Any, offsets: list[Handle]) -> Any:
+        moved = [
+            Handle(o.data + d.data.astype(o.data.dtype), o.dtype) for o, d in zip(ptr.offsets, offsets, strict=True)
+        ]
+        return upstream.BlockPointerHandle(ptr.base, ptr.shape, ptr.strides, moved, ptr.block_shape, ptr.order)
+
+
+def _simple(dtype: Any) -> float:
+    """Cost of an addition, comparison, ... of numbers of this type."""
+    return 1 if dtype.is_floating() else INTEGER
+
+
+def _is_tf32(precision: Any) -> bool:
+    return precision is not None and precision == upstream._ir.INPUT_PRECISION.TF32
+
+
+def _dot_math(dtype: Any, precision: Any) -> str:
+    if dtype == tl.float64:
+        return "fp64"
+    if dtype == tl.float32:
+        return "fp32" if precision == upstream._ir.INPUT_PRECISION.IEEE else "tf32"
+    return "half"
+
+
+def block_pointers(
+    base: Handle, block_shape: Any, strides: list, offsets: list, shape: list, checked: Any
+) -> tuple[Handle, Handle]:
+    """Addresses and in-bounds mask of a block. Both [P or 1, *block shape]; `checked` names the guarded dimensions."""
+    rank = len(block_shape)
+    width = max(1, base.get_element_ty().primitive_bitwidth // 8)
+
+    def column(data: np.ndarray) -> np.ndarray:
+        return data.reshape(len(data), *(1,) * rank)
+
+    pointers = column(base.data)
+    mask = np.ones((1,) * (rank + 1), bool)
+    for axis, size in enumerate(block_shape):
+        steps = np.arange(size).reshape(1, *(size if a == axis else 1 for a in range(rank)))
+        offset = column(offsets[axis].data).astype(np.int64) + steps
+        pointers = pointers + (width * offset * column(strides[axis].data)).astype(np.uint64)
+        if axis in checked:
+            mask = mask & (offset >= 0) & (offset < column(shape[axis].data))
+    return Handle(pointers, base.dtype.scalar), Handle(np.broadcast_to(mask, (len(mask), *block_shape)), tl.int1)
+
+
+def materialize_block_pointer(self: Any, boundary_check: Any) -> tuple[Handle, Handle]:
+    return block_pointers(self.base, self.block_shape, self.strides, self.offsets, self.shape, boundary_check)
+
+
+def materialize_descriptor(self: Any, offsets: list[Handle]) -> tuple[Handle, Handle]:
+    return block_pointers(self.base, self.block_shape, self.strides, offsets, self.shape, range(self.ndim))

@@ -1,0 +1,54 @@
+"""install() turns this process into a simulated device, record() counts one forward on it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.types import DrKernelError
+
+WORK_BUDGET = 1e9
+"""Simulated work (elements, plus 2000 per interpreted operation) that one record() allows: 3 to 12 s of a core."""
+
+_machines: list[Any] = []
+
+
+def install(cuda_shim: bool) -> None:
+    """Makes the Triton kernels that are defined from now on run on the CPU in this process; further calls do nothing.
+
+    Args:
+        cuda_shim: also make CPU tensors pass for CUDA tensors; for processes that run submissions only.
+    """
+    if not _machines:
+        os.environ["TRITON_INTERPRET"] = "1"
+        from drkernel.judge.untrusted.simulated import interpreter
+
+        _machines.append(interpreter.build())
+    if cuda_shim and _machines[0].shim is None:
+        from drkernel.judge.untrusted.simulated import cuda_shim as shim
+
+        shim.install(_machines[0])
+
+
+@contextlib.contextmanager
+def record(skip: Collection[str] = (), budget: float = WORK_BUDGET) -> Iterator[OpTrace]:
+    """Counts the Triton launches and ATen operators of the block.
+
+    Args:
+        skip: sites (see Row) of kernels whose launches are counted but not executed.
+        budget: simulated work of all launches together, see WORK_BUDGET.
+
+    Raises:
+        DrKernelError: install() was not called.
+        WorkBudgetExceeded: from the launch that exceeds the budget.
+    """
+    if not _machines:
+        raise DrKernelError("simulated device: record() before install()")
+    from drkernel.judge.untrusted.simulated.interpreter import Session
+
+    ledger = OpTrace()
+    with _machines[0].recording(Session(ledger, skip, budget)):
+        yield ledger

@@ -1,0 +1,293 @@
+"""Makes `kernel[grid](...)` run on the CPU: Triton's interpreter with the batched builder, repaired and metered.
+
+Repairs beyond the builder's: the language is patched once instead of at every launch and helper call, arguments are
+not copied, `triton.autotune` works without a driver (the first configuration that survives pruning runs), reductions
+with any combine function are vectorised, and errors name the kernel, the line and its text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import linecache
+import sys
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
+from triton.language.semantic import TritonSemantic
+from triton.runtime import autotuner, errors
+from triton.runtime import interpreter as upstream
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from drkernel.judge.boundary.aten import Recorder, follow_custom_operators, keep_fused_operators_whole
+from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
+from drkernel.judge.untrusted.simulated import builder as batched
+from drkernel.judge.untrusted.simulated.builder import BatchBuilder, Divergence, Handle
+from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
+from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
+
+BATCH_ELEMENTS = 1 << 16
+"""Elements per array that a batch of programs aims at: large enough for numpy, small enough for the cache."""
+
+LAUNCH_BUDGET = 1e9
+"""Work (see Meter) that a launch outside of record() may cost."""
+
+
+class Session:
+    """What the launches of one `record()` go to."""
+
+    def __init__(self, ledger: OpTrace, skip: Collection[str], budget: float):
+        self.ledger = ledger
+        self.skip = frozenset(skip)
+        self.budget = budget
+        self.recorder = Recorder(ledger)
+        self._rows: dict[Any, Row] = {}
+
+    def row(self, kernel: upstream.InterpretedFunction) -> Row:
+        if kernel not in self._rows:
+            self._rows[kernel] = Row(kernel.__name__[:200], site_of(kernel)[:200], True)
+            self.ledger.rows.append(self._rows[kernel])
+        return self._rows[kernel]
+
+
+class Machine:
+    """The simulated device of this process."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.shim: TorchFunctionMode | None = None
+        self.capture: list[Callable[[], None]] | None = None
+        self.builder = BatchBuilder()
+        self.semantic = TritonSemantic(self.builder)
+
+    def suspended(self) -> list[Any]:
+        """The recorder and the CUDA shim where torch has taken them off their stacks."""
+        modes: list[Any] = []
+        if self.session is not None and _get_current_dispatch_mode() is not self.session.recorder:
+            modes.append(self.session.recorder)
+        if self.shim is not None and self.shim not in _get_current_function_mode_stack():
+            modes.append(self.shim)
+        return modes
+
+    @contextlib.contextmanager
+    def recording(self, session: Session) -> Iterator[None]:
+        outer, self.session = self.session, session
+        try:
+            with session.recorder:
+                yield
+        finally:
+            self.session = outer
+
+    def launch(self, kernel: upstream.InterpretedFunction, args: tuple, kwargs: dict, grid: Any) -> None:
+        if self.capture is not None:
+            self.capture.append(lambda: self.launch(kernel, args, kwargs, grid))
+        session = self.session or Session(OpTrace(), (), LAUNCH_BUDGET)
+        if unknown := sorted(kwargs.keys() - set(kernel.arg_names) - LAUNCH_OPTIONS):
+            raise errors.InterpreterError(f"kernel `{kernel.__name__}` has no parameter `{unknown[0]}`")
+        arguments = inspect.getcallargs(kernel.fn, *args, **{k: v for k, v in kwargs.items() if k in kernel.arg_names})
+        sizes = _grid(kernel, grid(arguments) if callable(grid) else grid)
+        row = session.row(kernel)
+        row.calls += 1
+        if row.site in session.skip or 0 in sizes:
+            return
+        row.programs += int(np.prod(sizes))
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), np.errstate(all="ignore"):
+            for hook in kernel.pre_run_hooks:
+                hook(*args, **kwargs)
+            meter = Meter(row, list(_tensors(arguments)), session.budget)
+            self._run(kernel, arguments, sizes, meter)
+            session.budget -= meter.work
+            meter.finish()
+
+    def _run(self, kernel: upstream.InterpretedFunction, arguments: dict, sizes: tuple, meter: Meter) -> None:
+        constants = {n for n, kind in kernel.fn.__annotations__.items() if "constexpr" in str(kind)}
+        values = {n: a if n in constants else self._value(a) for n, a in arguments.items()}
+        self.builder.meter = meter
+        self.builder.set_grid_dim(*sizes, *(1,) * (3 - len(sizes)))
+        try:
+            body = _body(kernel)
+            start, total, batch = 0, int(np.prod(sizes)), 32
+            while start < total:
+                ids = np.arange(start, min(start + batch, total))
+                shape = self.builder.grid_dim[::-1]
+                self._batch(body, values, np.stack(np.unravel_index(ids, shape)[::-1], axis=1).astype(np.int32))
+                start += len(ids)
+                batch = max(1, min(BATCH_ELEMENTS // meter.largest, 4096))
+        except Exception as error:
+            raise _located(kernel, error) from error
+
+    def _batch(self, body: Callable, values: dict, programs: np.ndarray) -> None:
+        """Runs the programs together; where they diverge, takes back their stores and runs each kind apart."""
+        builder, meter = self.builder, self.builder.meter
+        builder.programs, builder.undo, builder.remembered = programs, [], 0
+        meter.begin(len(programs))
+        before = meter.snapshot()
+        try:
+            body(**values)
+        except Divergence as split:
+            builder.roll_back()
+            meter.restore(before)
+            _, first, kind = np.unique(split.values, return_index=True, return_inverse=True)
+            for index in np.argsort(first):
+                self._batch(body, values, programs[kind.reshape(-1) == index])
+
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, bool):
+            return argument
+        if isinstance(argument, tuple):
+            return upstream._tuple_create(argument, map(self._value, argument))
+        return upstream._implicit_cvt(argument)
+
+
+def _grid(kernel: upstream.InterpretedFunction, grid: Any) -> tuple[int, ...]:
+    sizes = tuple(int(size) for size in (grid if isinstance(grid, (tuple, list)) else (grid,)))
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
+        raise errors.InterpreterError(
+            f"kernel `{kernel.__name__}`: the grid must have 1 to 3 dimensions of at least 0, found {sizes}"
+        )
+    return sizes
+
+
+def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, value in arguments.items():
+        for item in value if isinstance(value, tuple) else (value,):
+            item = item.base if isinstance(item, (TensorDescriptor, triton.runtime.jit.TensorWrapper)) else item
+            if isinstance(item, torch.Tensor):
+                yield name, item
+
+
+def _body(kernel: upstream.InterpretedFunction) -> Callable:
+    """The kernel's function as the interpreter runs it, once it is known that the compiler would take it."""
+    body = kernel.__dict__.get("_body")
+    if body is None:
+        if not kernel.fn.__module__.startswith("triton."):
+            refuse_what_does_not_compile(kernel.fn)
+        body = kernel._body = kernel.rewrite()
+    return body
+
+
+def _located(kernel: upstream.InterpretedFunction, error: Exception) -> Exception:
+    """The error with the kernel, the line of its file and the line's text, as the submission's author needs it."""
+    file, line, trace = kernel.fn.__code__.co_filename, kernel.fn.__code__.co_firstlineno, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    line = getattr(error, "kernel_line", line)
+    text = linecache.getline(file, line).strip()
+    place = f"kernel `{kernel.__name__}` line {line}" + (f" `{text}`" if text else "")
+    if isinstance(error, (MemoryFault, WorkBudgetExceeded)):
+        return type(error)(f"{place}: {error}")
+    return errors.InterpreterError(f"{place}: {type(error).__name__}: {error}")
+
+
+def build() -> Machine:
+    """Patches Triton in this process; once."""
+    machine = Machine()
+    upstream.TensorHandle = Handle
+    upstream._get_np_dtype = batched.np_dtype
+    upstream.interpreter_builder = machine.builder
+    upstream.interpreter_semantic = machine.semantic
+    upstream.BlockPointerHandle.materialize_pointers = batched.materialize_block_pointer
+    upstream.TensorDescHandle.materialize_pointers = batched.materialize_descriptor
+    upstream.InterpretedFunction.run = lambda kernel, *args, grid, warmup=False, **kwargs: (
+        None if warmup else machine.launch(kernel, args, kwargs, grid)
+    )
+    upstream.InterpretedFunction.__call__ = lambda kernel, *args, **kwargs: _body(kernel)(*args, **kwargs)
+    autotuner.Autotuner.run = _run_first_configuration
+    _interpret_library()
+    _patch_language(machine)
+    triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
+    follow_custom_operators(machine.suspended)
+    keep_fused_operators_whole()
+    return machine
+
+
+def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: Any) -> None:
+    """Autotuning without a clock: the first configuration left after pruning, chosen once per key.
+
+    As on a GPU, `reset_to_zero` and the pre-hook act when the choice is made, not at every launch.
+    """
+    self.nargs = dict(zip(self.arg_names, args, strict=False))
+    arguments = {name: value for name, value in {**self.nargs, **kwargs}.items() if name in self.arg_names}
+    dtypes = [str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")]
+    key = (*(arguments[name] for name in self.keys if name in arguments), *dtypes)
+    fresh = key not in self.cache
+    if fresh:
+        self.cache[key] = self.prune_configs(kwargs)[0]
+    self.best_config = config = self.cache[key]
+    if clash := sorted(kwargs.keys() & config.kwargs.keys()):
+        raise ValueError(f"Conflicting meta-parameters: {clash} given by the call and by the configuration")
+    everything = {**self.nargs, **kwargs, **config.all_kwargs()}
+    if fresh and len(self.configs) > 1:
+        with _disable_current_modes():
+            self.pre_hook(everything, reset_only=True)
+    if config.pre_hook is not None:
+        config.pre_hook(everything)
+    self.fn.run(*args, **kwargs, **config.all_kwargs())
+    self.nargs = None
+
+
+def _interpret_library() -> None:
+    """Turns the library functions (tl.sum, ...) of a triton that was imported before TRITON_INTERPRET was set."""
+    compiled = triton.runtime.jit.JITFunction
+    interpreted = functools.cache(upstream.InterpretedFunction)
+    modules = [module for name, module in sys.modules.items() if name.startswith("triton.language")]
+    for holder in (*modules, tl.tensor):
+        for name, value in list(vars(holder).items()):
+            if isinstance(value, compiled):
+                function = interpreted(value.fn)
+                method = lambda *args, _function=function, **kwargs: _function(*args, **kwargs)
+                setattr(holder, name, method if holder is tl.tensor else function)
+
+
+def _patch_language(machine: Machine) -> None:
+    from triton.language.extra import libdevice as portable
+    from triton.language.extra.cuda import libdevice
+
+    from drkernel.judge.untrusted.simulated import reductions
+
+    scope = upstream._LangPatchScope()
+    for module in (tl, tl.core):
+        _bind(module, machine.semantic)
+        upstream._patch_lang_core(module, scope)
+    for module in (tl, tl.core):
+        module.reduce = functools.partial(reductions.reduce, machine)
+        module.associative_scan = functools.partial(reductions.scan, machine)
+    for holder in (tl.tensor, tl.math, tl.core.tensor_descriptor_base, libdevice):
+        _bind(holder, machine.semantic)
+    for name, function in inspect.getmembers(portable, inspect.isfunction):
+        setattr(portable, name, getattr(libdevice, name, function))
+    scalar = machine.builder.scalar
+    tl.tensor.__index__ = lambda self: int(scalar(self.handle.data))
+    tl.tensor.__bool__ = lambda self: bool(scalar(self.handle.data)) if self.handle.data.ndim == 1 else True
+    tl.tensor.__repr__ = tl.tensor.__str__ = lambda self: str(self.handle.data)
+    tl.tensor.T = property(lambda self: machine.semantic.permute(self, (1, 0)))
+
+
+_BUILTIN_WRAPPER = tl.core.builtin(lambda: None).__code__
+
+
+def _bind(holder: Any, semantic: TritonSemantic) -> None:
+    """Gives every builtin of a module or class the interpreter's semantic."""
+    for name, member in inspect.getmembers(holder):
+        if tl.core.is_builtin(member):
+            setattr(holder, name, _bound(member, semantic))
+
+
+def _bound(member: Callable, semantic: TritonSemantic) -> Callable:
+    function = member.__wrapped__ if getattr(member, "__code__", None) is _BUILTIN_WRAPPER else member
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs["_semantic"] = semantic
+        return function(*args, **kwargs)
+
+    return call

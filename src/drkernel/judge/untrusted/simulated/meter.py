@@ -1,0 +1,246 @@
+"""Counts what one kernel launch does: bytes per tensor, arithmetic, products, and the work of simulating it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from drkernel.judge.boundary.op_trace import Row
+
+SECTOR_BITS = 5
+"""The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
+
+WORK_PER_STEP = 2000
+"""Work of one interpreted operation beyond its elements: its Python overhead, in units of 3 to 10 ns."""
+
+
+class WorkBudgetExceeded(RuntimeError):
+    """The launch needs more simulated work than one call may cost; deterministic, unlike a timeout."""
+
+
+class MemoryFault(RuntimeError):
+    """A program loads or stores outside of every tensor that the kernel was given."""
+
+
+class Region:
+    """The storage behind one or more tensor arguments, and which of its elements were touched."""
+
+    def __init__(self, name: str, tensor: Any):
+        storage = tensor.untyped_storage()
+        self.name = name
+        self.base = storage.data_ptr()
+        self.size = storage.nbytes()
+        self.element = tensor.element_size()
+        self.shift = self.element.bit_length() - 1
+        self.numel = distinct_elements(tensor)
+        self._views: dict[np.dtype, np.ndarray] = {}
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
+        self.touched: dict[bool, np.ndarray] = {}
+        self.total = {False: 0, True: 0}
+
+    def touch(self, offsets: np.ndarray, stored: bool) -> None:
+        if stored not in self.touched:
+            self.touched[stored] = np.zeros(-(-self.size // self.element), dtype=bool)
+        self.touched[stored][offsets >> np.uint64(self.shift)] = True
+
+    def revisit(self, offsets: np.ndarray, visitors: np.ndarray, clock: float) -> np.ndarray:
+        """For each of these lanes whose sector its visitor was the last to load: what the clock has advanced since."""
+        sectors = offsets >> np.uint64(SECTOR_BITS)
+        if self._last is None:
+            count = (self.size >> SECTOR_BITS) + 1
+            self._last = np.zeros(count, np.int64), np.zeros(count)
+        visitor, time = self._last
+        since = clock - time[sectors[visitor[sectors] == visitors]]
+        visitor[sectors], time[sectors] = visitors, clock
+        return since
+
+    def elements(self, kind: np.dtype, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """The storage as an array of `kind` and the indices of byte offsets into it; None where not aligned."""
+        if kind.itemsize != self.element or (self.element > 1 and (offsets & np.uint64(self.element - 1)).any()):
+            return None
+        if kind not in self._views:
+            memory = (ctypes.c_char * (self.size // self.element * self.element)).from_address(self.base)
+            self._views[kind] = np.frombuffer(memory, dtype=kind)
+        return self._views[kind], (offsets >> np.uint64(self.shift)).view(np.int64)
+
+
+class Meter:
+    """Counters of one launch."""
+
+    def __init__(self, row: Row, arguments: list[tuple[str, Any]], budget: float):
+        self.row = row
+        self.budget = budget
+        self.work = 0.0
+        self.largest = 1
+        self.arithmetic = 0
+        self.accesses = 0
+        self.flops = 0
+        self.reused = self.reach = 0.0
+        self._visitors = np.zeros(1, np.int64)
+        self._clock = 0.0
+        self.lanes = self.unmasked = 0
+        regions: dict[int, Region] = {}
+        for name, tensor in arguments:
+            region = Region(name, tensor)
+            known = regions.setdefault(region.base, region)
+            known.numel = max(known.numel, region.numel)
+        self.regions = [r for r in regions.values() if r.size]
+
+    def snapshot(self) -> tuple:
+        """The counters that a batch of programs may take back; `work` is spent either way."""
+        return (
+            self.arithmetic,
+            self.accesses,
+            self.flops,
+            self.lanes,
+            self.unmasked,
+            self.reused,
+            self.reach,
+            [dict(r.total) for r in self.regions],
+        )
+
+    def restore(self, counters: tuple) -> None:
+        (*counts, totals) = counters
+        self.arithmetic, self.accesses, self.flops, self.lanes, self.unmasked, self.reused, self.reach = counts
+        for region, total in zip(self.regions, totals, strict=True):
+            region.total = dict(total)
+
+    def begin(self, programs: int) -> None:
+        """A batch of programs starts; nothing that earlier ones loaded is theirs."""
+        self._visitors = self._visitors[-1] + 1 + np.arange(programs)[:, None]
+
+    def step(self, size: int, repeat: float) -> None:
+        """One operation on `size` elements; `repeat` instructions each, over all programs that do it alike."""
+        self.work += size + WORK_PER_STEP
+        if size > 1:
+            self.arithmetic += size * repeat
+        if self.work > self.budget:
+            raise WorkBudgetExceeded(
+                f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
+            )
+
+    def access(
+        self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int
+    ) -> tuple[Region, np.ndarray, bool] | None:
+        """Checks and counts one load or store of `width` bytes each. pointers: uint64 [p, ...], mask: bool alike.
+
+        Returns the tensor that all unmasked pointers belong to, their byte offsets in it (flat) and whether none is
+        masked; None where nothing is accessed or several tensors are.
+        """
+        self.step(pointers.size, 0)
+        self.accesses += len(pointers) * repeat
+        self.largest = max(self.largest, pointers.size // len(pointers))
+        complete = bool(mask.all())
+        valid = pointers.ravel() if complete else pointers[mask]
+        if not valid.size:
+            return None
+        self.lanes += pointers.size * repeat
+        self.unmasked += valid.size * repeat
+        moved = _cached_bytes(pointers, mask, complete, width) * repeat
+        first = next((r for r in self.regions if r.base <= int(valid[0]) < r.base + r.size), None)
+        if first is not None:
+            offsets = valid - np.uint64(first.base)
+            if int(offsets.max()) + width <= first.size:
+                first.touch(offsets, stored)
+                first.total[stored] += moved
+                self._advance(first, offsets, mask, moved, stored)
+                return first, offsets, complete
+        self._scattered(valid, width, stored, moved)
+        return None
+
+    def _advance(self, region: Region, offsets: np.ndarray, mask: np.ndarray, moved: int, stored: bool) -> None:
+        """Moves the programs' clock, in bytes, and notes how long ago they loaded what they load again."""
+        programs = len(self._visitors)
+        self._clock += moved / programs
+        if not stored:
+            visitors = self._visitors[-1:] if len(mask) == 1 else self._visitors
+            lanes = np.broadcast_to(visitors.reshape(-1, *(1,) * (mask.ndim - 1)), mask.shape)
+            since = region.revisit(offsets, lanes[mask], self._clock)
+            self.reused += moved * len(since) / len(offsets)
+            self.reach += moved * float(since.sum()) / len(offsets)
+
+    def _scattered(self, valid: np.ndarray, width: int, stored: bool, moved: int) -> None:
+        """One access to several tensors, or outside of all."""
+        known = np.zeros(valid.shape, bool)
+        for region in self.regions:
+            offsets = valid - np.uint64(region.base)
+            inside = offsets < np.uint64(max(0, region.size - width + 1))
+            region.touch(offsets[inside], stored)
+            region.total[stored] += int(moved * inside.mean())
+            known |= inside
+        if not known.all():
+            raise MemoryFault(self._fault(int(valid[known.argmin()]), stored))
+
+    def _fault(self, address: int, stored: bool) -> str:
+        verb = "store" if stored else "load"
+        if not self.regions:
+            return f"{verb} through a pointer although the kernel was given no tensor"
+        near = min(self.regions, key=lambda r: max(r.base - address, address - r.base - r.size + 1))
+        index = (address - near.base) // near.element
+        size = near.size // near.element
+        return f"{verb} outside of every tensor: element {index} of `{near.name}`, which has {size} (mask missing?)"
+
+    def finish(self) -> None:
+        """Adds the launch to its row.
+
+        Masked lanes do arithmetic too, but they are far more frequent in a small task than in the full one, so work is
+        counted for the unmasked share only: of two dimensions in a load or store, of three in a product.
+        """
+        share = self.unmasked / self.lanes if self.lanes else 1.0
+        self.row.arithmetic += self.arithmetic * share
+        self.row.accesses += self.accesses
+        self.row.flops += self.flops * share**1.5
+        self.row.reused += self.reused
+        self.row.reach += self.reach
+        self.row.block = max(self.row.block, self.largest)
+        for region in self.regions:
+            for stored, touched in region.touched.items():
+                unique = min(int(np.count_nonzero(touched)) * region.element, region.size)
+                self.row.add_traffic(region.numel, unique, max(region.total[stored], unique), stored)
+                if stored:
+                    self.row.output_numel = max(self.row.output_numel, unique // region.element)
+
+
+def distinct_elements(tensor: Any) -> int:
+    """Elements at distinct addresses: expanded dimensions count once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= 1 if stride == 0 and size else size
+    return count
+
+
+_NONE = np.uint64(2**64 - 1)
+
+
+def _cached_bytes(pointers: np.ndarray, mask: np.ndarray, complete: bool, width: int) -> int:
+    """Bytes that the L2 cache serves for one access of each program, summed over the programs.
+
+    A sector whose neighbours are not touched costs all of its 32 bytes. A run of sectors costs the bytes asked for, so
+    that a row that starts between two sectors is not dearer in a small task than in the full one; unless these bytes
+    have gaps (every fourth element), when it costs its sectors, less one for the two that it may only begin and end in.
+    """
+    sectors = (pointers >> np.uint64(SECTOR_BITS)).reshape(len(pointers), -1)
+    if not complete:
+        sectors = np.where(mask.reshape(sectors.shape), sectors, _NONE)
+    if (sectors[:, 1:] < sectors[:, :-1]).any():
+        sectors = np.sort(sectors, axis=1)
+    steps = np.diff(sectors, axis=1)
+    masked = sectors[:, 1:] == _NONE
+    gaps, neighbours = (steps > 1) & ~masked, (steps == 1) & ~masked
+    rows = sectors[:, 0] != _NONE
+    runs = int(np.count_nonzero(rows)) + int(np.count_nonzero(gaps))
+    touched = runs + int(np.count_nonzero(neighbours))
+    alone = runs - _runs_with(neighbours, gaps) if neighbours.any() else runs
+    asked = width * (pointers.size if complete else int(np.count_nonzero(mask)))
+    sector = 1 << SECTOR_BITS
+    dense = min(max(0, asked - sector * alone), sector * (touched - alone))
+    sparse = sector * (touched - runs)
+    return sector * alone + (sparse if sparse > dense + sector * (runs - alone) else dense)
+
+
+def _runs_with(neighbours: np.ndarray, gaps: np.ndarray) -> int:
+    """Runs (stretches of a row between gaps) in which some step goes to a neighbouring sector."""
+    run = np.cumsum(gaps, axis=1) + np.arange(len(gaps))[:, None] * (gaps.shape[1] + 1)
+    return len(np.unique(run[neighbours])) if gaps.any() else int(np.count_nonzero(neighbours.any(axis=1)))

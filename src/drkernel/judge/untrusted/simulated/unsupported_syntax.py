@@ -1,0 +1,72 @@
+"""Refuses kernels that Python would run, as the interpreter does, but that Triton's compiler would not accept."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import triton.language as tl
+from triton.backends.nvidia.compiler import CUDAOptions
+from triton.compiler.code_generator import CodeGenerator
+from triton.runtime.jit import JITCallable, KernelInterface
+
+LAUNCH_OPTIONS = frozenset(CUDAOptions.__dataclass_fields__) | {"pre_hook", "warmup", "grid", "stream", "debug"}
+"""Keyword arguments of a launch that are no parameters of the kernel."""
+
+_COMPILED = frozenset(name.removeprefix("visit_") for name in dir(CodeGenerator) if name.startswith("visit_"))
+_WITHIN_OTHERS = frozenset({"FormattedValue", "Starred"})
+
+
+def refuse_what_does_not_compile(function: Callable) -> None:
+    """Raises SyntaxError or NameError, with the line within the function's file, as Triton's compiler would.
+
+    Functions without source are left to fail on their own.
+    """
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except OSError:
+        return
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    ast.increment_lineno(tree, first - 1)
+    for statement in tree.body:
+        for node in ast.walk(statement):
+            kind = type(node).__name__
+            nested = isinstance(node, ast.FunctionDef)
+            if isinstance(node, (ast.stmt, ast.expr)) and (nested or kind not in _COMPILED | _WITHIN_OTHERS):
+                raise _at(node, SyntaxError(f"Triton kernels cannot contain `{kind.lower()}`"))
+    for node in _foreign_names(tree, function.__globals__):
+        raise _at(
+            node,
+            NameError(
+                f"kernels cannot use the global `{node.id}`: pass it as an argument, make it a tl.constexpr, "
+                "or decorate it with @triton.jit"
+            ),
+        )
+
+
+def _at(node: Any, error: Exception) -> Exception:
+    error.kernel_line = node.lineno
+    return error
+
+
+def _foreign_names(tree: Any, scope: dict[str, Any]) -> Iterator[ast.Name]:
+    names = [node for statement in tree.body for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    local = {argument.arg for argument in ast.walk(tree.args) if isinstance(argument, ast.arg)}
+    local |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for node in names:
+        if node.id not in local and node.id in scope and not _visible(scope[node.id]):
+            yield node
+
+
+def _visible(value: Any) -> bool:
+    """Whether Triton's compiler lets kernels see this global (CodeGenerator's global_lookup)."""
+    return (
+        isinstance(value, (ModuleType, JITCallable, KernelInterface, tl.dtype, tl.constexpr))
+        or getattr(value, "__triton_builtin__", False)
+        or str(getattr(value, "__module__", "")).startswith(("triton.language", "drkernel.judge.untrusted.simulated"))
+        or (isinstance(value, tuple) and hasattr(value, "_fields"))
+    )

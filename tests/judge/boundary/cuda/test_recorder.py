@@ -1,0 +1,41 @@
+"""What recordings of timed calls hold, where a GPU is not needed for it."""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+
+import torch
+
+from drkernel.judge.boundary.cuda.recorder import Session, record
+from drkernel.judge.untrusted.simulated.cuda_shim import again
+
+
+def kernel():
+    """Stands for a Triton kernel's function."""
+
+
+class Kernel:
+    fn = kernel
+
+    def run(self):
+        """Launches it."""
+
+
+def test_a_brief_recording_holds_names_and_counts():
+    a, b = torch.ones(3), torch.ones(5)
+    with record(brief=True) as ledger:
+        (a + a).relu().view(3, 1)
+        torch.empty(3).copy_(b[:3] + 1)
+    assert {row.name: row.calls for row in ledger.rows} == {"add": 2, "relu": 1, "copy_": 1}
+    assert not any(row.triton or row.tensors for row in ledger.rows)
+
+
+def test_the_steps_of_a_graph_are_noted_by_name():
+    session, line = Session(brief=True), kernel.__code__.co_firstlineno
+    relu = SimpleNamespace(_overloadpacket=SimpleNamespace(__name__="relu"))
+    for step in (functools.partial(again, relu, (), {}, None), functools.partial(Kernel().run, grid=(1,))):
+        session.note(step)
+    operator, launch = session.ledger.rows
+    assert (operator.site, operator.triton) == ("relu", False)
+    assert (launch.site, launch.triton, launch.programs) == (f"kernel:{line}", True, 1)

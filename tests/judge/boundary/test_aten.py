@@ -1,0 +1,107 @@
+"""What is recorded of library operators: the bytes that a GPU would move for them."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from drkernel.judge.untrusted.simulated.device import install, record
+
+install(cuda_shim=False)
+
+
+def rows(function):
+    with torch.no_grad(), record() as ledger:
+        function()
+    return {row.name: row for row in ledger.rows}
+
+
+def test_an_elementwise_operator_reads_its_inputs_and_writes_its_output():
+    x, y = torch.randn(64, 32), torch.randn(64, 32)
+    (row,) = rows(lambda: x + y).values()
+    assert [(t.numel, t.unique, t.stored) for t in row.tensors] == [(2048, 16384, False), (2048, 8192, True)]
+    assert (row.name, row.calls, row.output_numel, row.triton) == ("add", 1, 2048, False)
+
+
+def test_a_broadcast_bias_counts_its_own_bytes():
+    x, bias = torch.randn(64, 32), torch.randn(32)
+    assert rows(lambda: x + bias)["add"].bytes_unique == (2048 + 32 + 2048) * 4
+    assert rows(lambda: x + bias.expand(64, 32))["add"].bytes_unique == (2048 + 32 + 2048) * 4
+
+
+def test_broadcast_operands_and_slices_are_addressed_one_by_one():
+    x, bias = torch.randn(64, 32), torch.randn(32)
+    left, right = torch.randn(64, 64).chunk(2, 1)
+    assert rows(lambda: x + bias)["add"].accesses == rows(lambda: left * right)["mul"].accesses == 2048
+    assert rows(lambda: x + x)["add"].accesses == rows(lambda: x.t() * 2)["mul"].accesses == 0
+
+
+def test_logsigmoid_has_no_buffer_as_on_cuda():
+    x = torch.randn(64, 32)
+    assert rows(lambda: F.logsigmoid(x))["log_sigmoid_forward"].bytes_unique == 2 * 8192
+
+
+def test_an_operator_without_output_is_recorded():
+    x = torch.randn(64, 32)
+    assert rows(lambda: torch.equal(x, x + 0))["equal"].bytes_unique == 2 * 8192
+
+
+def test_views_and_allocations_are_free():
+    x = torch.randn(64, 32)
+    assert rows(lambda: (x.view(-1), x.t(), x[3:], x.unsqueeze(0).expand(5, 64, 32), torch.empty(9), x.detach())) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "moved"),
+    [
+        ("clone", lambda x: x.t().contiguous(), 2 * 8192),
+        ("cat", lambda x: torch.cat([x, x + 0]), 4 * 8192),
+        ("copy_", lambda x: torch.empty_like(x).copy_(x), 2 * 8192),
+        ("zero_", lambda x: x.zero_(), 8192),
+        ("relu_", lambda x: x.relu_(), 2 * 8192),
+        ("sum", lambda x: x.sum(1), 8192 + 64 * 4),
+        ("_softmax", lambda x: x.softmax(1), 2 * 8192),
+        ("embedding", lambda x: F.embedding(torch.tensor([1, 2]), x), 2 * 2 * 32 * 4 + 2 * 8),
+    ],
+)
+def test_bytes_of(name, function, moved):
+    x = torch.randn(64, 32)
+    assert rows(lambda: function(x))[name].bytes_unique == moved
+
+
+def test_products_are_counted_with_their_arithmetic():
+    x, w = torch.randn(8, 16), torch.randn(32, 16)
+    row = rows(lambda: F.linear(x, w, torch.zeros(32)))["addmm"]
+    assert (row.flops, row.math) == (2 * 8 * 16 * 32, "fp32")
+    assert rows(lambda: x.bfloat16() @ w.bfloat16().t())["mm"].math == "half"
+    q = torch.randn(2, 4, 10, 16)
+    (attention,) = (r for r in rows(lambda: F.scaled_dot_product_attention(q, q, q)).values() if r.flops)
+    assert attention.flops == 2 * 2 * 4 * 10 * 10 * 16 * 2
+
+
+def test_reading_a_number_off_the_device_is_recorded():
+    x = torch.ones(3)
+    assert list(rows(lambda: float(x.sum()))) == ["sum", "_local_scalar_dense"]
+
+
+def test_rms_norm_is_one_operator_as_on_cuda():
+    x, weight = torch.randn(64, 32), torch.ones(32)
+    (row,) = rows(lambda: F.rms_norm(x, (32,), weight)).values()
+    assert (row.name, row.bytes_unique) == ("rms_norm", 2 * 8192 + 32 * 4)
+
+
+def test_the_inside_of_an_autograd_function_is_recorded():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.mul(2).relu()
+
+    assert set(rows(lambda: Double.apply(torch.ones(4, requires_grad=True)))) >= {"mul", "relu"}
+
+
+def test_the_inside_of_a_custom_operator_is_recorded():
+    @torch.library.custom_op("drkernel_test::double_relu", mutates_args=())
+    def double_relu(x: torch.Tensor) -> torch.Tensor:
+        return x.mul(2).relu()
+
+    x = torch.ones(4)
+    assert {name: row.calls for name, row in rows(lambda: double_relu(x)).items()} == {"mul": 1, "relu": 1}

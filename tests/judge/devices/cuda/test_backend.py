@@ -1,0 +1,183 @@
+"""The pipeline of the GPU judge without a GPU: nothing hangs, is lost, or stays; what the screen may refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from drkernel.judge import Judge
+from drkernel.judge.devices.cuda import backend
+from drkernel.judge.devices.cuda.backend import CudaBackend
+from drkernel.judge.trusted.examination import ExamConfig
+from drkernel.judge.trusted.worker_process import WorkerCrashed
+from drkernel.types import DrKernelError, Verdict
+from tests.judge.examples import descendants, examples, tasks
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
+RELU = next(example for example in examples("honest") if example.name.startswith("90"))
+
+
+def settings(**terms) -> dict:
+    limits = {"memory_mb": 4096, "cpu_s": 17}
+    return {"terms": dataclasses.asdict(ExamConfig(**terms)), "limits": limits, "share": False}
+
+
+def scratch() -> list[Path]:
+    return [path for base in ("/dev/shm", "/tmp") for path in Path(base).glob(f"{backend._PREFIX}{os.getpid()}-*")]
+
+
+def test_without_a_gpu_the_judge_says_so_at_once(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(DrKernelError, match=r"cuda.*needs a GPU.*simulated"):
+        Judge(device="cuda")
+    with Judge(device="auto", workers=1) as judge:
+        assert judge.judge(tasks()["relu"], RELU.source).device.startswith("simulated")
+
+
+@pytest.mark.filterwarnings("ignore:judge. GPU 0 is left out")
+def test_a_gpu_that_does_not_start_ends_its_work_with_one_line():
+    before = descendants()
+    with Judge(device="cuda", gpus=["0"], workers=1) as judge:
+        pending = [judge.submit(tasks()["relu"], RELU.source + f"# {n}") for n in range(3)]
+        for future in pending:
+            with pytest.raises(DrKernelError, match="no examiner starts on GPU 0") as caught:
+                future.result(timeout=300)
+            assert "\n" not in str(caught.value)
+        waiting = judge.submit(tasks()["softmax"], RELU.source)
+    with pytest.raises(BaseException, match=r"no examiner|closed|^$"):
+        waiting.result(timeout=5)
+    assert descendants() <= before and not scratch()
+
+
+class TwoGpus(CudaBackend):
+    """The examiners of one GPU never start, those of the other answer at once."""
+
+    def __init__(self):
+        self.tried = []
+        super().__init__(settings(), b"a secret", ["well", "unwell"], compilers=0, patience=60.0)
+
+    def _start(self, settings, seat, gpu):
+        if gpu == "unwell":
+            self.tried.append(seat)
+            time.sleep(0.5)
+            raise WorkerCrashed("the GPU fails")
+        self._well.add(seat)
+        return SimpleNamespace(ask=lambda body, patience: {"plan": {"by": gpu}}, kill=lambda: None, missing=[])
+
+
+def test_a_gpu_that_does_not_start_holds_no_work_up(monkeypatch):
+    monkeypatch.setattr(backend, "_RECOVERY_S", 0.1)
+    left_out = pytest.warns(UserWarning, match="GPU unwell is left out until it is well: the GPU fails")
+    with left_out, contextlib.closing(TwoGpus()) as judge:
+        began = time.monotonic()
+        while time.monotonic() < began + 2:
+            start = time.monotonic()
+            judge.enqueue(dataclasses.replace(tasks()["relu"], id=f"{start}", source=f"# {start}"), None).result(5)
+            assert time.monotonic() - start < 0.4
+        assert len(judge.tried) > 4, "it is not tried again"
+
+
+def test_what_a_killed_judge_left_is_swept(tmp_path):
+    dead, alive = (tmp_path / f"{backend._PREFIX}{pid}-x" for pid in (2**22 + 1, os.getpid()))
+    for folder in (dead, alive, tmp_path / "other"):
+        folder.mkdir()
+    backend._sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.name, "other"])
+    shutil.rmtree(alive)
+
+
+class Screening(CudaBackend):
+    """With a real screen, but without its GPU half: what comes to be compiled is noted and passes."""
+
+    def __init__(self, **terms):
+        self.arrived = []
+        super().__init__(settings(**terms), b"a secret", ["0"], compilers=1, patience=60.0, screeners=2)
+
+    def _compile(self, number):
+        for job in iter(self._to_compile.get, None):
+            if job.future.set_running_or_notify_cancel():
+                self.arrived.append(job.source)
+                job.spans.append(["compile", time.monotonic(), time.monotonic()])
+                self._end(job, {"verdict": Verdict("ok", "faster", device="cuda").to_dict()}, "")
+
+    def _examine(self, seat, gpu):
+        while job := self._to_examine.take(seat):
+            job.plan.set_result({})
+
+
+@pytest.fixture(scope="module")
+def screening():
+    with contextlib.closing(Screening()) as screening:
+        yield screening
+
+
+def screened(screening, chosen) -> dict[str, Verdict]:
+    """What the screen refused, by name."""
+    pending = {example.name: screening.enqueue(tasks()[example.task], example.source) for example in chosen}
+    verdicts = {name: future.result(timeout=120) for name, future in pending.items()}
+    return {name: verdict for name, verdict in verdicts.items() if "screened" in verdict.evidence}
+
+
+def test_the_screen_refuses_nothing_honest(screening):
+    assert not screened(screening, examples("honest", "cuda"))
+
+
+def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
+    prefixes = ("04_decoy", "13", "16", "23_", "24_half", "27_", "80_huge")
+    chosen = [example for example in examples("hacks", "cuda") if example.name.startswith(prefixes)]
+    pair = RELU.source.replace("return self.activation(x)", "return self.activation(x), x")
+    chosen.append(dataclasses.replace(RELU, name="a pair", source=pair))
+    refused = screened(screening, chosen)
+    assert refused.keys() == {example.name for example in chosen}
+    assert {verdict.reason for verdict in refused.values()} == set(backend.SCREENED)
+    assert not {example.source for example in chosen} & set(screening.arrived)
+    wrong = refused["13_zeros"]
+    assert (wrong.status, wrong.device, wrong.evidence["screened"]) == ("incorrect", "cuda", "simulated:H200")
+    assert [stage for stage, *_ in wrong.evidence["cost"]["spans"]] == ["queue", "screen"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def broken(:",
+        RELU.source.replace("class ModelNew", "class Other"),
+        RELU.source.replace("def forward(self, x):", "def forward(self, x):\n        while True:\n            pass"),
+        "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)",
+    ],
+    ids=["syntax error", "no model", "hangs", "without Triton"],
+)
+def test_whatever_else_is_the_matter_a_gpu_decides(screening, source):
+    assert screening.enqueue(tasks()["relu"], source).result(timeout=60).ok and screening.arrived[-1] == source
+
+
+def test_a_hack_that_is_to_have_a_price_gets_it_on_a_gpu():
+    decoys = [example for example in examples("hacks", "cuda") if example.name.startswith("04_decoy")]
+    with contextlib.closing(Screening(price_hacks=True)) as screening:
+        assert decoys and not screened(screening, decoys)
+
+
+def test_the_screen_gives_way_to_what_a_gpu_waits_for(screening):
+    screening.enqueue(tasks()["relu"], RELU.source).result(timeout=60)
+
+    def behind(pid: int) -> bool:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            return os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+        return False
+
+    assert any(behind(pid) for pid in descendants())
+
+
+def test_a_judge_that_closes_does_not_wait_for_its_screen():
+    screening = Screening()
+    pending = [screening.enqueue(tasks()["relu"], RELU.source + f"# {n}") for n in range(40)]
+    screening.close()
+    assert all(future.done() for future in pending)
+    assert sum(future.cancelled() for future in pending) > 30

@@ -1,0 +1,104 @@
+"""A GPU that is full or busy, which is the fault of neither task nor submission. Without a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from drkernel.judge.devices.cuda import buffers, examiner
+from drkernel.judge.devices.cuda.examiner import GpuExaminer, with_room
+from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuUnhealthy
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError, Task, Verdict
+
+FULL = "CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has 1 GiB of which 3 MiB is free. Process 7 has 1 GiB."
+GREEDY = f"""
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+def get_inputs():
+    raise torch.OutOfMemoryError("{FULL}")
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("sole", "found"), [(False, GpuBusy), (True, GpuUnhealthy)])
+def test_a_full_gpu_is_not_held_against_the_task(sole, found):
+    with pytest.raises(found, match=r"^no room is left on the GPU: CUDA out .* 3 MiB is free\.$"):
+        with_room(sole, lambda: Reference(Task("greedy", GREEDY)).inputs(0))
+
+
+def test_areas_that_do_not_fit_leave_nothing_behind(monkeypatch):
+    left = []
+
+    class Area:
+        @staticmethod
+        def make(size: int):
+            if len(left) == 2:
+                raise torch.OutOfMemoryError(FULL)
+            left.append(size)
+            return Area()
+
+        def close(self) -> None:
+            left.pop()
+
+    monkeypatch.setattr(buffers, "DeviceArea", Area)
+    with pytest.raises(torch.OutOfMemoryError):
+        buffers.areas(512)
+    assert not left
+
+
+def test_other_faults_of_a_task_stay_its_own():
+    broken = Reference(Task("broken", GREEDY.replace("torch.OutOfMemoryError", "ValueError")))
+    with pytest.raises(DrKernelError, match="task broken: line 9, get_inputs: ValueError"):
+        with_room(False, lambda: broken.inputs(0))
+
+
+def test_a_busy_gpu_is_not_free_because_it_answers_quickly_now_and_then(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(examiner, "_PROBE_S", 0.5)
+    free, busy = itertools.repeat(15.0), itertools.cycle([15.0] * 30 + [2400.0] * 30)
+    monkeypatch.setattr(examiner, "_tiny_us", lambda: next(busy))
+    with pytest.raises(GpuUnhealthy, match="a tiny kernel still takes more than 400 us"):
+        GpuExaminer._probe(None, sole=True)
+    monkeypatch.setattr(examiner, "_tiny_us", lambda: next(free))
+    GpuExaminer._probe(None, sole=True)
+
+
+@pytest.mark.parametrize(("ended_s", "burying", "paused"), [(0.0, True, 0.0), (0.0, False, 1.0), (9.0, True, 1.0)])
+def test_who_is_waited_for_anyway_works_on(ended_s, burying, paused):
+    pool, place = SimpleNamespace(burying=burying), SimpleNamespace(pause=lambda: 1.0)
+    found = SimpleNamespace(_last=examiner.time.monotonic() - ended_s, _pool=pool, _place=place)
+    assert GpuExaminer._pause(found) == paused, "a runner that takes for ever to die does not keep others waiting"
+
+
+FORGED, MEMORY = Verdict("hack", "forged_time"), Verdict("invalid", "out_of_memory", "CUDA out of memory")
+UNEVEN, EVEN = (Verdict("ok", "slower", evidence={"timing": {"uneven": found}}) for found in (True, False))
+SLOW, HANGS = Verdict("invalid", "timeout", evidence={"together": True}), Verdict("invalid", "timeout")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sole", "doubted"),
+    [
+        (FORGED, False, True), (MEMORY, False, True), (SLOW, False, True), (HANGS, False, False),
+        (FORGED, True, False), (MEMORY, True, False), (SLOW, True, False), (HANGS, True, False),
+        (UNEVEN, False, True), (UNEVEN, True, False), (EVEN, False, False),
+    ],
+)  # fmt: skip
+def test_what_a_neighbour_may_have_caused_is_doubted_until_there_is_none(verdict, sole, doubted):
+    looks = []
+    mine = SimpleNamespace(_place=SimpleNamespace(sole=sole), _probe=looks.append)
+    with pytest.raises(GpuBusy) if doubted else contextlib.nullcontext():
+        GpuExaminer._settle(mine, verdict)
+    assert looks == ([sole] if verdict.reason in ("forged_time", "timeout") and not doubted else []), (
+        "the GPU is looked at where its slowness may matter"
+    )

@@ -1,0 +1,368 @@
+"""The parts of the GPU judge's clock that need no GPU: intervals, and what is believed of a runner's claims."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from types import SimpleNamespace
+
+import numpy
+import pytest
+import torch
+
+from drkernel.judge.boundary.cuda.device_memory import WORD
+from drkernel.judge.boundary.framing import ProtocolViolation
+from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.shared_tensors import Area, Slot
+from drkernel.judge.devices.cuda import buffers, timer
+from drkernel.judge.devices.cuda.buffers import Block, Forged
+from drkernel.judge.devices.cuda.stopwatch import ratio_interval
+from drkernel.judge.devices.cuda.timer import BUDGET_S, FORESEEN, PATIENCE_S, SURPRISED, Mismatched, PairedTimer, Timing
+
+
+def hexed(values):
+    return [float(value).hex() for value in values]
+
+
+def claims(**changes):
+    call = {"outputs": {"tensor": 0}, "tensors": [{"slot": [512, "float32", [4], [1]], "expanded": False}]}
+    told = {"forward_us": hexed([10, 11]), "copy_us": hexed([3, 3]), "flush_us": hexed([40, 41])}
+    return told | {"whole_us": (108.0).hex(), "calls": [call, call]} | changes
+
+
+def timing(**changes):
+    values = {"speedup": 2.0, "low": 1.9, "high": 2.1, "reference_us": 20.0, "submission_us": 10.0, "calls": 16}
+    values |= {"armed": True, "excess_us": 0.0, "claimed_us": 800.0, "busy_us": 50.0}
+    return Timing(**(values | changes))
+
+
+class Scripted(PairedTimer):
+    """The clock over calls whose microseconds are given, in blocks of three of each side that take 10 ms."""
+
+    def __init__(self, monkeypatch, reference, submission):
+        desk = SimpleNamespace(local=SimpleNamespace(), overhead_us=0.0, own_in=SimpleNamespace(size=2**30))
+        self.sides, self.elapsed, self.surprised = (reference, submission), 0.0, []
+        self.quiet = 0
+        facts = False, None, 2**20, None, False
+        super().__init__(desk, None, SimpleNamespace(model=None), *facts, self._hush)
+        monkeypatch.setattr(timer.time, "perf_counter", lambda: self.elapsed)
+
+    def _warm_up(self, number):
+        assert number == 3
+
+    @contextlib.contextmanager
+    def _hush(self):
+        self.quiet += 1
+        yield
+        self.quiet -= 1
+
+    def _surprise(self, number, expected_us):
+        assert not self.quiet, "its times do not count"
+        self.surprised.append(self.elapsed)
+        self.elapsed += 0.01
+        return 0.01
+
+    @property
+    def timed(self):
+        return self.elapsed - 0.01 * len(self.surprised)
+
+    def _pair(self, number, reference_first):
+        assert self.quiet
+        self.elapsed += 0.02
+        self._busy.append(0.0)
+        calls = [list(itertools.islice(side, number)) for side in self.sides]
+        return tuple(Block(us, [3.0] * 3, [40.0] * 3, sum(us) + 129, sum(us) + 129, []) for us in calls)
+
+    def timing(self, seed=0):
+        return self.run(300, 1, seed, blocks=2, longer=1, slack_us=100)
+
+
+def steady(us, spread=0.002, seed=0):
+    draw = numpy.random.default_rng(seed)
+    return iter(lambda: us * draw.normal(1, spread), None)
+
+
+def test_steady_calls_are_timed_no_longer_than_needed(monkeypatch):
+    found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
+    assert found.timing().calls == timer.FEWEST and found.timed < BUDGET_S
+
+
+def test_one_disturbed_call_among_few_does_not_cost_the_lower_bound(monkeypatch):
+    disturbed = itertools.chain([400.0], steady(200, seed=1))
+    found = Scripted(monkeypatch, steady(300), disturbed)
+    timing = found.timing()
+    assert timing.low > 0.98 * timing.speedup and abs(timing.speedup - 1.5) < 0.02 and not timing.uneven
+    assert found.timed < PATIENCE_S
+
+
+def test_work_that_one_call_does_for_the_others_counts(monkeypatch):
+    shifted = itertools.cycle([585.0, 8.0, 7.0])
+    timing = Scripted(monkeypatch, steady(300), shifted).timing()
+    assert abs(timing.speedup - 1.5) < 0.02 and timing.calls % 3 == 0 and timing.uneven
+
+
+def test_calls_that_never_agree_are_timed_for_a_while_and_no_longer(monkeypatch):
+    found = Scripted(monkeypatch, steady(300), steady(200, spread=0.4, seed=1))
+    timing = found.timing()
+    assert timing.low < 0.97 * timing.speedup
+    assert PATIENCE_S < found.timed < PATIENCE_S + 0.05
+
+
+def test_surprises_come_at_secret_places_and_at_the_end_and_take_no_time_from_blocks(monkeypatch):
+    places, ends = set(), set()
+    for seed in range(32):
+        found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
+        timing = found.timing(seed)
+        *within, last = found.surprised
+        assert found.elapsed == last + 0.01, "something came after the last surprise"
+        places.add(tuple(within))
+        ends.add(timing.calls)
+    assert ends == {6} and len(places) == 4
+
+
+class DeviceBuffers(SimpleNamespace):
+    """Notes what is asked in which order; blocks take no time."""
+
+    def __init__(self):
+        self.notes, self.words = [], iter(range(100))
+        super().__init__(local=SimpleNamespace(), own_in=self, size=2**30)
+
+    def lay(self, drawn):
+        self.notes.append(("laid", *drawn))
+        return drawn, []
+
+    def next_word(self, count):
+        return next(self.words)
+
+    def local_block(self, tree, slots, train, ahead):
+        self.notes.append("reference" if ahead else "reference at once")
+
+    def post(self, do, **question):
+        self.notes.append(do)
+        self.calls = len(question.get("args", []))
+
+    def answered(self, seconds):
+        return True
+
+    def collect(self):
+        self.notes.append("answer")
+        return {"ledgers": [OpTrace().to_json()] * self.calls}
+
+    def claims(self):
+        return None
+
+
+class Noting(PairedTimer):
+    def __init__(self, bytes_per_call=2**20):
+        self.desk, counted = DeviceBuffers(), []
+        inputs = lambda number: self.desk.notes.append("draws") or counted.append(number) or len(counted)
+        super().__init__(
+            self.desk, self.desk, SimpleNamespace(model=None), False, inputs, bytes_per_call, None, waits=False
+        )
+
+    def _reveal(self, word):
+        self.desk.notes.append("reveals")
+        return 0.0
+
+    def _compare(self, theirs, ours):
+        self.desk.notes.append("compares")
+
+    def _outputs(self):
+        return torch.zeros(1)
+
+
+def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monkeypatch):
+    monkeypatch.setattr(timer, "block_of", lambda claims, wall: None)
+    noting = Noting()
+    noting._pair(1, True)
+    noting._pair(1, False)
+    armed = ["arm", "draws", "answer", "wait", "reveals", "answer"]
+    first = ["draws", ("laid", 1), "reference", *armed, "compares"]
+    assert noting.desk.notes == [*first, ("laid", 2), *armed, "reference", "compares"]
+    noting._pair(2, True)
+    assert ("laid", 3, 4) in noting.desk.notes, "what was drawn for a shorter block is used, and one more is drawn"
+    assert len(noting.ledgers) == 4
+
+
+@pytest.mark.parametrize(("size", "warming", "following"), [(2**20, 16, 16), (2**26, 1, 15)])
+def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, warming, following):
+    monkeypatch.setattr(timer, "block_of", lambda claims, wall: None)
+    noting = Noting(size)
+    noting.warm_up(least_us=10.0, launches=1)
+    assert "reference" not in noting.desk.notes
+    ahead = warming + following + FORESEEN * SURPRISED
+    assert noting.desk.notes.count("draws") == ahead, "what comes next is drawn before it is quiet"
+    noting._warm_up(16)
+    assert noting.desk.notes.count("reveals") == 1
+
+
+class Memory(Area):
+    """An examiner's memory without a GPU; `released` is told of each word."""
+
+    @classmethod
+    def make(cls, released=None):
+        area = cls.create("memory", 2**16)
+        area.clear()
+        area.release = released
+        return area
+
+    def clear(self):
+        self.top = WORD
+
+
+class Doubling:
+    """DeviceBuffers and runner in one, whose forward doubles its input; in a block, `ahead` calls before its turn."""
+
+    local, overhead_us = SimpleNamespace(), 0.0
+
+    def __init__(self, ahead):
+        self.own_in, self.own_out, self.shared_out = Memory.make(), Memory.make(), Memory.make()
+        self.shared_in = Memory.make(self.released)
+        self.ahead, self.asked, self.words = ahead, {"slots": []}, 0
+        self.told = SURPRISED
+        """Of how many calls the runner says what they launched."""
+
+    def next_word(self, count):
+        self.words += count
+        return self.words - count + 1
+
+    def doubled(self, source, target, slots, number):
+        lies = target.put(2 * source.view(Slot.parse(slots[number], source.size)))
+        return {"outputs": {"tensor": 0}, "tensors": [{"slot": lies.to_json(), "expanded": False}]}
+
+    def local_block(self, tree, slots, train, ahead):
+        self.own_out.clear()
+        return SimpleNamespace(calls=[self.doubled(self.own_in, self.own_out, slots, n) for n in range(len(slots))])
+
+    def post(self, do, **question):
+        if do == "arm":
+            self.asked, self.calls = question, []
+            self.shared_out.clear()
+
+    def answered(self, seconds):
+        return True
+
+    def released(self, word):
+        due, slots = word - self.asked["word"] + self.ahead, self.asked["slots"]
+        while len(self.calls) <= due and len(self.calls) < len(slots):
+            self.calls.append(self.doubled(self.shared_in, self.shared_out, slots, len(self.calls)))
+
+    def collect(self):
+        return {"ledgers": [OpTrace([Row("double", "double:1", True, 1, 1)]).to_json()] * self.told}
+
+    def claims(self):
+        spans = hexed([10.0] * len(self.calls))
+        told = {"forward_us": spans, "copy_us": spans, "flush_us": spans, "whole_us": (900.0).hex()}
+        return told | {"calls": self.calls}
+
+
+def doubling(monkeypatch, ahead):
+    monkeypatch.setattr(timer.torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(timer.time, "sleep", lambda seconds: None)
+    both, tolerance = Doubling(ahead), SimpleNamespace(check=lambda a, b, *_: "" if torch.equal(a, b) else "differs")
+    inputs = lambda number: [torch.full((5,), 1.0 + number)]
+    return both, PairedTimer(both, both, SimpleNamespace(model=None), False, inputs, 20, tolerance, waits=False)
+
+
+@pytest.mark.parametrize("foreseen", [0, 1])
+@pytest.mark.parametrize("number", [1, 2, 5])
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number, foreseen):
+    _, timer = doubling(monkeypatch, ahead)
+    timer._foreseen = [timer._foresee(SURPRISED) for _ in range(foreseen)]
+    with pytest.raises(Mismatched) if ahead and number > 1 else contextlib.nullcontext():
+        timer._surprise(number, expected_us=10.0)
+        timer.settle()
+    assert len(timer.ledgers) == (SURPRISED if number > 1 else 0)
+
+
+def test_outputs_are_compared_as_they_were_at_the_block_s_end(monkeypatch):
+    both, timer = doubling(monkeypatch, ahead=0)
+    timer._surprise(2, expected_us=10.0)
+    both.shared_out.bytes(WORD, 20).zero_()
+    timer.settle()
+    timer._surprise(2, expected_us=10.0)
+    timer._uncompared[1][:4] = 0
+    right = both.own_out.bytes(0, both.own_out.size).clone()
+    with pytest.raises(Mismatched):
+        timer._surprise(2, expected_us=10.0)
+    assert torch.equal(right, both.own_out.bytes(0, both.own_out.size)), "the reference's are not overwritten before"
+    timer.settle()
+
+
+def test_what_was_foreseen_of_a_surprise_is_no_work_when_it_comes(monkeypatch):
+    both, timer = doubling(monkeypatch, ahead=0)
+    timer._foreseen = [timer._foresee(2)]
+    timer._foresee(2)  # others take its place in the examiner's memory
+    answer, blocks = both.local_block, []
+    both.local_block = lambda *facts, **more: blocks.append(facts) or answer(*facts, **more)
+    timer._surprise(2, expected_us=10.0)
+    timer.settle()
+    assert not blocks
+    timer._surprise(2, expected_us=10.0)
+    timer.settle()
+    assert len(blocks) == 1, "what was not foreseen is computed"
+
+
+def test_what_each_call_launched_is_known(monkeypatch):
+    both, timer = doubling(monkeypatch, ahead=0)
+    timer._surprise(2, expected_us=10.0)
+    assert [row.site for ledger in timer.ledgers for row in ledger.rows] == ["double:1"] * 2
+    both.told = 1
+    with pytest.raises(ProtocolViolation, match="1 of 2 calls"):
+        timer._surprise(2, expected_us=10.0)
+
+
+def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():
+    draw = numpy.random.default_rng(0)
+    widths = []
+    for calls in (10, 200):
+        low, high = ratio_interval(draw.normal(20, 0.4, calls), draw.normal(10, 0.2, calls), seed=1)
+        assert low < 2.0 * 1.02 and high > 2.0 / 1.02
+        widths.append(high - low)
+    assert widths[1] < widths[0] / 2
+    assert ratio_interval(numpy.ones(5), numpy.ones(5), 0) == (1.0, 1.0)
+
+
+def test_two_processes_count_alike_and_what_is_against_one_is_against_both():
+    one = timing(speedup=2.0, reference_us=20.0, submission_us=10.0, excess_us=5.0)
+    other = timing(speedup=1.9, reference_us=20.9, submission_us=11.0, excess_us=130.0, armed=False)
+    both = timer.joined(one, other)
+    assert both.speedup == pytest.approx(3.8**0.5) == pytest.approx(both.reference_us / both.submission_us)
+    assert (both.calls, both.armed, both.excess_us, both.uneven) == (32, False, 130.0, False)
+    assert timer.joined(one, timing(uneven=True)).uneven
+
+
+def test_honest_claims_are_taken_as_they_are():
+    block = buffers.block_of(claims(), wall=400.0)
+    assert (block.forward, block.copy, block.flush, block.whole, block.wall) == ([10, 11], [3, 3], [40, 41], 108, 400)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"forward_us": hexed([10])},
+        {"forward_us": ["nan", "inf"]},
+        {"forward_us": hexed([-1, 10])},
+        {"forward_us": [10.0, 11.0]},
+        {"whole_us": None},
+        {"calls": [{}, {}]},
+        {"calls": 2},
+        {"flush_us": "0x1p3"},
+    ],
+)
+def test_claims_of_another_form_are_a_violation(change):
+    with pytest.raises(ProtocolViolation):
+        buffers.block_of(claims(**change), wall=400.0)
+
+
+def test_calls_that_take_longer_than_all_of_them_together_are_forged():
+    with pytest.raises(Forged):
+        buffers.block_of(claims(whole_us=(15.0).hex()), wall=400.0)
+
+
+def test_the_trusted_clock_bounds_the_claims():
+    assert not timing(excess_us=100.0).forged(slack_us=100.0)
+    assert timing(excess_us=130.0).forged(slack_us=100.0)
+    assert not timing(excess_us=130.0, claimed_us=8000.0).forged(slack_us=100.0)
+    assert not timing(busy_us=100.0).disturbed and timing(busy_us=2400.0).disturbed

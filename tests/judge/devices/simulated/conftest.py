@@ -1,0 +1,3 @@
+from drkernel.judge.untrusted.simulated.device import install
+
+install(cuda_shim=False)

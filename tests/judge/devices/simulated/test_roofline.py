@@ -1,0 +1,209 @@
+"""Modelled times: from the small run to the full size, and what makes a kernel fast or slow."""
+
+import dataclasses
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
+from drkernel.judge.devices.simulated.rescale import Scale, scale_of
+from drkernel.judge.devices.simulated.roofline import GPUS, floor_microseconds, price
+from drkernel.judge.untrusted.simulated.device import record
+from drkernel.tasks.module import Reference
+from drkernel.types import Task
+
+H200 = GPUS["H200"]
+
+CHAIN = Task(
+    id="chain",
+    source="""
+import torch
+from torch import nn
+ROWS, COLUMNS = 16384, 4096
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(columns))
+    def forward(self, x):
+        return torch.relu(torch.tanh(x + self.bias) * 0.5)
+def get_inputs():
+    return [torch.rand(ROWS, COLUMNS)]
+def get_init_inputs():
+    return [COLUMNS]
+""",
+    small={"ROWS": 64, "COLUMNS": 128},
+)
+
+
+@triton.jit
+def fused(x, bias, out, columns, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + i, mask=i < n) + tl.load(bias + i % columns, mask=i < n)
+    value = 2 * tl.sigmoid(2 * value) - 1
+    tl.store(out + i, tl.maximum(value * 0.5, 0.0), mask=i < n)
+
+
+def total(ledger, scale=None, gpu=H200):
+    return sum(row.microseconds for row in price(ledger, gpu, scale or Scale()))
+
+
+def reference_run(task):
+    reference = Reference(task, task.small)
+    model, inputs = reference.model(0), reference.inputs(0)
+    with torch.no_grad(), record() as ledger:
+        model(*inputs)
+    return model, inputs, ledger
+
+
+def test_tensors_scale_by_their_own_factor():
+    scale = scale_of(CHAIN)
+    assert scale.of_tensor(64 * 128) == 16384 * 4096 / (64 * 128)
+    assert scale.of_tensor(128) == 32
+    assert scale.of_tensor(1) == 1
+
+
+def test_fusing_four_operators_gains_what_it_gains_on_a_gpu():
+    model, (x,), eager = reference_run(CHAIN)
+    out = torch.empty_like(x)
+    with record() as ledger:
+        fused[(triton.cdiv(x.numel(), 1024),)](x, model.bias, out, 128, x.numel(), BLOCK=1024)
+    scale = scale_of(CHAIN)
+    assert total(eager, scale) == pytest.approx(577, rel=0.05)  # microseconds measured on an H200
+    assert 2.5 < total(eager, scale) / total(ledger, scale) < 5
+
+
+def test_a_task_without_small_constants_uses_the_judges():
+    task = dataclasses.replace(CHAIN, small=None)
+    assert scale_of(task) == Scale()
+    assert scale_of(task, {"ROWS": 16384, "COLUMNS": 128}).of_tensor(16384 * 128) == 32
+
+
+def test_products_scale_by_their_flops():
+    source = """
+import torch
+from torch import nn
+N = 4096
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+def get_inputs():
+    return [torch.rand(N, N), torch.rand(N, N)]
+def get_init_inputs():
+    return []
+"""
+    task = Task(id="mm", source=source, small={"N": 64})
+    _, _, ledger = reference_run(task)
+    scale = scale_of(task)
+    assert scale.of_products(ledger.rows[0]) == 64**3
+    assert total(ledger, scale) == pytest.approx(2 * 4096**3 / H200.flops["fp32"] * 1e6, rel=0.1)
+
+
+def test_a_reference_whose_shapes_depend_on_data_scales_by_its_inputs():
+    source = CHAIN.source.replace("x + self.bias", "x[x[:, 0].nonzero().sum().item() :] + self.bias")
+    scale = scale_of(dataclasses.replace(CHAIN, source=source))
+    assert scale.bytes == scale.flops == 16384 * 4096 / (64 * 128)
+
+
+@triton.jit
+def double_rows(x, out, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    for start in range(0, columns, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        tl.store(out + row * columns + i, 2 * tl.load(x + row * columns + i, mask=i < columns), mask=i < columns)
+
+
+def test_a_program_per_row_stays_a_program_per_row():
+    x = torch.randn(64, 128)
+    out = torch.empty_like(x)
+    with record() as whole:
+        double_rows[(64,)](x, out, 128, BLOCK=128)
+    with record() as narrow:
+        double_rows[(64,)](x, out, 128, BLOCK=16)
+    scale = scale_of(CHAIN)
+    assert total(whole, scale) == pytest.approx(130, rel=0.1)
+    assert total(narrow, scale) > 1.5 * total(whole, scale)
+
+
+def test_a_small_tensor_in_one_block_becomes_many_blocks_but_a_loop_stays_one_program():
+    x = torch.randn(64, 128)
+    out = torch.empty_like(x)
+    with record() as block:
+        double_rows[(1,)](x, out, x.numel(), BLOCK=8192)
+    with record() as loop:
+        double_rows[(1,)](x, out, x.numel(), BLOCK=1024)
+    scale = scale_of(CHAIN)
+    assert total(block, scale) == pytest.approx(130, rel=0.1)
+    assert total(loop, scale) > 50 * total(block, scale)
+
+
+def test_tiles_that_are_loaded_again_grow_like_the_products():
+    tensors = [Traffic(2**16, 2**18, 8 * 2**18), Traffic(2**16, 2**18, 2**18, True)]
+    ledger = OpTrace([Row("mm", "mm:1", True, 1, 64, 2.0 * 256**3, 0, 2**16, "half", 1024, 1024, tensors)])
+    scale = Scale(bytes=256, flops=4096, numel={2**16: 256})
+    assert total(ledger, scale) == pytest.approx(1015, rel=0.25)  # 4096^3 in 32x32 tiles on an H200
+
+
+def kernel(programs=1000, unique=10**9, total=None, **fields):
+    return OpTrace(
+        [Row("k", "k:1", True, 1, programs, tensors=[Traffic(unique // 4, unique, total or unique)], **fields)]
+    )
+
+
+def test_what_slows_a_kernel_down():
+    base = total(kernel())
+    assert base == pytest.approx(1e9 / H200.bandwidth * 1e6, rel=0.05)
+    assert total(kernel(programs=1)) > 20 * base  # one SM
+    assert total(kernel(total=8 * 10**9)) > 3 * base  # a sector per element
+    assert total(kernel(flops=1e12, math="fp32")) > 5 * total(kernel(flops=1e12, math="half"))
+    assert total(kernel(programs=30_000_000)) > 5 * base  # tiny blocks
+    assert total(kernel(), gpu=GPUS["A100"]) > 2 * base
+
+
+def test_what_a_program_loads_again_soon_comes_from_the_l1_cache():
+    again = {"unique": 10**9, "total": 4 * 10**9, "reused": 3e9}
+    soon, late = (total(kernel(**again, reach=3e9 * moved)) for moved in (1e3, 1e7))
+    assert soon < 0.5 * late
+    assert late == pytest.approx(total(kernel(total=4 * 10**9)), rel=0.01)
+
+
+def test_blocks_that_a_full_size_row_fills_badly_compute_for_nothing():
+    scale = Scale(bytes=2048, numel={64 * 96: 2048, 64: 64}, extents={64: 64, 96: 32})  # rows of 96 become rows of 3072
+    tensors = [Traffic(64 * 96, 4 * 64 * 96, 4 * 64 * 96), Traffic(64, 256, 256, True)]
+    grown, fixed = (
+        OpTrace([Row("k", "k:1", True, 1, 64, arithmetic=1e7, block=block, tensors=tensors)]) for block in (128, 1024)
+    )
+    assert total(grown, scale) == pytest.approx(4096 / 3072 * total(fixed, scale), rel=0.02)
+
+
+def test_arithmetic_hides_behind_memory_unless_few_programs_are_there_to_overlap():
+    light, heavy = ({"arithmetic": share * total(kernel()) * 1e-6 * H200.vector_ops} for share in (0.3, 0.9))
+    many = 10_000
+    assert total(kernel(many, **light)) == pytest.approx(total(kernel(many)), rel=0.02)
+    assert total(kernel(many, **heavy)) < 1.05 * total(kernel(many))
+    assert total(kernel(many, **heavy, block=4096)) > 1.2 * total(kernel(many))
+
+
+def test_operators_that_address_each_element_are_slower():
+    plain, single = (
+        OpTrace([Row("mul", "mul", False, 1, accesses=accesses, tensors=[Traffic(10**8, 4 * 10**8, 4 * 10**8)])])
+        for accesses in (0, 10**8)
+    )
+    assert total(single) == pytest.approx(1.42 * total(plain), rel=0.02)
+
+
+def test_small_work_costs_its_launches():
+    ten = OpTrace([Row("add", "add", False, 10, tensors=[Traffic(100, 800, 800)])])
+    assert total(ten) == pytest.approx(10 * H200.aten_host_us, rel=0.2)
+
+
+def test_the_profile_is_sorted_and_says_who_launched():
+    ledger = OpTrace([Row("add", "add", False, 1), *kernel().rows])
+    profile = price(ledger, H200, Scale())
+    assert [(row.name, row.triton) for row in profile] == [("k:1", True), ("add", False)]
+
+
+def test_no_kernel_is_faster_than_the_floor():
+    floor = floor_microseconds(H200, Scale(), 5 * 10**8, 5 * 10**8)
+    assert 0.8 * total(kernel()) < floor < total(kernel())

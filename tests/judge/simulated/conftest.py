@@ -1,3 +1,0 @@
-from drkernel.judge.simulated import install
-
-install(cuda_shim=False)

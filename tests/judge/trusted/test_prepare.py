@@ -1,0 +1,37 @@
+"""Prepared tasks are kept, as many as there is room for; an unusable one is not prepared again."""
+
+from __future__ import annotations
+
+import pytest
+
+from drkernel.judge.trusted.prepare import PreparedTaskCache
+from drkernel.types import DrKernelError, Task
+
+
+def writing(shelf: PreparedTaskCache, *names: str) -> list[str]:
+    """Which of the tasks were written when they were asked for in turn."""
+    written: list[str] = []
+    for name in names:
+        assert shelf.get(Task(name, name), lambda: written.append(name) or [name]) == [name]  # noqa: B023
+    return written
+
+
+def test_a_paper_is_written_once_and_the_one_that_was_asked_for_longest_ago_makes_room():
+    shelf = PreparedTaskCache(2)
+    assert writing(shelf, "a", "b", "a", "b") == ["a", "b"]
+    assert writing(shelf, "a", "c", "a") == ["c"]
+    assert Task("a", "a") in shelf and Task("b", "b") not in shelf
+
+
+def test_what_is_wrong_with_a_task_is_said_again_without_another_try():
+    shelf, tried, said = PreparedTaskCache(2), [], []
+
+    def fail():
+        tried.append(1)
+        raise DrKernelError("task a: its reference fails")
+
+    for _ in range(2):
+        with pytest.raises(DrKernelError, match=r"^task a: its reference fails$") as caught:
+            shelf.get(Task("a", "a"), fail)
+        said.append(caught.value)
+    assert len(tried) == 1 and said[0] is not said[1], "the error is kept, and all that its traceback holds"

@@ -1,0 +1,168 @@
+"""Code written for a CUDA device, run in a process of its own where CPU tensors pass for CUDA tensors."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PRELUDE = """
+from drkernel.judge.untrusted.simulated.device import install, record
+install(cuda_shim=True)
+import torch, triton, triton.language as tl
+import torch.nn as nn, torch.nn.functional as F
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+def triton_add(x, y):
+    assert x.is_cuda and y.device.type == "cuda", "Triton needs CUDA tensors"
+    out = torch.empty_like(x)
+    with torch.cuda.device(x.device):
+        add[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), BLOCK=64)
+    return out
+"""
+
+SNIPPETS = {
+    "factories and device questions": """
+        x = torch.randn(10, 10, device="cuda")
+        assert x.is_cuda and not x.is_cpu and x.device == torch.device("cuda:0") and x.get_device() == 0
+        assert torch.zeros(3, device=x.device).device == x.device
+        assert torch.tensor([1.0], device=torch.device("cuda", 0)).is_cuda
+        with torch.device("cuda"):
+            assert torch.zeros(3).is_cuda
+        torch.set_default_device("cuda")
+        assert torch.zeros(3).is_cuda
+    """,
+    "moves": """
+        x = torch.ones(3).cuda().to("cuda").to(device="cuda:0", dtype=torch.float16, non_blocking=True).to(0)
+        assert x.dtype == torch.float16 and x.cpu().float().numpy().sum() == 3
+        assert x.to(torch.ones(2, device="cuda")).dtype == torch.float32
+    """,
+    "modules": """
+        model = nn.Sequential(nn.Linear(4, 4, device="cuda"), nn.ReLU(), nn.LayerNorm(4)).cuda().to("cuda").eval()
+        assert next(model.parameters()).is_cuda and model(torch.randn(2, 4, device="cuda")).device.type == "cuda"
+        lstm = nn.LSTM(4, 4).cuda()
+        assert lstm(torch.randn(5, 2, 4).cuda())[0].shape == (5, 2, 4)
+    """,
+    "a kernel under a device guard": """
+        x = torch.randn(100, device="cuda")
+        assert torch.equal(triton_add(x, x), 2 * x)
+    """,
+    "properties and the driver": """
+        assert torch.cuda.is_available() and torch.cuda.device_count() == 1 and torch.cuda.current_device() == 0
+        assert torch.cuda.get_device_capability() == (9, 0) and torch.cuda.is_bf16_supported()
+        sms = torch.cuda.get_device_properties("cuda").multi_processor_count
+        device = triton.runtime.driver.active.get_current_device()
+        assert triton.runtime.driver.active.utils.get_device_properties(device)["multiprocessor_count"] == sms == 132
+        assert triton.runtime.driver.active.get_current_target().backend == "cuda"
+        torch.cuda.synchronize(); torch.cuda.empty_cache()
+    """,
+    "a side stream that is joined": """
+        x = torch.randn(100, device="cuda")
+        stream, event = torch.cuda.Stream(), torch.cuda.Event(enable_timing=True)
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            y = triton_add(x, x)
+            y.record_stream(stream)
+            event.record(stream)
+        torch.cuda.current_stream().wait_event(event)
+        torch.cuda.current_stream().wait_stream(stream)
+        assert torch.equal(y, 2 * x) and torch.cuda.current_stream().cuda_stream == 0
+    """,
+    "a CUDA graph replayed on refreshed inputs": """
+        x, out = torch.zeros(100, device="cuda"), torch.empty(100, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = x * 2 + 1
+            add[(2,)](x, y, out, 100, BLOCK=64)
+            halves = out.view(2, 50).sum(1)
+        x.copy_(torch.arange(100.0))
+        with record() as ledger:
+            graph.replay()
+        assert torch.equal(out, 3 * torch.arange(100.0) + 1)
+        assert torch.equal(halves, out.view(2, 50).sum(1))
+        assert [(row.name, row.triton) for row in ledger.rows] == [
+            ("mul", False), ("add", False), ("add", True), ("sum", False)]
+    """,
+    "autograd": """
+        w = torch.randn(4, 4, device="cuda", requires_grad=True)
+        (w * 2).sum().backward()
+        assert w.grad.is_cuda
+        class Function(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return triton_add(x, x)
+        with record() as ledger:
+            Function.apply(w)
+        assert [row.site.split(":")[0] for row in ledger.rows] == ["add"]
+    """,
+    "random numbers": """
+        generator = torch.Generator(device="cuda").manual_seed(3)
+        first = torch.rand(3, generator=generator, device="cuda")
+        assert torch.equal(first, torch.rand(3, generator=torch.Generator("cuda").manual_seed(3), device="cuda"))
+        torch.manual_seed(1); torch.cuda.manual_seed_all(1)
+        with torch.random.fork_rng():
+            torch.rand(1)
+    """,
+    "operators are recorded as ever": """
+        x = torch.randn(8, 8, device="cuda")
+        with torch.no_grad(), record() as ledger:
+            F.gelu(F.linear(x, x)).contiguous()
+        assert [row.name for row in ledger.rows] == ["mm", "gelu"], ledger.rows
+        assert ledger.rows[0].flops == 2 * 8 ** 3
+    """,
+    "custom operators": """
+        @torch.library.custom_op("drkernel_test::twice", mutates_args=())
+        def twice(x: torch.Tensor) -> torch.Tensor:
+            return triton_add(x, x).relu()
+        x = torch.ones(4, device="cuda")
+        with record() as ledger:
+            twice(x)
+        assert [row.name for row in ledger.rows] == ["add", "relu"]
+    """,
+    "printing, copying, saving": """
+        import copy, io
+        x = nn.Parameter(torch.ones(2, device="cuda"))
+        assert "1." in repr(x) and x.detach().tolist() == [1, 1] and copy.deepcopy(x).is_cuda
+        torch.save(x, io.BytesIO())
+        assert x.detach().pin_memory().sum().item() == 2
+    """,
+}
+
+
+def run(*snippets):
+    program = PRELUDE + "".join(
+        f"\ndef snippet_{i}():\n{textwrap.indent(textwrap.dedent(s), '    ')}" for i, s in enumerate(snippets)
+    )
+    program += """
+import json, traceback
+COUNT = sum(name.startswith("snippet_") for name in dir())
+errors = []
+for name in [f"snippet_{i}" for i in range(COUNT)]:
+    try:
+        globals()[name]()
+        errors.append(None)
+    except Exception:
+        errors.append(traceback.format_exc())
+print(json.dumps(errors))
+"""
+    return program
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    import json
+
+    file = tmp_path_factory.mktemp("shim") / "snippets.py"
+    file.write_text(run(*SNIPPETS.values()))
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(SNIPPETS, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_cuda_code_runs_unchanged(snippet, results):
+    assert results[snippet] is None, results[snippet]
