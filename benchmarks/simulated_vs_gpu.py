@@ -1,11 +1,11 @@
 """The simulated device against a real GPU: the same answers to the same tasks, timed on both.
 
     python benchmarks/simulated_vs_gpu.py measure TIMES.jsonl [--tasks 120] [--split validation]     on a GPU
-    python benchmarks/simulated_vs_gpu.py compare TIMES.jsonl OUT [--ledgers CACHE] [--launch-us 1]  anywhere
+    python benchmarks/simulated_vs_gpu.py compare TIMES.jsonl OUT [--traces CACHE] [--launch-us 1]  anywhere
 
 `measure` has the right solutions (lazy, partial, fused) of generated tasks judged on the GPU. `compare` runs the same
 sources once each on the simulated device, prices what they did, and writes OUT/table.md (rank correlation, agreement on
-Fast@1 and Fast@1.2, and the worst outliers; per half of the tasks, kind and family) and OUT/scatter.png. `--ledgers`
+Fast@1 and Fast@1.2, and the worst outliers; per half of the tasks, kind and family) and OUT/scatter.png. `--traces`
 keeps what the runs did, so that a changed price list takes seconds; delete the file when the counters change.
 `--launch-us` is what a launch costs the host; the judge's clock hides it.
 """
@@ -71,12 +71,12 @@ def load(source: str, path: Path, task: Task, reference: Reference) -> torch.nn.
     return getattr(module, task.answer_name)(*args, **kwargs)
 
 
-def compare(measured: Path, out: Path, ledgers: Path | None, launch_us: float) -> None:
+def compare(measured: Path, out: Path, traces: Path | None, launch_us: float) -> None:
     every = [json.loads(line) for line in measured.read_text().splitlines()]
     rows = [row for row in every if "submission_us" in row]
     gpu = next(gpu for name, gpu in GPUS.items() if name in rows[0]["gpu"])
     gpu = dataclasses.replace(gpu, aten_host_us=launch_us, triton_host_us=launch_us)
-    for row, times in zip(rows, modelled_times(rows, gpu, ledgers), strict=True):
+    for row, times in zip(rows, modelled_times(rows, gpu, traces), strict=True):
         row["modelled_us"] = times
     modelled = numpy.array([row["modelled_us"][0] / row["modelled_us"][1] for row in rows])
     real = numpy.array([row["reference_us"] / row["submission_us"] for row in rows])
@@ -118,9 +118,9 @@ def ledger_of(task: Task, source: str | None, known: dict[str, str]) -> OpTrace:
             else:
                 model = load(source, Path(folder) / f"answer_{key}.py", task, reference)
             inputs = reference.inputs(0)
-            with torch.no_grad(), record() as ledger:
+            with torch.no_grad(), record() as trace:
                 model.eval()(*inputs)
-        known[key] = ledger.to_json()
+        known[key] = trace.to_json()
     return OpTrace.from_json(known[key])
 
 
@@ -199,13 +199,13 @@ def main() -> None:
     one.add_argument("--workers", type=int, default=10)
     two.add_argument("times", type=Path)
     two.add_argument("out", type=Path)
-    two.add_argument("--ledgers", type=Path)
+    two.add_argument("--traces", type=Path)
     two.add_argument("--launch-us", type=float, default=1.0)
     options = parser.parse_args()
     if options.command == "measure":
         measure(options.times, options.split, options.tasks, options.workers)
     else:
-        compare(options.times, options.out, options.ledgers, options.launch_us)
+        compare(options.times, options.out, options.traces, options.launch_us)
 
 
 if __name__ == "__main__":

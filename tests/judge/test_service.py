@@ -48,7 +48,7 @@ def test_an_answer_may_take_what_the_device_allows_unless_one_says_otherwise(mon
     )
     Judge(timeout_s=asked)
     ((settings, patience),) = crews
-    assert settings["terms"]["timeout_s"] == found and patience == service.patience_s(asked)
+    assert settings["config"]["timeout_s"] == found and patience == service.patience_s(asked)
 
 
 @pytest.mark.parametrize(

@@ -82,4 +82,4 @@ def test_a_submission_that_raises_on_other_shapes_is_not_general(verdicts):
 def test_harmful_submissions_leave_no_process_and_no_file_behind(ungated_verdicts, ungated, tasks):
     assert ungated.judge(tasks["relu"], next(e.source for e in HONEST if e.name.startswith("90"))).ok
     assert not traces() and not Path("verdict.json").exists()
-    assert len(descendants()) <= 2 * 2 * 3  # two judges of two workers: examiner, zygote, and a runner being buried
+    assert len(descendants()) <= 2 * 2 * 3  # two judges of two workers: examiner, zygote, and a runner being reaped

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from drkernel.training.ranks import Place, _free_port, init_distributed
+from drkernel.training.ranks import RankInfo, _free_port, init_distributed
 
 ROOT = Path(__file__).parents[2]
 PATHS = ":".join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -25,7 +25,7 @@ def results(module: str, folder: Path, sizes=(1, 2, 4), gpus=False, timeout: flo
     if gpus:
         for size in sizes:
             port = _free_port()
-            ranks = [Place(rank, size, rank, size, "127.0.0.1", port).environment() for rank in range(size)]
+            ranks = [RankInfo(rank, size, rank, size, "127.0.0.1", port).environment() for rank in range(size)]
             finish([subprocess.Popen(command, cwd=ROOT, env=environment | rank) for rank in ranks], timeout)
     else:
         environment["CUDA_VISIBLE_DEVICES"] = ""
@@ -51,7 +51,7 @@ def main(module: str, folder: str, *sizes: str) -> int:
         port, children = _free_port(), []
         for rank in range(size):
             if not (child := os.fork()):
-                os.environ.update(Place(rank, size, rank, size, "127.0.0.1", port).environment())
+                os.environ.update(RankInfo(rank, size, rank, size, "127.0.0.1", port).environment())
                 os._exit(one(work, Path(folder)))
             children.append(child)
         if any([os.waitpid(child, 0)[1] for child in children]):

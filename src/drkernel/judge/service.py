@@ -91,8 +91,8 @@ class Judge:
         if screen and shapes != "reject":
             raise DrKernelError(f"judge: screen examines other shapes, so it needs shapes 'reject', found {shapes!r}")
         screen = shapes == "reject" if screen is None else screen
-        terms = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
-        terms["price_hacks"] = price_hacks
+        config = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
+        config["price_hacks"] = price_hacks
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}
         secret, patience = secret or os.urandom(32), patience_s(timeout_s)
         if device == "cuda":
@@ -100,11 +100,11 @@ class Judge:
             from drkernel.judge.devices.cuda.baselines import Store
 
             store = Store(baselines) if baselines is not None else None
-            settings = {"terms": terms | {"device": "cuda"}, "limits": limits, "share": share}
+            settings = {"config": config | {"device": "cuda"}, "limits": limits, "share": share}
             screeners = -(-workers // 2) if screen else 0
             self._crew: Any = CudaBackend(settings, secret, gpus, workers, patience, store, screeners)
         else:
-            settings = {"terms": terms | {"device": f"simulated:{gpu}"}, "limits": limits}
+            settings = {"config": config | {"device": f"simulated:{gpu}"}, "limits": limits}
             self._crew = SimulatedBackend(settings, secret, workers, patience)
         self._verdicts: OrderedDict[tuple, Future] | None = OrderedDict() if cache else None
         self._lock = threading.Lock()

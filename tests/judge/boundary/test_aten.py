@@ -10,9 +10,9 @@ install(cuda_shim=False)
 
 
 def rows(function):
-    with torch.no_grad(), record() as ledger:
+    with torch.no_grad(), record() as trace:
         function()
-    return {row.name: row for row in ledger.rows}
+    return {row.name: row for row in trace.rows}
 
 
 def test_an_elementwise_operator_reads_its_inputs_and_writes_its_output():

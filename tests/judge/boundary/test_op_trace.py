@@ -1,4 +1,4 @@
-"""The ledger comes from an untrusted process: what is not exactly a ledger is refused."""
+"""The trace comes from an untrusted process: what is not exactly a trace is refused."""
 
 import json
 
@@ -10,8 +10,8 @@ ROW = Row("k", "k:3", True, 1, 4, 2.5, 10.0, 64, "tf32", 128, 8, [Traffic(64, 25
 
 
 def test_round_trip():
-    ledger = OpTrace([ROW, Row("mm", "mm", False)])
-    assert OpTrace.from_json(ledger.to_json(), max_rows=2) == ledger
+    trace = OpTrace([ROW, Row("mm", "mm", False)])
+    assert OpTrace.from_json(trace.to_json(), max_rows=2) == trace
 
 
 def test_too_many_rows_are_refused():

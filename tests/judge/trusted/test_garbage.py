@@ -31,11 +31,11 @@ examiner = Examiner(zygote, ExamConfig(timeout_s=5.0, gate=False), b"a secret")
 zygote.wait_ready()
 chosen = [*examples("hacks", "simulated")[::12], *examples("honest", "simulated")]
 for example in chosen:
-    examiner.paper(tasks()[example.task])
+    examiner.prepared(tasks()[example.task])
 relu = tasks()["relu"].source
 lazy = Task("zeros", relu.replace("torch.relu(x)", "torch.relu(x) * 0"))
 narrow = Task("narrow", relu.replace("torch.relu(x)", "torch.relu(x.float() if x.dtype != torch.float64 else 1 / 0)"))
-examiner.paper(narrow)
+examiner.prepared(narrow)
 honest = next(example.source for example in chosen if example.name == "106_try")
 gc.collect()
 gc.disable()
@@ -43,7 +43,7 @@ for example in chosen:
     examiner.judge(tasks()[example.task], example.source)
 assert examiner.judge(narrow, honest).ok
 try:
-    examiner.paper(lazy)
+    examiner.prepared(lazy)
 except DrKernelError as error:
     assert "degenerate" in str(error), error
 else:

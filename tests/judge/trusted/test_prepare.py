@@ -8,23 +8,23 @@ from drkernel.judge.trusted.prepare import PreparedTaskCache
 from drkernel.types import DrKernelError, Task
 
 
-def writing(shelf: PreparedTaskCache, *names: str) -> list[str]:
+def writing(cache: PreparedTaskCache, *names: str) -> list[str]:
     """Which of the tasks were written when they were asked for in turn."""
     written: list[str] = []
     for name in names:
-        assert shelf.get(Task(name, name), lambda: written.append(name) or [name]) == [name]  # noqa: B023
+        assert cache.get(Task(name, name), lambda: written.append(name) or [name]) == [name]  # noqa: B023
     return written
 
 
 def test_a_paper_is_written_once_and_the_one_that_was_asked_for_longest_ago_makes_room():
-    shelf = PreparedTaskCache(2)
-    assert writing(shelf, "a", "b", "a", "b") == ["a", "b"]
-    assert writing(shelf, "a", "c", "a") == ["c"]
-    assert Task("a", "a") in shelf and Task("b", "b") not in shelf
+    cache = PreparedTaskCache(2)
+    assert writing(cache, "a", "b", "a", "b") == ["a", "b"]
+    assert writing(cache, "a", "c", "a") == ["c"]
+    assert Task("a", "a") in cache and Task("b", "b") not in cache
 
 
 def test_what_is_wrong_with_a_task_is_said_again_without_another_try():
-    shelf, tried, said = PreparedTaskCache(2), [], []
+    cache, tried, said = PreparedTaskCache(2), [], []
 
     def fail():
         tried.append(1)
@@ -32,6 +32,6 @@ def test_what_is_wrong_with_a_task_is_said_again_without_another_try():
 
     for _ in range(2):
         with pytest.raises(DrKernelError, match=r"^task a: its reference fails$") as caught:
-            shelf.get(Task("a", "a"), fail)
+            cache.get(Task("a", "a"), fail)
         said.append(caught.value)
     assert len(tried) == 1 and said[0] is not said[1], "the error is kept, and all that its traceback holds"

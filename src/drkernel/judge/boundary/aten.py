@@ -50,11 +50,11 @@ def without_compiler(mode: type[TorchDispatchMode]) -> type[TorchDispatchMode]:
 
 @without_compiler
 class Recorder(TorchDispatchMode):
-    """Adds a row per operator and sizes (per call, unless `merge`) to the ledger. Real, meta and fake tensors alike."""
+    """Adds a row per operator and sizes (per call, unless `merge`) to the trace. Real, meta and fake tensors alike."""
 
-    def __init__(self, ledger: OpTrace, merge: bool = True):
+    def __init__(self, trace: OpTrace, merge: bool = True):
         super().__init__()
-        self.ledger = ledger
+        self.trace = trace
         self.shapes: list[list[torch.Size]] = []
         self._merge = merge
         self._rows: dict[tuple, Row] = {}
@@ -104,7 +104,7 @@ class Recorder(TorchDispatchMode):
         row = self._rows.get(key) if self._merge else None
         if row is None:
             row = self._rows[key] = Row(name, name, False, output_numel=numel, math=math, block=along)
-            self.ledger.rows.append(row)
+            self.trace.rows.append(row)
         row.calls += 1
         row.flops += flops
         row.accesses += numel if scattered else 0

@@ -99,11 +99,11 @@ class OpTrace:
     def from_json(cls, text: str, max_rows: int = 10_000) -> OpTrace:
         """Parses what an untrusted process sent. ValueError unless every field has its type and a sane size."""
         if len(text) > MAX_JSON:
-            raise ValueError(f"ledger: {len(text)} characters, at most {MAX_JSON} expected")
+            raise ValueError(f"trace: {len(text)} characters, at most {MAX_JSON} expected")
         try:
             data = json.loads(text, parse_constant=_refuse)
         except RecursionError:
-            raise ValueError("ledger: nested too deeply") from None
+            raise ValueError("trace: nested too deeply") from None
         rows = _list(data, "rows", max_rows)
         return cls([_row(_list(row, "row", len(_ROW) + 1)) for row in rows])
 
@@ -126,12 +126,12 @@ _ROW: dict[str, type] = {
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"ledger: {constant} is no number")
+    raise ValueError(f"trace: {constant} is no number")
 
 
 def _list(value: Any, what: str, limit: int) -> list:
     if type(value) is not list or len(value) > limit:
-        raise ValueError(f"ledger: {what} must be a list of at most {limit} entries")
+        raise ValueError(f"trace: {what} must be a list of at most {limit} entries")
     return value
 
 
@@ -139,24 +139,24 @@ def _value(value: Any, kind: type, key: str) -> Any:
     if kind is float and type(value) is int:
         kind = int
     if type(value) is not kind:
-        raise ValueError(f"ledger: {key} must be {kind.__name__}, found {type(value).__name__}")
+        raise ValueError(f"trace: {key} must be {kind.__name__}, found {type(value).__name__}")
     if kind is str and not 0 < len(value) <= MAX_NAME:
-        raise ValueError(f"ledger: {key} must have 1 to {MAX_NAME} characters, found {len(value)}")
+        raise ValueError(f"trace: {key} must have 1 to {MAX_NAME} characters, found {len(value)}")
     if kind in (int, float) and not (math.isfinite(value) and 0 <= value < MAX_COUNT):
-        raise ValueError(f"ledger: {key} must be a finite number of at least 0, found {value}")
+        raise ValueError(f"trace: {key} must be a finite number of at least 0, found {value}")
     return value
 
 
 def _row(data: list) -> Row:
     if len(data) != len(_ROW) + 1:
-        raise ValueError(f"ledger: a row has {len(_ROW) + 1} fields, found {len(data)}")
+        raise ValueError(f"trace: a row has {len(_ROW) + 1} fields, found {len(data)}")
     values = {key: _value(value, kind, key) for (key, kind), value in zip(_ROW.items(), data, strict=False)}
     if values["math"] not in MATHS:
-        raise ValueError(f"ledger: math must be one of {MATHS}, found {values['math']!r}")
+        raise ValueError(f"trace: math must be one of {MATHS}, found {values['math']!r}")
     kinds = {"numel": int, "unique": int, "total": int, "stored": bool}
     tensors = []
     for entry in _list(data[-1], "tensors", MAX_TENSORS):
         if len(_list(entry, "tensor", 4)) != 4:
-            raise ValueError(f"ledger: a tensor has 4 fields, found {len(entry)}")
+            raise ValueError(f"trace: a tensor has 4 fields, found {len(entry)}")
         tensors.append(Traffic(*(_value(v, kind, key) for (key, kind), v in zip(kinds.items(), entry, strict=True))))
     return Row(**values, tensors=tensors)

@@ -48,13 +48,13 @@ class ProcessSpec:
 class Zygote:
     """The owner's handle on its zygote. Its methods may be called from several threads."""
 
-    def __init__(self, limits: Limits, trade: ProcessSpec):
-        self.trade, self._lock = trade, threading.Lock()
+    def __init__(self, limits: Limits, spec: ProcessSpec):
+        self.spec, self._lock = spec, threading.Lock()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pid = os.fork()
         if not self.pid:
             ours.close()
-            _serve(theirs, limits, trade)
+            _serve(theirs, limits, spec)
         theirs.close()
         self._control = ours
 
@@ -65,13 +65,13 @@ class Zygote:
     def start(self, environment: dict[str, str] | None = None) -> Process:
         """A fresh process, with these variables in its environment besides the zygote's."""
         ours, theirs = socket.socketpair()
-        areas = [Area.create(f"area {number}", AREA) for number in range(self.trade.areas)]
+        areas = [Area.create(f"area {number}", AREA) for number in range(self.spec.areas)]
         order = b"start" + json.dumps(environment or {}).encode()
         pid = self._order(order, [theirs.fileno(), *(area.handle for area in areas)])["pid"]
         theirs.close()
         return Process(self, pid, ours, areas)
 
-    def bury(self, pid: int, gone: bool) -> int:
+    def reap(self, pid: int, gone: bool) -> int:
         """Ends a process and what it left behind; returns how it ended (waitpid's status).
 
         Args:
@@ -104,7 +104,7 @@ class Process:
     def __init__(self, zygote: Zygote, pid: int, connection: socket.socket, areas: list[Area]):
         self.pid, self.areas = pid, areas
         # a pid may name another process by the time of a signal
-        self._handle = os.pidfd_open(pid) if zygote.trade.gpu else -1
+        self._handle = os.pidfd_open(pid) if zygote.spec.gpu else -1
         self._zygote, self._connection, self._own = zygote, connection, areas
         self._asker = framing.Asker(connection)
 
@@ -143,22 +143,22 @@ class Process:
 
     @property
     def gone(self) -> bool:
-        """Whether an ended process that is not `buried` yet has given back what it had on a GPU."""
+        """Whether an ended process that is not `reaped` yet has given back what it had on a GPU."""
         return bool(select.select([self._handle], [], [], 0.0)[0])
 
-    def buried(self, seconds: float) -> None:
+    def reaped(self, seconds: float) -> None:
         """Waits, at most so long, until an ended process has given back what it had on a GPU."""
         select.select([self._handle], [], [], seconds)
         os.close(self._handle)
 
     def end(self) -> str:
-        """Kills the process; where it has a GPU, `buried` must follow.
+        """Kills the process; where it has a GPU, `reaped` must follow.
 
         Returns how it had ended by itself (`signal SIGSEGV`, `exit 0`), or nothing.
         """
         gone = self._over()
         self._connection.close()
-        status = self._zygote.bury(self.pid, gone)
+        status = self._zygote.reap(self.pid, gone)
         for area in self._own:
             area.close()
         if not gone:
@@ -176,13 +176,13 @@ class Process:
             return True
 
 
-def _serve(control: socket.socket, limits: Limits, trade: ProcessSpec) -> None:
+def _serve(control: socket.socket, limits: Limits, spec: ProcessSpec) -> None:
     sandbox.die_with_parent()
     sandbox.adopt_orphans()
     sandbox.hide_process()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    trade.prepare()
-    box = Sandbox(limits, trade.gpu)
+    spec.prepare()
+    box = Sandbox(limits, spec.gpu)
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"missing": box.missing_locks()}).encode())
@@ -191,7 +191,7 @@ def _serve(control: socket.socket, limits: Limits, trade: ProcessSpec) -> None:
         if not select.select([control], [], [], 1.0)[0]:
             brood.reap()
             continue
-        order, handles, *_ = socket.recv_fds(control, 4096, 1 + trade.areas)
+        order, handles, *_ = socket.recv_fds(control, 4096, 1 + spec.areas)
         word, rest = order[:5], order[5:]
         if not order:
             os._exit(0)
@@ -200,7 +200,7 @@ def _serve(control: socket.socket, limits: Limits, trade: ProcessSpec) -> None:
             if not pid:
                 control.close()
                 os.environ.update(json.loads(rest))
-                _run(trade, socket.socket(fileno=handles[0]), [Area(handle, AREA) for handle in handles[1:]], box)
+                _run(spec, socket.socket(fileno=handles[0]), [Area(handle, AREA) for handle in handles[1:]], box)
             brood.join(pid)
             for handle in handles:
                 os.close(handle)
@@ -211,9 +211,9 @@ def _serve(control: socket.socket, limits: Limits, trade: ProcessSpec) -> None:
             brood.reap()
 
 
-def _run(trade: ProcessSpec, connection: socket.socket, areas: list[Area], box: Sandbox) -> None:
+def _run(spec: ProcessSpec, connection: socket.socket, areas: list[Area], box: Sandbox) -> None:
     try:
-        trade.main(connection, areas, box)
+        spec.main(connection, areas, box)
     except BaseException:
         os._exit(70)
 
@@ -230,7 +230,7 @@ class ChildReaper:
         self._alive[pid] = None
 
     def dismiss(self, pid: int, patience: float) -> int:
-        """How a process ended by itself within `patience` seconds, else 0: it is killed and buried in time."""
+        """How a process ended by itself within `patience` seconds, else 0: it is killed and reaped in time."""
         deadline = time.monotonic() + patience
         while self._alive.get(pid) is None and time.monotonic() < deadline:
             self.reap()

@@ -1,4 +1,4 @@
-"""How fast, and by whose work: from the ledgers of one call of the reference and one of the submission.
+"""How fast, and by whose work: from the traces of one call of the reference and one of the submission.
 
 Source: reference/judging.md 3.5. Coverage is the smaller of two shares: the submission's Triton kernels' share of its
 own modelled time, and the share of the reference's compute work that no longer happens in ATen operators.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import Gpu, floor_microseconds, price
+from drkernel.judge.devices.simulated.roofline import Gpu, min_time_us, price
 from drkernel.types import KernelTime
 
 _WORDS = """
@@ -32,14 +32,14 @@ _LIBRARY_SHARE, _LIBRARY_LIMIT = 0.6, 10.0
 class ReferenceCost:
     """The reference's side of the comparison; the same for every submission to a task."""
 
-    ledger: OpTrace
+    trace: OpTrace
     scale: Scale
     gpu: Gpu
     floor_us: float
     """No honest forward of the full-size task is faster."""
 
     def profile(self) -> tuple[KernelTime, ...]:
-        return price(self.ledger, self.gpu, self.scale)
+        return price(self.trace, self.gpu, self.scale)
 
 
 @dataclass(frozen=True)
@@ -63,21 +63,21 @@ class Audit:
         return self.replaced < _NOTHING and not self.fewer
 
 
-def audit(bill: ReferenceCost, ledger: OpTrace) -> Audit:
+def audit(reference_cost: ReferenceCost, trace: OpTrace) -> Audit:
     """Prices a submission's call against the reference's."""
-    theirs, ours = bill.profile(), price(ledger, bill.gpu, bill.scale)
+    theirs, ours = reference_cost.profile(), price(trace, reference_cost.gpu, reference_cost.scale)
     reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (theirs, ours))
     triton = sum(row.microseconds for row in ours if row.triton) / (submission_us or 1.0)
-    replaced, fewer = replaced_work(bill, ledger)
+    replaced, fewer = replaced_work(reference_cost, trace)
     speedup = reference_us / submission_us if submission_us else 0.0
-    doubt = doubts(bill, speedup, submission_us)
+    doubt = doubts(reference_cost, speedup, submission_us)
     coverage = min(replaced, triton)
     return Audit(speedup, coverage, replaced, fewer, reference_us, submission_us, ours, theirs, doubt)
 
 
-def replaced_work(bill: ReferenceCost, ledger: OpTrace) -> tuple[float, bool]:
+def replaced_work(reference_cost: ReferenceCost, trace: OpTrace) -> tuple[float, bool]:
     """The share of the reference's compute work that ATen no longer does, and whether it does clearly less of any."""
-    left, before = (_aten_work(rows, bill) for rows in (ledger, bill.ledger))
+    left, before = (_aten_work(rows, reference_cost) for rows in (trace, reference_cost.trace))
     gone = sum(max(0.0, work - left.get(kind, 0.0)) for kind, work in before.items())
     fewer = any(left.get(key, 0.0) < _KEPT * work for key, work in before.items())
     return gone / (sum(before.values()) or 1.0), fewer
@@ -92,41 +92,43 @@ def change(usual: OpTrace, found: OpTrace) -> str:
     return "adds " + ", ".join(sorted(now - before)[:6]) if now - before else ""
 
 
-def input_bytes(ledger: OpTrace, sizes: list[tuple[int, int]]) -> int:
+def input_bytes(trace: OpTrace, sizes: list[tuple[int, int]]) -> int:
     """Bytes of the inputs that the reference really reads; `sizes` are (elements, bytes) of each input tensor."""
     read: dict[int, int] = {}
-    for row in ledger.rows:
+    for row in trace.rows:
         for tensor in row.tensors:
             if not tensor.stored:
                 read[tensor.numel] = max(read.get(tensor.numel, 0), tensor.unique)
     return sum(min(size, read.get(numel, 0)) for numel, size in sizes)
 
 
-def bill(ledger: OpTrace, scale: Scale, gpu: Gpu, inputs: int, outputs: int) -> ReferenceCost:
+def reference_cost(trace: OpTrace, scale: Scale, gpu: Gpu, inputs: int, outputs: int) -> ReferenceCost:
     """`inputs` and `outputs` are bytes of the small task that must be moved."""
-    return ReferenceCost(ledger, scale, gpu, floor_microseconds(gpu, scale, inputs, outputs))
+    return ReferenceCost(trace, scale, gpu, min_time_us(gpu, scale, inputs, outputs))
 
 
-def _aten_work(ledger: OpTrace, bill: ReferenceCost) -> dict[tuple[str, int], float]:
+def _aten_work(trace: OpTrace, reference_cost: ReferenceCost) -> dict[tuple[str, int], float]:
     """Modelled device time, without any launch cost, of ATen's compute operators, by kind and output elements."""
-    ideal = dataclasses.replace(bill.gpu, kernel_us=0.0, aten_host_us=0.0, triton_host_us=0.0)
-    only_copies = all(row.name in _FREE for row in bill.ledger.rows)
+    ideal = dataclasses.replace(reference_cost.gpu, kernel_us=0.0, aten_host_us=0.0, triton_host_us=0.0)
+    only_copies = all(row.name in _FREE for row in reference_cost.trace.rows)
     work: dict[tuple[str, int], float] = {}
-    for row in ledger.rows:
+    for row in trace.rows:
         if not row.triton and (only_copies or row.name not in _FREE):
             kind = "product" if row.flops else row.name.removesuffix("_")
             key = _KINDS.get(kind, kind), row.output_numel
-            work[key] = work.get(key, 0.0) + sum(t.microseconds for t in price(OpTrace([row]), ideal, bill.scale))
+            work[key] = work.get(key, 0.0) + sum(
+                t.microseconds for t in price(OpTrace([row]), ideal, reference_cost.scale)
+            )
     return work
 
 
-def doubts(bill: ReferenceCost, speedup: float, submission_us: float) -> str:
+def doubts(reference_cost: ReferenceCost, speedup: float, submission_us: float) -> str:
     """Why a time cannot be true, or nothing."""
-    if submission_us < 0.8 * bill.floor_us:
-        return f"{submission_us:.3g} us is less than its inputs and outputs need to move ({bill.floor_us:.3g} us)"
-    times = bill.profile()
+    if submission_us < 0.8 * reference_cost.floor_us:
+        return f"{submission_us:.3g} us is less than its inputs and outputs need to move ({reference_cost.floor_us:.3g} us)"
+    times = reference_cost.profile()
     total = sum(row.microseconds for row in times) or 1.0
-    products = {row.name for row in bill.ledger.rows if row.flops}
+    products = {row.name for row in reference_cost.trace.rows if row.flops}
     library = sum(row.microseconds for row in times if row.name in products) / total
     if speedup > _LIBRARY_LIMIT and library > _LIBRARY_SHARE:
         return f"{speedup:.3g}x on a task that {100 * library:.0f}% library products dominate"

@@ -164,10 +164,10 @@ def touched(inputs: list, seed: int) -> list | None:
     return result if changed else None
 
 
-def depth_of(ledger: OpTrace) -> float:
+def depth_of(trace: OpTrace) -> float:
     """Terms that enter one element of an output, from what the reference read, multiplied and wrote: at least 1."""
     depth = 1.0
-    for row in ledger.rows:
+    for row in trace.rows:
         written = max(1, row.output_numel)
         depth = max(depth, row.flops / (2 * written * max(1, row.calls)))
         depth = max(depth, row.arithmetic / (written * max(1, row.calls)))

@@ -51,9 +51,9 @@ class Examination:
     """One submission's examination.
 
     Args:
-        patience: how many times `terms.timeout_s` all answers together may take.
+        patience: how many times `config.timeout_s` all answers together may take.
         pause: see RunnerClient.
-        hack: a refusal that is already certain, where `terms.price_hacks` wants a time all the same.
+        hack: a refusal that is already certain, where `config.price_hacks` wants a time all the same.
     """
 
     repeat_cases = 5
@@ -61,8 +61,8 @@ class Examination:
 
     def __init__(
         self,
-        paper: PreparedTask,
-        terms: ExamConfig,
+        prepared: PreparedTask,
+        config: ExamConfig,
         seeds: Seeds,
         process: Process,
         source: str,
@@ -70,11 +70,11 @@ class Examination:
         pause: Callable[[], float] | None = None,
         hack: Verdict | None = None,
     ):
-        self.paper, self.terms, self.seeds, self.source, self.patience = paper, terms, seeds, source, patience
-        self.candidate = RunnerClient(process, terms.timeout_s, patience, pause)
+        self.prepared, self.config, self.seeds, self.source, self.patience = prepared, config, seeds, source, patience
+        self.client = RunnerClient(process, config.timeout_s, patience, pause)
         self.sides: dict[int, Side] = {}
         self.varied = False
-        self.modes = paper.modes[0]
+        self.modes = prepared.modes[0]
         self.general = True
         self.hack = hack
         self.evidence: dict[str, Any] = {}
@@ -85,12 +85,12 @@ class Examination:
         """The verdict.
 
         Raises:
-            PeerClosed: the runner's process ended, see `crashed`.
+            PeerClosed: the runner's process ended, see `verdict_of_crash`.
             DrKernelError: the task turned out to be unusable.
         """
         try:
             with self._stage("load"):
-                self.candidate.load(self.source, self.paper.task.answer_name)
+                self.client.load(self.source, self.prepared.task.answer_name)
             with self._stage("first case"):
                 first, answer = self._first_case()
                 self._expect_triton(answer)
@@ -102,24 +102,24 @@ class Examination:
                 self._expect_triton(final)
             known = [last, *(case for case in drawn if case.plan.model == 0 and case is not last)]
             with self._stage("ablation"):
-                self._ablate(final.ledger, known)
+                self._ablate(final.trace, known)
             with self._stage("repeat_cases"):
                 for case in known[: self.repeat_cases]:
                     self._expect_triton(self._right(case))
             with self._stage("timing"):
-                return self._priced(final.ledger)
-        except VerdictReached as ruling:
-            return self.hack or ruling.verdict
+                return self._priced(final.trace)
+        except VerdictReached as reached:
+            return self.hack or reached.verdict
         except Failed as failure:
-            return self.hack or ruling_of(failure, self.source).verdict
+            return self.hack or verdict_of_failure(failure, self.source).verdict
         except DeadlineExceeded:
             return self.hack or self._late().verdict
         except ProtocolViolation as error:
             return self.hack or VerdictReached("invalid", "protocol_violation", str(error)).verdict
 
     def _late(self) -> VerdictReached:
-        limit_s = self.terms.timeout_s
-        if self.candidate.hangs:
+        limit_s = self.config.timeout_s
+        if self.client.hangs:
             return VerdictReached("invalid", "timeout", f"no answer within {limit_s:g} s")
         detail = f"all answers together take more than {self.patience * limit_s:g} s"
         return VerdictReached("invalid", "timeout", detail, together=True)
@@ -138,11 +138,11 @@ class Examination:
 
     def _build(self, model: int) -> None:
         """Constructs a model on both sides under one seed, and gives both the same other weights (but for model 1)."""
-        reference = self.paper.reference if model < 2 else self.paper.hidden[model - 2]
+        reference = self.prepared.reference if model < 2 else self.prepared.hidden[model - 2]
         perturb = model != 1
         side = cases.side(reference, self.seeds("model", model), perturb and not self.varied, perturb and self.varied)
         self.sides[model] = side
-        theirs = self.candidate.build(model, side)
+        theirs = self.client.build(model, side)
         if not side.values:
             return
         writes = weight_perturbation.follow(side.weights, theirs, side.values)
@@ -150,7 +150,7 @@ class Examination:
             self.varied = True
             self._build(model)
         else:
-            self.candidate.write(model, writes)
+            self.client.write(model, writes)
 
     # cases
 
@@ -158,13 +158,13 @@ class Examination:
         if plan.model not in self.sides:
             self._build(plan.model)
         side, seed = self.sides[plan.model], self.seeds("inputs", plan.name, *what)
-        return cases.draw(self.paper.task, plan, side, seed, self.paper.depth)
+        return cases.draw(self.prepared.task, plan, side, seed, self.prepared.depth)
 
     def _first_case(self) -> tuple[Case, Answer]:
         """The given inputs and the right answer to them; settles the modes to test in, and how weights are varied."""
         problems: list[Exception] = []
         try:
-            for modes in self.paper.modes:
+            for modes in self.prepared.modes:
                 for varied in (False, True):
                     self.modes, self.varied = modes, varied
                     self.sides.clear()
@@ -181,7 +181,7 @@ class Examination:
 
     def _further_cases(self, train: tuple[bool, ...]) -> list[Case]:
         drawn = []
-        shapes = 0 if self.terms.shapes == "ignore" else len(self.paper.hidden)
+        shapes = 0 if self.config.shapes == "ignore" else len(self.prepared.hidden)
         for plan in cases.plans(train, shapes):
             if plan.model >= 2:
                 self._other_shape(plan)
@@ -194,7 +194,7 @@ class Examination:
         """A clear error on another legal shape is allowed (`general` is then false); a wrong answer is not."""
         try:
             if case := self._draw(plan):
-                self.candidate.begin(case)
+                self.client.begin(case)
                 self._other_shape_answer(case)
         except Failed as failure:
             self._not_general(failure)
@@ -203,19 +203,19 @@ class Examination:
 
     def _other_shape_answer(self, case: Case) -> None:
         try:
-            self._ruled(case, self.candidate.answer())
+            self._or_verdict(case, self.client.answer())
         except Failed as failure:
             self._not_general(failure)
         except PeerClosed:
             self._gone_elsewhere()
-        except VerdictReached as ruling:
-            if self.terms.shapes == "reject":
-                verdict = ruling.verdict
+        except VerdictReached as reached:
+            if self.config.shapes == "reject":
+                verdict = reached.verdict
                 raise VerdictReached(
                     "not_general", "wrong_on_other_shape", verdict.detail, **verdict.evidence
                 ) from None
             self.general = False
-            self.evidence["other_shape"] = ruling.verdict.detail
+            self.evidence["other_shape"] = reached.verdict.detail
 
     def _not_general(self, failure: Failed) -> None:
         self.general = False
@@ -223,7 +223,7 @@ class Examination:
 
     def _gone_elsewhere(self) -> None:
         """The process died on another shape, unless it was worn out anyway."""
-        if self.candidate.worn_out:
+        if self.client.used_full_timeout:
             raise PeerClosed
         raise VerdictReached("not_general", "crash_on_other_shape", "the process died on another shape") from None
 
@@ -234,17 +234,17 @@ class Examination:
         inputs = cases.touched(first.inputs, seed)
         if inputs is None:
             return
-        case = cases.pose(self.paper.task, plan, self.sides[0], inputs, seed, self.paper.depth)
+        case = cases.pose(self.prepared.task, plan, self.sides[0], inputs, seed, self.prepared.depth)
         if case.expected.finite and case.expected.sharp:
             self._right(case)
 
     def _right(self, case: Case) -> Answer:
-        """The answer to a case, which is a ruling unless it is right."""
-        self.candidate.begin(case)
+        """The answer to a case, which is a refusal unless it is right."""
+        self.client.begin(case)
         _ = case.expected  # while the submission works
-        return self._ruled(case, self.candidate.answer())
+        return self._or_verdict(case, self.client.answer())
 
-    def _ruled(self, case: Case, answer: Answer) -> Answer:
+    def _or_verdict(self, case: Case, answer: Answer) -> Answer:
         problem = case.expected.check(answer.outputs)
         if answer.edited and not case.expected.edits:
             problem = Mismatch("edits_input", "forward changes its input tensors in place")
@@ -262,24 +262,24 @@ class Examination:
 
     def _refuse(self, reason: str, detail: str, **evidence: Any) -> None:
         """The answers may be right, but they are not the work of Triton kernels."""
-        if not self.terms.price_hacks:
+        if not self.config.price_hacks:
             raise VerdictReached("hack", reason, detail, **evidence)
         self.hack = self.hack or Verdict("hack", reason, detail, evidence=evidence)
 
     def _expect_triton(self, answer: Answer) -> None:
-        if not any(row.triton and row.programs for row in answer.ledger.rows):
-            left = sorted({row.name for row in answer.ledger.rows if not row.triton})
+        if not any(row.triton and row.programs for row in answer.trace.rows):
+            left = sorted({row.name for row in answer.trace.rows if not row.triton})
             detail = "forward launched no Triton kernel"
             detail += f"; PyTorch ran {', '.join(left[:6])}" if left else " and computed nothing"
             self._refuse("no_triton_launch", detail, operators=left)
 
-    def _ablate(self, ledger: OpTrace, drawn: list[Case]) -> None:
+    def _ablate(self, trace: OpTrace, drawn: list[Case]) -> None:
         """Leaves out launches: all of them, then each kernel alone. The answer must become wrong somewhere.
 
         Several cases are tried in turn, because a buffer that is kept between calls may still hold the right answer
         to the last one, and because a kernel (a clamp) may have nothing to do in some of them.
         """
-        sites = tuple(row.site for row in ledger.rows if row.triton and row.programs)
+        sites = tuple(row.site for row in trace.rows if row.triton and row.programs)
         if not self._needs(sites, drawn):
             detail = "the output does not depend on any Triton launch: " + ", ".join(sites)
             return self._refuse("launch_without_effect", detail, kernels=list(sites))
@@ -295,7 +295,7 @@ class Examination:
     def _needs(self, sites: tuple[str, ...], drawn: list[Case]) -> bool:
         for case in drawn:
             try:
-                answer = self.candidate.call(case, skip=sites)
+                answer = self.client.call(case, skip=sites)
             except Failed:
                 return True
             if not case.expected.fits(answer.outputs):
@@ -305,17 +305,17 @@ class Examination:
     def _seen(self, case: Case, sites: tuple[str, ...]) -> list[Tensor]:
         """What PyTorch computes when these launches are left out."""
         try:
-            return self.candidate.call(case, skip=sites).seen
+            return self.client.call(case, skip=sites).seen
         except Failed:
             return []
 
-    def _priced(self, ledger: OpTrace) -> Verdict:
-        result = self._audited(ledger)
-        kept = sorted({row.name for row in ledger.rows if not row.triton})
+    def _priced(self, trace: OpTrace) -> Verdict:
+        result = self._audited(trace)
+        kept = sorted({row.name for row in trace.rows if not row.triton})
         if result.nothing_replaced:
             detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
             self._refuse("nothing_replaced", detail, operators=kept)
-        lazy = result.speedup < self.terms.lazy_below
+        lazy = result.speedup < self.config.lazy_below
         status, reason = "ok", "faster" if not lazy else "slower" if result.speedup < 1 else "lazy"
         if result.doubt:
             status, reason = "suspicious", "too_fast"
@@ -345,17 +345,17 @@ class Examination:
         evidence = priced.evidence | self.hack.evidence | {"priced_as": priced.reason}
         return dataclasses.replace(priced, **hack, evidence=evidence)
 
-    def _audited(self, ledger: OpTrace) -> attribution.Audit:
-        return attribution.audit(self.paper.bills[self.modes[0]], ledger)
+    def _audited(self, trace: OpTrace) -> attribution.Audit:
+        return attribution.audit(self.prepared.reference_costs[self.modes[0]], trace)
 
 
-def put_off(terms: ExamConfig, source: str, answer_name: str) -> Verdict | None:
+def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:
     """The refusal that a judge which prices hacks does not act upon: a source without a Triton kernel."""
-    found = static_check.inspect(source, answer_name) if terms.gate and terms.price_hacks else None
+    found = static_check.inspect(source, answer_name) if config.gate and config.price_hacks else None
     return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
 
 
-def crashed(how: str) -> Verdict:
+def verdict_of_crash(how: str) -> Verdict:
     """The verdict on a submission whose process ended before it answered; `how` as Process.end() puts it."""
     if how in ("signal SIGXCPU", "signal SIGKILL"):
         return VerdictReached("invalid", "timeout", "the process used up its processor time or memory").verdict
@@ -376,7 +376,7 @@ _REASONS = {
 }
 
 
-def ruling_of(failure: Failed, source: str) -> VerdictReached:
+def verdict_of_failure(failure: Failed, source: str) -> VerdictReached:
     lines = source.splitlines()
     code = lines[failure.line - 1].strip()[:160] if failure.line and failure.line <= len(lines) else ""
     place = f"line {failure.line}: `{code}`: " if code and not failure.message.startswith("kernel `") else ""

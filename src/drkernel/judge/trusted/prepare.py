@@ -1,4 +1,4 @@
-"""What the examiner prepares once per task: small sizes, hidden shapes, the reference's bill, and whether it is fit."""
+"""What the examiner prepares once per task: small sizes, hidden shapes, the reference's reference_cost, and whether it is fit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PreparedTask:
     modes: list[tuple[bool, ...]]
     """See cases.modes."""
     depth: float
-    bills: dict[bool, attribution.ReferenceCost]
+    reference_costs: dict[bool, attribution.ReferenceCost]
     """What the reference costs, by the first mode of each alternative in `modes`."""
 
 
@@ -52,7 +52,7 @@ class PreparedTaskCache(Generic[T]):
         return task.digest in self._found
 
     def get(self, task: Task, write: Callable[[], T]) -> T:
-        """A task's paper, which `write` makes where it is not there.
+        """A prepared task, which `write` makes where it is not there.
 
         Raises:
             DrKernelError: the task is unusable.
@@ -100,26 +100,26 @@ def prepare(
     """
     task = reference.task
     seeds = Seeds(secret, task.digest)
-    seed = seeds("paper")
+    seed = seeds("paper")  # a name that stays, since hidden inputs derive from it
     modes = cases.modes(reference, seed)
-    bills = {train: _bill(reference, seed, train, scale, gpu, record) for train, *_ in modes}
+    reference_costs = {train: _reference_cost(reference, seed, train, scale, gpu, record) for train, *_ in modes}
     hidden = list(itertools.islice(_hidden(task, base, seeds), HIDDEN_SHAPES))
-    depth = max(cases.depth_of(bill.ledger) for bill in bills.values())
-    paper = PreparedTask(task, reference, hidden, modes, depth, bills)
-    _refuse_degenerate(paper, seeds)
-    return paper
+    depth = max(cases.depth_of(reference_cost.trace) for reference_cost in reference_costs.values())
+    prepared = PreparedTask(task, reference, hidden, modes, depth, reference_costs)
+    _refuse_degenerate(prepared, seeds)
+    return prepared
 
 
-def _bill(
+def _reference_cost(
     reference: Reference, seed: int, train: bool, scale: Scale, gpu: Gpu, record: Callable
 ) -> attribution.ReferenceCost:
     model, inputs = reference.model(seed).train(train), reference.inputs(seed)
-    with record() as ledger:
+    with record() as trace:
         outputs = reference.forward(model, inputs)
     tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
     sizes = [(t.numel(), t.numel() * t.element_size()) for t in tensors]
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
-    return attribution.bill(ledger, scale, gpu, attribution.input_bytes(ledger, sizes), written)
+    return attribution.reference_cost(trace, scale, gpu, attribution.input_bytes(trace, sizes), written)
 
 
 def _hidden(task: Task, reference: Reference, seeds: Seeds) -> Iterator[Reference]:
@@ -156,22 +156,22 @@ def _elements(inputs: list) -> int:
     return sum(t.numel() for _, t in leaves(inputs) if isinstance(t, Tensor))
 
 
-def _refuse_degenerate(paper: PreparedTask, seeds: Seeds) -> None:
+def _refuse_degenerate(prepared: PreparedTask, seeds: Seeds) -> None:
     """DrKernelError if an answer that does no work is (nearly) right in every case. Source: judging.md 3.2.7."""
-    side = cases.side(paper.reference, seeds("degenerate"), perturb=True)
-    train = paper.modes[-1][0]
+    side = cases.side(prepared.reference, seeds("degenerate"), perturb=True)
+    train = prepared.modes[-1][0]
     first, alive = None, {}
     for index, regime in enumerate(("given", *cases.PURE)):
         plan = Plan(regime, 0, regime, train)
-        case = cases.draw(paper.task, plan, side, seeds("degenerate", index), paper.depth)
+        case = cases.draw(prepared.task, plan, side, seeds("degenerate", index), prepared.depth)
         if case and first is None:
             first, alive = case, _trivial(case)
-            _expect_finite(paper.task, case)
+            _expect_finite(prepared.task, case)
         if case:
             alive = {name: predict for name, predict in alive.items() if _passes(case, predict)}
         if not alive:
             return
-    raise DrKernelError(f"task {paper.task.id}: degenerate: {next(iter(alive))} would pass for a right answer")
+    raise DrKernelError(f"task {prepared.task.id}: degenerate: {next(iter(alive))} would pass for a right answer")
 
 
 def _expect_finite(task: Task, case: Case) -> None:

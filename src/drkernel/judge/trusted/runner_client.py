@@ -45,7 +45,7 @@ class Answer:
 
     outputs: Any
     """A tree as the reference's, with `Got` for tensors."""
-    ledger: OpTrace
+    trace: OpTrace
     aliases: bool
     """Whether an output lies in an input's memory."""
     edited: bool
@@ -77,11 +77,11 @@ class RunnerClient:
         return time.monotonic() - self._asked > self._timeout / 2
 
     @property
-    def worn_out(self) -> bool:
+    def used_full_timeout(self) -> bool:
         """Whether it has had enough time to use up its processor time."""
         return time.monotonic() - self._began > self._timeout
 
-    def excuse(self, seconds: float) -> None:
+    def extend_deadline(self, seconds: float) -> None:
         """Time that others took."""
         self._end += seconds
 
@@ -137,12 +137,12 @@ class RunnerClient:
             raise ProtocolViolation(str(error)) from error
         seen = [self._take(slot) for slot in _list(answer.get("seen"))]
         self._rest()
-        return Answer(outputs, _ledger(answer.get("ledger")), any(value.shares for value in values), edited, seen)
+        return Answer(outputs, _trace(answer.get("trace")), any(value.shares for value in values), edited, seen)
 
     def _rest(self) -> None:
         """A moment at which the runner has nothing to do."""
         if self._pause:
-            self.excuse(self._pause())
+            self.extend_deadline(self._pause())
 
     def post(self, do: str, **question: Any) -> None:
         """Asks without waiting for the answer; `collect` must follow. What is put into its memory may come later."""
@@ -206,15 +206,15 @@ class RunnerClient:
         return Got(self._take(fact.get("slot")), fact["expanded"], fact["shares"])
 
 
-def ledgers_of(answer: dict[str, Any], number: int) -> list[OpTrace]:
-    """What each of so many calls launched, as an untrusted answer to `arm` describes it."""
-    described = _list(answer.get("ledgers"))
+def traces_of(answer: dict[str, Any], number: int) -> list[OpTrace]:
+    """What each of so many calls launched, as an untrusted answer to `enqueue_gated` describes it."""
+    described = _list(answer.get("traces"))
     if len(described) != number:
         raise ProtocolViolation(f"launches of {len(described)} of {number} calls described")
-    return [_ledger(text) for text in described]
+    return [_trace(text) for text in described]
 
 
-def _ledger(text: Any) -> OpTrace:
+def _trace(text: Any) -> OpTrace:
     try:
         return OpTrace.from_json(str(text), MAX_ROWS)
     except ValueError as error:

@@ -99,7 +99,7 @@ def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) 
     Args:
         before: all constants at their small values.
         names: those that size an input.
-        offset: a secret number; rotates the order of equally good candidates.
+        offset: a secret number; rotates the order of equally good clients.
     """
     names = [name for name in names if before[name] >= 3]
     names = names[offset % len(names) :] + names[: offset % len(names)] if names else []

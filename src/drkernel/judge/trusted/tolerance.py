@@ -69,7 +69,7 @@ class Expected:
         rounded: the same in the task's own precision; it also sets types, dtypes and shapes.
         shaken: the fp64 output when inputs and weights are rounded once more, at random.
         unit: relative rounding step of the precision policy.
-        depth: terms that enter one output element, roughly; rounding grows with its square root.
+        depth: config that enter one output element, roughly; rounding grows with its square root.
     """
 
     edits = False

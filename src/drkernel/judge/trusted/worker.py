@@ -21,7 +21,7 @@ from drkernel.judge.boundary.zygote import ProcessSpec, Zygote, ZygoteDied
 from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.judge.trusted import prepare, static_check
 from drkernel.judge.trusted.cases import Seeds, seed_one_generator
-from drkernel.judge.trusted.examination import ExamConfig, Examination, crashed, put_off
+from drkernel.judge.trusted.examination import ExamConfig, Examination, deferred_refusal, verdict_of_crash
 from drkernel.judge.untrusted import runner
 from drkernel.judge.untrusted.simulated.device import install
 from drkernel.types import DrKernelError, Task, Verdict
@@ -52,38 +52,38 @@ def get_init_inputs():
 class Examiner:
     """Judges submissions one at a time. Trusted: holds the secret, the references and the expected answers."""
 
-    def __init__(self, zygote: Zygote, terms: ExamConfig, secret: bytes):
-        self.zygote, self.terms, self.secret = zygote, terms, secret
-        self._papers = prepare.PreparedTaskCache[prepare.PreparedTask](_PAPERS)
+    def __init__(self, zygote: Zygote, config: ExamConfig, secret: bytes):
+        self.zygote, self.config, self.secret = zygote, config, secret
+        self._prepared = prepare.PreparedTaskCache[prepare.PreparedTask](_PAPERS)
 
-    def paper(self, task: Task) -> prepare.PreparedTask:
-        """The prepared task, from the shelf where possible; DrKernelError where the task is unusable."""
-        gpu = GPUS[self.terms.device.partition(":")[2]]
-        return self._papers.get(task, lambda: prepare.write(task, self.secret, gpu))
+    def prepared(self, task: Task) -> prepare.PreparedTask:
+        """The prepared task, from the cache where possible; DrKernelError where the task is unusable."""
+        gpu = GPUS[self.config.device.partition(":")[2]]
+        return self._prepared.get(task, lambda: prepare.write(task, self.secret, gpu))
 
     def judge(self, task: Task, source: str) -> Verdict:
         start = time.perf_counter()
         verdict = self._refused(task, source) or self._examined(task, source)
-        return dataclasses.replace(verdict, device=self.terms.device, seconds=time.perf_counter() - start)
+        return dataclasses.replace(verdict, device=self.config.device, seconds=time.perf_counter() - start)
 
     def _refused(self, task: Task, source: str) -> Verdict | None:
-        if not self.terms.gate:
+        if not self.config.gate:
             return None
-        found = static_check.inspect(source, task.answer_name, not self.terms.price_hacks)
+        found = static_check.inspect(source, task.answer_name, not self.config.price_hacks)
         return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
 
     def _examined(self, task: Task, source: str) -> Verdict:
-        prepared = self.paper(task)
+        prepared = self.prepared(task)
         seeds = Seeds(self.secret, static_check.digest(source), task.digest)
         process = self.zygote.start()
-        verdict = hack = put_off(self.terms, source, task.answer_name)
+        verdict = hack = deferred_refusal(self.config, source, task.answer_name)
         try:
-            verdict = Examination(prepared, self.terms, seeds, process, source, hack=hack).run()
+            verdict = Examination(prepared, self.config, seeds, process, source, hack=hack).run()
         except PeerClosed:
             pass
         finally:
             ending = process.end()
-        return verdict or crashed(ending)
+        return verdict or verdict_of_crash(ending)
 
 
 def main() -> None:
@@ -129,13 +129,13 @@ def _simulated(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], A
     missing = zygote.wait_ready()
 
     def start(secret: bytes) -> Answering:
-        examiner = Examiner(zygote, ExamConfig(**settings["terms"]), secret)
+        examiner = Examiner(zygote, ExamConfig(**settings["config"]), secret)
 
         def answer(body: dict[str, Any]) -> dict[str, Any]:
             task = Task(**body["task"])
             try:
                 if body["source"] is None:
-                    examiner.paper(task)
+                    examiner.prepared(task)
                     return {}
                 return {"verdict": examiner.judge(task, body["source"]).to_dict()}
             except DrKernelError as error:
@@ -167,7 +167,7 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answeri
     def start(secret: bytes) -> Answering:
         scratch = Path(settings["scratch"])
         options = {key: settings[key] for key in ("spare", "sharing", "share", "describes")}
-        made = examiner.GpuExaminer(zygote, ExamConfig(**settings["terms"]), secret, scratch, **options)
+        made = examiner.GpuExaminer(zygote, ExamConfig(**settings["config"]), secret, scratch, **options)
 
         def answer(body: dict[str, Any]) -> dict[str, Any]:
             task = Task(**body["task"])

@@ -128,12 +128,12 @@ class Runner:
         module = self.models[model].train(train)
         torch.manual_seed(seed)
         watch = _Watch()
-        with torch.no_grad(), self.record(skip=skip, budget=budget) as ledger, watch if skip else nullcontext():
+        with torch.no_grad(), self.record(skip=skip, budget=budget) as trace, watch if skip else nullcontext():
             result = module(*values)
         answer = self._exported(result)
         numels = {math.prod(fact["slot"][2]) for fact in answer["tensors"]}
         seen = self._kept([t for t in reversed(watch.results) if t.numel() in numels])
-        return answer | {"ledger": ledger.to_json(), "seen": seen}
+        return answer | {"trace": trace.to_json(), "seen": seen}
 
     def _kept(self, tensors: list[Tensor]) -> list[list]:
         """Copies tensors out, as many as there is room for."""

@@ -24,11 +24,11 @@ class Kernel:
 
 def test_a_brief_recording_holds_names_and_counts():
     a, b = torch.ones(3), torch.ones(5)
-    with record(brief=True) as ledger:
+    with record(brief=True) as trace:
         (a + a).relu().view(3, 1)
         torch.empty(3).copy_(b[:3] + 1)
-    assert {row.name: row.calls for row in ledger.rows} == {"add": 2, "relu": 1, "copy_": 1}
-    assert not any(row.triton or row.tensors for row in ledger.rows)
+    assert {row.name: row.calls for row in trace.rows} == {"add": 2, "relu": 1, "copy_": 1}
+    assert not any(row.triton or row.tensors for row in trace.rows)
 
 
 def test_the_steps_of_a_graph_are_noted_by_name():
@@ -36,6 +36,6 @@ def test_the_steps_of_a_graph_are_noted_by_name():
     relu = SimpleNamespace(_overloadpacket=SimpleNamespace(__name__="relu"))
     for step in (functools.partial(again, relu, (), {}, None), functools.partial(Kernel().run, grid=(1,))):
         session.note(step)
-    operator, launch = session.ledger.rows
+    operator, launch = session.trace.rows
     assert (operator.site, operator.triton) == ("relu", False)
     assert (launch.site, launch.triton, launch.programs) == (f"kernel:{line}", True, 1)

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="is about mach
 RELU = next(example for example in examples("honest") if example.name.startswith("90"))
 
 
-def settings(**terms) -> dict:
+def settings(**config) -> dict:
     limits = {"memory_mb": 4096, "cpu_s": 17}
-    return {"terms": dataclasses.asdict(ExamConfig(**terms)), "limits": limits, "share": False}
+    return {"config": dataclasses.asdict(ExamConfig(**config)), "limits": limits, "share": False}
 
 
 def scratch() -> list[Path]:
@@ -97,9 +97,9 @@ def test_what_a_killed_judge_left_is_swept(tmp_path):
 class Screening(CudaBackend):
     """With a real screen, but without its GPU half: what comes to be compiled is noted and passes."""
 
-    def __init__(self, **terms):
+    def __init__(self, **config):
         self.arrived = []
-        super().__init__(settings(**terms), b"a secret", ["0"], compilers=1, patience=60.0, screeners=2)
+        super().__init__(settings(**config), b"a secret", ["0"], compilers=1, patience=60.0, screeners=2)
 
     def _compile(self, number):
         for job in iter(self._to_compile.get, None):

@@ -76,8 +76,8 @@ def test_a_busy_gpu_is_not_free_because_it_answers_quickly_now_and_then(monkeypa
 
 @pytest.mark.parametrize(("ended_s", "burying", "paused"), [(0.0, True, 0.0), (0.0, False, 1.0), (9.0, True, 1.0)])
 def test_who_is_waited_for_anyway_works_on(ended_s, burying, paused):
-    pool, place = SimpleNamespace(burying=burying), SimpleNamespace(pause=lambda: 1.0)
-    found = SimpleNamespace(_last=examiner.time.monotonic() - ended_s, _pool=pool, _place=place)
+    pool, lease = SimpleNamespace(burying=burying), SimpleNamespace(pause=lambda: 1.0)
+    found = SimpleNamespace(_last=examiner.time.monotonic() - ended_s, _pool=pool, _lease=lease)
     assert GpuExaminer._pause(found) == paused, "a runner that takes for ever to die does not keep others waiting"
 
 
@@ -96,7 +96,7 @@ SLOW, HANGS = Verdict("invalid", "timeout", evidence={"together": True}), Verdic
 )  # fmt: skip
 def test_what_a_neighbour_may_have_caused_is_doubted_until_there_is_none(verdict, sole, doubted):
     looks = []
-    mine = SimpleNamespace(_place=SimpleNamespace(sole=sole), _probe=looks.append)
+    mine = SimpleNamespace(_lease=SimpleNamespace(sole=sole), _probe=looks.append)
     with pytest.raises(GpuBusy) if doubted else contextlib.nullcontext():
         GpuExaminer._settle(mine, verdict)
     assert looks == ([sole] if verdict.reason in ("forged_time", "timeout") and not doubted else []), (

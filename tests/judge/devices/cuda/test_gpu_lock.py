@@ -166,7 +166,7 @@ def test_one_that_is_killed_while_it_waits_to_be_alone_no_longer_keeps_others_ou
 
 
 class Seat(GpuLease):
-    """A place that writes down what happens to its runner and when its examiner looks at the GPU."""
+    """A lease that writes down what happens to its runner and when its examiner looks at the GPU."""
 
     def __init__(self):
         self.now, self.began = [], []

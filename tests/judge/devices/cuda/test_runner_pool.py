@@ -32,7 +32,7 @@ class Process:
 
 class Endless:
     def __init__(self, path):
-        self.path, self.made, self.dying = path, [], []
+        self.path, self.made, self.terminating = path, [], []
 
     def take(self, memory, products):
         folder = self.path / f"runner-{len(self.made)}"
@@ -51,12 +51,12 @@ def test_the_next_process_finds_the_kernels_and_the_one_before_is_dead(tmp_path)
     runners.adopt(kernels)
     first, before = runners.process, runners.folder
     assert runners.change() is runners.process is pool.made[1] is not first
-    assert pool.dying == [first] and (first.ended, runners.process.ended) == (1, 0) and not before.exists()
+    assert pool.terminating == [first] and (first.ended, runners.process.ended) == (1, 0) and not before.exists()
     index = json.loads((runners.folder / "own" / "__grp__kernel.json").read_text())
     assert index == {"child_paths": {"a.ptx": str(runners.folder / "own" / "a.ptx")}}
     assert not list((runners.folder / "shared").iterdir()), "what all runners share was replaced"
     runners.end()
-    assert pool.dying == pool.made and [process.ended for process in pool.made] == [1, 1]
+    assert pool.terminating == pool.made and [process.ended for process in pool.made] == [1, 1]
 
 
 NEVER = 1e6
@@ -65,7 +65,7 @@ NEVER = 1e6
 def pool_of(path, *starting):
     """A pool without a GPU: (seconds since the start, seconds until it is ready, with cuBLAS?) of each process."""
     pool, now = object.__new__(Pool), time.monotonic()
-    pool._changed, pool._wanted, pool._error, pool.dying = threading.Condition(), queue.SimpleQueue(), None, []
+    pool._changed, pool._wanted, pool._error, pool.terminating = threading.Condition(), queue.SimpleQueue(), None, []
     pool._spare = deque(
         _Spare(Process(ready), path / str(n), [], now - age, *kind) for n, (age, ready, *kind) in enumerate(starting)
     )
@@ -86,8 +86,8 @@ def test_whoever_is_ready_is_taken_in_the_order_of_their_start(tmp_path, startin
     pool = pool_of(tmp_path, *starting)
     expected = pool._spare[taken]
     assert pool._first(False) is expected and expected not in pool._spare
-    assert pool._wanted.qsize() == 1, "another is started in its place"
-    assert not pool.dying and len(pool._spare) == len(starting) - 1
+    assert pool._wanted.qsize() == 1, "another is started in its lease"
+    assert not pool.terminating and len(pool._spare) == len(starting) - 1
 
 
 def test_a_process_that_never_gets_ready_is_given_up_and_replaced(tmp_path):
@@ -95,7 +95,7 @@ def test_a_process_that_never_gets_ready_is_given_up_and_replaced(tmp_path):
     hung, ready = (spare.process for spare in pool._spare)
     with pytest.warns(UserWarning, match="a runner was not ready within 60 s"):
         assert pool._first(False).process is ready
-    assert pool.dying == [hung] and hung.ended == 1 and not pool._spare and pool._wanted.qsize() == 2
+    assert pool.terminating == [hung] and hung.ended == 1 and not pool._spare and pool._wanted.qsize() == 2
 
 
 def test_where_no_process_gets_ready_the_gpu_is_unwell(tmp_path, monkeypatch):

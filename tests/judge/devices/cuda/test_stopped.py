@@ -23,9 +23,9 @@ def _count(connection, areas, sandbox) -> None:
     """Two threads that count in shared memory."""
     counters = areas[0].bytes(0, 16).view(torch.int64)
 
-    def count(place: int) -> None:
+    def count(lease: int) -> None:
         while True:
-            counters[place] += 1
+            counters[lease] += 1
             time.sleep(0.0002)
 
     threading.Thread(target=count, args=(0,), daemon=True).start()
@@ -81,5 +81,5 @@ def test_a_stopped_process_can_be_ended_and_buried(runner):
         process.end()
     assert soon(lambda: process.gone)
     began = time.monotonic()
-    process.buried(HUNG_S)
+    process.reaped(HUNG_S)
     assert time.monotonic() - began < HUNG_S / 2

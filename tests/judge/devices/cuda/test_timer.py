@@ -32,7 +32,7 @@ def claims(**changes):
 
 def timing(**changes):
     values = {"speedup": 2.0, "low": 1.9, "high": 2.1, "reference_us": 20.0, "submission_us": 10.0, "calls": 16}
-    values |= {"armed": True, "excess_us": 0.0, "claimed_us": 800.0, "busy_us": 50.0}
+    values |= {"gated": True, "excess_us": 0.0, "claimed_us": 800.0, "busy_us": 50.0}
     return Timing(**(values | changes))
 
 
@@ -40,11 +40,11 @@ class Scripted(PairedTimer):
     """The clock over calls whose microseconds are given, in blocks of three of each side that take 10 ms."""
 
     def __init__(self, monkeypatch, reference, submission):
-        desk = SimpleNamespace(local=SimpleNamespace(), overhead_us=0.0, own_in=SimpleNamespace(size=2**30))
+        buffers = SimpleNamespace(local=SimpleNamespace(), overhead_us=0.0, own_in=SimpleNamespace(size=2**30))
         self.sides, self.elapsed, self.surprised = (reference, submission), 0.0, []
         self.quiet = 0
         facts = False, None, 2**20, None, False
-        super().__init__(desk, None, SimpleNamespace(model=None), *facts, self._hush)
+        super().__init__(buffers, None, SimpleNamespace(model=None), *facts, self._hush)
         monkeypatch.setattr(timer.time, "perf_counter", lambda: self.elapsed)
 
     def _warm_up(self, number):
@@ -114,7 +114,7 @@ def test_surprises_come_at_secret_places_and_at_the_end_and_take_no_time_from_bl
         found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
         timing = found.timing(seed)
         *within, last = found.surprised
-        assert found.elapsed == last + 0.01, "something came after the last surprise"
+        assert found.elapsed == last + 0.01, "something came after the last staggered_block"
         places.add(tuple(within))
         ends.add(timing.calls)
     assert ends == {6} and len(places) == 4
@@ -146,7 +146,7 @@ class DeviceBuffers(SimpleNamespace):
 
     def collect(self):
         self.notes.append("answer")
-        return {"ledgers": [OpTrace().to_json()] * self.calls}
+        return {"traces": [OpTrace().to_json()] * self.calls}
 
     def claims(self):
         return None
@@ -154,18 +154,18 @@ class DeviceBuffers(SimpleNamespace):
 
 class Noting(PairedTimer):
     def __init__(self, bytes_per_call=2**20):
-        self.desk, counted = DeviceBuffers(), []
-        inputs = lambda number: self.desk.notes.append("draws") or counted.append(number) or len(counted)
+        self.buffers, counted = DeviceBuffers(), []
+        inputs = lambda number: self.buffers.notes.append("draws") or counted.append(number) or len(counted)
         super().__init__(
-            self.desk, self.desk, SimpleNamespace(model=None), False, inputs, bytes_per_call, None, waits=False
+            self.buffers, self.buffers, SimpleNamespace(model=None), False, inputs, bytes_per_call, None, waits=False
         )
 
     def _reveal(self, word):
-        self.desk.notes.append("reveals")
+        self.buffers.notes.append("reveals")
         return 0.0
 
     def _compare(self, theirs, ours):
-        self.desk.notes.append("compares")
+        self.buffers.notes.append("compares")
 
     def _outputs(self):
         return torch.zeros(1)
@@ -176,12 +176,12 @@ def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monke
     noting = Noting()
     noting._pair(1, True)
     noting._pair(1, False)
-    armed = ["arm", "draws", "answer", "wait", "reveals", "answer"]
-    first = ["draws", ("laid", 1), "reference", *armed, "compares"]
-    assert noting.desk.notes == [*first, ("laid", 2), *armed, "reference", "compares"]
+    gated = ["enqueue_gated", "draws", "answer", "wait", "reveals", "answer"]
+    first = ["draws", ("laid", 1), "reference", *gated, "compares"]
+    assert noting.buffers.notes == [*first, ("laid", 2), *gated, "reference", "compares"]
     noting._pair(2, True)
-    assert ("laid", 3, 4) in noting.desk.notes, "what was drawn for a shorter block is used, and one more is drawn"
-    assert len(noting.ledgers) == 4
+    assert ("laid", 3, 4) in noting.buffers.notes, "what was drawn for a shorter block is used, and one more is drawn"
+    assert len(noting.traces) == 4
 
 
 @pytest.mark.parametrize(("size", "warming", "following"), [(2**20, 16, 16), (2**26, 1, 15)])
@@ -189,11 +189,11 @@ def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, war
     monkeypatch.setattr(timer, "block_of", lambda claims, wall: None)
     noting = Noting(size)
     noting.warm_up(least_us=10.0, launches=1)
-    assert "reference" not in noting.desk.notes
+    assert "reference" not in noting.buffers.notes
     ahead = warming + following + FORESEEN * SURPRISED
-    assert noting.desk.notes.count("draws") == ahead, "what comes next is drawn before it is quiet"
+    assert noting.buffers.notes.count("draws") == ahead, "what comes next is drawn before it is quiet"
     noting._warm_up(16)
-    assert noting.desk.notes.count("reveals") == 1
+    assert noting.buffers.notes.count("reveals") == 1
 
 
 class Memory(Area):
@@ -235,7 +235,7 @@ class Doubling:
         return SimpleNamespace(calls=[self.doubled(self.own_in, self.own_out, slots, n) for n in range(len(slots))])
 
     def post(self, do, **question):
-        if do == "arm":
+        if do == "enqueue_gated":
             self.asked, self.calls = question, []
             self.shared_out.clear()
 
@@ -248,7 +248,7 @@ class Doubling:
             self.calls.append(self.doubled(self.shared_in, self.shared_out, slots, len(self.calls)))
 
     def collect(self):
-        return {"ledgers": [OpTrace([Row("double", "double:1", True, 1, 1)]).to_json()] * self.told}
+        return {"traces": [OpTrace([Row("double", "double:1", True, 1, 1)]).to_json()] * self.told}
 
     def claims(self):
         spans = hexed([10.0] * len(self.calls))
@@ -273,7 +273,7 @@ def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number
     with pytest.raises(Mismatched) if ahead and number > 1 else contextlib.nullcontext():
         timer._surprise(number, expected_us=10.0)
         timer.settle()
-    assert len(timer.ledgers) == (SURPRISED if number > 1 else 0)
+    assert len(timer.traces) == (SURPRISED if number > 1 else 0)
 
 
 def test_outputs_are_compared_as_they_were_at_the_block_s_end(monkeypatch):
@@ -307,7 +307,7 @@ def test_what_was_foreseen_of_a_surprise_is_no_work_when_it_comes(monkeypatch):
 def test_what_each_call_launched_is_known(monkeypatch):
     both, timer = doubling(monkeypatch, ahead=0)
     timer._surprise(2, expected_us=10.0)
-    assert [row.site for ledger in timer.ledgers for row in ledger.rows] == ["double:1"] * 2
+    assert [row.site for trace in timer.traces for row in trace.rows] == ["double:1"] * 2
     both.told = 1
     with pytest.raises(ProtocolViolation, match="1 of 2 calls"):
         timer._surprise(2, expected_us=10.0)
@@ -326,10 +326,10 @@ def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():
 
 def test_two_processes_count_alike_and_what_is_against_one_is_against_both():
     one = timing(speedup=2.0, reference_us=20.0, submission_us=10.0, excess_us=5.0)
-    other = timing(speedup=1.9, reference_us=20.9, submission_us=11.0, excess_us=130.0, armed=False)
+    other = timing(speedup=1.9, reference_us=20.9, submission_us=11.0, excess_us=130.0, gated=False)
     both = timer.joined(one, other)
     assert both.speedup == pytest.approx(3.8**0.5) == pytest.approx(both.reference_us / both.submission_us)
-    assert (both.calls, both.armed, both.excess_us, both.uneven) == (32, False, 130.0, False)
+    assert (both.calls, both.gated, both.excess_us, both.uneven) == (32, False, 130.0, False)
     assert timer.joined(one, timing(uneven=True)).uneven
 
 

@@ -9,7 +9,7 @@ import triton.language as tl
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
-from drkernel.judge.devices.simulated.roofline import GPUS, floor_microseconds, price
+from drkernel.judge.devices.simulated.roofline import GPUS, min_time_us, price
 from drkernel.judge.untrusted.simulated.device import record
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -45,16 +45,16 @@ def fused(x, bias, out, columns, n, BLOCK: tl.constexpr):
     tl.store(out + i, tl.maximum(value * 0.5, 0.0), mask=i < n)
 
 
-def total(ledger, scale=None, gpu=H200):
-    return sum(row.microseconds for row in price(ledger, gpu, scale or Scale()))
+def total(trace, scale=None, gpu=H200):
+    return sum(row.microseconds for row in price(trace, gpu, scale or Scale()))
 
 
 def reference_run(task):
     reference = Reference(task, task.small)
     model, inputs = reference.model(0), reference.inputs(0)
-    with torch.no_grad(), record() as ledger:
+    with torch.no_grad(), record() as trace:
         model(*inputs)
-    return model, inputs, ledger
+    return model, inputs, trace
 
 
 def test_tensors_scale_by_their_own_factor():
@@ -67,11 +67,11 @@ def test_tensors_scale_by_their_own_factor():
 def test_fusing_four_operators_gains_what_it_gains_on_a_gpu():
     model, (x,), eager = reference_run(CHAIN)
     out = torch.empty_like(x)
-    with record() as ledger:
+    with record() as trace:
         fused[(triton.cdiv(x.numel(), 1024),)](x, model.bias, out, 128, x.numel(), BLOCK=1024)
     scale = scale_of(CHAIN)
     assert total(eager, scale) == pytest.approx(577, rel=0.05)  # microseconds measured on an H200
-    assert 2.5 < total(eager, scale) / total(ledger, scale) < 5
+    assert 2.5 < total(eager, scale) / total(trace, scale) < 5
 
 
 def test_a_task_without_small_constants_uses_the_judges():
@@ -94,10 +94,10 @@ def get_init_inputs():
     return []
 """
     task = Task(id="mm", source=source, small={"N": 64})
-    _, _, ledger = reference_run(task)
+    _, _, trace = reference_run(task)
     scale = scale_of(task)
-    assert scale.of_products(ledger.rows[0]) == 64**3
-    assert total(ledger, scale) == pytest.approx(2 * 4096**3 / H200.flops["fp32"] * 1e6, rel=0.1)
+    assert scale.of_products(trace.rows[0]) == 64**3
+    assert total(trace, scale) == pytest.approx(2 * 4096**3 / H200.flops["fp32"] * 1e6, rel=0.1)
 
 
 def test_a_reference_whose_shapes_depend_on_data_scales_by_its_inputs():
@@ -140,9 +140,9 @@ def test_a_small_tensor_in_one_block_becomes_many_blocks_but_a_loop_stays_one_pr
 
 def test_tiles_that_are_loaded_again_grow_like_the_products():
     tensors = [Traffic(2**16, 2**18, 8 * 2**18), Traffic(2**16, 2**18, 2**18, True)]
-    ledger = OpTrace([Row("mm", "mm:1", True, 1, 64, 2.0 * 256**3, 0, 2**16, "half", 1024, 1024, tensors)])
+    trace = OpTrace([Row("mm", "mm:1", True, 1, 64, 2.0 * 256**3, 0, 2**16, "half", 1024, 1024, tensors)])
     scale = Scale(bytes=256, flops=4096, numel={2**16: 256})
-    assert total(ledger, scale) == pytest.approx(1015, rel=0.25)  # 4096^3 in 32x32 tiles on an H200
+    assert total(trace, scale) == pytest.approx(1015, rel=0.25)  # 4096^3 in 32x32 tiles on an H200
 
 
 def kernel(programs=1000, unique=10**9, total=None, **fields):
@@ -199,11 +199,11 @@ def test_small_work_costs_its_launches():
 
 
 def test_the_profile_is_sorted_and_says_who_launched():
-    ledger = OpTrace([Row("add", "add", False, 1), *kernel().rows])
-    profile = price(ledger, H200, Scale())
+    trace = OpTrace([Row("add", "add", False, 1), *kernel().rows])
+    profile = price(trace, H200, Scale())
     assert [(row.name, row.triton) for row in profile] == [("k:1", True), ("add", False)]
 
 
 def test_no_kernel_is_faster_than_the_floor():
-    floor = floor_microseconds(H200, Scale(), 5 * 10**8, 5 * 10**8)
+    floor = min_time_us(H200, Scale(), 5 * 10**8, 5 * 10**8)
     assert 0.8 * total(kernel()) < floor < total(kernel())

@@ -80,11 +80,11 @@ SNIPPETS = {
             add[(2,)](x, y, out, 100, BLOCK=64)
             halves = out.view(2, 50).sum(1)
         x.copy_(torch.arange(100.0))
-        with record() as ledger:
+        with record() as trace:
             graph.replay()
         assert torch.equal(out, 3 * torch.arange(100.0) + 1)
         assert torch.equal(halves, out.view(2, 50).sum(1))
-        assert [(row.name, row.triton) for row in ledger.rows] == [
+        assert [(row.name, row.triton) for row in trace.rows] == [
             ("mul", False), ("add", False), ("add", True), ("sum", False)]
     """,
     "autograd": """
@@ -95,9 +95,9 @@ SNIPPETS = {
             @staticmethod
             def forward(ctx, x):
                 return triton_add(x, x)
-        with record() as ledger:
+        with record() as trace:
             Function.apply(w)
-        assert [row.site.split(":")[0] for row in ledger.rows] == ["add"]
+        assert [row.site.split(":")[0] for row in trace.rows] == ["add"]
     """,
     "random numbers": """
         generator = torch.Generator(device="cuda").manual_seed(3)
@@ -109,19 +109,19 @@ SNIPPETS = {
     """,
     "operators are recorded as ever": """
         x = torch.randn(8, 8, device="cuda")
-        with torch.no_grad(), record() as ledger:
+        with torch.no_grad(), record() as trace:
             F.gelu(F.linear(x, x)).contiguous()
-        assert [row.name for row in ledger.rows] == ["mm", "gelu"], ledger.rows
-        assert ledger.rows[0].flops == 2 * 8 ** 3
+        assert [row.name for row in trace.rows] == ["mm", "gelu"], trace.rows
+        assert trace.rows[0].flops == 2 * 8 ** 3
     """,
     "custom operators": """
         @torch.library.custom_op("drkernel_test::twice", mutates_args=())
         def twice(x: torch.Tensor) -> torch.Tensor:
             return triton_add(x, x).relu()
         x = torch.ones(4, device="cuda")
-        with record() as ledger:
+        with record() as trace:
             twice(x)
-        assert [row.name for row in ledger.rows] == ["add", "relu"]
+        assert [row.name for row in trace.rows] == ["add", "relu"]
     """,
     "printing, copying, saving": """
         import copy, io

@@ -17,9 +17,9 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
 
 
 def launch(kernel, grid, *args, skip=(), budget=2e9, **kwargs):
-    with record(skip=skip, budget=budget) as ledger:
+    with record(skip=skip, budget=budget) as trace:
         kernel[grid](*args, **kwargs)
-    (row,) = ledger.rows
+    (row,) = trace.rows
     return row
 
 

@@ -34,7 +34,7 @@ class Session:
     """
 
     def __init__(self, skip: Collection[str] = (), timed: bool = False, brief: bool = False):
-        self.ledger, self.skip, self.brief = OpTrace(), frozenset(skip), brief
+        self.trace, self.skip, self.brief = OpTrace(), frozenset(skip), brief
         self.spans: list[tuple[str, bool, torch.cuda.Event, torch.cuda.Event]] | None = [] if timed else None
         self.recorder = _Recorder(self)
         self._rows: dict[str, Row] = {}
@@ -42,7 +42,7 @@ class Session:
     def row(self, name: str, site: str, triton: bool = True) -> Row:
         if site not in self._rows:
             self._rows[site] = Row(name[:200], site[:200], triton)
-            self.ledger.rows.append(self._rows[site])
+            self.trace.rows.append(self._rows[site])
         return self._rows[site]
 
     def operator(self, operator: Any) -> None:
@@ -82,7 +82,7 @@ class _Machine:
 @without_compiler
 class _Recorder(Recorder):
     def __init__(self, session: Session):
-        super().__init__(session.ledger)
+        super().__init__(session.trace)
         self._session = session
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -112,7 +112,7 @@ def record(skip: Collection[str] = (), budget: float = math.inf, brief: bool = F
         brief: see Session.
     """
     with _recording(Session(skip, brief=brief)) as session:
-        yield session.ledger
+        yield session.trace
 
 
 @contextlib.contextmanager

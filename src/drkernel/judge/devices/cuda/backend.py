@@ -91,8 +91,8 @@ class CudaBackend:
         self._settings, self._secret, self._patience = settings, secret, patience
         self._store, self._screen = store, None
         if screeners:
-            terms = settings["terms"] | {"device": _SCREEN, "timeout_s": _SCREEN_S}
-            self._screen = SimulatedBackend(settings | {"terms": terms, "nice": _NICE}, secret, screeners, patience)
+            config = settings["config"] | {"device": _SCREEN, "timeout_s": _SCREEN_S}
+            self._screen = SimulatedBackend(settings | {"config": config, "nice": _NICE}, secret, screeners, patience)
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         _sweep(Path(base or tempfile.gettempdir()))
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
@@ -158,7 +158,7 @@ class CudaBackend:
         verdict = None if found.exception() else found.result()
         if verdict:
             job.spans.append(["screen", time.monotonic() - verdict.seconds, time.monotonic()])
-        priced = verdict and verdict.status == "hack" and self._settings["terms"]["price_hacks"]
+        priced = verdict and verdict.status == "hack" and self._settings["config"]["price_hacks"]
         if not verdict or priced or verdict.reason not in SCREENED:
             self._to_compile.put(job)
         elif job.future.set_running_or_notify_cancel():

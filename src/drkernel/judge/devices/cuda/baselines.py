@@ -35,7 +35,7 @@ from rich.table import Table
 from torch import nn
 
 from drkernel.judge.devices.cuda.gpu_lock import floor
-from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, median_interval, probe, race
+from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, interleave, median_interval, probe
 from drkernel.judge.trusted import cases
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.judge.untrusted.cuda.runner import FLUSH
@@ -191,13 +191,13 @@ def measure(task: Task) -> Row:
     train = cases.modes(reference, _SEED)[0][0]
     model = reference.model(_SEED).train(train)
     flush = torch.zeros(FLUSH // 4)
-    lanes = {"eager": Variant(reference, model, False, flush), "eager_tf32": Variant(reference, model, True, flush)}
+    variants = {"eager": Variant(reference, model, False, flush), "eager_tf32": Variant(reference, model, True, flush)}
     compiled, problem = _compiled(reference, model)
     if compiled is not None:
-        lanes["compile"] = Variant(reference, compiled, False, flush)
+        variants["compile"] = Variant(reference, compiled, False, flush)
     with _alone(where.uuid):
         fixed = probe()
-        times = race(lanes, reference, _SEED)
+        times = interleave(variants, reference, _SEED)
     medians = {name: statistics.median(values) for name, values in times.items()}
     return Row(
         task=task.id,

@@ -18,7 +18,7 @@ from drkernel.judge.boundary.cuda.device_memory import DeviceArea
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.untrusted.cuda.runner import CudaRunner
 
-ARMING_S = 0.1
+GATED_S = 0.1
 """A forward that waits for the device never finishes enqueueing: after this long the word is written anyway."""
 
 
@@ -125,7 +125,7 @@ class DeviceBuffers:
     @property
     def hung(self) -> bool:
         """Whether the last block that was enqueued ahead could not be: the watchdog had to let it start."""
-        return self._watchdog.barked
+        return self._watchdog.fired
 
 
 def areas(size: int) -> list[DeviceArea]:
@@ -145,13 +145,13 @@ class _Watchdog:
     """Writes the word when enqueueing takes too long: a forward may wait for the device, or CUDA load a kernel."""
 
     def __init__(self, word: torch.Tensor):
-        self.barked = False
+        self.fired = False
         self._word, self._value, self._until = word, 0, math.inf
         threading.Thread(target=self._watch, daemon=True).start()
 
     @contextlib.contextmanager
     def guarding(self, value: int) -> Iterator[None]:
-        self.barked, self._value, self._until = False, value, time.monotonic() + ARMING_S
+        self.fired, self._value, self._until = False, value, time.monotonic() + GATED_S
         try:
             yield
         finally:
@@ -159,7 +159,7 @@ class _Watchdog:
 
     def _watch(self) -> None:
         while True:
-            time.sleep(ARMING_S / 4)
+            time.sleep(GATED_S / 4)
             if time.monotonic() > self._until:
                 self._word.fill_(self._value)
-                self.barked, self._until = True, math.inf
+                self.fired, self._until = True, math.inf

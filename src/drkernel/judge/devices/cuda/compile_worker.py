@@ -15,7 +15,7 @@ from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.precompile import Call
 from drkernel.judge.trusted import static_check
-from drkernel.judge.trusted.examination import crashed, ruling_of
+from drkernel.judge.trusted.examination import verdict_of_crash, verdict_of_failure
 from drkernel.judge.untrusted.cuda import tracer
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
@@ -27,11 +27,11 @@ class Compiler:
     """Compiles one submission at a time; untrusted code runs in one-shot processes without a GPU.
 
     Args:
-        settings: `terms` and `limits` of the judge; `scratch`, the folder for what all submissions share.
+        settings: `config` and `limits` of the judge; `scratch`, the folder for what all submissions share.
     """
 
     def __init__(self, settings: dict[str, Any]):
-        self._terms = settings["terms"]
+        self._terms = settings["config"]
         self._zygote = Zygote(Limits(**settings["limits"]), PROCESS_SPEC)
         self.missing = self._zygote.wait_ready()
         self._shared = Path(settings["scratch"]) / "launchers"
@@ -40,8 +40,8 @@ class Compiler:
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         """{"kernels": number, "folder": path}, or {"verdict": ...} on a submission that needs no GPU to be refused."""
         task, source = Task(**body["task"]), body["source"]
-        terms = self._terms
-        if terms["gate"] and (found := static_check.inspect(source, task.answer_name, not terms["price_hacks"])):
+        config = self._terms
+        if config["gate"] and (found := static_check.inspect(source, task.answer_name, not config["price_hacks"])):
             return _verdict(Verdict(found.status, found.reason, found.detail, evidence=found.evidence))
         folder = Path(body["folder"])
         process = self._zygote.start()
@@ -62,7 +62,7 @@ class Compiler:
         finally:
             ending = process.end()
         if compiled is None and refused is None:
-            refused = crashed(ending)
+            refused = verdict_of_crash(ending)
         if refused is None:
             return {"kernels": compiled.kernels, "folder": str(folder)}
         shutil.rmtree(folder, ignore_errors=True)
@@ -71,7 +71,7 @@ class Compiler:
 
 def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:
     """What fails at the published shape fails for good; on another shape, the examination decides what it means."""
-    return None if compiled.call else ruling_of(compiled.failure, source).verdict
+    return None if compiled.call else verdict_of_failure(compiled.failure, source).verdict
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

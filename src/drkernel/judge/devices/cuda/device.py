@@ -20,7 +20,7 @@ from drkernel.judge.devices.cuda.timer import PairedTimer, Timing
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import GPUS, Gpu
 from drkernel.judge.trusted import attribution, cases, shrink
-from drkernel.judge.trusted import prepare as papers
+from drkernel.judge.trusted import prepare as prepared_tasks
 from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.examination import ExamConfig, Examination, VerdictReached
 from drkernel.judge.trusted.prepare import PreparedTask
@@ -43,7 +43,7 @@ contexts that come and go delay blocks, the longer they are the less it matters.
 class CudaPreparedTask:
     """A task that is ready to be set to submissions on this GPU."""
 
-    paper: PreparedTask
+    prepared: PreparedTask
     profiles: dict[bool, list[KernelTime]]
     """Of the reference, by mode."""
     waits: dict[bool, bool]
@@ -52,7 +52,7 @@ class CudaPreparedTask:
     """Inputs or outputs of one call, whichever is more."""
 
 
-def write(task: Task, secret: bytes, gpu: Gpu, desk: DeviceBuffers, place: GpuLease) -> CudaPreparedTask:
+def write(task: Task, secret: bytes, gpu: Gpu, buffers: DeviceBuffers, lease: GpuLease) -> CudaPreparedTask:
     """Prepares a task at its published sizes.
 
     Raises:
@@ -61,19 +61,19 @@ def write(task: Task, secret: bytes, gpu: Gpu, desk: DeviceBuffers, place: GpuLe
     near = shrink.fit(Task(task.id, task.source, task.entry_point, precision=task.precision), NEAR, FAR)
     published = Task(task.id, near.source, task.entry_point, task.split, task.level, task.family, None, task.precision)
     reference = Reference(published)
-    paper = papers.prepare(reference, Reference(near, near.small), secret, gpu, Scale(), recorder.record)
+    prepared = prepared_tasks.prepare(reference, Reference(near, near.small), secret, gpu, Scale(), recorder.record)
     seeds = Seeds(secret, task.digest)
     profiles, waits, size = {}, {}, 0
-    for train, *_ in paper.modes:
+    for train, *_ in prepared.modes:
         side = cases.side(reference, seeds("profile"), perturb=False)
         inputs = reference.inputs(seeds("profile"))
         size = max(size, *(_bytes(tree) for tree in (inputs, reference.forward(side.model.train(train), inputs))))
-        desk.require(size)
-        with place.alone(), place.quiet():
-            waits[train] = timer.waits(desk, side, train, inputs)
+        buffers.require(size)
+        with lease.alone(), lease.quiet():
+            waits[train] = timer.waits(buffers, side, train, inputs)
             rows = recorder.times(lambda: reference.forward(side.model, inputs), recorder.empty_span(), 0.01)  # noqa: B023
         profiles[train] = [KernelTime(name, calls, us, triton) for name, triton, calls, us in rows]
-    return CudaPreparedTask(paper, profiles, waits, size)
+    return CudaPreparedTask(prepared, profiles, waits, size)
 
 
 def _bytes(tree: Any) -> int:
@@ -91,18 +91,24 @@ class CudaExamination(Examination):
 
     def __init__(
         self,
-        paper: CudaPreparedTask,
-        terms: ExamConfig,
+        prepared: CudaPreparedTask,
+        config: ExamConfig,
         seeds: Seeds,
         process: Process,
         source: str,
-        desk: DeviceBuffers,
-        place: GpuLease,
+        buffers: DeviceBuffers,
+        lease: GpuLease,
         pause: Callable[[], float],
         another: Callable[[], Process],
     ):
-        super().__init__(paper.paper, terms, seeds, process, source, patience=1.0, pause=pause)
-        self._gpu_paper, self._desk, self._place, self._pause, self._another = paper, desk, place, pause, another
+        super().__init__(prepared.prepared, config, seeds, process, source, patience=1.0, pause=pause)
+        self._cuda_prepared, self._buffers, self._lease, self._pause, self._another = (
+            prepared,
+            buffers,
+            lease,
+            pause,
+            another,
+        )
         self._given: Case | None = None
 
     def _near_repeat(self, first: Case) -> None:
@@ -113,9 +119,9 @@ class CudaExamination(Examination):
         plan, side = dataclasses.replace(first.plan, name="the last inputs with single elements changed"), self.sides[0]
         case = Case(plan, inputs, first.seed, lambda: first.expected)
         given = [cases.each(value, torch.clone) for value in inputs]
-        self.candidate.begin(case)
+        self.client.begin(case)
         right = cases.forward(side, side.model, given, plan.train, first.seed)  # while the submission works
-        answer = self.candidate.answer()
+        answer = self.client.answer()
         if problem := first.expected.tolerance().compare(right, answer.outputs):
             detail = f"{problem} (case: {case.plan.name})"
             raise VerdictReached("incorrect", "wrong_values", detail, case=case.plan.name)
@@ -128,15 +134,15 @@ class CudaExamination(Examination):
 
         Each case is drawn while the submission works on the one before, and solved while it works on it.
         """
-        shapes = len(self.paper.hidden)
-        if self.terms.shapes == "ignore" or not shapes or not self._builds_all(shapes):
+        shapes = len(self.prepared.hidden)
+        if self.config.shapes == "ignore" or not shapes or not self._builds_all(shapes):
             return super()._further_cases(train)
         plans = [p for p in cases.lean_plans(train, shapes) if p.model != 1 or self.sides[0].values]
         drawn, following = [], self._draw(plans[0])
         for number, plan in enumerate(plans):
             case = following
             if case:
-                self.candidate.begin(case)
+                self.client.begin(case)
                 _ = case.expected
             following = self._draw(plans[number + 1]) if number + 1 < len(plans) else None
             if not case:
@@ -146,7 +152,7 @@ class CudaExamination(Examination):
                 if not self.general:
                     return super()._further_cases(train)
             else:
-                self._expect_triton(self._ruled(case, self.candidate.answer()))
+                self._expect_triton(self._or_verdict(case, self.client.answer()))
                 drawn.append(case)
         return drawn
 
@@ -166,16 +172,16 @@ class CudaExamination(Examination):
             self._given = case
         return answer
 
-    def _audited(self, ledger: OpTrace) -> attribution.Audit:
+    def _audited(self, trace: OpTrace) -> attribution.Audit:
         """Profiles and times the submission."""
-        bill = self.paper.bills[self.modes[0]]
-        replaced, fewer = attribution.replaced_work(bill, ledger)
-        theirs = sorted(self._gpu_paper.profiles[self.modes[0]], key=lambda row: -row.microseconds)
-        rows, timing = self._measured(theirs, ledger)
+        reference_cost = self.prepared.reference_costs[self.modes[0]]
+        replaced, fewer = attribution.replaced_work(reference_cost, trace)
+        theirs = sorted(self._cuda_prepared.profiles[self.modes[0]], key=lambda row: -row.microseconds)
+        rows, timing = self._measured(theirs, trace)
         processes = 1 + (timing.submission_us < SHORT_US)
         if processes > 1:
             self._move()
-            timing = timer.joined(timing, self._measured(theirs, ledger)[1])
+            timing = timer.joined(timing, self._measured(theirs, trace)[1])
         self._expect_joined()
         own, whole = sum(row.microseconds for row in rows if row.triton), sum(row.microseconds for row in rows)
         self.evidence["timing"] = {
@@ -183,11 +189,11 @@ class CudaExamination(Examination):
             "interval": [round(timing.low, 4), round(timing.high, 4)],
             "calls": timing.calls,
             "processes": processes,
-            "launch_latency_hidden": timing.armed,
+            "launch_latency_hidden": timing.gated,
             "uneven": timing.uneven,
             "trusted_excess_us": round(timing.excess_us, 1),
         }
-        doubt = attribution.doubts(bill, timing.low, timing.submission_us)
+        doubt = attribution.doubts(reference_cost, timing.low, timing.submission_us)
         coverage = min(replaced, own / (whole or 1.0))
         us = timing.reference_us, timing.submission_us
         return attribution.Audit(timing.low, coverage, replaced, fewer, *us, tuple(rows), tuple(theirs), doubt)
@@ -195,45 +201,45 @@ class CudaExamination(Examination):
     def _measured(self, theirs: list[KernelTime], usual: OpTrace) -> tuple[list[KernelTime], Timing]:
         """The submission's kernels, and its times beside the reference's."""
         watch = self._clock(self.modes[0])
-        _ruled(watch.warm_up, sum(row.microseconds for row in theirs), sum(row.calls for row in theirs))
-        waited = self._place.waited
-        with self._place.alone():
-            self.candidate.excuse(self._place.waited - waited)
-            with self._place.quiet():
-                rows = self.candidate.profile(self._given, self._desk.empty_us)
+        _or_verdict(watch.warm_up, sum(row.microseconds for row in theirs), sum(row.calls for row in theirs))
+        waited = self._lease.waited
+        with self._lease.alone():
+            self.client.extend_deadline(self._lease.waited - waited)
+            with self._lease.quiet():
+                rows = self.client.profile(self._given, self._buffers.empty_us)
             timing = self._timed(watch, rows, theirs)
-        _ruled(watch.settle)
-        for found in watch.ledgers:
+        _or_verdict(watch.settle)
+        for found in watch.traces:
             if change := attribution.change(usual, found):
                 self._refuse("differs_when_timed", f"when it is timed, forward {change}")
         return sorted(rows, key=lambda row: -row.microseconds), timing
 
     def _move(self) -> None:
         """Goes on in another process."""
-        self.candidate = RunnerClient(self._another(), self.terms.timeout_s, 1.0, self._pause)
-        self.candidate.load(self.source, self.paper.task.answer_name)
+        self.client = RunnerClient(self._another(), self.config.timeout_s, 1.0, self._pause)
+        self.client.load(self.source, self.prepared.task.answer_name)
         self._build(0)
         self._right(self._given)
 
     def _expect_joined(self) -> None:
         """The last question, since it may leave the process in disorder."""
-        if "stream" in self.source.lower() and not self.candidate.joins(self._given):
+        if "stream" in self.source.lower() and not self.client.joins(self._given):
             detail = "forward returns without waiting for what it has started on another stream"
             raise VerdictReached("incorrect", "unjoined_stream", detail)
 
     def _clock(self, train: bool) -> PairedTimer:
-        side, paper = self.sides[0], self._gpu_paper
-        inputs = lambda number: self.paper.reference.inputs(self.seeds("timed", number))
+        side, prepared = self.sides[0], self._cuda_prepared
+        inputs = lambda number: self.prepared.reference.inputs(self.seeds("timed", number))
         tolerance = self._given.expected.tolerance()
-        facts = paper.bytes_per_call, tolerance, paper.waits[train]
-        return PairedTimer(self._desk, self.candidate, side, train, inputs, *facts, self._place.quiet)
+        facts = prepared.bytes_per_call, tolerance, prepared.waits[train]
+        return PairedTimer(self._buffers, self.client, side, train, inputs, *facts, self._lease.quiet)
 
     def _timed(self, watch: PairedTimer, rows: list[KernelTime], theirs: list[KernelTime]) -> Timing:
         expected = max(sum(row.microseconds for row in some) for some in (rows, theirs))
         launches = max(sum(row.calls for row in some) for some in (rows, theirs))
         for blocks, longer, slack_us in _ATTEMPTS:
             seed = self.seeds("bootstrap", longer)
-            timing = _ruled(watch.run, expected, launches, seed, blocks, longer, slack_us)
+            timing = _or_verdict(watch.run, expected, launches, seed, blocks, longer, slack_us)
             if not (timing.forged(slack_us) or timing.disturbed or timing.uneven):
                 return timing
         evidence = {"claimed_us": timing.claimed_us, "excess_us": timing.excess_us, "busy_us": timing.busy_us}
@@ -246,7 +252,7 @@ class CudaExamination(Examination):
         return timing
 
 
-def _ruled(measure: Callable[..., Any], *args: Any) -> Any:
+def _or_verdict(measure: Callable[..., Any], *args: Any) -> Any:
     """Measures; what the clock finds out about a submission ends its examination."""
     try:
         return measure(*args)

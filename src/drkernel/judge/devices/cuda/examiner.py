@@ -30,7 +30,7 @@ from drkernel.judge.devices.cuda.runner_pool import Pool, RunnerLease, multiplie
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.trusted import cases, static_check
 from drkernel.judge.trusted.cases import Seeds
-from drkernel.judge.trusted.examination import ExamConfig, crashed, put_off
+from drkernel.judge.trusted.examination import ExamConfig, deferred_refusal, verdict_of_crash
 from drkernel.judge.trusted.prepare import PreparedTaskCache
 from drkernel.judge.trusted.runner_client import Missing, RunnerClient
 from drkernel.judge.untrusted.cuda import runner
@@ -90,7 +90,7 @@ class GpuExaminer:
     def __init__(
         self,
         zygote: Zygote,
-        terms: ExamConfig,
+        config: ExamConfig,
         secret: bytes,
         scratch: Path,
         spare: int,
@@ -99,17 +99,17 @@ class GpuExaminer:
         describes: bool,
     ):
         self.secret = secret
-        self.terms = dataclasses.replace(terms, device=f"cuda:{torch.cuda.get_device_name()}")
-        self._papers = PreparedTaskCache[CudaPreparedTask](_PAPERS)
+        self.config = dataclasses.replace(config, device=f"cuda:{torch.cuda.get_device_name()}")
+        self._prepared = PreparedTaskCache[CudaPreparedTask](_PAPERS)
         gpu = torch.cuda.get_device_properties(0)
         self._share, self._part = share, 0.5 if share else 1.0
-        self._desk = DeviceBuffers(min(_AREA, int(self._part * _AREAS * gpu.total_memory / sharing / 4)))
-        self._pool = Pool(zygote, scratch, spare, self._desk)
+        self._buffers = DeviceBuffers(min(_AREA, int(self._part * _AREAS * gpu.total_memory / sharing / 4)))
+        self._pool = Pool(zygote, scratch, spare, self._buffers)
         self._sharing, self._gpu = sharing, device.torch_gpu()
-        self._place = GpuLease(gpu.uuid, self._probe, self._quiet)
+        self._lease = GpuLease(gpu.uuid, self._probe, self._quiet)
         self._last, self._stages = 0.0, {}
         self._machine: dict[str, Any] | None = None
-        with self._place.taken(sole=True):
+        with self._lease.taken(sole=True):
             self._calibrate()
             if describes:
                 self._describe()
@@ -120,21 +120,21 @@ class GpuExaminer:
         Raises:
             DrKernelError: the task is unusable.
         """
-        paper = self._prepared(task).paper
+        prepared = self._prepared(task).prepared
         return {
-            "source": paper.task.source,
-            "hidden": [reference.constants for reference in paper.hidden],
-            "modes": [list(modes) for modes in paper.modes],
+            "source": prepared.task.source,
+            "hidden": [reference.constants for reference in prepared.hidden],
+            "modes": [list(modes) for modes in prepared.modes],
         }
 
     def _prepared(self, task: Task) -> CudaPreparedTask:
-        if task in self._papers:
+        if task in self._prepared:
             return self._paper(task)
         for sole in (False, True):
             try:
-                with self._place.taken(sole):
+                with self._lease.taken(sole):
                     if self._machine and time.monotonic() > self._described + _DESCRIBED_S:
-                        with self._place.alone(), self._quiet():
+                        with self._lease.alone(), self._quiet():
                             self._describe()
                     return self._paper(task)
             except GpuBusy:
@@ -149,7 +149,7 @@ class GpuExaminer:
 
         Args:
             kernels: its compiled kernels; the folder is used up.
-            sole: no other examination takes place on the GPU meanwhile, so that nothing is doubtful.
+            sole: no other examination takes lease on the GPU meanwhile, so that nothing is doubtful.
 
         Raises:
             DrKernelError: the task is unusable.
@@ -160,12 +160,12 @@ class GpuExaminer:
         self._prepared(task)
         runners = RunnerLease(self._pool, memory, multiplies(source))
         ready = time.monotonic()
-        verdict, ending, doubt, place = None, "", "", self._place
+        verdict, ending, doubt, lease = None, "", "", self._lease
         try:
             runners.adopt(kernels)
-            with place.taken(sole):
+            with lease.taken(sole):
                 began = time.monotonic()
-                place.resting = lambda: runners.process.stopped()
+                lease.resting = lambda: runners.process.stopped()
                 try:
                     self._warm()
                     verdict = self._examined(task, source, runners)
@@ -188,12 +188,12 @@ class GpuExaminer:
         if doubt:
             torch.cuda.empty_cache()
             return {"doubt": doubt}
-        verdict = verdict or crashed(ending)
-        cost: dict[str, Any] = {"wait": ready - start + place.waited, "exam": ended - began, "gpu": place.held}
+        verdict = verdict or verdict_of_crash(ending)
+        cost: dict[str, Any] = {"wait": ready - start + lease.waited, "exam": ended - began, "gpu": lease.held}
         cost = {key: round(1e3 * seconds, 2) for key, seconds in cost.items()}
         cost |= {key: round(ms, 2) for key, ms in self._stages.items()} | {"spans": [["exam", began, ended]]}
         verdict = dataclasses.replace(
-            verdict, device=self.terms.device, evidence=verdict.evidence | {"shared_gpu": self._share, "cost": cost}
+            verdict, device=self.config.device, evidence=verdict.evidence | {"shared_gpu": self._share, "cost": cost}
         )
         return {"verdict": verdict.to_dict(), "machine": self._machine}
 
@@ -203,43 +203,43 @@ class GpuExaminer:
             return
         uneven = verdict.evidence.get("timing", {}).get("uneven")
         doubtful = verdict.reason in _DOUBTFUL[:2] or "out of memory" in verdict.detail
-        if not self._place.sole and (doubtful or uneven or verdict.evidence.get("together")):
+        if not self._lease.sole and (doubtful or uneven or verdict.evidence.get("together")):
             raise GpuBusy(verdict.reason)
         if verdict.reason in _DOUBTFUL:
-            self._probe(self._place.sole)
+            self._probe(self._lease.sole)
 
     def _examined(self, task: Task, source: str, runners: RunnerLease) -> Verdict:
-        paper = self._paper(task)
+        prepared = self._paper(task)
         seeds = Seeds(self.secret, static_check.digest(source), task.digest)
-        desk, place = self._desk, self._place
-        sitting = CudaExamination(
-            paper, self.terms, seeds, runners.process, source, desk, place, self._pause, runners.change
+        buffers, lease = self._buffers, self._lease
+        exam = CudaExamination(
+            prepared, self.config, seeds, runners.process, source, buffers, lease, self._pause, runners.change
         )
-        sitting.hack = put_off(self.terms, source, task.answer_name)
+        exam.hack = deferred_refusal(self.config, source, task.answer_name)
         try:
-            verdict = with_room(place.sole, sitting.run)
+            verdict = with_room(lease.sole, exam.run)
         finally:
-            self._stages = sitting.stages
-        return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": sitting.modes[0]})
+            self._stages = exam.stages
+        return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": exam.modes[0]})
 
     def _paper(self, task: Task) -> CudaPreparedTask:
-        """The prepared task, from the shelf where possible."""
+        """The prepared task, from the cache where possible."""
 
-        write = functools.partial(device.write, task, self.secret, self._gpu, self._desk, self._place)
-        return self._papers.get(task, lambda: with_room(self._place.sole, write))
+        write = functools.partial(device.write, task, self.secret, self._gpu, self._buffers, self._lease)
+        return self._prepared.get(task, lambda: with_room(self._lease.sole, write))
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
         """No context comes into being on the GPU meanwhile, and none goes."""
-        while self._pool.dying:
-            self._pool.dying.pop().buried(_BURIED_S)
+        while self._pool.terminating:
+            self._pool.terminating.pop().reaped(_BURIED_S)
         with self._pool.paused():
             yield
 
     def _pause(self) -> float:
         """Lets others be alone; while a runner of this process dies it works on, since they would wait for that too."""
-        dying = time.monotonic() < self._last + _BURIED_S and self._pool.burying
-        return 0.0 if dying else self._place.pause()
+        terminating = time.monotonic() < self._last + _BURIED_S and self._pool.burying
+        return 0.0 if terminating else self._lease.pause()
 
     def _warm(self) -> None:
         """An idle GPU clocks down."""
@@ -282,24 +282,24 @@ class GpuExaminer:
             fused.differences(table.view(-1), table.view(-1))
         stopwatch.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
         task = Task("calibration", _TRUSTED.replace("ModelNew", "Model"))
-        paper = self._paper(task)
+        prepared = self._paper(task)
         process, folder = self._pool.take(self._part * _MEMORY)
         try:
-            with self._place.alone(), self._quiet():
-                self._desk.overhead_us = self._overhead(process, paper)
+            with self._lease.alone(), self._quiet():
+                self._buffers.overhead_us = self._overhead(process, prepared)
         finally:
             process.end()
-            self._pool.dying.append(process)
+            self._pool.terminating.append(process)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _overhead(self, process: Process, paper: CudaPreparedTask) -> float:
+    def _overhead(self, process: Process, prepared: CudaPreparedTask) -> float:
         """The lower quartile over blocks, in microseconds: what is more than usual came from elsewhere."""
-        reference, size = paper.paper.reference, paper.bytes_per_call
-        candidate, mine = RunnerClient(process, _START_S), cases.side(reference, 0, perturb=False)
-        candidate.load(_TRUSTED, "ModelNew")
-        candidate.build(0, mine)
+        reference, size = prepared.prepared.reference, prepared.bytes_per_call
+        client, mine = RunnerClient(process, _START_S), cases.side(reference, 0, perturb=False)
+        client.load(_TRUSTED, "ModelNew")
+        client.build(0, mine)
         tolerance = cases.answer(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
-        watch = PairedTimer(self._desk, candidate, mine, False, reference.inputs, size, tolerance, waits=False)
+        watch = PairedTimer(self._buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
         return statistics.quantiles(watch.excesses(8, 20), n=4)[0]
 
 

@@ -79,7 +79,7 @@ def floor(uuid: object) -> GpuLock:
 
 
 class GpuLease:
-    """One examination's place on a GPU: among others, but for the moments in which it is `alone`.
+    """One examination's lease on a GPU: among others, but for the moments in which it is `alone`.
 
     Args:
         uuid: of the GPU.
@@ -98,7 +98,7 @@ class GpuLease:
 
     @contextlib.contextmanager
     def taken(self, sole: bool) -> Iterator[None]:
-        """The place, from the beginning to the end of an examination; `sole`: no other takes place meanwhile.
+        """Holds the GPU from the beginning to the end of an examination; `sole`: nobody else holds one meanwhile.
 
         `waited` and `held` count the seconds for which it waited for others, and others for it. `resting` is what
         happens to its runner while others are alone.

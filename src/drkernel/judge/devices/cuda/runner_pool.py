@@ -43,7 +43,7 @@ class _Spare:
     process: Process
     folder: Path
     handles: list
-    """Of the desk's memory that it was told to map."""
+    """Of the buffers's memory that it was told to map."""
     begun: float
     products: bool = False
     """Whether cuBLAS is ready in it."""
@@ -61,11 +61,11 @@ class Pool:
     together, either leave products of matrices to PyTorch or do not.
     """
 
-    def __init__(self, zygote: Zygote, scratch: Path, size: int, desk: DeviceBuffers):
-        self._zygote, self._scratch, self._desk = zygote, scratch, desk
+    def __init__(self, zygote: Zygote, scratch: Path, size: int, buffers: DeviceBuffers):
+        self._zygote, self._scratch, self._buffers = zygote, scratch, buffers
         self._spare: deque[_Spare] = deque()
-        self.dying: list[Process] = []
-        """Those that were killed; each must be buried."""
+        self.terminating: list[Process] = []
+        """Those that were killed; each must be reaped."""
         self._environment = setup.only(str(torch.cuda.get_device_properties(0).uuid))
         self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """Of each that is to be started, whether with cuBLAS."""
@@ -88,7 +88,7 @@ class Pool:
                 with self._changed:
                     environment = self._environment | {runner.KERNELS: str(folder)}
                     environment |= {runner.PRODUCTS: "1"} if products else {}
-                    process, handles = self._zygote.start(environment), self._desk.handles
+                    process, handles = self._zygote.start(environment), self._buffers.handles
                     process.post(_mapping(handles), time.monotonic() + _START_S)
                     self._spare.append(_Spare(process, folder, handles, time.monotonic(), products))
                     self._changed.notify()
@@ -98,7 +98,7 @@ class Pool:
                 self._changed.notify()
 
     def take(self, memory: float, products: bool = False) -> tuple[Process, Path]:
-        """A runner that shares the desk's memory, and the folder that it will look for compiled kernels in.
+        """A runner that shares the buffers's memory, and the folder that it will look for compiled kernels in.
 
         Args:
             memory: share of the GPU's memory that it may allocate.
@@ -108,14 +108,14 @@ class Pool:
         process = spare.process
         try:
             error = process.collect(time.monotonic() + _START_S).get("error")
-            if spare.handles is not self._desk.handles and not error:
-                error = process.ask(_mapping(self._desk.handles), time.monotonic() + _START_S).get("error")
+            if spare.handles is not self._buffers.handles and not error:
+                error = process.ask(_mapping(self._buffers.handles), time.monotonic() + _START_S).get("error")
             process.ask({"do": "limit", "memory": memory}, time.monotonic() + _LIMIT_S)
         except (PeerClosed, DeadlineExceeded, ProtocolViolation) as lost:  # no submission has run in it yet
             raise GpuUnhealthy(f"a runner was lost before its first question: {lost!r}") from lost
         if error:
             raise GpuUnhealthy(f"no runner starts: {error}")
-        process.areas = [self._desk.shared_in, self._desk.shared_out]
+        process.areas = [self._buffers.shared_in, self._buffers.shared_out]
         return process, spare.folder
 
     def _first(self, products: bool) -> _Spare:
@@ -149,13 +149,13 @@ class Pool:
         doing = [_read(f"/proc/{spare.process.pid}/{name}") for name in ("wchan", "syscall")]
         warnings.warn(f"judge: a runner was not ready within {_START_S:g} s ({', '.join(doing)})", stacklevel=2)
         spare.process.end()
-        self.dying.append(spare.process)
+        self.terminating.append(spare.process)
         shutil.rmtree(spare.folder, ignore_errors=True)
 
     @property
     def burying(self) -> bool:
         """Whether some that were killed still have part of the GPU."""
-        return not all(process.gone for process in self.dying)
+        return not all(process.gone for process in self.terminating)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -207,5 +207,5 @@ class RunnerLease:
     def end(self) -> str:
         """As Process.end; once for each."""
         ending = self.process.end()
-        self._pool.dying.append(self.process)
+        self._pool.terminating.append(self.process)
         return ending

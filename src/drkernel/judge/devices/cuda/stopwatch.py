@@ -98,16 +98,16 @@ class Variant:
             self._cycles = 2 * self._cycles if self._cycles < _LONGEST_CYCLES else 0
 
 
-def race(lanes: dict[str, Variant], reference: Reference, seed: int) -> dict[str, list[float]]:
-    """Blocks of all lanes in turn, forwards and backwards, each round on fresh inputs."""
-    for lane in lanes.values():
-        lane.warm_up(reference.inputs(seed))
-    times: dict[str, list[float]] = {name: [] for name in lanes}
+def interleave(variants: dict[str, Variant], reference: Reference, seed: int) -> dict[str, list[float]]:
+    """Blocks of all variants in turn, forwards and backwards, each round on fresh inputs."""
+    for variant in variants.values():
+        variant.warm_up(reference.inputs(seed))
+    times: dict[str, list[float]] = {name: [] for name in variants}
     began = time.perf_counter()
     for number in itertools.count(1):
         inputs = reference.inputs(seed + number)
-        for name in list(lanes) if number % 2 else reversed(lanes):
-            times[name] += lanes[name].block(inputs)
+        for name in list(variants) if number % 2 else reversed(variants):
+            times[name] += variants[name].block(inputs)
         late = time.perf_counter() - began > _BUDGET_S
         if number % 2 == 0 and (late or all(map(_is_narrow, times.values()))):
             return times

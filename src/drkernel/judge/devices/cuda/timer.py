@@ -2,7 +2,7 @@
 
 A block is K calls that are enqueued, each behind a wait for a word of memory. Only when the runner says that it has
 enqueued them do the inputs appear and are the words written: launch latency is hidden (what is timed is the device),
-and nothing can be computed before the block. Here and there a block is a surprise: inputs appear call by call, so that
+and nothing can be computed before the block. Here and there a block is a staggered_block: inputs appear call by call, so that
 nothing can be computed in another call either. Events inside the runner claim how long each call took; the trusted
 clock from the writing of the words to the runner's answer bounds the claim. What each call launches is recorded as in
 the examination, and every output is compared with the reference's. Blocks go A B B A until the interval of the ratio
@@ -25,10 +25,10 @@ import torch
 from drkernel.judge.boundary.cuda.device_memory import WORD
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import Slot
-from drkernel.judge.devices.cuda.buffers import ARMING_S, Block, DeviceBuffers, block_of
+from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of
 from drkernel.judge.devices.cuda.stopwatch import ratio_interval
 from drkernel.judge.trusted.cases import Side
-from drkernel.judge.trusted.runner_client import RunnerClient, ledgers_of
+from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
 from drkernel.judge.trusted.tolerance import Tolerance
 from drkernel.judge.untrusted.cuda.runner import SCATTERED
 
@@ -49,10 +49,10 @@ _CALM_S = 3e-4
 _LATE, _PLAIN_SLACK_US = 2, 1500.0
 UNEVEN = 1.25
 """A block's mean call may take so many times the median call; above, calls may do each other's work: means count."""
-SURPRISES, SURPRISED, FORESEEN = 0.25, 2, 2
-"""Share of a submission's blocks before which there is a surprise, its calls, and how many are prepared ahead."""
+STAGGERED_SHARE, SURPRISED, FORESEEN = 0.25, 2, 2
+"""Share of a submission's blocks before which there is a staggered_block, its calls, and how many are prepared ahead."""
 _ENQUEUED_S, _TURN_S, _TURN = 5e-3, 5e-4, 1.5
-"""Seconds that enqueueing a surprise may take, and from one of its calls to the next: a constant, and a multiple of
+"""Seconds that enqueueing a staggered_block may take, and from one of its calls to the next: a constant, and a multiple of
 what a call takes."""
 
 
@@ -66,7 +66,7 @@ class Timing:
     reference_us: float
     submission_us: float
     calls: int
-    armed: bool
+    gated: bool
     """Whether launch latency was hidden."""
     excess_us: float
     """How much longer the best block took by the trusted clock than the runner claims, beyond the usual."""
@@ -84,7 +84,7 @@ class Timing:
 
     def forged(self, slack_us: float) -> bool:
         """Whether the trusted clock saw more time than the claims and a slack explain."""
-        return self.excess_us > (slack_us if self.armed else _PLAIN_SLACK_US) + SLACK * self.claimed_us
+        return self.excess_us > (slack_us if self.gated else _PLAIN_SLACK_US) + SLACK * self.claimed_us
 
 
 def joined(one: Timing, other: Timing) -> Timing:
@@ -93,7 +93,7 @@ def joined(one: Timing, other: Timing) -> Timing:
     means = {key: math.sqrt(getattr(one, key) * getattr(other, key)) for key in keys}
     worse = {key: max(getattr(one, key), getattr(other, key)) for key in ("excess_us", "claimed_us", "busy_us")}
     calls, uneven = one.calls + other.calls, one.uneven or other.uneven
-    return Timing(**means, calls=calls, armed=one.armed and other.armed, uneven=uneven, **worse)
+    return Timing(**means, calls=calls, gated=one.gated and other.gated, uneven=uneven, **worse)
 
 
 class Mismatched(Exception):
@@ -113,8 +113,8 @@ class PairedTimer:
 
     def __init__(
         self,
-        desk: DeviceBuffers,
-        candidate: RunnerClient,
+        buffers: DeviceBuffers,
+        client: RunnerClient,
         side: Side,
         train: bool,
         inputs: Callable[[int], list],
@@ -123,15 +123,15 @@ class PairedTimer:
         waits: bool,
         quiet: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     ):
-        self._desk, self._candidate, self._train = desk, candidate, train
+        self._buffers, self._client, self._train = buffers, client, train
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
         self._quiet = quiet
         self._uncompared: tuple[torch.Tensor, torch.Tensor, list[Slot], int] | None = None
         self._foreseen: list[tuple[list, Block, torch.Tensor]] = []
         self._count = itertools.count()
-        desk.local.models = {0: side.model}
+        buffers.local.models = {0: side.model}
         self._late, self._ahead, self._warm = 0, True, 0
-        self.ledgers: list[OpTrace] = []
+        self.traces: list[OpTrace] = []
         """What each call of the last run launched."""
         self._busy: list[float] = []
         self._drawn: list[list] = []
@@ -148,17 +148,17 @@ class PairedTimer:
             slack_us: see Timing.forged.
 
         Raises:
-            Mismatched, desk.Forged, Failed, protocol.PeerClosed, protocol.DeadlineExceeded, protocol.ProtocolViolation.
+            Mismatched, buffers.Forged, Failed, protocol.PeerClosed, protocol.DeadlineExceeded, protocol.ProtocolViolation.
         """
         number = self._calls(expected_us, launches, longer)
         secret = numpy.random.default_rng(seed)
         self._warm_up(number)
-        self._late, self._busy, self.ledgers = 0, [], []
+        self._late, self._busy, self.traces = 0, [], []
         theirs: list[Block] = []
         ours: list[Block] = []
         start = time.perf_counter()
         for reference_first in itertools.cycle((True, False)):
-            if secret.random() < SURPRISES:
+            if secret.random() < STAGGERED_SHARE:
                 start += self._surprise(number, expected_us)
             with self._quiet():
                 one, other = self._pair(number, reference_first)
@@ -177,7 +177,7 @@ class PairedTimer:
 
     def _calls(self, expected_us: float, launches: int, longer: int = 1) -> int:
         """Calls per block: as `run`."""
-        room = self._desk.own_in.size // (self._bytes + 4096)
+        room = self._buffers.own_in.size // (self._bytes + 4096)
         few = min(FEW_CALLS, LONGEST_US / max(expected_us, 1.0))
         wanted = max(few, min(MOST_CALLS, BLOCK_US / max(expected_us, 1.0)))
         return max(1, min(round(longer * wanted), room, 400 // max(launches, 1)))
@@ -187,39 +187,39 @@ class PairedTimer:
 
         In others all appear at once: a call could do the work of those behind it, or work on another stream could run
         ahead while the cache is emptied before its call, which is not its time. Here such work reads zeros. Where
-        blocks have one call there is nothing to surprise. Returns the seconds that it took.
+        blocks have one call there is nothing to staggered_block. Returns the seconds that it took.
         """
-        begun, number, desk = time.perf_counter(), min(SURPRISED, number), self._desk
+        begun, number, buffers = time.perf_counter(), min(SURPRISED, number), self._buffers
         if number == 1:
             return 0.0
         inputs, theirs, right = self._foreseen.pop() if self._foreseen else self._foresee(number)
-        tree, slots = desk.own_in.lay(inputs)
-        word = desk.next_word(number)
+        tree, slots = buffers.own_in.lay(inputs)
+        word = buffers.next_word(number)
         starts = [slots[call * len(slots) // number][0] if slots else WORD for call in range(1, number)]
-        desk.shared_in.bytes(WORD, desk.own_in.top - WORD).zero_()
+        buffers.shared_in.bytes(WORD, buffers.own_in.top - WORD).zero_()
         self._arm(tree, slots, word)
         self.settle()  # while the runner enqueues
-        self._candidate.answered(_ENQUEUED_S)
-        for turn, (start, end) in enumerate(itertools.pairwise([WORD, *starts, desk.own_in.top])):
+        self._client.answered(_ENQUEUED_S)
+        for turn, (start, end) in enumerate(itertools.pairwise([WORD, *starts, buffers.own_in.top])):
             if turn:
                 time.sleep(_TURN_S + 1e-6 * _TURN * expected_us)
             self._show(start, end)
-            desk.shared_in.release(word + turn)
+            buffers.shared_in.release(word + turn)
         self._armed_calls(number)
-        self._candidate.collect()
-        self._compare(theirs, block_of(self._candidate.claims(), 0.0), right)
+        self._client.collect()
+        self._compare(theirs, block_of(self._client.claims(), 0.0), right)
         return time.perf_counter() - begun
 
     def _foresee(self, number: int) -> tuple[list, Block, torch.Tensor]:
-        """The inputs of a surprise, and the reference's block and the bytes of its outputs."""
+        """The inputs of a staggered_block, and the reference's block and the bytes of its outputs."""
         self.settle()
-        inputs, desk = [self._inputs(next(self._count)) for _ in range(number)], self._desk
-        block = desk.local_block(*desk.own_in.lay(inputs), self._train, ahead=False)
+        inputs, buffers = [self._inputs(next(self._count)) for _ in range(number)], self._buffers
+        block = buffers.local_block(*buffers.own_in.lay(inputs), self._train, ahead=False)
         return inputs, block, self._outputs().clone()
 
     def _outputs(self) -> torch.Tensor:
         """The bytes of the reference's last outputs."""
-        return self._desk.own_out.bytes(WORD, self._desk.own_out.top - WORD)
+        return self._buffers.own_out.bytes(WORD, self._buffers.own_out.top - WORD)
 
     def warm_up(self, least_us: float, launches: int) -> None:
         """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""
@@ -259,7 +259,7 @@ class PairedTimer:
         """Fresh inputs for each call of a block, in the examiner's own memory."""
         self._draw_ahead(number)
         drawn, self._drawn = self._drawn[:number], self._drawn[number:]
-        return self._desk.own_in.lay(drawn)
+        return self._buffers.own_in.lay(drawn)
 
     def _draw_ahead(self, number: int) -> None:
         while len(self._drawn) < number:
@@ -267,15 +267,15 @@ class PairedTimer:
 
     def _reference(self, tree: Any, slots: list) -> Block:
         self.settle()  # its outputs take the place of the last block's
-        return self._desk.local_block(tree, slots, self._train, ahead=self._ahead and not self._waits)
+        return self._buffers.local_block(tree, slots, self._train, ahead=self._ahead and not self._waits)
 
     def _submission(self, tree: Any, slots: list, number: int) -> Block:
-        word = self._desk.next_word(number)
-        if self._ahead and self.armed:
+        word = self._buffers.next_word(number)
+        if self._ahead and self.gated:
             self._arm(tree, slots, word)
             self.settle()  # while the runner enqueues its calls
             self._draw_ahead(number)
-            in_time = self._candidate.answered(ARMING_S)
+            in_time = self._client.answered(GATED_S)
             self._late += not in_time
             if in_time:
                 self._armed_calls(number)
@@ -286,43 +286,43 @@ class PairedTimer:
             start = self._reveal(word + number - 1)
             self._arm(tree, slots, word)
             self._armed_calls(number)
-        self._candidate.collect()
+        self._client.collect()
         wall = 1e6 * (time.perf_counter() - start)
-        return block_of(self._candidate.claims(), wall)
+        return block_of(self._client.claims(), wall)
 
     def _arm(self, tree: Any, slots: list, word: int) -> None:
         """Has the runner enqueue calls, the first behind a wait for `word`, each further one for one more."""
         question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": word}
-        self._candidate.post("arm", **question)
+        self._client.post("enqueue_gated", **question)
 
     def _armed_calls(self, number: int) -> None:
         """Takes note of what so many calls have launched; the next answer comes when they are done."""
-        answer = self._candidate.collect()
-        self._candidate.post("wait")
-        self.ledgers += ledgers_of(answer, number)
+        answer = self._client.collect()
+        self._client.post("wait")
+        self.traces += traces_of(answer, number)
 
     @property
-    def armed(self) -> bool:
+    def gated(self) -> bool:
         return self._late < _LATE
 
     def _reveal(self, word: int) -> float:
         """The inputs of the block appear in the runner's memory, then the word. Returns when that was."""
-        desk = self._desk
-        used = desk.own_in.top - WORD
+        buffers = self._buffers
+        used = buffers.own_in.top - WORD
         torch.cuda.synchronize()
         start = time.perf_counter()
-        self._show(WORD, desk.own_in.top)
+        self._show(WORD, buffers.own_in.top)
         self._busy.append(1e6 * (time.perf_counter() - start - used / COPIED_PER_S))
         calm = time.perf_counter() + _CALM_S
         while (start := time.perf_counter()) < calm:
             pass
-        desk.shared_in.release(word)
+        buffers.shared_in.release(word)
         return start
 
     def _show(self, start: int, end: int) -> None:
         """The inputs between these bytes appear in the runner's memory."""
         if end > start:
-            self._desk.shared_in.bytes(start, end - start).copy_(self._desk.own_in.bytes(start, end - start))
+            self._buffers.shared_in.bytes(start, end - start).copy_(self._buffers.own_in.bytes(start, end - start))
         torch.cuda.synchronize()
 
     def _compare(self, theirs: Block, ours: Block, right: torch.Tensor | None = None) -> None:
@@ -336,9 +336,9 @@ class PairedTimer:
             raise Mismatched("a timed call returned tensors of other shapes than before")
         if [call["outputs"] for call in ours.calls] != [call["outputs"] for call in theirs.calls]:
             raise Mismatched("a timed call returned another structure than before")
-        flat = [Slot.parse(slot, self._desk.own_out.size) for call in slots for slot in call]
+        flat = [Slot.parse(slot, self._buffers.own_out.size) for call in slots for slot in call]
         right = self._outputs() if right is None else right
-        self._uncompared = right, self._desk.shared_out.bytes(WORD, len(right)).clone(), flat, len(ours.calls)
+        self._uncompared = right, self._buffers.shared_out.bytes(WORD, len(right)).clone(), flat, len(ours.calls)
 
     def settle(self) -> None:
         """Compares the values of the last block, which is put off until the device is idle anyway.
@@ -365,7 +365,7 @@ class PairedTimer:
             submission = means
         low, high = ratio_interval(reference, submission, seed)
         one, other = float(numpy.median(reference)), float(numpy.median(submission))
-        excess = [block.wall - block.whole - self._desk.overhead_us for block in ours]
+        excess = [block.wall - block.whole - self._buffers.overhead_us for block in ours]
         claimed = float(numpy.median([block.whole for block in ours]))
         return Timing(
             one / other,
@@ -374,7 +374,7 @@ class PairedTimer:
             one,
             other,
             sum(len(block.forward) for block in ours),
-            self.armed,
+            self.gated,
             min(excess),
             claimed,
             float(numpy.median(self._busy)),
@@ -382,10 +382,10 @@ class PairedTimer:
         )
 
 
-def waits(desk: DeviceBuffers, side: Side, train: bool, inputs: list) -> bool:
+def waits(buffers: DeviceBuffers, side: Side, train: bool, inputs: list) -> bool:
     """Whether the reference waits for the device in its forward."""
-    tree, slots = desk.own_in.lay([inputs])
-    desk.local.models = {0: side.model}
+    tree, slots = buffers.own_in.lay([inputs])
+    buffers.local.models = {0: side.model}
     for ahead in (False, True):
-        desk.local_block(tree, slots, train, ahead)
-    return desk.hung
+        buffers.local_block(tree, slots, train, ahead)
+    return buffers.hung

@@ -71,7 +71,7 @@ class SimulatedBackend:
                     problem = str(error)
                     worker.kill()
                     worker = None
-            settle(future, answer, problem, self._settings["terms"]["device"])
+            settle(future, answer, problem, self._settings["config"]["device"])
         if worker:
             worker.kill()
 

@@ -92,7 +92,7 @@ def _input_numel(task: Task, constants: Mapping[str, int]) -> int:
 
 def _compared(small: Recorder, full: Recorder) -> Scale:
     """Pairs the two runs operator by operator; a size that grows in two ways takes the factor that moves more bytes."""
-    before, after = small.ledger.rows, full.ledger.rows
+    before, after = small.trace.rows, full.trace.rows
     numel, extents = _Votes(), _Votes()
     operators: dict[tuple[str, int], float] = {}
     if [row.name for row in before] == [row.name for row in after]:

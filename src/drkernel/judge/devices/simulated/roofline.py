@@ -127,18 +127,18 @@ ATTENTION = 0.6
 """What eager fp32 attention reaches of cuBLAS."""
 
 
-def price(ledger: OpTrace, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
+def price(trace: OpTrace, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
     """Modelled time of every row of one forward at full size, most expensive first, in microseconds.
 
     Kernels run one after the other; where the device would wait for the host to launch them, the wait is shared out in
     proportion to the rows' launch costs.
     """
-    device = [_triton_us(row, gpu, scale) if row.triton else _aten_us(row, gpu, scale) for row in ledger.rows]
-    host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in ledger.rows]
+    device = [_triton_us(row, gpu, scale) if row.triton else _aten_us(row, gpu, scale) for row in trace.rows]
+    host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in trace.rows]
     wait = max(0.0, sum(host) - sum(device)) / (sum(host) or 1.0)
     times = [
         KernelTime(row.site if row.triton else row.name, row.calls, busy + wait * launch, row.triton)
-        for row, busy, launch in zip(ledger.rows, device, host, strict=True)
+        for row, busy, launch in zip(trace.rows, device, host, strict=True)
     ]
     return tuple(sorted(times, key=lambda t: -t.microseconds))
 
@@ -215,7 +215,7 @@ def _held(row: Row, growth: float, programs: float, scale: Scale) -> float:
 
 
 def _block(row: Row, programs: float, scale: Scale) -> tuple[int, float]:
-    """Elements of a block at full size, and lanes over elements.
+    """Elements of a block at full size, and variants over elements.
 
     A block that is the next power of two of a program's row in the small task is taken to grow with the row.
     """
@@ -262,7 +262,7 @@ def _programs(row: Row, scale: Scale) -> tuple[float, float]:
     return min(rows, blocks), max(rows, blocks)
 
 
-def floor_microseconds(gpu: Gpu, scale: Scale, inputs_bytes: int, outputs_bytes: int) -> float:
+def min_time_us(gpu: Gpu, scale: Scale, inputs_bytes: int, outputs_bytes: int) -> float:
     """No honest forward is faster: its inputs read once and its outputs written once, at the data sheet's bandwidth."""
     moved = (inputs_bytes + outputs_bytes) * scale.bytes
     return 1e6 * moved / (gpu.peak_bandwidth if moved > gpu.l2_bytes else 2 * gpu.l2_bandwidth)

@@ -62,9 +62,9 @@ def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None
         os.environ["TRITON_CACHE_DIR"] = str(folder)
         setup.start(everywhere=True)
         _warm_up(PRODUCTS in os.environ)
-        rehearsed = CudaRunner(met=kernel_cache.install_cache_only())
-        rehearsed.rehearse()
-        answer = rehearsed.answer
+        warmed_up = CudaRunner(met=kernel_cache.install_cache_only())
+        warmed_up.warm_up()
+        answer = warmed_up.answer
     except Exception as error:
         problem = {"error": runner.describe(error)}
         answer = lambda question: problem
@@ -73,12 +73,12 @@ def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None
 
 
 class CudaRunner(runner.Runner):
-    """Questions beyond Runner's: `map` (which memory to share), `limit`, `arm` and `claims` (timed calls), `profile`.
+    """Questions beyond Runner's: `map` (which memory to share), `limit`, `enqueue_gated` and `claims` (timed calls), `profile`.
 
     The examiner has one of its own for the reference, without a sandbox.
 
     Args:
-        word: the address of the 32-bit word that armed calls wait for; by default it leads the inputs.
+        word: the address of the 32-bit word that gated calls wait for; by default it leads the inputs.
         met: where the descriptions of launched kernels that have not been compiled appear.
     """
 
@@ -93,7 +93,7 @@ class CudaRunner(runner.Runner):
         self._host_s = 0.0
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        enqueues = question["do"] == "arm"
+        enqueues = question["do"] == "enqueue_gated"
         self._met.clear()
         try:
             if self.outputs:
@@ -112,17 +112,23 @@ class CudaRunner(runner.Runner):
             raise kernel_cache.MissingKernel(self._met[0])
 
     def _do(self) -> dict[str, Callable[..., dict[str, Any]]]:
-        more = {"map": self._map, "limit": self._limit, "arm": self._arm, "wait": dict, "claims": self._claims}
+        more = {
+            "map": self._map,
+            "limit": self._limit,
+            "enqueue_gated": self._arm,
+            "wait": dict,
+            "claims": self._claims,
+        }
         return super()._do() | more | {"profile": self._profile, "joins": self._joins}
 
-    def rehearse(self) -> None:
+    def warm_up(self) -> None:
         """Answers an exam's questions once: then CUDA has loaded the kernels of this class, and its memory is warm."""
         stages = torch.zeros(2, _STAGE, dtype=torch.uint8)
         self.inputs, self.outputs = (DeviceArea(stage.data_ptr(), _STAGE, owned=False) for stage in stages)
         self._word = self.inputs.address
         slot = self.inputs.put(torch.ones(64, 64)).to_json()
         given = {"args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0, "model": 0}
-        block = {**given, "args": {"list": [given["args"]] * 2}, "do": "arm", "word": -1}
+        block = {**given, "args": {"list": [given["args"]] * 2}, "do": "enqueue_gated", "word": -1}
         build = {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0}
         call = {**given, "do": "call", "budget": 0.0}
         questions = [{"do": "load", "source": _REHEARSAL, "name": "ModelNew"}, {**build, "varied": False}]
@@ -177,7 +183,7 @@ class CudaRunner(runner.Runner):
         calls = self._values(args, slots)
         module = self.models[model].train(train)
         torch.manual_seed(seed)
-        marks, results, kept, ledgers = [], [], [], []
+        marks, results, kept, traces = [], [], [], []
         mark = lambda: (marks.append(torch.cuda.Event(enable_timing=True)), marks[-1].record())
         recording = functools.partial(self.record, brief=True) if recorded else contextlib.nullcontext
         with torch.no_grad():
@@ -186,20 +192,20 @@ class CudaRunner(runner.Runner):
                 mark()
                 self._flush.sum()
                 mark()
-                with recording() as ledger:
+                with recording() as trace:
                     result = module(*values)
                 mark()
-                ledgers.append(ledger)
+                traces.append(trace)
                 begun = self.outputs.top
                 results.append(self._exported(result))
                 if (size := self.outputs.top - begun) <= SCATTERED:
                     kept += result, torch.empty(size, dtype=torch.uint8, device="cuda")
             mark()
         self._armed = marks, results
-        return {"ledgers": [ledger.to_json() for ledger in ledgers if ledger]}
+        return {"traces": [trace.to_json() for trace in traces if trace]}
 
     def _claims(self) -> dict[str, Any]:
-        """How long each of the calls that were armed took by this process's events, and each copy of its outputs."""
+        """How long each of the calls that were gated took by this process's events, and each copy of its outputs."""
         marks, results = self._armed
         spans = [1e3 * one.elapsed_time(other) for one, other in itertools.pairwise(marks)]
         whole = 1e3 * marks[0].elapsed_time(marks[-1])

@@ -49,6 +49,6 @@ def record(skip: Collection[str] = (), budget: float = WORK_BUDGET) -> Iterator[
         raise DrKernelError("simulated device: record() before install()")
     from drkernel.judge.untrusted.simulated.interpreter import Session
 
-    ledger = OpTrace()
-    with _machines[0].recording(Session(ledger, skip, budget)):
-        yield ledger
+    trace = OpTrace()
+    with _machines[0].recording(Session(trace, skip, budget)):
+        yield trace

@@ -43,17 +43,17 @@ LAUNCH_BUDGET = 1e9
 class Session:
     """What the launches of one `record()` go to."""
 
-    def __init__(self, ledger: OpTrace, skip: Collection[str], budget: float):
-        self.ledger = ledger
+    def __init__(self, trace: OpTrace, skip: Collection[str], budget: float):
+        self.trace = trace
         self.skip = frozenset(skip)
         self.budget = budget
-        self.recorder = Recorder(ledger)
+        self.recorder = Recorder(trace)
         self._rows: dict[Any, Row] = {}
 
     def row(self, kernel: upstream.InterpretedFunction) -> Row:
         if kernel not in self._rows:
             self._rows[kernel] = Row(kernel.__name__[:200], site_of(kernel)[:200], True)
-            self.ledger.rows.append(self._rows[kernel])
+            self.trace.rows.append(self._rows[kernel])
         return self._rows[kernel]
 
 

@@ -46,7 +46,7 @@ class Region:
         self.touched[stored][offsets >> np.uint64(self.shift)] = True
 
     def revisit(self, offsets: np.ndarray, visitors: np.ndarray, clock: float) -> np.ndarray:
-        """For each of these lanes whose sector its visitor was the last to load: what the clock has advanced since."""
+        """For each of these variants whose sector its visitor was the last to load: what the clock has advanced since."""
         sectors = offsets >> np.uint64(SECTOR_BITS)
         if self._last is None:
             count = (self.size >> SECTOR_BITS) + 1
@@ -80,7 +80,7 @@ class Meter:
         self.reused = self.reach = 0.0
         self._visitors = np.zeros(1, np.int64)
         self._clock = 0.0
-        self.lanes = self.unmasked = 0
+        self.variants = self.unmasked = 0
         regions: dict[int, Region] = {}
         for name, tensor in arguments:
             region = Region(name, tensor)
@@ -94,7 +94,7 @@ class Meter:
             self.arithmetic,
             self.accesses,
             self.flops,
-            self.lanes,
+            self.variants,
             self.unmasked,
             self.reused,
             self.reach,
@@ -103,7 +103,7 @@ class Meter:
 
     def restore(self, counters: tuple) -> None:
         (*counts, totals) = counters
-        self.arithmetic, self.accesses, self.flops, self.lanes, self.unmasked, self.reused, self.reach = counts
+        self.arithmetic, self.accesses, self.flops, self.variants, self.unmasked, self.reused, self.reach = counts
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
@@ -136,7 +136,7 @@ class Meter:
         valid = pointers.ravel() if complete else pointers[mask]
         if not valid.size:
             return None
-        self.lanes += pointers.size * repeat
+        self.variants += pointers.size * repeat
         self.unmasked += valid.size * repeat
         moved = _cached_bytes(pointers, mask, complete, width) * repeat
         first = next((r for r in self.regions if r.base <= int(valid[0]) < r.base + r.size), None)
@@ -156,8 +156,8 @@ class Meter:
         self._clock += moved / programs
         if not stored:
             visitors = self._visitors[-1:] if len(mask) == 1 else self._visitors
-            lanes = np.broadcast_to(visitors.reshape(-1, *(1,) * (mask.ndim - 1)), mask.shape)
-            since = region.revisit(offsets, lanes[mask], self._clock)
+            variants = np.broadcast_to(visitors.reshape(-1, *(1,) * (mask.ndim - 1)), mask.shape)
+            since = region.revisit(offsets, variants[mask], self._clock)
             self.reused += moved * len(since) / len(offsets)
             self.reach += moved * float(since.sum()) / len(offsets)
 
@@ -185,10 +185,10 @@ class Meter:
     def finish(self) -> None:
         """Adds the launch to its row.
 
-        Masked lanes do arithmetic too, but they are far more frequent in a small task than in the full one, so work is
+        Masked variants do arithmetic too, but they are far more frequent in a small task than in the full one, so work is
         counted for the unmasked share only: of two dimensions in a load or store, of three in a product.
         """
-        share = self.unmasked / self.lanes if self.lanes else 1.0
+        share = self.unmasked / self.variants if self.variants else 1.0
         self.row.arithmetic += self.arithmetic * share
         self.row.accesses += self.accesses
         self.row.flops += self.flops * share**1.5

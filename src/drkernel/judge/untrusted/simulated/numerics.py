@@ -81,7 +81,7 @@ def libdevice(symbol: str) -> Callable[..., np.ndarray]:
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
     for rounding in ("_rn", "_rz", "_ru", "_rd"):
         name = name.removesuffix(rounding)
-    for candidate in (name, name.removesuffix("f"), name.removesuffix("d"), name[1:], name[1:].removesuffix("f")):
-        if candidate in LIBDEVICE:
-            return LIBDEVICE[candidate]
+    for client in (name, name.removesuffix("f"), name.removesuffix("d"), name[1:], name[1:].removesuffix("f")):
+        if client in LIBDEVICE:
+            return LIBDEVICE[client]
     raise NotImplementedError(f"libdevice function {symbol} does not exist on the simulated device")
