@@ -100,7 +100,7 @@ class GpuExaminer:
     ):
         self.secret = secret
         self.config = dataclasses.replace(config, device=f"cuda:{torch.cuda.get_device_name()}")
-        self._prepared = PreparedTaskCache[CudaPreparedTask](_PAPERS)
+        self._cache = PreparedTaskCache[CudaPreparedTask](_PAPERS)
         gpu = torch.cuda.get_device_properties(0)
         self._share, self._part = share, 0.5 if share else 1.0
         self._buffers = DeviceBuffers(min(_AREA, int(self._part * _AREAS * gpu.total_memory / sharing / 4)))
@@ -128,7 +128,7 @@ class GpuExaminer:
         }
 
     def _prepared(self, task: Task) -> CudaPreparedTask:
-        if task in self._prepared:
+        if task in self._cache:
             return self._paper(task)
         for sole in (False, True):
             try:
@@ -226,7 +226,7 @@ class GpuExaminer:
         """The prepared task, from the cache where possible."""
 
         write = functools.partial(device.write, task, self.secret, self._gpu, self._buffers, self._lease)
-        return self._prepared.get(task, lambda: with_room(self._lease.sole, write))
+        return self._cache.get(task, lambda: with_room(self._lease.sole, write))
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
