@@ -1,10 +1,13 @@
-"""Records the ATen operators of a forward: what a GPU's library kernels would have read, written and computed."""
+"""Records the ATen operators of a forward: what a GPU's library kernels would have read, written and computed.
+
+The examiner records references with `record`. Runners derive recorders of their own, which also count Triton launches.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,9 +17,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.untrusted.simulated.meter import distinct_elements
 
 SECTOR = 32
+"""Bytes that a GPU's caches move at least."""
 
 FREE = frozenset(
     {
@@ -117,6 +120,43 @@ class Recorder(TorchDispatchMode):
             row.add_traffic(min(distinct_elements(tensor), limit or tensor.numel()), unique, total, stored)
 
 
+class _Recordings:
+    """The innermost recording of this process, and whether `install` was called."""
+
+    current: Recorder | None = None
+    installed = False
+
+
+def install() -> None:
+    """Prepares this process for `record`; further calls do nothing. Custom operators must be defined afterwards."""
+    if not _Recordings.installed:
+        _Recordings.installed = True
+        follow_custom_operators(_suspended)
+        keep_fused_operators_whole()
+
+
+@contextlib.contextmanager
+def record() -> Iterator[OpTrace]:
+    """Counts the ATen operators of the block. `install` must have been called.
+
+    Triton kernels are not seen: references have none, and submissions run elsewhere.
+    """
+    assert _Recordings.installed, "aten.record() before aten.install()"
+    recorder = Recorder(OpTrace())
+    outer, _Recordings.current = _Recordings.current, recorder
+    try:
+        with recorder:
+            yield recorder.trace
+    finally:
+        _Recordings.current = outer
+
+
+def _suspended() -> list[Any]:
+    """The recorder, where torch has taken it off its stack."""
+    recorder = _Recordings.current
+    return [recorder] if recorder is not None and _get_current_dispatch_mode() is not recorder else []
+
+
 def keep_fused_operators_whole() -> None:
     """Records torch.rms_norm as one operator, which CUDA runs as one kernel but the CPU as five."""
     original = torch.rms_norm
@@ -162,6 +202,14 @@ def moves_data(func: Any) -> bool:
         and func._overloadpacket.__name__ not in FREE
         and func.namespace in ("aten", "prims", "torchvision")
     )
+
+
+def distinct_elements(tensor: Tensor) -> int:
+    """Elements at distinct addresses: expanded dimensions count once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= 1 if stride == 0 and size else size
+    return count
 
 
 def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> tuple[list[Tensor], list[Tensor]]:
