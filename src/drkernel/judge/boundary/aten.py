@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 
 SECTOR = 32
 """Bytes that a GPU's caches move at least."""
@@ -47,7 +47,8 @@ IGNORES_SELF = frozenset({"copy_", "fill_", "zero_", "uniform_", "normal_", "ber
 
 def without_compiler(mode: type[TorchDispatchMode]) -> type[TorchDispatchMode]:
     """Takes torch's guard against dynamo off a mode's handler: its first call would import the compiler (1.5 s)."""
-    mode.__torch_dispatch__ = getattr(mode.__torch_dispatch__, "__wrapped__", mode.__torch_dispatch__)
+    handler = mode.__torch_dispatch__
+    mode.__torch_dispatch__ = getattr(handler, "__wrapped__", handler)  # type: ignore[method-assign]
     return mode
 
 
@@ -116,7 +117,7 @@ class Recorder(TorchDispatchMode):
             selected = name in GATHERS and not stored and tensor is read[0]
             limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
             unique, total = _bytes(tensor, written[-1] if strided and written else tensor, limit)
-            total = max(total, limit * tensor.element_size()) if selected else total
+            total = max(total, limit * tensor.element_size()) if limit is not None else total
             row.add_traffic(min(distinct_elements(tensor), limit or tensor.numel()), unique, total, stored)
 
 
@@ -192,7 +193,7 @@ def follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
         keep = kwargs.get("with_keyset") or not callable(function)
         return register(self, op_name, function if keep else followed, *args, **kwargs)
 
-    torch.library.Library.impl = impl
+    torch.library.Library.impl = impl  # type: ignore[method-assign, assignment]
 
 
 def moves_data(func: Any) -> bool:
@@ -255,7 +256,7 @@ def _bytes(tensor: Tensor, output: Tensor, limit: int | None) -> tuple[int, int]
     return unique, unique * max(1, min(*fastest[:1], SECTOR // tensor.element_size()) if fastest else 1)
 
 
-def _math(tensors: list[Tensor]) -> str:
+def _math(tensors: list[Tensor]) -> Math:
     kinds = {t.dtype for t in tensors if t.is_floating_point()}
     if torch.float64 in kinds:
         return "fp64"

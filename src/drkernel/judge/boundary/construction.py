@@ -52,12 +52,12 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
     def noisy(name: str) -> Any:
         return lambda tensor, *args, **kwargs: add_noise(initialisers[name](tensor, *args, **kwargs))
 
-    nn.Parameter.__new__ = parameter
+    nn.Parameter.__new__ = parameter  # type: ignore[method-assign]
     for name in initialisers:
         setattr(nn.init, name, noisy(name))
     try:
         yield
     finally:
-        nn.Parameter.__new__ = new
+        nn.Parameter.__new__ = new  # type: ignore[method-assign]
         for name, function in initialisers.items():
             setattr(nn.init, name, function)

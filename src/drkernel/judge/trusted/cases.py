@@ -37,6 +37,10 @@ PUBLISHED, DEFAULT_WEIGHTS, FIRST_HIDDEN = 0, 1, 2
 construction gives, and, counting up, the hidden shapes with perturbed weights."""
 
 
+Transform = Callable[[Tensor, Tensor], Tensor]
+"""Other values for an input, from its values and their standardised form; element by element."""
+
+
 class Perturbation(enum.Enum):
     """How the weights of a model differ from the defaults; see weight_perturbation."""
 
@@ -290,10 +294,10 @@ def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     return {k: map_tensors(v, function) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def _transformed(value: Any, transform: Callable[[Tensor, Tensor], Tensor]) -> Any:
-    """Transforms the floating tensors of an input; exact zeros stay (masks, triangles), and so do discrete values.
+def _transformed(value: Any, transform: Transform) -> Any:
+    """Transforms the floating tensors of an input. Exact zeros stay (masks, triangles), and so do discrete values.
 
-    `transform` gets x and its standardised form, and works element by element, which keeps symmetry and structure.
+    Since transforms work element by element, symmetry stays as well.
     """
 
     def change(tensor: Tensor) -> Tensor:
@@ -323,21 +327,19 @@ def _is_discrete(tensor: Tensor) -> bool:
     return few and len(tensor.unique()) <= _MAX_DISCRETE
 
 
-REGIMES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor] | None, ...]] = {
-    "given": (None,),
+_PURE: dict[str, tuple[Transform, ...]] = {
     "mirrored": (lambda x, z: -1.5 * z + 0.75, lambda x, z: -1.5 * x, lambda x, z: 0.3 + 0.5 * x),
     "large": (lambda x, z: 64 * z, lambda x, z: 64 * z.abs(), lambda x, z: 16 * z, lambda x, z: 8 * x),
     "heavy": (lambda x, z: -(z.abs() ** 3) - 0.1, lambda x, z: z**3, lambda x, z: z.abs() ** 3, lambda x, z: x**3),
     "integers": (lambda x, z: (2 * z).round(), lambda x, z: (2 * z).round().abs() + 1),
 }
-"""Value distributions by name, each with milder variants to fall back on where the reference leaves its domain."""
-PURE = tuple(name for name in REGIMES if name != "given")
+PURE = tuple(_PURE)
 """The regimes that change all values in one way."""
 
 
-def _mixed(variant: int) -> Callable[[Tensor, Tensor], Tensor]:
+def _mixed(variant: int) -> Transform:
     """Every pure regime in a part of the rows of one input."""
-    parts = [REGIMES[name][min(variant, len(REGIMES[name]) - 1)] for name in PURE]
+    parts = [variants[min(variant, len(variants) - 1)] for variants in _PURE.values()]
 
     def transform(x: Tensor, z: Tensor) -> Tensor:
         if not x.dim():
@@ -349,8 +351,12 @@ def _mixed(variant: int) -> Callable[[Tensor, Tensor], Tensor]:
     return transform
 
 
-REGIMES["mixed"] = tuple(_mixed(variant) for variant in range(4))
-
+REGIMES: dict[str, tuple[Transform | None, ...]] = {
+    "given": (None,),
+    **_PURE,
+    "mixed": tuple(_mixed(variant) for variant in range(4)),
+}
+"""Value distributions by name, each with milder variants to fall back on where the reference leaves its domain."""
 
 _DESCRIPTIONS = {
     "mirrored": "shifted values",

@@ -33,8 +33,8 @@ from drkernel.judge.trusted import attribution, cases, static_check
 from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Case, Perturbation, Seeds
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient
-from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
-from drkernel.types import Verdict
+from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure, verdict_of_refusal
+from drkernel.types import Status, Verdict
 
 _PROFILE_ROWS = 16
 """Kernels that a verdict's profile names."""
@@ -55,7 +55,7 @@ class ExamConfig:
 def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:
     """The refusal that a judge which prices hacks does not act upon: a source without a Triton kernel."""
     found = static_check.inspect(source, answer_name) if config.gate and config.price_hacks else None
-    return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
+    return verdict_of_refusal(found) if found else None
 
 
 class Examination(Generic[P]):
@@ -334,9 +334,8 @@ class Examination(Generic[P]):
             detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
             self._refuse("nothing_replaced", detail, operators=kept)
         lazy = measured.speedup < self.config.lazy_below
-        status, reason = "ok", "faster" if not lazy else "slower" if measured.speedup < 1 else "lazy"
-        if doubt:
-            status, reason = "suspicious", "too_fast"
+        status: Status = "suspicious" if doubt else "ok"
+        reason = "too_fast" if doubt else "faster" if not lazy else "slower" if measured.speedup < 1 else "lazy"
         at_construction = self.pair.perturbation is Perturbation.CONSTRUCTION
         self.evidence |= {
             "replaced": round(found.replaced, 4),
@@ -364,9 +363,14 @@ class Examination(Generic[P]):
         """The refusal, with the times of a submission that was examined to the end, where they can be true."""
         if verdict.status != "ok":
             return refusal
-        changes = {"status": refusal.status, "reason": refusal.reason, "detail": refusal.detail, "lazy": False}
-        evidence = verdict.evidence | refusal.evidence | {"priced_as": verdict.reason}
-        return dataclasses.replace(verdict, **changes, evidence=evidence)
+        return dataclasses.replace(
+            verdict,
+            status=refusal.status,
+            reason=refusal.reason,
+            detail=refusal.detail,
+            lazy=False,
+            evidence=verdict.evidence | refusal.evidence | {"priced_as": verdict.reason},
+        )
 
     def _submission(self, case: Case, trace: OpTrace) -> Submission:
         """The submission as a device sees it."""

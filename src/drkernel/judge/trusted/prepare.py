@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -192,11 +193,11 @@ def _trivial(first: Case) -> dict[str, Predictor]:
     if isinstance(expected, Tensor):
         predictors["an earlier output"] = lambda case, leaf: leaf if case is first else expected
     for index in range(sum(isinstance(value, Tensor) for value in first.inputs)):
-        predictors[f"input {index} unchanged"] = lambda case, leaf, index=index: _input(case, leaf, index)
+        predictors[f"input {index} unchanged"] = functools.partial(_input, index)
     return predictors
 
 
-def _input(case: Case, leaf: Tensor, index: int) -> Tensor | None:
+def _input(index: int, case: Case, leaf: Tensor) -> Tensor | None:
     value = [value for value in case.inputs if isinstance(value, Tensor)][index]
     return value.to(leaf.dtype) if value.shape == leaf.shape else None
 

@@ -22,6 +22,8 @@ from drkernel.types import DrKernelError, Task
 
 _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Largest values of a constant that are tried, in turn."""
+_MIN_SIZE = 16
+"""Smaller literals are taken for something else than sizes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,13 @@ def lift(source: str) -> str:
     Equal literals share a constant, since they usually are the same size.
     """
     body = ast.parse(source).body
-    literals = [node for statement in body if _holds_sizes(statement) for node in ast.walk(statement) if _is_size(node)]
+    literals = [
+        node
+        for statement in body
+        if _holds_sizes(statement)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= _MIN_SIZE
+    ]
     if not literals:
         return source
     lines = [line.encode() for line in source.splitlines(keepends=True)]
@@ -136,19 +144,16 @@ def lift(source: str) -> str:
     return b"".join(lines).decode()
 
 
-def _name(size: int) -> str:
+def _name(size: Any) -> str:
     return f"SIZE_{size}"
-
-
-def _is_size(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 16
 
 
 def _holds_sizes(node: ast.stmt) -> bool:
     if isinstance(node, ast.FunctionDef):
         return node.name in ("get_inputs", "get_init_inputs")
-    named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    return named and isinstance(node.value, (ast.Tuple, ast.List))
+    if isinstance(node, ast.Assign):
+        return isinstance(node.targets[0], ast.Name) and isinstance(node.value, (ast.Tuple, ast.List))
+    return False
 
 
 def _must_stay_first(node: ast.stmt) -> bool:

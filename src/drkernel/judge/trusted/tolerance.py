@@ -219,6 +219,15 @@ def _check_integers(expected: Tensor, actual: Tensor) -> str | None:
 class _Leaf:
     """One expected output: its fp64 value, and how far an output may be from it. Arguments as those of `Expected`."""
 
+    finite: bool
+    same_nonfinite: bool
+    well_conditioned: bool
+    norm: float
+    """L2 norm of the allowed error."""
+    reference_norm: float
+    reference_max: float
+    """L2 norm and largest value of the output."""
+
     def __init__(self, exact: Any, rounded: Any, jittered: Any, eps: float, terms: float):
         if not _is_float(rounded):
             self.finite = self.same_nonfinite = True

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from drkernel.judge.trusted.runner_client import Failed
-from drkernel.types import Verdict
+from drkernel.judge.trusted.static_check import Refusal
+from drkernel.types import Status, Verdict
 
 _REASONS = {
     "SyntaxError": "syntax_error",
@@ -22,9 +23,14 @@ _REASONS = {
 class VerdictReached(Exception):
     """The verdict is reached: no further question is asked."""
 
-    def __init__(self, status: str, reason: str, detail: str, **evidence: Any):
+    def __init__(self, status: Status, reason: str, detail: str, **evidence: Any):
         super().__init__(detail)
         self.verdict = Verdict(status, reason, detail, evidence=evidence)
+
+
+def verdict_of_refusal(refusal: Refusal) -> Verdict:
+    """The verdict on a submission that the static check refuses."""
+    return Verdict(cast(Status, refusal.status), refusal.reason, refusal.detail, evidence=refusal.evidence)
 
 
 def verdict_of_crash(how: str) -> Verdict:
