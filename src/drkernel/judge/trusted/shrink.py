@@ -137,7 +137,7 @@ def lift(source: str) -> str:
         line = lines[node.lineno - 1]
         lines[node.lineno - 1] = line[: node.col_offset] + _name(node.value).encode() + line[node.end_col_offset :]
     first = next(node for node in body if not _must_stay_first(node))
-    constants = "".join(f"{_name(value)} = {value}; " for value in dict.fromkeys(node.value for node in literals))
+    constants = "".join(f"{_name(value)} = {value!r}; " for value in dict.fromkeys(node.value for node in literals))
     if isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.If)):
         constants += "\n"
     lines[first.lineno - 1] = constants.encode() + lines[first.lineno - 1]

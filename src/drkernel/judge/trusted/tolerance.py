@@ -204,10 +204,10 @@ class Tolerance:
         pairs = (size / calls**0.5, self.reference_norm), (largest, self.reference_max)
         growth = [now / then if then else 1.0 for now, then in pairs]
         bounds = self.norm * calls**0.5, self.max_error
-        norm, most = (bound * max(1.0, g) for bound, g in zip(bounds, growth, strict=True))
-        if error_norm <= norm and max_error <= most:
+        max_norm, bound_on_elements = (bound * max(1.0, g) for bound, g in zip(bounds, growth, strict=True))
+        if error_norm <= max_norm and max_error <= bound_on_elements:
             return None
-        return f"an output differs by {max_error:.3g}, at most {most:.3g} was expected"
+        return f"an output differs by {max_error:.3g}, at most {bound_on_elements:.3g} was expected"
 
 
 def _check_integers(expected: Tensor, actual: Tensor) -> str | None:
@@ -246,14 +246,14 @@ class _Leaf:
         self.reference_norm, rounding_error, jitter_error = map(math.sqrt, squares)
         self.finite, self.same_nonfinite = nonfinite == 0, disagreeing == 0
         step = torch.finfo(rounded.dtype).eps if isinstance(rounded, Tensor) else 0.0
-        unit = max(eps * math.sqrt(min(terms, MAX_TERMS)), step)
-        self.norm = K_NORM * max(unit * self.reference_norm, rounding_error, jitter_error)
+        relative = max(eps * math.sqrt(min(terms, MAX_TERMS)), step)
+        self.norm = K_NORM * max(relative * self.reference_norm, rounding_error, jitter_error)
         least = 1e-3 * self.reference_norm / math.sqrt(max(1, exact.numel()))
         row_rms = (row_squares / self._table[1]).sqrt().clamp_min(least)
         if len(row_rms):  # a row whose own errors are small by chance may have what rows of its size usually have
             row_errors = torch.maximum(row_errors, row_rms * (row_errors / row_rms.clamp_min(_TINY)).median())
-        self._atol, self._rtol = K_MAX * torch.maximum(row_errors, unit * row_rms), K_MAX * unit
-        self.well_conditioned = jitter_error <= max(1e-2, 4 * unit) * self.reference_norm
+        self._atol, self._rtol = K_MAX * torch.maximum(row_errors, relative * row_rms), K_MAX * relative
+        self.well_conditioned = jitter_error <= max(1e-2, 4 * relative) * self.reference_norm
 
     def max_error(self) -> float:
         """The largest error that any element may have."""

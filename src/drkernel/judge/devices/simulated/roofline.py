@@ -2,9 +2,9 @@
 
 The constants were fitted to 160 timings on one H200 (torch 2.11, triton 3.6, cold L2, 2026-11): element-wise kernels
 of 0.3 to 540 MB with blocks of 32 to 65536, 60 eager operators on 64M elements, matrix products of 512 to 4096.
-Eager factors, instruction costs and overlap were then read off 414 answers to 120 generated tasks timed there, and the
-free constants chosen on half of these tasks: modelled speed-ups rank with Spearman's rho 0.99 (other half: 0.97) and
-are off by 2 % at the median (benchmarks/simulated_vs_gpu.py). Kernels whose long chains of transcendental functions
+Eager factors, instruction costs and overlap were then read off 414 submissions to 120 generated tasks, timed there. The
+free constants were chosen on half of these tasks: modelled speed-ups rank with Spearman's rho 0.99 (other half: 0.97)
+and are off by 2 % at the median (benchmarks/simulated_vs_gpu.py). Kernels whose long chains of transcendental functions
 spill registers come out up to 1.7 times too fast, gathers from tables larger than the L2 cache 1.2 to 1.4 times.
 
 Launch costs of the host are separate: with `dataclasses.replace(gpu, aten_host_us=1.0, triton_host_us=1.0)` the times
@@ -137,10 +137,10 @@ class Roofline:
     scale: Scale
 
     def kernel_times(self, trace: OpTrace) -> tuple[KernelTime, ...]:
-        return price(trace, self.gpu, self.scale)
+        return estimate_times(trace, self.gpu, self.scale)
 
     def work_us(self, row: Row) -> float:
-        return sum(time.microseconds for time in price(OpTrace([row]), self._without_launches, self.scale))
+        return sum(time.microseconds for time in estimate_times(OpTrace([row]), self._without_launches, self.scale))
 
     def min_time_us(self, input_bytes: int, output_bytes: int) -> float:
         return min_time_us(self.gpu, self.scale, input_bytes, output_bytes)
@@ -150,7 +150,7 @@ class Roofline:
         return dataclasses.replace(self.gpu, kernel_us=0.0, aten_host_us=0.0, triton_host_us=0.0)
 
 
-def price(trace: OpTrace, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
+def estimate_times(trace: OpTrace, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
     """Modelled time of every row of one forward at full size, longest first, in microseconds.
 
     Kernels run one after the other. Where the device would wait for the host to launch them, the wait is divided among
