@@ -28,7 +28,7 @@ from drkernel.coldstart.solutions import solutions
 from drkernel.judge import Judge
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.simulated.rescale import scale_of
-from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, price
+from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, estimate_times
 from drkernel.judge.trusted import shrink
 from drkernel.judge.untrusted.simulated.device import install, record
 from drkernel.tasks.generator import generate
@@ -98,7 +98,7 @@ def modelled_times(rows: list[dict], gpu: Gpu, cache: Path | None) -> list[tuple
     for row in rows:
         task = shrink.fit(tasks[row["task"]])
         pair = [
-            sum(time.microseconds for time in price(ledger_of(task, source, known), gpu, scale_of(task)))
+            sum(time.microseconds for time in estimate_times(ledger_of(task, source, known), gpu, scale_of(task)))
             for source in (None, row["source"])
         ]
         times.append((pair[0], pair[1]))

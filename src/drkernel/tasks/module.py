@@ -25,7 +25,7 @@ DEVICE: str | None = None
 
 @dataclass(frozen=True)
 class ArgumentEffects:
-    """What a reference does with its arguments: a property of its code, seen once."""
+    """What a reference does with its arguments: a property of its code, found out at its first forward."""
 
     edits: bool
     """It changes them in place."""
@@ -46,11 +46,11 @@ class Reference:
 
     constants: dict[str, int]
     """Every module-level int constant (`ROWS = 128`, `m, n = 64, 32`) with the value in force."""
-    conduct: dict[bool, ArgumentEffects]
-    """By training mode, for whoever has seen it."""
+    argument_effects: dict[bool, ArgumentEffects]
+    """By training mode, where it has been found out; see cases.expected_outputs."""
 
     def __init__(self, task: Task, constants: Mapping[str, int] | None = None):
-        self.task, self.conduct = task, {}
+        self.task, self.argument_effects = task, {}
         self._file = f"<{task.id}>"
         overrides = dict(constants or {})
         tree = self._bordered("loading", lambda: ast.parse(task.source, self._file))

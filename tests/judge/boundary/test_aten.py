@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from drkernel.judge.untrusted.simulated.device import install, record
+from drkernel.judge.boundary.aten import install, record
 
-install(cuda_shim=False)
+install()
 
 
 def rows(function):

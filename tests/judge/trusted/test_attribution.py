@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.trusted.attribution import change
+from drkernel.judge.trusted.attribution import difference
 
 KERNEL, OTHER = Row("double", "double:8", True, 1, 64), Row("halve", "halve:20", True, 1, 64)
 NEVER_RAN = Row("halve", "halve:20", True, 1, 0)
@@ -26,4 +26,4 @@ PRODUCT, COPY = Row("mm", "mm", False, 1), Row("copy_", "copy_", False, 1)
     ],
 )
 def test_a_call_may_leave_out_operators_and_add_kernels_and_copies(usual, found, said):
-    assert change(OpTrace(usual), OpTrace(found)) == said
+    assert difference(OpTrace(usual), OpTrace(found)) == said

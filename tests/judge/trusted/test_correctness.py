@@ -8,19 +8,21 @@ import pytest
 import torch
 from torch import nn
 
+from drkernel.judge.boundary.construction import perturbed_construction
 from drkernel.judge.trusted import cases, shrink, weight_perturbation
-from drkernel.judge.trusted.cases import Plan, Seeds
-from drkernel.judge.trusted.tolerance import UNIT, Expected, Got
+from drkernel.judge.trusted.cases import PUBLISHED, Perturbation, Plan, Seeds
+from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.tolerance import EPS, Expected
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
 
-def expected(function, *inputs, precision="ieee", depth=1.0) -> Expected:
-    unit = UNIT[precision]
+def expected(function, *inputs, precision="ieee", terms=1.0) -> Expected:
+    eps = EPS[precision]
     generator = torch.Generator().manual_seed(0)
     wide = [x.double() for x in inputs]
-    shaken = [x * (1 + unit * (2 * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1)) for x in wide]
-    return Expected(function(*wide), function(*inputs), function(*shaken), unit, depth)
+    jittered = [x * (1 + eps * (2 * torch.rand(x.shape, generator=generator, dtype=torch.float64) - 1)) for x in wide]
+    return Expected(function(*wide), function(*inputs), function(*jittered), eps, terms)
 
 
 DRAW = torch.Generator().manual_seed(0)
@@ -41,14 +43,14 @@ def test_other_ways_to_compute_the_same_are_right(function, rewritten):
     answer = rewritten(X)
     if function(X).shape == X.shape and answer.min() >= 0:
         answer = answer / answer.sum(-1, keepdim=True)
-    assert expected(function, X, depth=256).check(Got(answer)) is None
+    assert expected(function, X, terms=256).check(OutputTensor(answer)) is None
 
 
 def test_reduced_precision_is_wrong_under_ieee_and_right_where_it_is_allowed():
     product = lambda x: x @ W.to(x.dtype)
     low = (X.bfloat16() @ W.bfloat16()).float()
-    assert expected(product, X, depth=256).check(Got(low)).reason == "wrong_values"
-    assert expected(product, X, precision="low", depth=256).check(Got(low)) is None
+    assert expected(product, X, terms=256).check(OutputTensor(low)).reason == "wrong_values"
+    assert expected(product, X, precision="low", terms=256).check(OutputTensor(low)) is None
 
 
 @pytest.mark.parametrize("spoil", [0.0, float("nan"), float("inf"), 1e-3])
@@ -56,25 +58,25 @@ def test_a_single_wrong_element_is_found(spoil):
     answer = torch.softmax(X, -1)
     column = int(answer[3].argmax())
     answer[3, column] = spoil if spoil != 1e-3 else answer[3, column] * 1.001
-    problem = expected(lambda x: torch.softmax(x, -1), X).check(Got(answer))
+    problem = expected(lambda x: torch.softmax(x, -1), X).check(OutputTensor(answer))
     assert problem and problem.index == (3, column) and problem.share == pytest.approx(1 / answer.numel())
 
 
 def test_infinities_must_be_where_the_reference_has_them():
     masked = lambda x: x.masked_fill(x > 1, float("-inf"))
     right = expected(masked, X)
-    assert right.check(Got(masked(X))) is None
-    assert right.check(Got(masked(X).clamp(min=-1e30))).reason == "not_finite"
+    assert right.check(OutputTensor(masked(X))) is None
+    assert right.check(OutputTensor(masked(X).clamp(min=-1e30))).reason == "not_finite"
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Got(X.half()), "wrong_dtype"),
-        (Got(X[:, :5]), "wrong_shape"),
-        ((Got(X),), "wrong_structure"),
+        (OutputTensor(X.half()), "wrong_dtype"),
+        (OutputTensor(X[:, :5]), "wrong_shape"),
+        ((OutputTensor(X),), "wrong_structure"),
         (None, "wrong_structure"),
-        (Got(X, expanded=True), "expanded"),
+        (OutputTensor(X, expanded=True), "expanded"),
     ],
 )
 def test_form_comes_before_values(answer, reason):
@@ -83,8 +85,8 @@ def test_form_comes_before_values(answer, reason):
 
 def test_indices_must_be_exact():
     right = expected(lambda x: x.argmax(-1), X)
-    assert right.check(Got(X.argmax(-1))) is None
-    assert right.check(Got(X.argmin(-1))).reason == "wrong_values"
+    assert right.check(OutputTensor(X.argmax(-1))) is None
+    assert right.check(OutputTensor(X.argmin(-1))).reason == "wrong_values"
 
 
 def _task(body: str, inputs: str, init: str = "[]", sizes: str = "", **more) -> Task:
@@ -125,8 +127,8 @@ def test_divisibility_survives_shrinking():
 
 def test_every_regime_draws_other_inputs_and_none_leaves_the_domain():
     task = _task(FORWARD + "torch.log(x)", "[torch.rand(20, 30) + 0.1]")
-    side = cases.side(Reference(task), 1, perturb=True)
-    drawn = {name: cases.draw(task, Plan(name, 0, name), side, 1, 1.0) for name in cases.REGIMES}
+    model = cases.build(Reference(task), 1, Perturbation.OVERWRITE)
+    drawn = {name: cases.draw(task, Plan(name, PUBLISHED, name), model, 1, 1.0) for name in cases.REGIMES}
     assert all(case.expected.finite for case in drawn.values() if case)
     assert drawn["given"] and drawn["large"] and drawn["large"].inputs[0].max() > 5
 
@@ -136,9 +138,9 @@ def test_structure_of_inputs_survives_every_regime():
         "    def forward(self, a, mask):\n        return (a @ a) * mask",
         "[torch.tril(torch.rand(16, 16)), (torch.rand(16, 16) > 0.5).float()]",
     )
-    side = cases.side(Reference(task), 1, perturb=True)
+    model = cases.build(Reference(task), 1, Perturbation.OVERWRITE)
     for name in cases.REGIMES:
-        case = cases.draw(task, Plan(name, 0, name), side, 1, 16.0)
+        case = cases.draw(task, Plan(name, PUBLISHED, name), model, 1, 16.0)
         lower, mask = case.inputs
         assert torch.equal(lower, torch.tril(lower)) and set(mask.unique().tolist()) <= {0.0, 1.0}
 
@@ -146,9 +148,9 @@ def test_structure_of_inputs_survives_every_regime():
 def test_integer_inputs_stay_in_range():
     body = "    def __init__(self):\n        super().__init__()\n        self.table = nn.Embedding(10, 4)\n"
     task = _task(body + FORWARD + "self.table(x)", "[torch.randint(0, 10, (50,))]")
-    side = cases.side(Reference(task), 1, perturb=True)
+    model = cases.build(Reference(task), 1, Perturbation.OVERWRITE)
     for name in cases.REGIMES:
-        case = cases.draw(task, Plan(name, 0, name), side, 1, 1.0)
+        case = cases.draw(task, Plan(name, PUBLISHED, name), model, 1, 1.0)
         assert case.inputs[0].min() >= 0 and case.inputs[0].max() < 10
 
 
@@ -182,10 +184,10 @@ def test_weights_are_followed_through_names_transposes_and_concatenation():
     assert weight_perturbation.follow(old, {"weight": old["weight"]}, new) is None
 
 
-def test_construction_can_vary_constants_alike_on_both_sides_without_touching_other_draws():
+def test_construction_can_perturb_constants_alike_on_both_sides_without_touching_other_draws():
     torch.manual_seed(0)
     plain = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 5))
-    with weight_perturbation.varied_construction():
+    with perturbed_construction():
         torch.manual_seed(0)
         first = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 5))
         parameter = nn.Parameter(torch.ones(5))
@@ -198,7 +200,7 @@ def test_modes_are_told_apart():
     norm = "    def __init__(self):\n        super().__init__()\n        self.inner = nn.{}\n"
     forward = "    def forward(self, x):\n        return self.inner(x)"
     found = [
-        cases.modes(Reference(_task(norm.format(layer) + forward, "[torch.rand(8, 6)]")), 1)
+        cases.mode_alternatives(Reference(_task(norm.format(layer) + forward, "[torch.rand(8, 6)]")), 1)
         for layer in ("ReLU()", "Dropout(0.5)", "BatchNorm1d(6)")
     ]
     assert found == [[(False, True)], [(False,)], [(True,), (False,)]]
@@ -224,13 +226,13 @@ def test_the_mixed_regime_keeps_the_shape_and_has_every_regime_in_it(shape):
 
 def test_lean_plans_try_every_regime_at_a_hidden_shape_and_all_at_once_at_the_published_one():
     plans = list(cases.lean_plans((False, True), shapes=2))
-    assert {plan.regime for plan in plans if plan.model >= 2} == {"given", *cases.PURE}
-    assert [plan.regime for plan in plans if plan.model == 0] == ["mixed"]
+    assert {plan.regime for plan in plans if plan.at_hidden_shape} == {"given", *cases.PURE}
+    assert [plan.regime for plan in plans if plan.model == PUBLISHED] == ["mixed"]
     assert {plan.train for plan in plans} == {False, True}
 
 
 def test_a_few_rows_do_not_pass_for_the_mean_of_very_many():
     exact = torch.tensor(0.5, dtype=torch.float64)
-    expected = Expected(exact, exact.float(), exact, 2.0**-23, depth=1.3e8)
-    assert expected.check(Got(exact.float() * (1 + 1e-4))) is None
-    assert expected.check(Got(exact.float() * (1 + 5e-3))).reason == "wrong_values"
+    expected = Expected(exact, exact.float(), exact, 2.0**-23, terms=1.3e8)
+    assert expected.check(OutputTensor(exact.float() * (1 + 1e-4))) is None
+    assert expected.check(OutputTensor(exact.float() * (1 + 5e-3))).reason == "wrong_values"

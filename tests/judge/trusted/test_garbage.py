@@ -14,9 +14,9 @@ import drkernel
 
 SCRIPT = """
 import gc, torch
+from drkernel.judge.boundary import aten
+from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.untrusted import runner
-from drkernel.judge.untrusted.simulated.device import install
-from drkernel.judge.trusted.cases import seed_one_generator
 from drkernel.judge.trusted.examination import ExamConfig
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.trusted.worker import Examiner
@@ -25,7 +25,7 @@ from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples, tasks
 
 zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), ProcessSpec(runner.prepare, runner.main))
-install(cuda_shim=False)
+aten.install()
 seed_one_generator()
 examiner = Examiner(zygote, ExamConfig(timeout_s=5.0, gate=False), b"a secret")
 zygote.wait_ready()

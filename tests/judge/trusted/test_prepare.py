@@ -8,18 +8,18 @@ from drkernel.judge.trusted.prepare import PreparedTaskCache
 from drkernel.types import DrKernelError, Task
 
 
-def writing(cache: PreparedTaskCache, *names: str) -> list[str]:
-    """Which of the tasks were written when they were asked for in turn."""
-    written: list[str] = []
+def prepared(cache: PreparedTaskCache, *names: str) -> list[str]:
+    """Which of the tasks were prepared when they were asked for in turn."""
+    done: list[str] = []
     for name in names:
-        assert cache.get(Task(name, name), lambda: written.append(name) or [name]) == [name]  # noqa: B023
-    return written
+        assert cache.get(Task(name, name), lambda: done.append(name) or [name]) == [name]  # noqa: B023
+    return done
 
 
-def test_a_paper_is_written_once_and_the_one_that_was_asked_for_longest_ago_makes_room():
+def test_a_task_is_prepared_once_and_the_one_that_was_asked_for_longest_ago_makes_room():
     cache = PreparedTaskCache(2)
-    assert writing(cache, "a", "b", "a", "b") == ["a", "b"]
-    assert writing(cache, "a", "c", "a") == ["c"]
+    assert prepared(cache, "a", "b", "a", "b") == ["a", "b"]
+    assert prepared(cache, "a", "c", "a") == ["c"]
     assert Task("a", "a") in cache and Task("b", "b") not in cache
 
 

@@ -1,10 +1,13 @@
-"""Records the ATen operators of a forward: what a GPU's library kernels would have read, written and computed."""
+"""Records the ATen operators of a forward: what a GPU's library kernels would have read, written and computed.
+
+The examiner records references with `record`. Runners derive recorders of their own, which also count Triton launches.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -13,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.untrusted.simulated.meter import distinct_elements
+from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 
 SECTOR = 32
+"""Bytes that a GPU's caches move at least."""
 
 FREE = frozenset(
     {
@@ -44,7 +47,8 @@ IGNORES_SELF = frozenset({"copy_", "fill_", "zero_", "uniform_", "normal_", "ber
 
 def without_compiler(mode: type[TorchDispatchMode]) -> type[TorchDispatchMode]:
     """Takes torch's guard against dynamo off a mode's handler: its first call would import the compiler (1.5 s)."""
-    mode.__torch_dispatch__ = getattr(mode.__torch_dispatch__, "__wrapped__", mode.__torch_dispatch__)
+    handler = mode.__torch_dispatch__
+    mode.__torch_dispatch__ = getattr(handler, "__wrapped__", handler)  # type: ignore[method-assign]
     return mode
 
 
@@ -113,8 +117,45 @@ class Recorder(TorchDispatchMode):
             selected = name in GATHERS and not stored and tensor is read[0]
             limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
             unique, total = _bytes(tensor, written[-1] if strided and written else tensor, limit)
-            total = max(total, limit * tensor.element_size()) if selected else total
+            total = max(total, limit * tensor.element_size()) if limit is not None else total
             row.add_traffic(min(distinct_elements(tensor), limit or tensor.numel()), unique, total, stored)
+
+
+class _Recordings:
+    """The innermost recording of this process, and whether `install` was called."""
+
+    current: Recorder | None = None
+    installed = False
+
+
+def install() -> None:
+    """Prepares this process for `record`; further calls do nothing. Custom operators must be defined afterwards."""
+    if not _Recordings.installed:
+        _Recordings.installed = True
+        follow_custom_operators(_suspended)
+        keep_fused_operators_whole()
+
+
+@contextlib.contextmanager
+def record() -> Iterator[OpTrace]:
+    """Counts the ATen operators of the block. `install` must have been called.
+
+    Triton kernels are not seen: references have none, and submissions run elsewhere.
+    """
+    assert _Recordings.installed, "aten.record() before aten.install()"
+    recorder = Recorder(OpTrace())
+    outer, _Recordings.current = _Recordings.current, recorder
+    try:
+        with recorder:
+            yield recorder.trace
+    finally:
+        _Recordings.current = outer
+
+
+def _suspended() -> list[Any]:
+    """The recorder, where torch has taken it off its stack."""
+    recorder = _Recordings.current
+    return [recorder] if recorder is not None and _get_current_dispatch_mode() is not recorder else []
 
 
 def keep_fused_operators_whole() -> None:
@@ -152,7 +193,7 @@ def follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
         keep = kwargs.get("with_keyset") or not callable(function)
         return register(self, op_name, function if keep else followed, *args, **kwargs)
 
-    torch.library.Library.impl = impl
+    torch.library.Library.impl = impl  # type: ignore[method-assign, assignment]
 
 
 def moves_data(func: Any) -> bool:
@@ -162,6 +203,14 @@ def moves_data(func: Any) -> bool:
         and func._overloadpacket.__name__ not in FREE
         and func.namespace in ("aten", "prims", "torchvision")
     )
+
+
+def distinct_elements(tensor: Tensor) -> int:
+    """Elements at distinct addresses: expanded dimensions count once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= 1 if stride == 0 and size else size
+    return count
 
 
 def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> tuple[list[Tensor], list[Tensor]]:
@@ -207,7 +256,7 @@ def _bytes(tensor: Tensor, output: Tensor, limit: int | None) -> tuple[int, int]
     return unique, unique * max(1, min(*fastest[:1], SECTOR // tensor.element_size()) if fastest else 1)
 
 
-def _math(tensors: list[Tensor]) -> str:
+def _math(tensors: list[Tensor]) -> Math:
     kinds = {t.dtype for t in tensors if t.is_floating_point()}
     if torch.float64 in kinds:
         return "fp64"

@@ -1,24 +1,24 @@
-"""What one forward did on the simulated device: a row per Triton kernel or ATen operator, with the tensors touched."""
+"""What one forward did: a row per Triton kernel or ATen operator, with how much it read, wrote and computed."""
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 Math = Literal["fp32", "tf32", "half", "fp64"]
-MATHS = ("fp32", "tf32", "half", "fp64")
 
 MAX_JSON = 4_000_000
-MAX_NAME = 200
+"""Characters of a trace as JSON."""
 MAX_TENSORS = 64
-MAX_COUNT = 2**63
+"""Entries of Row.tensors."""
 
 
 @dataclass
 class Traffic:
-    """What one call of a row moved to and from one tensor storage, in bytes."""
+    """What the calls of a row moved to or from tensors of one size, in bytes."""
 
     numel: int
     """Elements of the tensor; with it the traffic is scaled from the small task to the full one."""
@@ -41,16 +41,16 @@ class Row:
     programs: int = 0
     """Programs of all launches; 0 for ATen operators and empty grids."""
     flops: float = 0.0
-    """tl.dot (its unmasked share) and library products, 2 per multiply-add."""
+    """Of tl.dot (its unmasked proportion) and of library products: 2 per multiply-add."""
     arithmetic: float = 0.0
-    """Instructions: results of element-wise operations, elements that enter reductions; dear ones count several."""
+    """Instructions: results of element-wise operations, elements that enter reductions; slow ones count several."""
     output_numel: int = 0
     math: Math = "fp32"
     """Arithmetic of the products: fp32 (CUDA cores), tf32, half (tensor cores) or fp64."""
     block: int = 0
     """Elements of the largest block that a program loads or stores; ATen: length of the dimension it works along."""
     accesses: int = 0
-    """Loads, stores and atomics, of all programs; ATen: elements that are addressed one by one, see SINGLE."""
+    """Loads, stores and atomics, of all programs; ATen: elements whose addresses are computed one by one."""
     tensors: list[Traffic] = field(default_factory=list)
     reused: float = 0.0
     """Loaded bytes of which the same program had loaded the sectors before."""
@@ -86,77 +86,60 @@ def site_of(kernel: Any) -> str:
 
 @dataclass
 class OpTrace:
+    """The rows of one forward, in the order in which each appeared first."""
+
     rows: list[Row] = field(default_factory=list)
 
     def to_json(self) -> str:
         rows = [
-            [*(getattr(r, key) for key in _ROW), [[t.numel, t.unique, t.total, t.stored] for t in r.tensors]]
-            for r in self.rows
+            [*(getattr(row, key) for key in _FIELDS), [[t.numel, t.unique, t.total, t.stored] for t in row.tensors]]
+            for row in self.rows
         ]
         return json.dumps(rows, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str, max_rows: int = 10_000) -> OpTrace:
-        """Parses what an untrusted process sent. ValueError unless every field has its type and a sane size."""
+        """Parses what an untrusted process sent.
+
+        Raises:
+            ValueError: a field is missing, has another type or an impossible size, or the trace is too long.
+        """
         if len(text) > MAX_JSON:
             raise ValueError(f"trace: {len(text)} characters, at most {MAX_JSON} expected")
         try:
-            data = json.loads(text, parse_constant=_refuse)
-        except RecursionError:
-            raise ValueError("trace: nested too deeply") from None
-        rows = _list(data, "rows", max_rows)
-        return cls([_row(_list(row, "row", len(_ROW) + 1)) for row in rows])
+            rows = msgspec.json.decode(text, type=list[_RowMessage])
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise ValueError(f"trace: {error}") from None
+        if len(rows) > max_rows:
+            raise ValueError(f"trace: {len(rows)} rows, at most {max_rows} expected")
+        return cls([_row(message) for message in rows])
 
 
-_ROW: dict[str, type] = {
-    "name": str,
-    "site": str,
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Amount = Annotated[float, msgspec.Meta(ge=0, lt=2.0**63)]
+_TrafficMessage = tuple[_Count, _Count, _Count, bool]
+_FIELD_TYPES: dict[str, Any] = {
+    "name": _Name,
+    "site": _Name,
     "triton": bool,
-    "calls": int,
-    "programs": int,
-    "flops": float,
-    "arithmetic": float,
-    "output_numel": int,
-    "math": str,
-    "block": int,
-    "accesses": int,
-    "reused": float,
-    "reach": float,
+    "calls": _Count,
+    "programs": _Count,
+    "flops": _Amount,
+    "arithmetic": _Amount,
+    "output_numel": _Count,
+    "math": Math,
+    "block": _Count,
+    "accesses": _Count,
+    "reused": _Amount,
+    "reach": _Amount,
 }
+_FIELDS = tuple(_FIELD_TYPES)
+_TensorsMessage = Annotated[list[_TrafficMessage], msgspec.Meta(max_length=MAX_TENSORS)]
+_RowMessage: Any = tuple[(*_FIELD_TYPES.values(), _TensorsMessage)]  # type: ignore[misc]
+"""A row as JSON: its fields in this order, then its tensors."""
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"trace: {constant} is no number")
-
-
-def _list(value: Any, what: str, limit: int) -> list:
-    if type(value) is not list or len(value) > limit:
-        raise ValueError(f"trace: {what} must be a list of at most {limit} entries")
-    return value
-
-
-def _value(value: Any, kind: type, key: str) -> Any:
-    if kind is float and type(value) is int:
-        kind = int
-    if type(value) is not kind:
-        raise ValueError(f"trace: {key} must be {kind.__name__}, found {type(value).__name__}")
-    if kind is str and not 0 < len(value) <= MAX_NAME:
-        raise ValueError(f"trace: {key} must have 1 to {MAX_NAME} characters, found {len(value)}")
-    if kind in (int, float) and not (math.isfinite(value) and 0 <= value < MAX_COUNT):
-        raise ValueError(f"trace: {key} must be a finite number of at least 0, found {value}")
-    return value
-
-
-def _row(data: list) -> Row:
-    if len(data) != len(_ROW) + 1:
-        raise ValueError(f"trace: a row has {len(_ROW) + 1} fields, found {len(data)}")
-    values = {key: _value(value, kind, key) for (key, kind), value in zip(_ROW.items(), data, strict=False)}
-    if values["math"] not in MATHS:
-        raise ValueError(f"trace: math must be one of {MATHS}, found {values['math']!r}")
-    kinds = {"numel": int, "unique": int, "total": int, "stored": bool}
-    tensors = []
-    for entry in _list(data[-1], "tensors", MAX_TENSORS):
-        if len(_list(entry, "tensor", 4)) != 4:
-            raise ValueError(f"trace: a tensor has 4 fields, found {len(entry)}")
-        tensors.append(Traffic(*(_value(v, kind, key) for (key, kind), v in zip(kinds.items(), entry, strict=True))))
-    return Row(**values, tensors=tensors)
+def _row(message: tuple) -> Row:
+    *values, tensors = message
+    return Row(**dict(zip(_FIELDS, values, strict=True)), tensors=[Traffic(*tensor) for tensor in tensors])

@@ -1,38 +1,43 @@
-"""One submission against one task: from the first question to the verdict.
+"""One submission against one task, from the first question to the verdict. The questions, in order of their cost:
 
-The order is that of cost: what most submissions fail at comes first. Every answer is copied out of the shared memory
-before it is compared, and inputs are checked for edits after every call.
+1. load             Does the source run, and does it define the model?
+2. first case       Are the outputs right on the given inputs, and is a Triton kernel launched?
+3. further cases    Are they right on nearly the same inputs, on other values, other weights and hidden shapes?
+4. ablation         Do the outputs depend on each Triton kernel?
+5. repeat_cases     Are they still right on cases that were asked before?
+6. timing           What do the kernels replace, and how fast are they?
+
+The first refusal ends the examination. All that differs between devices is in `self.device`: how cases are chosen
+(`ExamPolicy`), and how times are found out (`Device.measure`).
+
+Every output is copied out of the shared memory before it is compared, and inputs are checked for edits after every
+call. See judge/README.md, "Classes of cheats".
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic
 
-from torch import Tensor
+import torch
 
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
-from drkernel.judge.trusted import attribution, cases, static_check, weight_perturbation
-from drkernel.judge.trusted.cases import Case, Plan, Seeds, Side
-from drkernel.judge.trusted.prepare import PreparedTask
+from drkernel.judge.devices.base import Device, P, Submission
+from drkernel.judge.trusted import attribution, cases, static_check
+from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Case, Perturbation, Seeds
+from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient
-from drkernel.judge.trusted.tolerance import Mismatch
-from drkernel.types import Verdict
+from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure, verdict_of_refusal
+from drkernel.types import Status, Verdict
 
-_ROWS = 16
-
-
-class VerdictReached(Exception):
-    """The verdict is reached: no further question is asked."""
-
-    def __init__(self, status: str, reason: str, detail: str, **evidence: Any):
-        super().__init__(detail)
-        self.verdict = Verdict(status, reason, detail, evidence=evidence)
+_PROFILE_ROWS = 16
+"""Kernels that a verdict's profile names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,36 +52,39 @@ class ExamConfig:
     price_hacks: bool = False
 
 
-class Examination:
+def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:
+    """The refusal that a judge which prices hacks does not act upon: a source without a Triton kernel."""
+    found = static_check.inspect(source, answer_name) if config.gate and config.price_hacks else None
+    return verdict_of_refusal(found) if found else None
+
+
+class Examination(Generic[P]):
     """One submission's examination.
 
     Args:
-        patience: how many times `config.timeout_s` all answers together may take.
-        pause: see RunnerClient.
-        hack: a refusal that is already certain, where `config.price_hacks` wants a time all the same.
+        process: a runner that has not been asked anything yet.
+        restart: replaces the process by a new one; for devices that measure in several processes.
+        refusal: a refusal that is already certain, where `config.price_hacks` wants a time all the same.
     """
-
-    repeat_cases = 5
-    """Cases that are asked again at the end."""
 
     def __init__(
         self,
-        prepared: PreparedTask,
+        device: Device[P],
+        prepared: P,
         config: ExamConfig,
         seeds: Seeds,
         process: Process,
         source: str,
-        patience: float = 3.0,
-        pause: Callable[[], float] | None = None,
-        hack: Verdict | None = None,
+        restart: Callable[[], Process] | None = None,
+        refusal: Verdict | None = None,
     ):
-        self.prepared, self.config, self.seeds, self.source, self.patience = prepared, config, seeds, source, patience
-        self.client = RunnerClient(process, config.timeout_s, patience, pause)
-        self.sides: dict[int, Side] = {}
-        self.varied = False
-        self.modes = prepared.modes[0]
+        self.device, self.prepared, self.config, self.seeds, self.source = device, prepared, config, seeds, source
+        self.pair = PairedModels(self._connect(process), prepared, seeds)
+        self._restart, self._refusal = restart, refusal
+        self.modes = prepared.mode_alternatives[0]
+        """The values of `training` to test under."""
         self.general = True
-        self.hack = hack
+        """Whether the submission runs at the hidden shapes."""
         self.evidence: dict[str, Any] = {}
         self.stages: dict[str, float] = {}
         """Milliseconds by stage."""
@@ -89,40 +97,36 @@ class Examination:
             DrKernelError: the task turned out to be unusable.
         """
         try:
-            with self._stage("load"):
-                self.client.load(self.source, self.prepared.task.answer_name)
-            with self._stage("first case"):
-                first, answer = self._first_case()
-                self._expect_triton(answer)
-            with self._stage("further cases"):
-                self._near_repeat(first)
-                drawn = [first, *self._further_cases(self.modes)]
-                last = self._last_case(first)
-                final = self._right(last)
-                self._expect_triton(final)
-            known = [last, *(case for case in drawn if case.plan.model == 0 and case is not last)]
-            with self._stage("ablation"):
-                self._ablate(final.trace, known)
-            with self._stage("repeat_cases"):
-                for case in known[: self.repeat_cases]:
-                    self._expect_triton(self._right(case))
-            with self._stage("timing"):
-                return self._priced(final.trace)
+            return self._ask_all()
         except VerdictReached as reached:
-            return self.hack or reached.verdict
+            return self._refusal or reached.verdict
         except Failed as failure:
-            return self.hack or verdict_of_failure(failure, self.source).verdict
+            return self._refusal or verdict_of_failure(failure, self.source)
         except DeadlineExceeded:
-            return self.hack or self._late().verdict
+            return self._refusal or self._timed_out()
         except ProtocolViolation as error:
-            return self.hack or VerdictReached("invalid", "protocol_violation", str(error)).verdict
+            return self._refusal or Verdict("invalid", "protocol_violation", str(error))
 
-    def _late(self) -> VerdictReached:
-        limit_s = self.config.timeout_s
-        if self.client.hangs:
-            return VerdictReached("invalid", "timeout", f"no answer within {limit_s:g} s")
-        detail = f"all answers together take more than {self.patience * limit_s:g} s"
-        return VerdictReached("invalid", "timeout", detail, together=True)
+    def _ask_all(self) -> Verdict:
+        with self._stage("load"):
+            self.pair.client.load(self.source, self.prepared.task.answer_name)
+        with self._stage("first case"):
+            first, reply = self._first_case()
+            self._expect_triton_launch(reply)
+        with self._stage("further cases"):
+            self._expect_no_stale_outputs(first)
+            right = [first, *self._further_cases()]
+            last = self._last_case(first)
+            reply = self.pair.ask(last)
+            self._expect_triton_launch(reply)
+        at_published = [last, *(case for case in right if case.plan.model == PUBLISHED and case is not last)]
+        with self._stage("ablation"):
+            self._expect_effect_of_kernels(reply.trace, at_published)
+        with self._stage("repeat_cases"):
+            for case in at_published[: self.device.policy.repeat_cases]:
+                self._expect_triton_launch(self.pair.ask(case))
+        with self._stage("timing"):
+            return self._timed(last, reply.trace)
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -132,265 +136,253 @@ class Examination:
         finally:
             self.stages[name] = 1e3 * (time.perf_counter() - start)
 
-    def _last_case(self, first: Case) -> Case:
-        """What the counts of launches and operators are taken from: a call in the steady state."""
-        return self._draw(Plan("the given inputs, again", 0, "given", self.modes[0]), "last")
+    def _timed_out(self) -> Verdict:
+        limit_s = self.config.timeout_s
+        if self.pair.client.hangs:
+            return Verdict("invalid", "timeout", f"no answer within {limit_s:g} s")
+        detail = f"all answers together take more than {self.device.policy.budget_factor * limit_s:g} s"
+        return Verdict("invalid", "timeout", detail, evidence={"together": True})
 
-    def _build(self, model: int) -> None:
-        """Constructs a model on both sides under one seed, and gives both the same other weights (but for model 1)."""
-        reference = self.prepared.reference if model < 2 else self.prepared.hidden[model - 2]
-        perturb = model != 1
-        side = cases.side(reference, self.seeds("model", model), perturb and not self.varied, perturb and self.varied)
-        self.sides[model] = side
-        theirs = self.client.build(model, side)
-        if not side.values:
-            return
-        writes = weight_perturbation.follow(side.weights, theirs, side.values)
-        if writes is None:
-            self.varied = True
-            self._build(model)
-        else:
-            self.client.write(model, writes)
+    def _connect(self, process: Process) -> RunnerClient:
+        return RunnerClient(process, self.config.timeout_s, self.device.policy.budget_factor, self.device.pause)
 
-    # cases
-
-    def _draw(self, plan: Plan, *what: Any) -> Case | None:
-        if plan.model not in self.sides:
-            self._build(plan.model)
-        side, seed = self.sides[plan.model], self.seeds("inputs", plan.name, *what)
-        return cases.draw(self.prepared.task, plan, side, seed, self.prepared.depth)
+    # 2. first case
 
     def _first_case(self) -> tuple[Case, Answer]:
-        """The given inputs and the right answer to them; settles the modes to test in, and how weights are varied."""
-        problems: list[Exception] = []
+        """The given inputs, and the right outputs to them.
+
+        Settles the modes to test in and how weights are perturbed: the first combination in which the outputs are
+        right. Where there is none, the refusal is that of the first combination.
+        """
+        refusals: list[Exception] = []
         try:
-            for modes in self.prepared.modes:
-                for varied in (False, True):
-                    self.modes, self.varied = modes, varied
-                    self.sides.clear()
-                    try:
-                        case = self._draw(Plan("the given inputs", 0, "given", self.modes[0]))
-                        return case, self._right(case)
-                    except (VerdictReached, Failed) as problem:
-                        problems.append(problem)
-                    if self.varied or 0 not in self.sides or not self.sides[0].values:
-                        break
-            raise problems[0]
+            for modes in self.prepared.mode_alternatives:
+                self.modes = modes
+                found = self._try_first_case(Perturbation.OVERWRITE, refusals)
+                if not found and self.pair.overwritten:
+                    found = self._try_first_case(Perturbation.CONSTRUCTION, refusals)
+                if found:
+                    return found
+            raise refusals[0]
         finally:
-            problems.clear()  # else they and this frame keep each other, and all tensors
+            refusals.clear()  # else they and the frames of their tracebacks keep each other, and all tensors
 
-    def _further_cases(self, train: tuple[bool, ...]) -> list[Case]:
-        drawn = []
+    def _try_first_case(self, perturbation: Perturbation, refusals: list[Exception]) -> tuple[Case, Answer] | None:
+        """The first case under the current modes; None, and one refusal more, where its outputs are not right."""
+        self.pair.start_again(perturbation)
+        try:
+            case = self.pair.given("the given inputs", self.modes[0])
+            return case, self.pair.ask(case)
+        except (VerdictReached, Failed) as refusal:
+            refusals.append(refusal)
+            return None
+
+    # 3. further cases
+
+    def _expect_no_stale_outputs(self, first: Case) -> None:
+        """Nearly the same inputs at the same place: outputs that were kept from the last call are wrong here."""
+        seed = self.seeds("touched")
+        inputs = cases.nearly_same(first.inputs, seed)
+        if inputs is None:
+            return
+        plan = dataclasses.replace(first.plan, name="the last inputs with single elements changed")
+        model = self.pair.published
+        if self.device.policy.near_repeat_in_fp64:
+            case = cases.case_with(inputs, self.prepared.task, plan, model, seed, self.prepared.terms)
+            if case.expected.finite and case.expected.well_conditioned:
+                self.pair.ask(case)
+            return
+        private = [cases.map_tensors(value, torch.clone) for value in inputs]
+        self.pair.client.begin(Case(plan, inputs, first.seed, lambda: first.expected))
+        expected = cases.forward(model, model.model, private, plan.train, first.seed)  # while the submission works
+        reply = self.pair.client.answer()
+        if problem := first.expected.tolerance().check_tree(expected, reply.outputs):
+            raise VerdictReached("incorrect", "wrong_values", f"{problem} (case: {plan.name})", case=plan.name)
+
+    def _further_cases(self) -> list[Case]:
+        """Asks other cases. Returns those that had to be answered rightly, and were."""
         shapes = 0 if self.config.shapes == "ignore" else len(self.prepared.hidden)
-        for plan in cases.plans(train, shapes):
-            if plan.model >= 2:
-                self._other_shape(plan)
-            elif case := self._draw(plan):
-                self._expect_triton(self._right(case))
-                drawn.append(case)
-        return drawn
+        if self.device.policy.lean_cases and shapes and self._builds_all(shapes):
+            right = self._lean_cases(shapes)
+            if right is not None:
+                return right
+        return self._full_cases(shapes)
 
-    def _other_shape(self, plan: Plan) -> None:
-        """A clear error on another legal shape is allowed (`general` is then false); a wrong answer is not."""
+    def _full_cases(self, shapes: int) -> list[Case]:
+        """Asks the cases of `cases.plans`, as `_further_cases`."""
+        right = []
+        for plan in cases.plans(self.modes, shapes):
+            if plan.at_hidden_shape:
+                self._allow_errors(functools.partial(self.pair.ask_planned, plan))
+            elif case := self.pair.draw(plan):
+                self._expect_triton_launch(self.pair.ask(case))
+                right.append(case)
+        return right
+
+    def _lean_cases(self, shapes: int) -> list[Case] | None:
+        """Asks the cases of `cases.lean_plans`, as `_further_cases`; None where the submission takes no hidden shape.
+
+        Each case is drawn while the submission works on the one before.
+        """
+        weights = self.pair.published.perturbed_weights
+        plans = [plan for plan in cases.lean_plans(self.modes, shapes) if plan.model != DEFAULT_WEIGHTS or weights]
+        right, following = [], self.pair.draw(plans[0])
+        for number, plan in enumerate(plans):
+            case = following
+            if case:
+                self.pair.begin(case)
+            following = self.pair.draw(plans[number + 1]) if number + 1 < len(plans) else None
+            if not case:
+                continue
+            if plan.at_hidden_shape and plan.regime == "given":
+                self._allow_errors(functools.partial(self.pair.collect, case))
+                if not self.general:
+                    return None
+            else:
+                self._expect_triton_launch(self.pair.collect(case))
+                right.append(case)
+        return right
+
+    def _builds_all(self, shapes: int) -> bool:
+        """Builds the models of the hidden shapes; a submission that cannot be built for one is not general."""
         try:
-            if case := self._draw(plan):
-                self.client.begin(case)
-                self._other_shape_answer(case)
+            for number in (*range(FIRST_HIDDEN, FIRST_HIDDEN + shapes), DEFAULT_WEIGHTS):
+                self.pair.build(number)
+        except Failed as failure:
+            self._not_general(failure)
+            return False
+        return True
+
+    def _allow_errors(self, ask: Callable[[], Any]) -> None:
+        """Asks at a hidden shape, where a clear error is allowed (`general` is then false); wrong outputs are not."""
+        try:
+            ask()
         except Failed as failure:
             self._not_general(failure)
         except PeerClosed:
-            self._gone_elsewhere()
-
-    def _other_shape_answer(self, case: Case) -> None:
-        try:
-            self._or_verdict(case, self.client.answer())
-        except Failed as failure:
-            self._not_general(failure)
-        except PeerClosed:
-            self._gone_elsewhere()
+            if self.pair.client.used_full_timeout:
+                raise  # it would have died anywhere
+            detail = "the process died on another shape"
+            raise VerdictReached("not_general", "crash_on_other_shape", detail) from None
         except VerdictReached as reached:
+            verdict = reached.verdict
             if self.config.shapes == "reject":
-                verdict = reached.verdict
-                raise VerdictReached(
-                    "not_general", "wrong_on_other_shape", verdict.detail, **verdict.evidence
-                ) from None
+                reason = "wrong_on_other_shape"
+                raise VerdictReached("not_general", reason, verdict.detail, **verdict.evidence) from None
             self.general = False
-            self.evidence["other_shape"] = reached.verdict.detail
+            self.evidence["other_shape"] = verdict.detail
 
     def _not_general(self, failure: Failed) -> None:
         self.general = False
         self.evidence["other_shape"] = f"{failure.kind}: {failure.message}"[:300]
 
-    def _gone_elsewhere(self) -> None:
-        """The process died on another shape, unless it was worn out anyway."""
-        if self.client.used_full_timeout:
-            raise PeerClosed
-        raise VerdictReached("not_general", "crash_on_other_shape", "the process died on another shape") from None
+    def _last_case(self, first: Case) -> Case:
+        """What launches and operators are counted on: a call in the steady state."""
+        if not self.device.policy.fresh_last_case:
+            return first
+        return self.pair.given("the given inputs, again", self.modes[0], "last")
 
-    def _near_repeat(self, first: Case) -> None:
-        """Almost the same inputs at the same place: an answer kept from the last call is wrong here."""
-        plan = dataclasses.replace(first.plan, name="the last inputs with single elements changed")
-        seed = self.seeds("touched")
-        inputs = cases.touched(first.inputs, seed)
-        if inputs is None:
-            return
-        case = cases.pose(self.prepared.task, plan, self.sides[0], inputs, seed, self.prepared.depth)
-        if case.expected.finite and case.expected.sharp:
-            self._right(case)
-
-    def _right(self, case: Case) -> Answer:
-        """The answer to a case, which is a refusal unless it is right."""
-        self.client.begin(case)
-        _ = case.expected  # while the submission works
-        return self._or_verdict(case, self.client.answer())
-
-    def _or_verdict(self, case: Case, answer: Answer) -> Answer:
-        problem = case.expected.check(answer.outputs)
-        if answer.edited and not case.expected.edits:
-            problem = Mismatch("edits_input", "forward changes its input tensors in place")
-        elif not problem and answer.aliases and not case.expected.aliases:
-            problem = Mismatch("aliases_input", "the output lies in an input's memory")
-        if problem:
-            evidence = {k: v for k, v in dataclasses.asdict(problem).items() if v not in ("", (), None)}
-            for key in ("text", "reason"):
-                evidence.pop(key)
-            detail = f"{problem.text} (case: {case.plan.name}, inputs {_shapes(case.inputs)})"
-            raise VerdictReached("incorrect", problem.reason, detail, case=case.plan.name, **_plain(evidence))
-        return answer
-
-    # did the Triton kernels do it
+    # 4. ablation: did the Triton kernels do it
 
     def _refuse(self, reason: str, detail: str, **evidence: Any) -> None:
-        """The answers may be right, but they are not the work of Triton kernels."""
+        """The outputs may be right, but they are not the work of Triton kernels.
+
+        Raises:
+            VerdictReached: unless hacks are priced.
+        """
         if not self.config.price_hacks:
             raise VerdictReached("hack", reason, detail, **evidence)
-        self.hack = self.hack or Verdict("hack", reason, detail, evidence=evidence)
+        self._refusal = self._refusal or Verdict("hack", reason, detail, evidence=evidence)
 
-    def _expect_triton(self, answer: Answer) -> None:
-        if not any(row.triton and row.programs for row in answer.trace.rows):
-            left = sorted({row.name for row in answer.trace.rows if not row.triton})
+    def _expect_triton_launch(self, reply: Answer) -> None:
+        if not any(row.triton and row.programs for row in reply.trace.rows):
+            left = sorted({row.name for row in reply.trace.rows if not row.triton})
             detail = "forward launched no Triton kernel"
             detail += f"; PyTorch ran {', '.join(left[:6])}" if left else " and computed nothing"
             self._refuse("no_triton_launch", detail, operators=left)
 
-    def _ablate(self, trace: OpTrace, drawn: list[Case]) -> None:
-        """Leaves out launches: all of them, then each kernel alone. The answer must become wrong somewhere.
+    def _expect_effect_of_kernels(self, trace: OpTrace, at_published: list[Case]) -> None:
+        """Leaves out launches: all of them, then each kernel alone. The outputs must become wrong in some case.
 
-        Several cases are tried in turn, because a buffer that is kept between calls may still hold the right answer
-        to the last one, and because a kernel (a clamp) may have nothing to do in some of them.
+        Several cases are tried in turn, because a buffer that is kept between calls may still hold the right outputs
+        of the last one, and because a kernel (a clamp) may have nothing to do in some of them.
         """
         sites = tuple(row.site for row in trace.rows if row.triton and row.programs)
-        if not self._needs(sites, drawn):
+        if not self.pair.depend_on(sites, at_published):
             detail = "the output does not depend on any Triton launch: " + ", ".join(sites)
             return self._refuse("launch_without_effect", detail, kernels=list(sites))
-        if all(case.expected.is_among(self._seen(case, sites)) for case in drawn):
+        if all(case.expected.is_among(self.pair.computed_by_aten(case, sites)) for case in at_published):
             return self._refuse(
                 "nothing_replaced", "PyTorch computes the whole answer; the Triton kernels only pass it on"
             )
         for site in sites if len(sites) > 1 else []:
-            if not self._needs((site,), drawn):
+            if not self.pair.depend_on((site,), at_published):
                 detail = f"the kernel {site} does not affect the output"
                 self._refuse("useless_kernel", detail, kernel=site)
 
-    def _needs(self, sites: tuple[str, ...], drawn: list[Case]) -> bool:
-        for case in drawn:
-            try:
-                answer = self.client.call(case, skip=sites)
-            except Failed:
-                return True
-            if not case.expected.fits(answer.outputs):
-                return True
-        return False
+    # 6. timing
 
-    def _seen(self, case: Case, sites: tuple[str, ...]) -> list[Tensor]:
-        """What PyTorch computes when these launches are left out."""
-        try:
-            return self.client.call(case, skip=sites).seen
-        except Failed:
-            return []
-
-    def _priced(self, trace: OpTrace) -> Verdict:
-        result = self._audited(trace)
+    def _timed(self, case: Case, trace: OpTrace) -> Verdict:
+        """The verdict on a submission that is right and depends on its kernels."""
+        measured = self.device.measure(self.prepared, self._submission(case, trace))
+        self.evidence |= measured.evidence
+        cost = self.prepared.reference_costs[self.modes[0]]
+        found = attribution.attribute(cost, trace, measured.submission_profile)
+        doubt = attribution.implausible(cost, measured.speedup, measured.submission_us)
         kept = sorted({row.name for row in trace.rows if not row.triton})
-        if result.nothing_replaced:
+        if found.nothing_replaced:
             detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
             self._refuse("nothing_replaced", detail, operators=kept)
-        lazy = result.speedup < self.config.lazy_below
-        status, reason = "ok", "faster" if not lazy else "slower" if result.speedup < 1 else "lazy"
-        if result.doubt:
-            status, reason = "suspicious", "too_fast"
-        self.evidence |= {"replaced": round(result.replaced, 4), "operators_left": kept}
-        self.evidence["weights_varied"] = "at construction" if self.varied else bool(self.sides[0].values)
+        lazy = measured.speedup < self.config.lazy_below
+        status: Status = "suspicious" if doubt else "ok"
+        reason = "too_fast" if doubt else "faster" if not lazy else "slower" if measured.speedup < 1 else "lazy"
+        at_construction = self.pair.perturbation is Perturbation.CONSTRUCTION
+        self.evidence |= {
+            "replaced": round(found.replaced, 4),
+            "operators_left": kept,
+            "weights_varied": "at construction" if at_construction else bool(self.pair.published.perturbed_weights),
+        }
         verdict = Verdict(
             status,
             reason,
-            result.doubt,
-            speedup=result.speedup,
-            coverage=result.coverage,
-            reference_ms=result.reference_us / 1000,
-            submission_ms=result.submission_us / 1000,
+            doubt,
+            speedup=measured.speedup,
+            coverage=found.coverage,
+            reference_ms=measured.reference_us / 1000,
+            submission_ms=measured.submission_us / 1000,
             general=self.general,
             lazy=lazy,
             evidence=self.evidence,
-            profile=result.profile[:_ROWS],
-            reference_profile=result.reference_profile[:_ROWS],
+            profile=measured.submission_profile[:_PROFILE_ROWS],
+            reference_profile=measured.reference_profile[:_PROFILE_ROWS],
         )
-        return self._marked(verdict) if self.hack else verdict
+        return self._priced(self._refusal, verdict) if self._refusal else verdict
 
-    def _marked(self, priced: Verdict) -> Verdict:
-        """The hack's verdict, with the times of an answer that was examined to the end, where they can be true."""
-        if priced.status != "ok":
-            return self.hack
-        hack = {"status": self.hack.status, "reason": self.hack.reason, "detail": self.hack.detail, "lazy": False}
-        evidence = priced.evidence | self.hack.evidence | {"priced_as": priced.reason}
-        return dataclasses.replace(priced, **hack, evidence=evidence)
+    @staticmethod
+    def _priced(refusal: Verdict, verdict: Verdict) -> Verdict:
+        """The refusal, with the times of a submission that was examined to the end, where they can be true."""
+        if verdict.status != "ok":
+            return refusal
+        return dataclasses.replace(
+            verdict,
+            status=refusal.status,
+            reason=refusal.reason,
+            detail=refusal.detail,
+            lazy=False,
+            evidence=verdict.evidence | refusal.evidence | {"priced_as": verdict.reason},
+        )
 
-    def _audited(self, trace: OpTrace) -> attribution.Audit:
-        return attribution.audit(self.prepared.reference_costs[self.modes[0]], trace)
+    def _submission(self, case: Case, trace: OpTrace) -> Submission:
+        """The submission as a device sees it."""
+        restart = functools.partial(self._restarted, case, trace)
+        client, model = self.pair.client, self.pair.published
+        return Submission(self.source, client, model, case, trace, self.seeds, self._refuse, restart)
 
-
-def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:
-    """The refusal that a judge which prices hacks does not act upon: a source without a Triton kernel."""
-    found = static_check.inspect(source, answer_name) if config.gate and config.price_hacks else None
-    return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
-
-
-def verdict_of_crash(how: str) -> Verdict:
-    """The verdict on a submission whose process ended before it answered; `how` as Process.end() puts it."""
-    if how in ("signal SIGXCPU", "signal SIGKILL"):
-        return VerdictReached("invalid", "timeout", "the process used up its processor time or memory").verdict
-    return VerdictReached(
-        "invalid", "crashed", f"the process ended without an answer ({how or 'connection closed'})"
-    ).verdict
-
-
-_REASONS = {
-    "SyntaxError": "syntax_error",
-    "IndentationError": "syntax_error",
-    "ModuleNotFoundError": "import_error",
-    "ImportError": "import_error",
-    "WorkBudgetExceeded": "timeout",
-    "MemoryFault": "out_of_bounds",
-    "MemoryError": "out_of_memory",
-    "SystemExit": "crashed",
-}
-
-
-def verdict_of_failure(failure: Failed, source: str) -> VerdictReached:
-    lines = source.splitlines()
-    code = lines[failure.line - 1].strip()[:160] if failure.line and failure.line <= len(lines) else ""
-    place = f"line {failure.line}: `{code}`: " if code and not failure.message.startswith("kernel `") else ""
-    reason = _REASONS.get(failure.kind, "runtime_error")
-    detail = f"{place}{failure.kind}: {' '.join(failure.message.split())}"
-    return VerdictReached("invalid", reason, detail[:800], error=failure.kind, line=failure.line)
-
-
-def _shapes(inputs: list) -> str:
-    return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in inputs if hasattr(t, "shape"))
-
-
-def _plain(evidence: dict[str, Any]) -> dict[str, Any]:
-    return {
-        k: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, float) and v - v else v
-        for k, v in evidence.items()
-    }
+    def _restarted(self, case: Case, trace: OpTrace) -> Submission:
+        """The submission in a new process, in which its outputs are right as well."""
+        assert self._restart, "this examination has one process"
+        self.pair = PairedModels(self._connect(self._restart()), self.prepared, self.seeds, self.pair.perturbation)
+        self.pair.client.load(self.source, self.prepared.task.answer_name)
+        self.pair.build(PUBLISHED)
+        self.pair.ask(case)
+        return self._submission(case, trace)

@@ -1,4 +1,4 @@
-"""The sums and maxima that comparisons rest on: by torch anywhere, by cuda.fused on large tensors of a GPU."""
+"""The sums and maxima that comparisons rest on: by torch, or by `devices.cuda.fused` on large tensors of a GPU."""
 
 from __future__ import annotations
 
@@ -17,59 +17,80 @@ _FUSED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 class Torch:
-    """What `cuda.fused` computes in one pass each, with the same interface: for the CPU, and for small tensors."""
+    """The same functions as `devices.cuda.fused`, which needs one pass for each: for the CPU and for small tensors."""
 
     @staticmethod
-    def statistics(exact: Tensor, near: Tensor, shaken: Tensor) -> tuple[Tensor, Tensor, list[float]]:
-        finite, near_finite = exact.isfinite(), near.isfinite()
+    def statistics(exact: Tensor, rounded: Tensor, jittered: Tensor) -> tuple[Tensor, Tensor, list[float]]:
+        """What a tolerance is made of.
+
+        Args:
+            exact, jittered: fp64 [R, C].
+            rounded: floating [R, C].
+
+        Returns:
+            The sum of squares of `exact` by row, fp64 [R]; the largest |rounded - exact| or |jittered - exact| by row,
+            fp64 [R]; and six numbers: sums of squares of exact, rounded - exact and jittered - exact, the largest
+            |exact|, how many places are finite in only one of rounded and exact, how many are not finite in both.
+        """
+        finite, rounded_finite = exact.isfinite(), rounded.isfinite()
         size = torch.where(finite, exact.abs(), 0.0)
-        errors = [torch.nan_to_num((other.double() - exact).abs(), nan=0.0, posinf=0.0) for other in (near, shaken)]
-        worst = torch.maximum(*(error.amax(1) for error in errors))
-        power = size.square().sum(1)
-        numbers = [power.sum(), *(error.square().sum() for error in errors), _most(size)]
-        numbers += [(finite != near_finite).sum(), (~(finite & near_finite)).sum()]
-        return power, worst, torch.stack([number.double() for number in numbers]).tolist()
+        errors = [
+            torch.nan_to_num((other.double() - exact).abs(), nan=0.0, posinf=0.0) for other in (rounded, jittered)
+        ]
+        row_errors = torch.maximum(*(error.amax(1) for error in errors))
+        row_squares = size.square().sum(1)
+        numbers = [row_squares.sum(), *(error.square().sum() for error in errors), _max(size)]
+        numbers += [(finite != rounded_finite).sum(), (~(finite & rounded_finite)).sum()]
+        return row_squares, row_errors, torch.stack([number.double() for number in numbers]).tolist()
 
     @staticmethod
-    def deviations(value: Tensor, exact: Tensor, floor: Tensor, slope: float) -> list[float]:
-        special, beyond, error = deviant(value, exact, floor, slope)
+    def deviations(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> list[float]:
+        """How many places are wrongly NaN or infinite, how many are beyond their bound, and the sum of squared errors.
+
+        Args:
+            value, exact, atol, rtol: see `deviating`.
+        """
+        special, beyond, error = deviating(value, exact, atol, rtol)
         return torch.stack([special.sum().double(), beyond.sum().double(), error.square().sum()]).tolist()
 
     @staticmethod
-    def differences(right: Tensor, got: Tensor) -> list[float]:
-        right, got = right.double(), got.double()
-        same = (right == got) | (right.isnan() & got.isnan())
-        error = torch.where(same, 0.0, torch.nan_to_num((got - right).abs(), nan=math.inf, posinf=math.inf))
-        size = torch.where(right.isfinite(), right.abs(), 0.0)
-        return torch.stack([_most(error), _most(size), error.square().sum(), size.square().sum()]).tolist()
+    def differences(expected: Tensor, actual: Tensor) -> list[float]:
+        """The largest error, the largest |expected|, and the sums of squares of the errors and of expected."""
+        expected, actual = expected.double(), actual.double()
+        same = (expected == actual) | (expected.isnan() & actual.isnan())
+        error = torch.where(same, 0.0, torch.nan_to_num((actual - expected).abs(), nan=math.inf, posinf=math.inf))
+        size = torch.where(expected.isfinite(), expected.abs(), 0.0)
+        return torch.stack([_max(error), _max(size), error.square().sum(), size.square().sum()]).tolist()
 
 
 def by(*tensors: Tensor) -> type[Torch] | ModuleType:
-    """Who goes through these tensors."""
+    """The implementation for these tensors."""
     first = tensors[0]
     together = all(t.device == first.device and t.dtype in _FUSED for t in tensors)
     if not (together and first.is_cuda and first.numel() >= _LARGE):
         return Torch
-    from drkernel.judge.devices.cuda import (
-        fused,  # here, because the judge on the CPU does without Triton in this process
-    )
+    from drkernel.judge.devices.cuda import fused  # not above: on the CPU, the judge does without Triton
 
     return fused
 
 
-def deviant(value: Tensor, exact: Tensor, floor: Tensor, slope: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Where [R, C] NaN and infinities are not the same, where the difference is beyond its bound, and the difference.
+def deviating(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Element by element: NaN and infinities that are not the same, differences beyond their bound, and the difference.
 
     Args:
-        floor: [R], the least bound of each row; an element's bound is |exact| * slope where that is more.
+        value, exact: [R, C].
+        atol: [R]. An element's bound is its row's `atol`, or `|exact| * rtol` where that is more.
+
+    Returns:
+        bool [R, C], bool [R, C], fp64 [R, C].
     """
     value, finite = value.double(), exact.isfinite()
     same_special = (value == exact) | (value.isnan() & exact.isnan())
     special = torch.where(finite, ~value.isfinite(), ~same_special)
     error = torch.where(finite, (value - exact).abs(), 0.0)
-    bound = torch.maximum(floor[:, None], torch.where(finite, exact.abs(), 0.0) * slope)
+    bound = torch.maximum(atol[:, None], torch.where(finite, exact.abs(), 0.0) * rtol)
     return special, ~(error <= bound), error
 
 
-def _most(values: Tensor) -> Tensor:
+def _max(values: Tensor) -> Tensor:
     return values.max() if values.numel() else values.new_zeros(())

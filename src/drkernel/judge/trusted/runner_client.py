@@ -13,8 +13,8 @@ from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
 from drkernel.judge.boundary.zygote import Process
-from drkernel.judge.trusted.cases import Case, Side
-from drkernel.judge.trusted.tolerance import Got
+from drkernel.judge.trusted.cases import Case, ReferenceModel
+from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.types import DrKernelError, KernelTime
 
 MAX_ITEMS, MAX_ROWS = 10_000, 2000
@@ -44,7 +44,7 @@ class Answer:
     """What one call returned."""
 
     outputs: Any
-    """A tree as the reference's, with `Got` for tensors."""
+    """A tree as the reference's, with `OutputTensor` for tensors."""
     trace: OpTrace
     aliases: bool
     """Whether an output lies in an input's memory."""
@@ -89,15 +89,16 @@ class RunnerClient:
         """Executes the source and looks for the class with this name."""
         self._ask(do="load", source=source, name=name)
 
-    def build(self, model: int, side: Side) -> dict[str, Tensor]:
-        """Constructs a model as the reference's side was; returns its parameters and buffers by name."""
+    def build(self, model: int, theirs: ReferenceModel) -> dict[str, Tensor]:
+        """Constructs a model as the reference's was; returns its parameters and buffers by name."""
         self._rest()
-        tree, slots = self._put(list(side.reference.init_args()))
-        answer = self._ask(do="build", model=model, args=tree, slots=slots, seed=side.seed, varied=side.varied)
+        tree, slots = self._put(list(theirs.reference.init_args()))
+        varied = theirs.perturbed_at_construction
+        answer = self._ask(do="build", model=model, args=tree, slots=slots, seed=theirs.seed, varied=varied)
         pairs = _list(answer.get("weights"))
         if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
             raise ProtocolViolation("weights described wrongly")
-        return {name: self._take(slot) for name, slot in pairs} if side.values else {}
+        return {name: self._take(slot) for name, slot in pairs} if theirs.perturbed_weights else {}
 
     def write(self, model: int, values: Mapping[str, Tensor]) -> None:
         """Overwrites some of a model's parameters and buffers."""
@@ -137,7 +138,7 @@ class RunnerClient:
             raise ProtocolViolation(str(error)) from error
         seen = [self._take(slot) for slot in _list(answer.get("seen"))]
         self._rest()
-        return Answer(outputs, _trace(answer.get("trace")), any(value.shares for value in values), edited, seen)
+        return Answer(outputs, _trace(answer.get("trace")), any(value.aliases_input for value in values), edited, seen)
 
     def _rest(self) -> None:
         """A moment at which the runner has nothing to do."""
@@ -200,10 +201,10 @@ class RunnerClient:
         except NotSerializable as error:
             raise ProtocolViolation(str(error)) from error
 
-    def _got(self, fact: Any) -> Got:
+    def _got(self, fact: Any) -> OutputTensor:
         if not isinstance(fact, dict) or any(type(fact.get(key)) is not bool for key in ("expanded", "shares")):
             raise ProtocolViolation("an output described wrongly")
-        return Got(self._take(fact.get("slot")), fact["expanded"], fact["shares"])
+        return OutputTensor(self._take(fact.get("slot")), fact["expanded"], fact["shares"])
 
 
 def traces_of(answer: dict[str, Any], number: int) -> list[OpTrace]:

@@ -1,7 +1,7 @@
 """Smaller sizes for a task, so that an interpreter can run it, and odd ones that nobody published.
 
-KernelBench keeps sizes in module constants; literals inside `get_inputs` and `get_init_inputs` are lifted into
-constants first. Sizes are halved until the task is cheap, which keeps most divisibility that a task relies on.
+KernelBench keeps sizes in module constants. Literals inside `get_inputs` and `get_init_inputs` are first lifted into
+constants, too. Sizes are halved until the task is cheap, which keeps most divisibility that a task relies on.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from drkernel.judge.trusted.tolerance import leaves
+from drkernel.judge.trusted.outputs import leaves
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
 _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Largest values of a constant that are tried, in turn."""
+_MIN_SIZE = 16
+"""Smaller literals are taken for something else than sizes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,12 +45,12 @@ MOST = Cost(2**20, 2**23, 2e9)
 """What is accepted where they allow no less (sizes inside the model)."""
 
 
-def fit(task: Task, cheap: Cost = CHEAP, most: Cost = MOST) -> Task:
+def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST) -> Task:
     """The task with `small` set: as given, or the largest halving of its constants that is cheap and runs.
 
     Args:
-        cheap: what is small enough.
-        most: what is accepted where the constants allow no less.
+        target: what is small enough.
+        limit: what is accepted where the constants allow no less.
 
     Raises:
         DrKernelError: nothing that is small enough runs; the message says what the smallest attempt met.
@@ -66,11 +69,11 @@ def fit(task: Task, cheap: Cost = CHEAP, most: Cost = MOST) -> Task:
         except DrKernelError as error:
             problem = str(error)
             continue
-        if cost.exceeds(cheap) and (best is not None or cost.exceeds(most)):
+        if cost.exceeds(target) and (best is not None or cost.exceeds(limit)):
             problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
         best = small
-        if cost.exceeds(cheap):
+        if cost.exceeds(target):
             break
     if best is None:
         raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
@@ -99,15 +102,15 @@ def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) 
     Args:
         before: all constants at their small values.
         names: those that size an input.
-        offset: a secret number; rotates the order of equally good clients.
+        offset: a secret number; rotates the order of equally good names.
     """
     names = [name for name in names if before[name] >= 3]
     names = names[offset % len(names) :] + names[: offset % len(names)] if names else []
     odd = {name: before[name] + 1 for name in names}
     less = {name: max(2, before[name] - 3) for name in names}
-    part = {name: max(2, 3 * before[name] // 4) for name in names}
-    tried = [odd, less, {**odd, **{n: less[n] for n in names[::2]}}, part]
-    tried += [{name: change[name]} for change, name in itertools.product((odd, less, part), reversed(names))]
+    smaller = {name: max(2, 3 * before[name] // 4) for name in names}
+    tried = [odd, less, {**odd, **{n: less[n] for n in names[::2]}}, smaller]
+    tried += [{name: change[name]} for change, name in itertools.product((odd, less, smaller), reversed(names))]
     tried += [{name: 2 * before[name]} for name in reversed(names)]
     for change in tried:
         yield {**before, **change}
@@ -120,37 +123,40 @@ def lift(source: str) -> str:
     Equal literals share a constant, since they usually are the same size.
     """
     body = ast.parse(source).body
-    literals = [node for statement in body if _holds_sizes(statement) for node in ast.walk(statement) if _is_size(node)]
+    literals = [
+        node
+        for statement in body
+        if _holds_sizes(statement)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= _MIN_SIZE
+    ]
     if not literals:
         return source
     lines = [line.encode() for line in source.splitlines(keepends=True)]
     for node in sorted(literals, key=lambda node: (node.lineno, node.col_offset), reverse=True):
         line = lines[node.lineno - 1]
         lines[node.lineno - 1] = line[: node.col_offset] + _name(node.value).encode() + line[node.end_col_offset :]
-    first = next(node for node in body if not _leads(node))
-    constants = "".join(f"{_name(value)} = {value}; " for value in dict.fromkeys(node.value for node in literals))
+    first = next(node for node in body if not _must_stay_first(node))
+    constants = "".join(f"{_name(value)} = {value!r}; " for value in dict.fromkeys(node.value for node in literals))
     if isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.If)):
         constants += "\n"
     lines[first.lineno - 1] = constants.encode() + lines[first.lineno - 1]
     return b"".join(lines).decode()
 
 
-def _name(size: int) -> str:
+def _name(size: Any) -> str:
     return f"SIZE_{size}"
-
-
-def _is_size(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 16
 
 
 def _holds_sizes(node: ast.stmt) -> bool:
     if isinstance(node, ast.FunctionDef):
         return node.name in ("get_inputs", "get_init_inputs")
-    named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    return named and isinstance(node.value, (ast.Tuple, ast.List))
+    if isinstance(node, ast.Assign):
+        return isinstance(node.targets[0], ast.Name) and isinstance(node.value, (ast.Tuple, ast.List))
+    return False
 
 
-def _leads(node: ast.stmt) -> bool:
+def _must_stay_first(node: ast.stmt) -> bool:
     """Whether a statement must stay first: the docstring and __future__ imports."""
     if isinstance(node, ast.ImportFrom):
         return node.module == "__future__"
@@ -158,10 +164,12 @@ def _leads(node: ast.stmt) -> bool:
 
 
 def shapes_of(inputs: list) -> tuple[tuple[int, ...], ...]:
+    """The shapes of all tensors among the inputs."""
     return tuple(tuple(t.shape) for _, t in leaves(inputs) if isinstance(t, Tensor))
 
 
 def finite(tree: Any) -> bool:
+    """Whether no floating tensor of a tree has a NaN or an infinity."""
     return all(
         bool(torch.isfinite(t).all()) for _, t in leaves(tree) if isinstance(t, Tensor) and t.is_floating_point()
     )

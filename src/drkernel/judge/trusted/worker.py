@@ -14,16 +14,18 @@ from typing import Any
 
 import torch
 
-from drkernel.judge.boundary import framing, sandbox
+from drkernel.judge.boundary import aten, framing, sandbox
+from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import ProcessSpec, Zygote, ZygoteDied
+from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.judge.trusted import prepare, static_check
-from drkernel.judge.trusted.cases import Seeds, seed_one_generator
-from drkernel.judge.trusted.examination import ExamConfig, Examination, deferred_refusal, verdict_of_crash
+from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted.examination import ExamConfig, Examination, deferred_refusal
+from drkernel.judge.trusted.verdicts import verdict_of_crash
 from drkernel.judge.untrusted import runner
-from drkernel.judge.untrusted.simulated.device import install
 from drkernel.types import DrKernelError, Task, Verdict
 
 _PAPERS = 128
@@ -54,12 +56,12 @@ class Examiner:
 
     def __init__(self, zygote: Zygote, config: ExamConfig, secret: bytes):
         self.zygote, self.config, self.secret = zygote, config, secret
+        self._device = SimulatedDevice(GPUS[config.device.partition(":")[2]], secret)
         self._prepared = prepare.PreparedTaskCache[prepare.PreparedTask](_PAPERS)
 
     def prepared(self, task: Task) -> prepare.PreparedTask:
         """The prepared task, from the cache where possible; DrKernelError where the task is unusable."""
-        gpu = GPUS[self.config.device.partition(":")[2]]
-        return self._prepared.get(task, lambda: prepare.write(task, self.secret, gpu))
+        return self._prepared.get(task, lambda: self._device.prepare(task))
 
     def judge(self, task: Task, source: str) -> Verdict:
         start = time.perf_counter()
@@ -76,9 +78,10 @@ class Examiner:
         prepared = self.prepared(task)
         seeds = Seeds(self.secret, static_check.digest(source), task.digest)
         process = self.zygote.start()
-        verdict = hack = deferred_refusal(self.config, source, task.answer_name)
+        verdict = refusal = deferred_refusal(self.config, source, task.answer_name)
         try:
-            verdict = Examination(prepared, self.config, seeds, process, source, hack=hack).run()
+            exam = Examination(self._device, prepared, self.config, seeds, process, source, refusal=refusal)
+            verdict = exam.run()
         except PeerClosed:
             pass
         finally:
@@ -123,9 +126,9 @@ Answering = Callable[[dict[str, Any]], dict[str, Any]]
 def _simulated(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
     """Examines on the simulated device."""
     zygote = Zygote(Limits(**settings["limits"]), ProcessSpec(runner.prepare, runner.main))
-    install(cuda_shim=False)
+    aten.install()
     seed_one_generator()
-    prepare.write(_WARM, b"", GPUS["H200"])
+    SimulatedDevice(GPUS["H200"], b"").prepare(_WARM)
     missing = zygote.wait_ready()
 
     def start(secret: bytes) -> Answering:

@@ -23,10 +23,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary import framing, shared_tensors
+from drkernel.judge.boundary.construction import perturbed_construction, seed_one_generator
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import Area, Slot
-from drkernel.judge.trusted import cases
-from drkernel.judge.trusted.weight_perturbation import varied_construction
 from drkernel.judge.untrusted.simulated.device import install, record
 
 FILE = "submission.py"
@@ -68,7 +67,7 @@ def prepare() -> None:
     """What all runners of the simulated device share; done once in the zygote."""
     install(cuda_shim=True)
     torch.set_num_threads(1)
-    cases.seed_one_generator()
+    seed_one_generator()
     torch._C._set_deterministic_algorithms(True, warn_only=True)  # fills uninitialised memory with NaN
     warnings.simplefilter("ignore")
     _warm_up()
@@ -107,7 +106,7 @@ class Runner:
     def _build(self, model: int, args: Any, slots: list, seed: int, varied: bool) -> dict[str, Any]:
         values, keywords = self._values(args, slots)
         torch.manual_seed(seed)
-        with varied_construction(varied):
+        with perturbed_construction(varied):
             built = self.build(*values, **keywords)
         if not isinstance(built, nn.Module):
             raise TypeError(f"{self.build.__name__} is not a torch.nn.Module")

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.trusted import reductions, tolerance
-from drkernel.judge.trusted.tolerance import K_MAX, Expected, Got, Tolerance
+from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.tolerance import K_MAX, Expected, Tolerance
 
 NAMES = ("statistics", "deviations", "differences")
 TABLES = [(1, 2500), (3, 1100), (2, 1024), (70, 50), (2, 1023), (40, 16), (33, 33)]
@@ -157,13 +158,13 @@ def test_differences_are_those_of_torch(fused, size, kind):
 def test_a_right_answer_is_right_and_a_wrong_element_is_found_in_every_shape(both, shape):
     exact, near, shaken = drawn(shape, torch.float32)
     expected = lambda: Expected(exact, near, shaken, 2.0**-23, 4.0)
-    assert both(lambda: expected().check(Got(near.clone()))) is None
+    assert both(lambda: expected().check(OutputTensor(near.clone()))) is None
     if not near.numel():
         return
     for spoil in (1e3, math.nan):
         answer = near.clone()
         answer.view(-1)[-1] = spoil
-        problem = both(lambda: (lambda m: (m.reason, m.index, m.share))(expected().check(Got(answer))))  # noqa: B023
+        problem = both(lambda: (lambda m: (m.reason, m.index, m.share))(expected().check(OutputTensor(answer))))  # noqa: B023
         reason = "not_finite" if math.isnan(spoil) else "wrong_values"
         assert problem == (reason, tuple(n - 1 for n in shape), pytest.approx(1 / near.numel()))
 
@@ -189,34 +190,36 @@ def test_an_element_may_be_as_far_off_as_its_row_says_and_no_further(both, shape
         places = slice(start, start + some)
         answer = near.clone().view(-1)
         answer[places] = exact.view(-1)[places] + factor * bound[places] * exact.view(-1)[places].sign()
-        answers.append(Got(answer.view(shape)))
+        answers.append(OutputTensor(answer.view(shape)))
     expected = lambda: Expected(exact, near, shaken, UNIT, 1.0)
     right = both(lambda: (lambda e: [e.check(answer) is None for answer in answers])(expected()))
     assert right == [True, True, False, False]
-    assert both(lambda: expected().check(answers[-1], tolerance=1.2)) is None
+    assert both(lambda: expected().check(answers[-1], slack=1.2)) is None
 
 
 def test_one_element_in_a_thousand_may_be_further_off_but_not_far(both):
     exact, near, shaken = drawn((100, 100), torch.float32)
     expected = lambda: Expected(exact, near, shaken, UNIT, 1.0)
-    bound = expected()._parts["output"]._floor[50]
+    bound = expected()._leaves["output"]._atol[50]
     for far, count, fine in ((3.0, 9, True), (3.0, 12, False), (40.0, 1, False)):
         answer = near.clone()
         answer[50, :count] += (far * bound).float()
-        assert both(lambda: expected().check(Got(answer)) is None) is fine  # noqa: B023
+        assert both(lambda: expected().check(OutputTensor(answer)) is None) is fine  # noqa: B023
 
 
 def test_small_differences_everywhere_exceed_the_norm(both):
     exact, near, shaken = drawn((40, 100), torch.float32)
     expected = lambda: Expected(exact, near, shaken, UNIT, 1.0)
     norm = 8 * UNIT * float(exact.norm()) / exact.numel() ** 0.5
-    assert both(lambda: expected().check(Got(near + 0.99 * norm)) is None)
-    assert both(lambda: expected().check(Got(near + 1.01 * norm)).reason) == "wrong_values"
+    assert both(lambda: expected().check(OutputTensor(near + 0.99 * norm)) is None)
+    assert both(lambda: expected().check(OutputTensor(near + 1.01 * norm)).reason) == "wrong_values"
 
 
 def test_what_an_output_is_like_does_not_depend_on_who_looks(both):
     exact, near, shaken = drawn((40, 100), torch.float32)
-    facts = lambda: (lambda e: (e.finite, e.usable, e.sharp))(Expected(exact, near, shaken, 2.0**-23, 1.0))
+    facts = lambda: (lambda e: (e.finite, e.same_nonfinite, e.well_conditioned))(
+        Expected(exact, near, shaken, 2.0**-23, 1.0)
+    )
     assert both(facts) == (True, True, True)
     near[3, 3] = exact[3, 3] = math.inf
     assert both(facts) == (False, True, True)
@@ -238,15 +241,15 @@ def test_timed_answers_have_the_tolerance_of_those_before(both):
     exact, near, shaken = drawn((40, 100), torch.float32)
     bounds = lambda: Expected(exact, near, shaken, 2.0**-23, 1.0).tolerance()
     plain = bounds()
-    assert both(lambda: bounds().most) == plain.most and plain.largest == float(exact.abs().max())
+    assert both(lambda: bounds().max_error) == plain.max_error and plain.reference_max == float(exact.abs().max())
     right = near.view(-1).view(torch.uint8)
     slots = [SimpleNamespace(dtype="float32", offset=0, nbytes=right.numel())]
     check = lambda tolerance, got: both(lambda: tolerance.check(right, got.view(-1).view(torch.uint8), slots, 0, 1))
     wrong = near.clone()
-    wrong[2, 2] += 0.9 * plain.most
-    assert check(plain, near) is None and check(Tolerance(1.0, plain.most, 1.0, 1e3), wrong) is None
-    wrong[2, 2] += 0.2 * plain.most
-    assert "differs by" in check(Tolerance(1.0, plain.most, 1.0, 1e3), wrong)
+    wrong[2, 2] += 0.9 * plain.max_error
+    assert check(plain, near) is None and check(Tolerance(1.0, plain.max_error, 1.0, 1e3), wrong) is None
+    wrong[2, 2] += 0.2 * plain.max_error
+    assert "differs by" in check(Tolerance(1.0, plain.max_error, 1.0, 1e3), wrong)
     wrong[2, 2] = math.nan
     assert "differs by inf" in check(plain, wrong)
 
@@ -260,8 +263,8 @@ def test_a_large_output_costs_one_synchronisation_and_one_pass(shape):
     bounds = expected.tolerance()
     steps = [
         lambda: Expected(exact, near, shaken, 2.0**-23, 1.0),
-        lambda: expected.check(Got(near)),
-        lambda: bounds._floats(near.view(-1), near.view(-1), 1),
+        lambda: expected.check(OutputTensor(near)),
+        lambda: bounds._check_floats(near.view(-1), near.view(-1), 1),
     ]
     for step in steps:
         step()

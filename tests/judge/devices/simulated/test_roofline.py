@@ -9,7 +9,7 @@ import triton.language as tl
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
-from drkernel.judge.devices.simulated.roofline import GPUS, min_time_us, price
+from drkernel.judge.devices.simulated.roofline import GPUS, estimate_times, min_time_us
 from drkernel.judge.untrusted.simulated.device import record
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -46,7 +46,7 @@ def fused(x, bias, out, columns, n, BLOCK: tl.constexpr):
 
 
 def total(trace, scale=None, gpu=H200):
-    return sum(row.microseconds for row in price(trace, gpu, scale or Scale()))
+    return sum(row.microseconds for row in estimate_times(trace, gpu, scale or Scale()))
 
 
 def reference_run(task):
@@ -200,10 +200,10 @@ def test_small_work_costs_its_launches():
 
 def test_the_profile_is_sorted_and_says_who_launched():
     trace = OpTrace([Row("add", "add", False, 1), *kernel().rows])
-    profile = price(trace, H200, Scale())
+    profile = estimate_times(trace, H200, Scale())
     assert [(row.name, row.triton) for row in profile] == [("k:1", True), ("add", False)]
 
 
-def test_no_kernel_is_faster_than_the_floor():
-    floor = min_time_us(H200, Scale(), 5 * 10**8, 5 * 10**8)
-    assert 0.8 * total(kernel()) < floor < total(kernel())
+def test_no_kernel_is_faster_than_the_least_time():
+    least = min_time_us(H200, Scale(), 5 * 10**8, 5 * 10**8)
+    assert 0.8 * total(kernel()) < least < total(kernel())

@@ -188,7 +188,7 @@ def measure(task: Task) -> Row:
         DrKernelError: the reference fails.
     """
     where, reference = machine(), Reference(task)
-    train = cases.modes(reference, _SEED)[0][0]
+    train = cases.mode_alternatives(reference, _SEED)[0][0]
     model = reference.model(_SEED).train(train)
     flush = torch.zeros(FLUSH // 4)
     variants = {"eager": Variant(reference, model, False, flush), "eager_tf32": Variant(reference, model, True, flush)}

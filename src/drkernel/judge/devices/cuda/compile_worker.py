@@ -15,7 +15,7 @@ from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.precompile import Call
 from drkernel.judge.trusted import static_check
-from drkernel.judge.trusted.examination import verdict_of_crash, verdict_of_failure
+from drkernel.judge.trusted.verdicts import verdict_of_crash, verdict_of_failure
 from drkernel.judge.untrusted.cuda import tracer
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
@@ -71,7 +71,7 @@ class Compiler:
 
 def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:
     """What fails at the published shape fails for good; on another shape, the examination decides what it means."""
-    return None if compiled.call else verdict_of_failure(compiled.failure, source).verdict
+    return None if compiled.call else verdict_of_failure(compiled.failure, source)
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

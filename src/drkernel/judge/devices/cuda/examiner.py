@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import shutil
 import statistics
 import time
@@ -24,15 +23,16 @@ from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import baselines, device, fused, stopwatch
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
-from drkernel.judge.devices.cuda.device import CudaExamination, CudaPreparedTask
+from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
 from drkernel.judge.devices.cuda.runner_pool import Pool, RunnerLease, multiplies
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.trusted import cases, static_check
 from drkernel.judge.trusted.cases import Seeds
-from drkernel.judge.trusted.examination import ExamConfig, deferred_refusal, verdict_of_crash
+from drkernel.judge.trusted.examination import ExamConfig, Examination, deferred_refusal
 from drkernel.judge.trusted.prepare import PreparedTaskCache
 from drkernel.judge.trusted.runner_client import Missing, RunnerClient
+from drkernel.judge.trusted.verdicts import verdict_of_crash
 from drkernel.judge.untrusted.cuda import runner
 from drkernel.types import DrKernelError, Task, Verdict
 
@@ -105,8 +105,9 @@ class GpuExaminer:
         self._share, self._part = share, 0.5 if share else 1.0
         self._buffers = DeviceBuffers(min(_AREA, int(self._part * _AREAS * gpu.total_memory / sharing / 4)))
         self._pool = Pool(zygote, scratch, spare, self._buffers)
-        self._sharing, self._gpu = sharing, device.torch_gpu()
+        self._sharing = sharing
         self._lease = GpuLease(gpu.uuid, self._probe, self._quiet)
+        self._device = CudaDevice(device.torch_gpu(), secret, self._buffers, self._lease, self._pause)
         self._last, self._stages = 0.0, {}
         self._machine: dict[str, Any] | None = None
         with self._lease.taken(sole=True):
@@ -120,11 +121,11 @@ class GpuExaminer:
         Raises:
             DrKernelError: the task is unusable.
         """
-        prepared = self._prepared(task).prepared
+        prepared = self._prepared(task)
         return {
             "source": prepared.task.source,
             "hidden": [reference.constants for reference in prepared.hidden],
-            "modes": [list(modes) for modes in prepared.modes],
+            "modes": [list(modes) for modes in prepared.mode_alternatives],
         }
 
     def _prepared(self, task: Task) -> CudaPreparedTask:
@@ -211,22 +212,17 @@ class GpuExaminer:
     def _examined(self, task: Task, source: str, runners: RunnerLease) -> Verdict:
         prepared = self._paper(task)
         seeds = Seeds(self.secret, static_check.digest(source), task.digest)
-        buffers, lease = self._buffers, self._lease
-        exam = CudaExamination(
-            prepared, self.config, seeds, runners.process, source, buffers, lease, self._pause, runners.change
-        )
-        exam.hack = deferred_refusal(self.config, source, task.answer_name)
+        refusal = deferred_refusal(self.config, source, task.answer_name)
+        exam = Examination(self._device, prepared, self.config, seeds, runners.process, source, runners.change, refusal)
         try:
-            verdict = with_room(lease.sole, exam.run)
+            verdict = with_room(self._lease.sole, exam.run)
         finally:
             self._stages = exam.stages
         return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": exam.modes[0]})
 
     def _paper(self, task: Task) -> CudaPreparedTask:
         """The prepared task, from the cache where possible."""
-
-        write = functools.partial(device.write, task, self.secret, self._gpu, self._buffers, self._lease)
-        return self._cache.get(task, lambda: with_room(self._lease.sole, write))
+        return self._cache.get(task, lambda: with_room(self._lease.sole, lambda: self._device.prepare(task)))
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
@@ -294,11 +290,11 @@ class GpuExaminer:
 
     def _overhead(self, process: Process, prepared: CudaPreparedTask) -> float:
         """The lower quartile over blocks, in microseconds: what is more than usual came from elsewhere."""
-        reference, size = prepared.prepared.reference, prepared.bytes_per_call
-        client, mine = RunnerClient(process, _START_S), cases.side(reference, 0, perturb=False)
+        reference, size = prepared.reference, prepared.bytes_per_call
+        client, mine = RunnerClient(process, _START_S), cases.build(reference, 0)
         client.load(_TRUSTED, "ModelNew")
         client.build(0, mine)
-        tolerance = cases.answer(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
+        tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
         watch = PairedTimer(self._buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
         return statistics.quantiles(watch.excesses(8, 20), n=4)[0]
 

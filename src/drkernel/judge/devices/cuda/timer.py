@@ -27,7 +27,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import Slot
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of
 from drkernel.judge.devices.cuda.stopwatch import ratio_interval
-from drkernel.judge.trusted.cases import Side
+from drkernel.judge.trusted.cases import ReferenceModel
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
 from drkernel.judge.trusted.tolerance import Tolerance
 from drkernel.judge.untrusted.cuda.runner import SCATTERED
@@ -115,7 +115,7 @@ class PairedTimer:
         self,
         buffers: DeviceBuffers,
         client: RunnerClient,
-        side: Side,
+        side: ReferenceModel,
         train: bool,
         inputs: Callable[[int], list],
         bytes_per_call: int,
@@ -382,7 +382,7 @@ class PairedTimer:
         )
 
 
-def waits(buffers: DeviceBuffers, side: Side, train: bool, inputs: list) -> bool:
+def waits(buffers: DeviceBuffers, side: ReferenceModel, train: bool, inputs: list) -> bool:
     """Whether the reference waits for the device in its forward."""
     tree, slots = buffers.own_in.lay([inputs])
     buffers.local.models = {0: side.model}

@@ -65,7 +65,8 @@ def _scale(task: Task, constants: dict[str, int]) -> Scale:
     except Exception:
         pass
     try:
-        return Scale(*[_input_numel(task, {}) / _input_numel(task, constants)] * 2)
+        factor = _input_numel(task, {}) / _input_numel(task, constants)
+        return Scale(bytes=factor, flops=factor)
     except Exception:
         return Scale()
 

@@ -2,17 +2,19 @@
 
 The constants were fitted to 160 timings on one H200 (torch 2.11, triton 3.6, cold L2, 2026-11): element-wise kernels
 of 0.3 to 540 MB with blocks of 32 to 65536, 60 eager operators on 64M elements, matrix products of 512 to 4096.
-Eager factors, instruction costs and overlap were then read off 414 answers to 120 generated tasks timed there, and the
-free constants chosen on half of these tasks: modelled speed-ups rank with Spearman's rho 0.99 (other half: 0.97) and
-are off by 2 % at the median (benchmarks/simulated_vs_gpu.py). Kernels whose long chains of transcendental functions
+Eager factors, instruction costs and overlap were then read off 414 submissions to 120 generated tasks, timed there. The
+free constants were chosen on half of these tasks: modelled speed-ups rank with Spearman's rho 0.99 (other half: 0.97)
+and are off by 2 % at the median (benchmarks/simulated_vs_gpu.py). Kernels whose long chains of transcendental functions
 spill registers come out up to 1.7 times too fast, gathers from tables larger than the L2 cache 1.2 to 1.4 times.
 
-Host launch costs are a part of their own: with `dataclasses.replace(gpu, aten_host_us=1.0, triton_host_us=1.0)` the
-times are the device's alone.
+Launch costs of the host are separate: with `dataclasses.replace(gpu, aten_host_us=1.0, triton_host_us=1.0)` the times
+are the device's alone.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 
@@ -29,7 +31,7 @@ class Gpu:
     name: str
     sms: int
     peak_bandwidth: float
-    """DRAM bytes, data sheet: the physics floor uses it."""
+    """DRAM bytes, data sheet: `min_time_us` uses it."""
     bandwidth: float
     """DRAM bytes that a large copy reaches, read plus written."""
     l2_bandwidth: float
@@ -81,7 +83,7 @@ ACCESS_NS = 110.0
 """Time that one load or store adds to its program: latency, as far as the compiler cannot hide it."""
 
 SERIAL, FEW_SERIAL = 0.52, 0.67
-"""Memory and arithmetic overlap: together they take the longer of their times, or this share of the sum of both.
+"""Memory and arithmetic overlap: together they take the longer of their times, or this proportion of their sum.
 
 The second where an SM has few programs, of which one could compute while another one waits.
 """
@@ -127,11 +129,32 @@ ATTENTION = 0.6
 """What eager fp32 attention reaches of cuBLAS."""
 
 
-def price(trace: OpTrace, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
-    """Modelled time of every row of one forward at full size, most expensive first, in microseconds.
+@dataclass(frozen=True)
+class Roofline:
+    """The cost model of a GPU (`trusted.attribution.CostModel`) for runs that `scale` takes to full size."""
 
-    Kernels run one after the other; where the device would wait for the host to launch them, the wait is shared out in
-    proportion to the rows' launch costs.
+    gpu: Gpu
+    scale: Scale
+
+    def kernel_times(self, trace: OpTrace) -> tuple[KernelTime, ...]:
+        return estimate_times(trace, self.gpu, self.scale)
+
+    def work_us(self, row: Row) -> float:
+        return sum(time.microseconds for time in estimate_times(OpTrace([row]), self._without_launches, self.scale))
+
+    def min_time_us(self, input_bytes: int, output_bytes: int) -> float:
+        return min_time_us(self.gpu, self.scale, input_bytes, output_bytes)
+
+    @functools.cached_property
+    def _without_launches(self) -> Gpu:
+        return dataclasses.replace(self.gpu, kernel_us=0.0, aten_host_us=0.0, triton_host_us=0.0)
+
+
+def estimate_times(trace: OpTrace, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
+    """Modelled time of every row of one forward at full size, longest first, in microseconds.
+
+    Kernels run one after the other. Where the device would wait for the host to launch them, the wait is divided among
+    the rows in proportion to their launch costs.
     """
     device = [_triton_us(row, gpu, scale) if row.triton else _aten_us(row, gpu, scale) for row in trace.rows]
     host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in trace.rows]
@@ -171,7 +194,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     fewest, most = _programs(row, scale)
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
-    total -= _held(row, growth, fewest, scale)
+    total -= _l1_hits(row, growth, fewest, scale)
     memory = max(
         _stream(unique, row.calls, gpu),
         total / gpu.l2_bandwidth / (TILE_REUSE if row.flops else 1.0),
@@ -202,7 +225,7 @@ def _traffic(row: Row, scale: Scale) -> tuple[float, float]:
     return unique, total
 
 
-def _held(row: Row, growth: float, programs: float, scale: Scale) -> float:
+def _l1_hits(row: Row, growth: float, programs: float, scale: Scale) -> float:
     """Bytes at full size that a program loads again and finds in the L1 cache.
 
     The cache is shared by the programs of an SM; the more each of them moves before it comes back, the less is left.
@@ -263,6 +286,10 @@ def _programs(row: Row, scale: Scale) -> tuple[float, float]:
 
 
 def min_time_us(gpu: Gpu, scale: Scale, inputs_bytes: int, outputs_bytes: int) -> float:
-    """No honest forward is faster: its inputs read once and its outputs written once, at the data sheet's bandwidth."""
+    """No honest forward is faster: its inputs read once and its outputs written once, at the data sheet's bandwidth.
+
+    Args:
+        inputs_bytes, outputs_bytes: of the small run; `scale` takes them to full size.
+    """
     moved = (inputs_bytes + outputs_bytes) * scale.bytes
     return 1e6 * moved / (gpu.peak_bandwidth if moved > gpu.l2_bytes else 2 * gpu.l2_bandwidth)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from drkernel.judge.boundary.aten import distinct_elements
 from drkernel.judge.boundary.op_trace import Row
 
 SECTOR_BITS = 5
@@ -201,14 +202,6 @@ class Meter:
                 self.row.add_traffic(region.numel, unique, max(region.total[stored], unique), stored)
                 if stored:
                     self.row.output_numel = max(self.row.output_numel, unique // region.element)
-
-
-def distinct_elements(tensor: Any) -> int:
-    """Elements at distinct addresses: expanded dimensions count once."""
-    count = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        count *= 1 if stride == 0 and size else size
-    return count
 
 
 _NONE = np.uint64(2**64 - 1)

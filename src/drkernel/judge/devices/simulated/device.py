@@ -1,0 +1,51 @@
+"""The simulated device: tasks at small sizes, which Triton's interpreter can run, and modelled times at full size."""
+
+from __future__ import annotations
+
+from drkernel.judge.boundary import aten
+from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
+from drkernel.judge.devices.simulated.rescale import scale_of
+from drkernel.judge.devices.simulated.roofline import Gpu, Roofline
+from drkernel.judge.trusted import prepare, shrink
+from drkernel.judge.trusted.prepare import PreparedTask
+from drkernel.tasks.module import Reference
+from drkernel.types import Task
+
+
+class SimulatedDevice:
+    """A modelled GPU (`devices.base.Device`). `aten.install` must have been called in this process.
+
+    Args:
+        gpu: the GPU whose times are modelled.
+        secret: hidden shapes derive from it.
+    """
+
+    policy = ExamPolicy(
+        budget_factor=3.0, repeat_cases=5, lean_cases=False, near_repeat_in_fp64=True, fresh_last_case=True
+    )
+
+    def __init__(self, gpu: Gpu, secret: bytes):
+        self._gpu, self._secret = gpu, secret
+
+    def prepare(self, task: Task) -> PreparedTask:
+        """Prepares a task at small sizes.
+
+        Raises:
+            DrKernelError: the reference fails, is too large to shrink, or trivial outputs would pass for right.
+        """
+        task = shrink.fit(task)
+        reference = Reference(task, task.small)
+        cost_model = Roofline(self._gpu, scale_of(task))
+        return prepare.prepare(reference, reference, self._secret, cost_model, aten.record)
+
+    def measure(self, prepared: PreparedTask, submission: Submission) -> Measurement:
+        """Models the times of one forward of each side, from what it was seen to do."""
+        cost = prepared.reference_costs[submission.case.plan.train]
+        reference, ours = cost.profile(), cost.cost_model.kernel_times(submission.trace)
+        reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))
+        speedup = reference_us / submission_us if submission_us else 0.0
+        return Measurement(speedup, reference_us, submission_us, reference, ours)
+
+    def pause(self) -> float:
+        """There is nothing to share."""
+        return 0.0

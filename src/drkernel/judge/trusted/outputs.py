@@ -1,0 +1,50 @@
+"""What a forward returns: trees of lists, tuples and dicts with tensors and scalars, and how they are described."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class OutputTensor:
+    """One output tensor of a submission, already in private memory."""
+
+    value: Tensor
+    expanded: bool = False
+    """Whether it repeated values with stride 0."""
+    aliases_input: bool = False
+    """Whether it lay in an input's memory."""
+
+
+def leaves(tree: Any, path: str = "output") -> list[tuple[str, Any]]:
+    """The leaves of a tree of lists, tuples and dicts, with where they are: `output[1]`, `output['loss']`."""
+    if isinstance(tree, (list, tuple)):
+        return [leaf for i, part in enumerate(tree) for leaf in leaves(part, f"{path}[{i}]")]
+    if isinstance(tree, dict):
+        return [leaf for key in sorted(tree, key=str) for leaf in leaves(tree[key], f"{path}[{key!r}]")]
+    return [(path, tree)]
+
+
+def form_of(tree: Any) -> str:
+    """What a tree is at its top: `a sequence of 2`, `a tensor`."""
+    if isinstance(tree, (list, tuple)):
+        return f"a sequence of {len(tree)}"
+    return f"a dict with {sorted(map(str, tree))}" if isinstance(tree, dict) else kind_of(tree)
+
+
+def kind_of(value: Any) -> str:
+    """What a leaf is: `a tensor`, `None`, `a float`."""
+    if isinstance(value, (Tensor, OutputTensor)):
+        return "a tensor"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def shape_of(tensor: Tensor) -> str:
+    return str(list(tensor.shape))
+
+
+def dtype_of(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,171 @@
+"""The models of the reference and of a submission, built alike and asked the same cases; outputs are compared here."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torch import Tensor
+
+from drkernel.judge.trusted import cases, weight_perturbation
+from drkernel.judge.trusted.cases import (
+    DEFAULT_WEIGHTS,
+    FIRST_HIDDEN,
+    PUBLISHED,
+    Case,
+    Perturbation,
+    Plan,
+    ReferenceModel,
+    Seeds,
+)
+from drkernel.judge.trusted.prepare import PreparedTask
+from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient
+from drkernel.judge.trusted.tolerance import Mismatch
+from drkernel.judge.trusted.verdicts import VerdictReached
+
+
+class PairedModels:
+    """The models of both sides, by number (see `cases.PUBLISHED`), while one process of the submission lives.
+
+    Every method that asks the submission raises Failed, PeerClosed, DeadlineExceeded or ProtocolViolation for what its
+    process does, see RunnerClient.
+
+    Args:
+        perturbation: how the weights of all models but DEFAULT_WEIGHTS are perturbed.
+    """
+
+    def __init__(
+        self,
+        client: RunnerClient,
+        prepared: PreparedTask,
+        seeds: Seeds,
+        perturbation: Perturbation = Perturbation.OVERWRITE,
+    ):
+        self.client, self.perturbation = client, perturbation
+        self._prepared, self._seeds = prepared, seeds
+        self._models: dict[int, ReferenceModel] = {}
+
+    @property
+    def published(self) -> ReferenceModel:
+        """The reference's model at the published shape, which must have been built."""
+        return self._models[PUBLISHED]
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether the published model is built, has weights, and these were overwritten on both sides."""
+        built = self._models.get(PUBLISHED)
+        return self.perturbation is Perturbation.OVERWRITE and built is not None and bool(built.perturbed_weights)
+
+    def start_again(self, perturbation: Perturbation) -> None:
+        """Forgets all models; those to come are perturbed in this way."""
+        self._models.clear()
+        self.perturbation = perturbation
+
+    def build(self, number: int) -> None:
+        """Constructs a model on both sides under one seed, with the same weights.
+
+        Where the submission packs its weights so that they cannot be overwritten, `perturbation` becomes CONSTRUCTION.
+        """
+        hidden = number >= FIRST_HIDDEN
+        reference = self._prepared.hidden[number - FIRST_HIDDEN] if hidden else self._prepared.reference
+        perturbation = Perturbation.NONE if number == DEFAULT_WEIGHTS else self.perturbation
+        model = self._models[number] = cases.build(reference, self._seeds("model", number), perturbation)
+        theirs = self.client.build(number, model)
+        if not model.perturbed_weights:
+            return
+        writes = weight_perturbation.follow(model.initial_weights, theirs, model.perturbed_weights)
+        if writes is None:
+            self.perturbation = Perturbation.CONSTRUCTION
+            self.build(number)
+        else:
+            self.client.write(number, writes)
+
+    def draw(self, plan: Plan, *what: Any) -> Case | None:
+        """A case as planned, whose model is built where it is missing; None where its regime does not suit the task.
+
+        `what` tells its seed from that of other cases of the same name.
+        """
+        if plan.model not in self._models:
+            self.build(plan.model)
+        model, seed = self._models[plan.model], self._seeds("inputs", plan.name, *what)
+        return cases.draw(self._prepared.task, plan, model, seed, self._prepared.terms)
+
+    def given(self, name: str, train: bool, *what: Any) -> Case:
+        """A case with inputs as the task draws them."""
+        case = self.draw(Plan(name, PUBLISHED, "given", train), *what)
+        assert case is not None, "the regime `given` suits every task"
+        return case
+
+    def ask(self, case: Case) -> Answer:
+        """Asks a case. Returns the reply, whose outputs are right.
+
+        Raises:
+            VerdictReached: they are not.
+        """
+        self.begin(case)
+        return self.collect(case)
+
+    def begin(self, case: Case) -> None:
+        """Asks a case, and computes the expected outputs while the submission works; `collect` must follow."""
+        self.client.begin(case)
+        _ = case.expected
+
+    def collect(self, case: Case) -> Answer:
+        """The reply to a case that was begun, whose outputs are right.
+
+        Raises:
+            VerdictReached: they are not.
+        """
+        reply = self.client.answer()
+        problem = case.expected.check(reply.outputs)
+        if reply.edited and not case.expected.edits:
+            problem = Mismatch("edits_input", "forward changes its input tensors in place")
+        elif not problem and reply.aliases and not case.expected.aliases:
+            problem = Mismatch("aliases_input", "the output lies in an input's memory")
+        if problem:
+            evidence = {k: v for k, v in dataclasses.asdict(problem).items() if v not in ("", (), None)}
+            for key in ("text", "reason"):
+                evidence.pop(key)
+            detail = f"{problem.text} (case: {case.plan.name}, inputs {_shapes(case.inputs)})"
+            raise VerdictReached("incorrect", problem.reason, detail, case=case.plan.name, **_plain(evidence))
+        return reply
+
+    def ask_planned(self, plan: Plan) -> None:
+        """Asks a case as planned, if it suits the task.
+
+        Raises:
+            VerdictReached: the outputs are wrong.
+        """
+        if case := self.draw(plan):
+            self.client.begin(case)
+            self.collect(case)
+
+    def depend_on(self, sites: tuple[str, ...], among: list[Case]) -> bool:
+        """Whether the submission's outputs are wrong in any of the cases when these launches are left out."""
+        for case in among:
+            try:
+                reply = self.client.call(case, skip=sites)
+            except Failed:
+                return True
+            if not case.expected.fits(reply.outputs):
+                return True
+        return False
+
+    def computed_by_aten(self, case: Case, sites: tuple[str, ...]) -> list[Tensor]:
+        """What ATen operators compute in the submission when these launches are left out."""
+        try:
+            return self.client.call(case, skip=sites).seen
+        except Failed:
+            return []
+
+
+def _shapes(inputs: list) -> str:
+    return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in inputs if hasattr(t, "shape"))
+
+
+def _plain(evidence: dict[str, Any]) -> dict[str, Any]:
+    """The evidence as JSON can hold it."""
+    return {
+        k: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, float) and v - v else v
+        for k, v in evidence.items()
+    }

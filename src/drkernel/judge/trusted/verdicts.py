@@ -1,0 +1,51 @@
+"""How an examination ends early, and how failures of a submission become verdicts."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from drkernel.judge.trusted.runner_client import Failed
+from drkernel.judge.trusted.static_check import Refusal
+from drkernel.types import Status, Verdict
+
+_REASONS = {
+    "SyntaxError": "syntax_error",
+    "IndentationError": "syntax_error",
+    "ModuleNotFoundError": "import_error",
+    "ImportError": "import_error",
+    "WorkBudgetExceeded": "timeout",
+    "MemoryFault": "out_of_bounds",
+    "MemoryError": "out_of_memory",
+    "SystemExit": "crashed",
+}
+
+
+class VerdictReached(Exception):
+    """The verdict is reached: no further question is asked."""
+
+    def __init__(self, status: Status, reason: str, detail: str, **evidence: Any):
+        super().__init__(detail)
+        self.verdict = Verdict(status, reason, detail, evidence=evidence)
+
+
+def verdict_of_refusal(refusal: Refusal) -> Verdict:
+    """The verdict on a submission that the static check refuses."""
+    return Verdict(cast(Status, refusal.status), refusal.reason, refusal.detail, evidence=refusal.evidence)
+
+
+def verdict_of_crash(how: str) -> Verdict:
+    """The verdict on a submission whose process ended before it answered; `how` as Process.end() puts it."""
+    if how in ("signal SIGXCPU", "signal SIGKILL"):
+        return Verdict("invalid", "timeout", "the process used up its processor time or memory")
+    return Verdict("invalid", "crashed", f"the process ended without an answer ({how or 'connection closed'})")
+
+
+def verdict_of_failure(failure: Failed, source: str) -> Verdict:
+    """The verdict on a submission that raised an error; the detail names the line of its source."""
+    lines = source.splitlines()
+    code = lines[failure.line - 1].strip()[:160] if failure.line and failure.line <= len(lines) else ""
+    place = f"line {failure.line}: `{code}`: " if code and not failure.message.startswith("kernel `") else ""
+    reason = _REASONS.get(failure.kind, "runtime_error")
+    detail = f"{place}{failure.kind}: {' '.join(failure.message.split())}"
+    evidence = {"error": failure.kind, "line": failure.line}
+    return Verdict("invalid", reason, detail[:800], evidence=evidence)

@@ -1,0 +1,100 @@
+"""The judge's folders show who is trusted: what may import what, read from the sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import drkernel
+
+ROOT = Path(drkernel.__file__).parent
+HOME = ROOT / "judge"
+FOLDERS = ("trusted", "boundary", "untrusted", "devices")
+ALLOWED = {
+    "trusted": {"trusted", "boundary", "devices"},
+    "devices": {"devices", "trusted", "boundary"},
+    "boundary": {"boundary"},
+    "untrusted": {"untrusted", "boundary"},
+}
+"""By folder: the folders that its modules may import from."""
+TRUSTED_FROM_DEVICES = {
+    ("trusted.examination", "devices.base"),
+    ("trusted.reductions", "devices.cuda.fused"),
+    ("trusted.worker", "devices.cuda.compile_worker"),
+    ("trusted.worker", "devices.cuda.examiner"),
+    ("trusted.worker", "devices.simulated.device"),
+    ("trusted.worker", "devices.simulated.roofline"),
+}
+"""Devices import trusted/, which knows only their Protocol, but for the process that chooses one and for reductions,
+which has an implementation of its own on a GPU."""
+OUTSIDE = {"drkernel", "types", "tasks", "tasks.module"}
+"""The modules of drkernel outside the judge that its folders may import."""
+EXCEPTIONS = {
+    ("boundary.cuda.recorder", "untrusted.simulated.cuda_shim"),
+    ("devices.cuda.baselines", "untrusted.cuda.runner"),
+    ("devices.cuda.buffers", "untrusted.cuda.runner"),
+    ("devices.cuda.compile_worker", "untrusted.cuda.tracer"),
+    ("devices.cuda.examiner", "untrusted.cuda.runner"),
+    ("devices.cuda.precompile", "untrusted.cuda.tracer"),
+    ("devices.cuda.runner_pool", "untrusted.cuda.runner"),
+    ("devices.cuda.timer", "untrusted.cuda.runner"),
+    ("trusted.worker", "untrusted.runner"),
+}
+"""Imports against the rules that are still to be ended. Nothing may be added."""
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules of drkernel that a file imports anywhere, inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: a relative import"
+            names = [_module(node.module, alias.name) for alias in node.names]
+        else:
+            continue
+        yield from (name.removeprefix("drkernel.") for name in names if name.split(".")[0] == "drkernel")
+
+
+def _module(package: str, name: str) -> str:
+    """The module that `from package import name` loads last."""
+    place = ROOT.parent.joinpath(*package.split("."), name)
+    return f"{package}.{name}" if place.is_dir() or place.with_suffix(".py").is_file() else package
+
+
+def imported(folder: str) -> set[tuple[str, str]]:
+    """(module, what it imports) of a folder of the judge."""
+    found = set()
+    for path in (HOME / folder).rglob("*.py"):
+        importer = ".".join(path.relative_to(HOME).with_suffix("").parts)
+        found |= {(importer, name) for name in imports(path)}
+    return found
+
+
+def inside(folder: str) -> set[tuple[str, str]]:
+    """The imports of a folder that are of the judge, relative to it."""
+    return {(importer, name.removeprefix("judge.")) for importer, name in imported(folder) if name.startswith("judge")}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_folder_imports_only_from_those_that_it_may(folder):
+    wrong = {pair for pair in inside(folder) if pair[1].split(".")[0] not in ALLOWED[folder]}
+    assert wrong - EXCEPTIONS == set()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_judge_needs_little_of_the_rest_of_the_project(folder):
+    assert {name for _, name in imported(folder) if not name.startswith("judge")} <= OUTSIDE
+
+
+def test_trusted_code_knows_devices_by_their_protocol():
+    known = {pair for pair in inside("trusted") if pair[1].startswith("devices")}
+    assert known <= TRUSTED_FROM_DEVICES
+
+
+def test_an_exception_that_has_ended_is_taken_off_the_list():
+    found = set().union(*(inside(folder) for folder in FOLDERS))
+    assert found >= EXCEPTIONS, "these imports are gone: take them off EXCEPTIONS"

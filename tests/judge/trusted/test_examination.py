@@ -1,0 +1,93 @@
+"""One examination asks what its device's policy says. The policy of a GPU is tried here on modelled times."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import json
+from drkernel.judge.boundary import aten
+from drkernel.judge.boundary.construction import seed_one_generator
+from drkernel.judge.boundary.framing import PeerClosed
+from drkernel.judge.boundary.sandbox import Limits
+from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
+from drkernel.judge.devices.cuda.device import CudaDevice
+from drkernel.judge.devices.simulated.device import SimulatedDevice
+from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted.examination import ExamConfig, Examination
+from drkernel.judge.untrusted import runner
+from tests.judge.examples import examples, tasks
+
+NAMES = {NAMES!r}
+
+class LikeCuda(SimulatedDevice):
+    policy = CudaDevice.policy
+
+    def measure(self, prepared, submission):
+        return super().measure(prepared, submission.restart())
+
+zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), ProcessSpec(runner.prepare, runner.main))
+aten.install()
+seed_one_generator()
+zygote.wait_ready()
+started, found = [], {{}}
+
+def start():
+    started.append(zygote.start())
+    return started[-1]
+
+for kind in (SimulatedDevice, LikeCuda):
+    device = kind(GPUS["H200"], b"a secret")
+    for example in examples("hacks") + examples("honest"):
+        if example.name in NAMES:
+            config = ExamConfig(timeout_s=8.0, gate=False)
+            seeds = Seeds(b"a secret", example.name)
+            prepared = device.prepare(tasks()[example.task])
+            exam = Examination(device, prepared, config, seeds, start(), example.source, restart=start)
+            verdict = exam.run()
+            facts = verdict.status, verdict.reason, len(started), verdict.general
+            found[f"{{kind.__name__}} {{example.name}}"] = facts
+            for process in started:
+                process.end()
+            started.clear()
+print(json.dumps(found))
+"""
+EXPECTED = {
+    "17_default_weights": ("incorrect", "wrong_values"),
+    "27_one_shape": ("not_general", "wrong_on_other_shape"),
+    "31_cache_sum": ("hack", "no_triton_launch"),
+    "04_decoy": ("hack", "launch_without_effect"),
+    "08_padding": ("hack", "useless_kernel"),
+    "84_elementwise": ("ok", None),
+    "113_raises_elsewhere": ("ok", None),
+    "115_batch_norm_folded": ("ok", None),
+}
+"""Status and reason by submission, on any device."""
+
+
+@pytest.fixture(scope="module")
+def found():
+    environment = os.environ | {
+        "TRITON_INTERPRET": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONWARNINGS": "ignore",
+    }
+    script = SCRIPT.format(NAMES=tuple(EXPECTED))
+    answer = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("kind", ["SimulatedDevice", "LikeCuda"])
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_verdict_does_not_depend_on_which_cases_a_policy_prefers(found, kind, name):
+    status, reason, processes, general = found[f"{kind} {name}"]
+    assert (status, reason if EXPECTED[name][1] else None) == EXPECTED[name]
+    assert processes == 1 + (kind == "LikeCuda" and status == "ok"), "timed in a second process, where the device asks"
+    assert general == (name != "113_raises_elsewhere")
