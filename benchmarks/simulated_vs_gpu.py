@@ -91,7 +91,7 @@ def compare(measured: Path, out: Path, traces: Path | None, launch_us: float) ->
 
 def modelled_times(rows: list[dict], gpu: Gpu, cache: Path | None) -> list[tuple[float, float]]:
     """Modelled microseconds of the reference and of the answer, for each row."""
-    install(cuda_shim=True)
+    install(fake_cuda=True)
     known = json.loads(cache.read_text()) if cache and cache.exists() else {}
     tasks = {task.id: task for task in generate(rows[0]["split"], rows[0]["count"], SEED)}
     times = []

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from drkernel.judge.untrusted.simulated.device import install, record
 
-install(cuda_shim=False)
+install(fake_cuda=False)
 
 
 def rows(function):

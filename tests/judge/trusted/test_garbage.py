@@ -25,7 +25,7 @@ from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples, tasks
 
 zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), ProcessSpec(runner.prepare, runner.main))
-install(cuda_shim=False)
+install(fake_cuda=False)
 seed_one_generator()
 examiner = Examiner(zygote, ExamConfig(timeout_s=5.0, gate=False), b"a secret")
 zygote.wait_ready()

@@ -13,8 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.untrusted.simulated.meter import distinct_elements
+from drkernel.judge.boundary.op_trace import OpTrace, Row, distinct_elements
 
 SECTOR = 32
 

@@ -123,7 +123,7 @@ Answering = Callable[[dict[str, Any]], dict[str, Any]]
 def _simulated(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
     """Examines on the simulated device."""
     zygote = Zygote(Limits(**settings["limits"]), ProcessSpec(runner.prepare, runner.main))
-    install(cuda_shim=False)
+    install(fake_cuda=False)
     seed_one_generator()
     prepare.write(_WARM, b"", GPUS["H200"])
     missing = zygote.wait_ready()

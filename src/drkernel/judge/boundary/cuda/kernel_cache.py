@@ -45,6 +45,8 @@ from drkernel.judge.boundary.shared_tensors import NotSerializable
 
 HOPPER = GPUTarget("cuda", 90, 32)
 FAILURE = "failure.json"
+MAX_KERNELS = 256
+"""Kernels of one submission that are compiled before it gets a GPU."""
 MAX_DEPTH = 8
 _COMPILATION = (CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct)
 _GLOBAL_DTYPES = {str(dtype): dtype for dtype in vars(tl).values() if isinstance(dtype, tl.dtype)}

@@ -17,8 +17,8 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from drkernel.judge.boundary.aten import Recorder, follow_custom_operators, moves_data, without_compiler
+from drkernel.judge.boundary.graph_capture import CaptureMode
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
-from drkernel.judge.untrusted.simulated.cuda_shim import Capture
 
 MODULE = "submission"
 """Kernels that this module defines count as the submission's own."""
@@ -239,7 +239,7 @@ def _follow_graphs() -> None:
     def capture_begin(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
         self.steps = _Machine.capture = []
-        self.mode = Capture(self.steps)
+        self.mode = CaptureMode(self.steps)
         self.mode.__enter__()
 
     def capture_end(self: Any) -> None:

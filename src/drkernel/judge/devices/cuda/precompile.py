@@ -27,12 +27,18 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver as launching
 from triton.runtime import build, cache
 
-from drkernel.judge.boundary.cuda.kernel_cache import HOPPER, folder_of, known_keys, write_failure, write_group
+from drkernel.judge.boundary.cuda.kernel_cache import (
+    HOPPER,
+    MAX_KERNELS,
+    folder_of,
+    known_keys,
+    write_failure,
+    write_group,
+)
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
 from drkernel.judge.devices.cuda import ptxas
 from drkernel.judge.trusted.runner_client import Failed, _failure
-from drkernel.judge.untrusted.cuda.tracer import MAX_KERNELS
 from drkernel.types import DrKernelError
 
 MAX_PTX = 16 * 2**20

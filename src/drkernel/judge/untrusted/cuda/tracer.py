@@ -34,12 +34,12 @@ from triton.runtime.jit import JITCallable, JITFunction, get_jit_fn_file_line
 
 from drkernel.judge.boundary import shared_tensors
 from drkernel.judge.boundary.cuda import kernel_cache
+from drkernel.judge.boundary.cuda.kernel_cache import MAX_KERNELS
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import DTYPES, Area, NotSerializable
 from drkernel.judge.untrusted import runner
-from drkernel.judge.untrusted.cuda import fake_cuda
+from drkernel.judge.untrusted.cuda import meta_as_cuda
 
-MAX_KERNELS = 256
 _MAX_FAILURE = 1000
 """Characters of each failure's message: all of them and all kernels' metadata must fit into one answer."""
 _OWN = (SyntaxError, ImportError, NameError)
@@ -55,7 +55,7 @@ def prepare(target: GPUTarget = kernel_cache.HOPPER) -> None:
     warnings.simplefilter("ignore")
     kernel_cache.prepare(target)
     _patch_triton(target)
-    fake_cuda.install()
+    meta_as_cuda.install()
     _warm_up()
 
 
@@ -123,9 +123,9 @@ class Tracer(runner.Runner):
             try:
                 self._built[key] = self._construct(init, metas)
             except (RuntimeError, ValueError):
-                with fake_cuda.MODE.real():
+                with meta_as_cuda.MODE.tensors_with_data():
                     model = self._construct(init, metas)
-                self._built[key] = fake_cuda.without_data(model)
+                self._built[key] = meta_as_cuda.without_data(model)
         return self._built[key]
 
     def _construct(self, init: Any, metas: list) -> nn.Module:
@@ -144,7 +144,8 @@ class Tracer(runner.Runner):
 def _values(tree: Any, metas: list) -> Any:
     """Values with a tensor without data for each meta [dtype, shape, stride]; shared where the index is the same."""
     tensors = [
-        torch.empty_strided(shape, stride, dtype=DTYPES[kind], device=fake_cuda.META) for kind, shape, stride in metas
+        torch.empty_strided(shape, stride, dtype=DTYPES[kind], device=meta_as_cuda.META)
+        for kind, shape, stride in metas
     ]
     return shared_tensors.decode(tree, tensors.__getitem__)
 

@@ -16,21 +16,21 @@ WORK_BUDGET = 1e9
 _machines: list[Any] = []
 
 
-def install(cuda_shim: bool) -> None:
+def install(fake_cuda: bool) -> None:
     """Makes the Triton kernels that are defined from now on run on the CPU in this process; further calls do nothing.
 
     Args:
-        cuda_shim: also make CPU tensors pass for CUDA tensors; for processes that run submissions only.
+        fake_cuda: also make CPU tensors pass for CUDA tensors; for processes that run submissions only.
     """
     if not _machines:
         os.environ["TRITON_INTERPRET"] = "1"
         from drkernel.judge.untrusted.simulated import interpreter
 
         _machines.append(interpreter.build())
-    if cuda_shim and _machines[0].shim is None:
-        from drkernel.judge.untrusted.simulated import cuda_shim as shim
+    if fake_cuda and _machines[0].fake_cuda is None:
+        from drkernel.judge.untrusted.simulated import cpu_as_cuda
 
-        shim.install(_machines[0])
+        cpu_as_cuda.install(_machines[0])
 
 
 @contextlib.contextmanager

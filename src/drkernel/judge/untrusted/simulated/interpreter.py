@@ -62,18 +62,18 @@ class Machine:
 
     def __init__(self) -> None:
         self.session: Session | None = None
-        self.shim: TorchFunctionMode | None = None
+        self.fake_cuda: TorchFunctionMode | None = None
         self.capture: list[Callable[[], None]] | None = None
         self.builder = BatchBuilder()
         self.semantic = TritonSemantic(self.builder)
 
     def suspended(self) -> list[Any]:
-        """The recorder and the CUDA shim where torch has taken them off their stacks."""
+        """The recorder and the fake-CUDA mode where torch has taken them off their stacks."""
         modes: list[Any] = []
         if self.session is not None and _get_current_dispatch_mode() is not self.session.recorder:
             modes.append(self.session.recorder)
-        if self.shim is not None and self.shim not in _get_current_function_mode_stack():
-            modes.append(self.shim)
+        if self.fake_cuda is not None and self.fake_cuda not in _get_current_function_mode_stack():
+            modes.append(self.fake_cuda)
         return modes
 
     @contextlib.contextmanager

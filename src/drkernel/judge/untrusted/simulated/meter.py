@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drkernel.judge.boundary.op_trace import Row
+from drkernel.judge.boundary.op_trace import Row, distinct_elements
 
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
@@ -201,14 +201,6 @@ class Meter:
                 self.row.add_traffic(region.numel, unique, max(region.total[stored], unique), stored)
                 if stored:
                     self.row.output_numel = max(self.row.output_numel, unique // region.element)
-
-
-def distinct_elements(tensor: Any) -> int:
-    """Elements at distinct addresses: expanded dimensions count once."""
-    count = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        count *= 1 if stride == 0 and size else size
-    return count
 
 
 _NONE = np.uint64(2**64 - 1)
