@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from drkernel.judge.boundary.op_trace import OpTrace, Row, distinct_elements
+from drkernel.judge.boundary.op_trace import OpTrace, Row
 
 SECTOR = 32
 
@@ -161,6 +161,14 @@ def moves_data(func: Any) -> bool:
         and func._overloadpacket.__name__ not in FREE
         and func.namespace in ("aten", "prims", "torchvision")
     )
+
+
+def distinct_elements(tensor: Tensor) -> int:
+    """Elements at distinct addresses: expanded dimensions count once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= 1 if stride == 0 and size else size
+    return count
 
 
 def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> tuple[list[Tensor], list[Tensor]]:

@@ -84,14 +84,6 @@ def site_of(kernel: Any) -> str:
     return f"{kernel.fn.__name__}:{kernel.fn.__code__.co_firstlineno}"
 
 
-def distinct_elements(tensor: Any) -> int:
-    """Elements at distinct addresses: expanded dimensions count once."""
-    count = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        count *= 1 if stride == 0 and size else size
-    return count
-
-
 @dataclass
 class OpTrace:
     rows: list[Row] = field(default_factory=list)

@@ -2,8 +2,8 @@
 
 It has two uses, both in processes that run a submission:
 
-    simulated/cpu_as_cuda.py    the runner of the simulated device: tensors with data, which are on the CPU
-    cuda/meta_as_cuda.py        the tracer, which looks for kernels to compile: tensors without data (torch's meta tensors)
+    simulated/cpu_as_cuda.py    the runner of the simulated device: CPU tensors, with their data
+    cuda/meta_as_cuda.py        the tracer, which looks for kernels to compile: meta tensors, without data
 
 Each of them enters a `FakeCudaMode` for good, and replaces `torch.cuda` and Triton's driver by what is here. Streams
 run in order, and everything is synchronous. A captured graph is the list of its steps.

@@ -35,10 +35,10 @@ from rich.table import Table
 from torch import nn
 
 from drkernel.judge.devices.cuda.gpu_lock import floor
-from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, interleave, median_interval, probe
+from drkernel.judge.devices.cuda.interleaving import flush_buffer, median_interval
+from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, interleave, probe
 from drkernel.judge.trusted import cases
 from drkernel.judge.trusted.worker_process import visible_gpus
-from drkernel.judge.untrusted.cuda.runner import FLUSH
 from drkernel.tasks import load_tasks, read_task
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -190,7 +190,7 @@ def measure(task: Task) -> Row:
     where, reference = machine(), Reference(task)
     train = cases.modes(reference, _SEED)[0][0]
     model = reference.model(_SEED).train(train)
-    flush = torch.zeros(FLUSH // 4)
+    flush = flush_buffer()
     variants = {"eager": Variant(reference, model, False, flush), "eager_tf32": Variant(reference, model, True, flush)}
     compiled, problem = _compiled(reference, model)
     if compiled is not None:

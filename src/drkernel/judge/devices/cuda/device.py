@@ -14,9 +14,10 @@ from drkernel.judge.boundary.cuda import recorder
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.cuda import timer
-from drkernel.judge.devices.cuda.buffers import DeviceBuffers, Forged
+from drkernel.judge.devices.cuda.buffers import DeviceBuffers, ImpossibleTimes
 from drkernel.judge.devices.cuda.gpu_lock import GpuLease
-from drkernel.judge.devices.cuda.timer import PairedTimer, Timing
+from drkernel.judge.devices.cuda.timer import PairedTimer
+from drkernel.judge.devices.cuda.timing import Timing, combined
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import GPUS, Gpu
 from drkernel.judge.trusted import attribution, cases, shrink
@@ -181,7 +182,7 @@ class CudaExamination(Examination):
         processes = 1 + (timing.submission_us < SHORT_US)
         if processes > 1:
             self._move()
-            timing = timer.joined(timing, self._measured(theirs, trace)[1])
+            timing = combined(timing, self._measured(theirs, trace)[1])
         self._expect_joined()
         own, whole = sum(row.microseconds for row in rows if row.triton), sum(row.microseconds for row in rows)
         self.evidence["timing"] = {
@@ -208,7 +209,7 @@ class CudaExamination(Examination):
             with self._lease.quiet():
                 rows = self.client.profile(self._given, self._buffers.empty_us)
             timing = self._timed(watch, rows, theirs)
-        _or_verdict(watch.settle)
+        _or_verdict(watch.flush_comparisons)
         for found in watch.traces:
             if change := attribution.change(usual, found):
                 self._refuse("differs_when_timed", f"when it is timed, forward {change}")
@@ -240,13 +241,17 @@ class CudaExamination(Examination):
         for blocks, longer, slack_us in _ATTEMPTS:
             seed = self.seeds("bootstrap", longer)
             timing = _or_verdict(watch.run, expected, launches, seed, blocks, longer, slack_us)
-            if not (timing.forged(slack_us) or timing.disturbed or timing.uneven):
+            if not (timing.exceeds_report(slack_us) or timing.gpu_kept_busy or timing.uneven):
                 return timing
-        evidence = {"claimed_us": timing.claimed_us, "excess_us": timing.excess_us, "busy_us": timing.busy_us}
-        if timing.disturbed:
-            detail = f"between its calls, work of the submission keeps the GPU busy ({timing.busy_us:.0f} us)"
+        evidence = {
+            "claimed_us": timing.reported_us,
+            "excess_us": timing.excess_us,
+            "busy_us": timing.copy_delay_us,
+        }
+        if timing.gpu_kept_busy:
+            detail = f"between its calls, work of the submission keeps the GPU busy ({timing.copy_delay_us:.0f} us)"
             raise VerdictReached("hack", "background_work", detail, **evidence)
-        if timing.forged(slack_us):
+        if timing.exceeds_report(slack_us):
             detail = f"a block of calls took {timing.excess_us:.0f} us longer than the submission's events say"
             raise VerdictReached("hack", "forged_time", detail, **evidence)
         return timing
@@ -260,7 +265,7 @@ def _or_verdict(measure: Callable[..., Any], *args: Any) -> Any:
         raise VerdictReached(
             "incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls"
         ) from None
-    except Forged as problem:
+    except ImpossibleTimes as problem:
         raise VerdictReached("hack", "forged_time", str(problem)) from None
 
 

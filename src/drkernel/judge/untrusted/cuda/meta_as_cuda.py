@@ -1,4 +1,4 @@
-"""Fake CUDA for the tracer: meta tensors, with shapes, strides, dtypes and addresses but no data, pass for CUDA tensors.
+"""Fake CUDA for the tracer: meta tensors pass for CUDA tensors. They have shapes, strides and addresses, but no data.
 
 FakeTensorMode would not do. An operator on one of its CUDA tensors asks CUDA for the current device, and a build of
 torch without CUDA cannot answer.

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from drkernel.judge.boundary.op_trace import Row, distinct_elements
+from drkernel.judge.boundary.aten import distinct_elements
+from drkernel.judge.boundary.op_trace import Row
 
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
