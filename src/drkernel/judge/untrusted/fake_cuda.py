@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary.graph_capture import CaptureMode
 
@@ -42,6 +41,11 @@ DRIVER_PROPERTIES = {
 }  # fmt: skip
 
 
+def getter(name: str) -> Any:
+    """What torch calls where an attribute of a tensor is read."""
+    return getattr(Tensor, name).__get__
+
+
 class FakeCudaMode(TorchFunctionMode):
     """Makes the tensors of another device pass for CUDA tensors.
 
@@ -53,8 +57,8 @@ class FakeCudaMode(TorchFunctionMode):
     """
 
     ANSWERS: ClassVar[dict[Any, Callable]] = {
-        Tensor.is_cuda.__get__: lambda tensor: True,
-        Tensor.is_cpu.__get__: lambda tensor: False,
+        getter("is_cuda"): lambda tensor: True,
+        getter("is_cpu"): lambda tensor: False,
         Tensor.get_device: lambda tensor: 0,
         Tensor.pin_memory: lambda tensor, *_, **__: tensor,
         Tensor.is_pinned: lambda tensor, *_, **__: False,
@@ -165,7 +169,7 @@ class Graph:
 
     def __init__(self, *_: Any, **__: Any):
         self._steps: list[Callable[[], None]] = []
-        self._mode: TorchDispatchMode | None = None
+        self._mode = CaptureMode(self._steps)
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
         self._steps = self.machine.capture = []
@@ -200,8 +204,8 @@ def _graph(graph: Graph, *_: Any, **__: Any) -> Iterator[None]:
 
 
 class _Generator(torch.Generator):
-    def __new__(cls, device: Any = "cpu") -> _Generator:
-        return super().__new__(cls, at_home(device, CPU))
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return super().__new__(cls, at_home(device, CPU))  # type: ignore[call-arg]
 
 
 @contextlib.contextmanager
@@ -228,26 +232,23 @@ def patch_torch_cuda(machine: Capturing) -> None:
         "set_per_process_memory_fraction",
     )  # fmt: skip
     constants.update(dict.fromkeys(silent))
-    for name, value in constants.items():
-        setattr(torch.cuda, name, functools.partial(_constant, value))
-    for name, value in {
-        "Stream": Stream,
-        "ExternalStream": Stream,
-        "Event": Event,
-        "CUDAGraph": Graph,
-        "graph": _graph,
-    }.items():
-        setattr(torch.cuda, name, value)
-    for name in ("device", "device_of", "stream", "StreamContext"):
-        setattr(torch.cuda, name, _scope)
-    torch.cuda.get_rng_state = lambda *_: torch.get_rng_state()
-    torch.cuda.is_current_stream_capturing = lambda: machine.capture is not None
-    torch.cuda.nvtx.range_push = torch.cuda.nvtx.range_pop = torch.cuda.nvtx.mark = functools.partial(_constant, None)
-    torch.cuda.nvtx.range = _scope
-    Tensor.record_stream = lambda tensor, stream: None
-    torch.backends.cudnn.is_acceptable = lambda tensor: False
-    torch.Stream, torch.Event, torch.Generator = Stream, Event, _Generator
-    torch.set_default_device = functools.partial(_constant, None)
+    replace(torch.cuda, **{name: functools.partial(_constant, value) for name, value in constants.items()})
+    replace(torch.cuda, Stream=Stream, ExternalStream=Stream, Event=Event, CUDAGraph=Graph, graph=_graph)
+    replace(torch.cuda, device=_scope, device_of=_scope, stream=_scope, StreamContext=_scope)
+    replace(torch.cuda, get_rng_state=lambda *_: torch.get_rng_state())
+    replace(torch.cuda, is_current_stream_capturing=lambda: machine.capture is not None)
+    ignored = functools.partial(_constant, None)
+    replace(torch.cuda.nvtx, range_push=ignored, range_pop=ignored, mark=ignored, range=_scope)
+    replace(Tensor, record_stream=lambda tensor, stream: None)
+    replace(torch.backends.cudnn, is_acceptable=lambda tensor: False)
+    replace(torch, Stream=Stream, Event=Event, Generator=_Generator)
+    replace(torch, set_default_device=functools.partial(_constant, None))  # not `ignored`: Dynamo takes no object twice
+
+
+def replace(owner: Any, **attributes: Any) -> None:
+    """Puts other values in the place of some attributes of a module or class, for good."""
+    for name, value in attributes.items():
+        setattr(owner, name, value)
 
 
 def _constant(value: Any, *_: Any, **__: Any) -> Any:

@@ -24,7 +24,8 @@ class DeviceArea(Area):
 
     def __init__(self, address: int, size: int, owned: bool):
         self.address, self.size, self._owned = address, size, owned
-        self.top, self._targets = HEADER, {}
+        self.top = HEADER
+        self._targets: dict[Slot, Tensor] = {}
 
     @classmethod
     def make(cls, size: int) -> DeviceArea:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from drkernel.judge.devices.cuda.interleaving import (
     MIN_CALLS,
@@ -58,7 +58,7 @@ class Variant:
         flush: what all variants read before each call; see interleaving.flush_buffer.
     """
 
-    def __init__(self, reference: Reference, module: Callable, tf32: bool, flush: Tensor):
+    def __init__(self, reference: Reference, module: nn.Module, tf32: bool, flush: Tensor):
         self._reference, self._module, self._tf32, self._flush = reference, module, tf32, flush
         self._calls, self._cycles = 2, 0
 

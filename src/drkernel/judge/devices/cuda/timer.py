@@ -163,8 +163,8 @@ class PairedTimer:
         """
         uncompared, self._uncompared = self._uncompared, None
         if uncompared:
-            *facts, number = uncompared
-            if problem := self._tolerance.check(*facts, HEADER, number):
+            expected, got, slots, number = uncompared
+            if problem := self._tolerance.check(expected, got, slots, HEADER, number):
                 raise Mismatched(problem)
 
     def excesses(self, number: int, blocks: int) -> list[float]:

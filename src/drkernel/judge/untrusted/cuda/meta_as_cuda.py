@@ -16,7 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._device import _device_constructors
 
-from drkernel.judge.untrusted.fake_cuda import CPU, CUDA, FakeCudaMode, patch_torch_cuda, patch_triton_driver
+from drkernel.judge.untrusted.fake_cuda import (
+    CPU,
+    CUDA,
+    FakeCudaMode,
+    getter,
+    patch_torch_cuda,
+    patch_triton_driver,
+    replace,
+)
 
 META = torch.device("meta")
 MAX_KNOWN_VALUES = 64
@@ -79,7 +87,7 @@ def _with_values(made: Tensor, func: Callable, args: tuple, kwargs: dict[str, An
     """Remembers the values of a small tensor, for code that reads them back at once, such as a random seed."""
     if made.layout == torch.strided and made.numel() <= MAX_KNOWN_VALUES:
         with contextlib.suppress(NotImplementedError, RuntimeError):
-            made._known = made._version, func(*args, **{**kwargs, "device": CPU})
+            vars(made)["_known"] = made._version, func(*args, **{**kwargs, "device": CPU})
     return made
 
 
@@ -97,8 +105,8 @@ def _address(tensor: Tensor) -> int:
 
 
 _ANSWERS: dict[Any, Callable] = {
-    Tensor.is_meta.__get__: lambda tensor: False,
-    Tensor.device.__get__: lambda tensor: CUDA,
+    getter("is_meta"): lambda tensor: False,
+    getter("device"): lambda tensor: CUDA,
     Tensor.cuda: lambda tensor, *_, **__: tensor.to(META),
     Tensor.data_ptr: _address,
 }
@@ -119,8 +127,7 @@ def _patch_custom_operators() -> None:
         self._abstract_fn = partial(_in_mode, self._init_fn)
         register(self, *args, **kwargs)
 
-    CustomOpDef._register_to_dispatcher = _register
-    CustomOpDef.register_fake = lambda self, fn: fn
+    replace(CustomOpDef, _register_to_dispatcher=_register, register_fake=lambda self, fn: fn)
 
 
 def _in_mode(fn: Callable, *args: Any, **kwargs: Any) -> Any:

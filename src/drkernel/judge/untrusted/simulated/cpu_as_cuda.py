@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from drkernel.judge.untrusted.fake_cuda import CPU, CUDA, FakeCudaMode, patch_torch_cuda, patch_triton_driver
+from drkernel.judge.untrusted.fake_cuda import CPU, CUDA, FakeCudaMode, getter, patch_torch_cuda, patch_triton_driver
 
 _ANSWERS = {
-    Tensor.device.__get__: lambda tensor: tensor.device if tensor.is_meta else CUDA,
+    getter("device"): lambda tensor: tensor.device if tensor.is_meta else CUDA,
     Tensor.cuda: lambda tensor, *_, **__: tensor,
 }
 
