@@ -33,7 +33,7 @@ from triton.runtime.cache import CacheManager
 from triton.runtime.jit import JITCallable, JITFunction, get_jit_fn_file_line
 
 from drkernel.judge.boundary import shared_tensors
-from drkernel.judge.boundary.cuda import kernel_cache
+from drkernel.judge.boundary.cuda import kernel_cache, kernel_description
 from drkernel.judge.boundary.cuda.kernel_cache import MAX_KERNELS
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import DTYPES, Area, NotSerializable
@@ -112,7 +112,7 @@ class Tracer(runner.Runner):
         _BOOK.tuning += 1
         for description in missing:
             with contextlib.suppress(Exception):
-                src, options = kernel_cache.parse_missing(description, "submission")
+                src, options = kernel_description.load(description, "submission")
                 _compile(src, None, options)
         _BOOK.tuning -= 1
 
@@ -348,7 +348,7 @@ def _line(error: CompilationError) -> int | None:
     if not hasattr(error.node, "lineno"):
         return None
     for value in vars(sys.modules.get("submission", object())).values():
-        function = kernel_cache._unwrapped(value)
+        function = kernel_description.jit_function_of(value)
         if isinstance(function, JITCallable) and function.src == error.src:
             return get_jit_fn_file_line(function)[1] + error.node.lineno - 1
     return None
