@@ -23,10 +23,10 @@ import json
 import statistics
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, get_type_hints
+from typing import Annotated, Any, NoReturn, cast, get_type_hints
 
 import msgspec
 import torch
@@ -228,11 +228,11 @@ def measure(task: Task) -> Row:
     )
 
 
-def _compiled(reference: Reference, model: nn.Module) -> tuple[Callable | None, str | None]:
+def _compiled(reference: Reference, model: nn.Module) -> tuple[nn.Module | None, str | None]:
     """The compiled model after its first calls, or why there is none."""
     allow_tf32(False)
     torch._dynamo.reset()
-    module, inputs = torch.compile(model, dynamic=False), reference.inputs(_SEED)
+    module, inputs = cast(nn.Module, torch.compile(model, dynamic=False)), reference.inputs(_SEED)
     reference.forward(model, inputs)  # what fails here too is the task's fault
     try:
         for _ in range(3):

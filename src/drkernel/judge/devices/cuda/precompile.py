@@ -56,7 +56,7 @@ _SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 @dataclass(frozen=True)
 class Call:
-    """One call that a submission will get. Values are in the JSON form of shared_tensors, over the tensors of `metas`."""
+    """One call that a submission will get. Values are in the JSON form of shared_tensors, their tensors in `metas`."""
 
     init: Any
     """[arguments, keywords] of the constructor."""
@@ -176,7 +176,8 @@ def precompile(
             reply = parse(process.ask(question, work.deadline), TracerReply)
             seconds["load" if loading else "trace"] += time.monotonic() - start
             failure = work.start(reply, process.outputs)
-            found = found or (failure and (failure, index))
+            if failure and found is None:
+                found = failure, index
             if (loading and reply.error) or (failure and index == 0):
                 break
         refused = work.finish()

@@ -77,10 +77,15 @@ class Tracer(runner.Runner):
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         self.outputs.clear()
-        do = {"load": self._load_tracing, "trace": self._trace, "missing": self._missing}[request.pop("do")]
-        error = None
+        methods: dict[str, Callable[..., None]] = {
+            "load": self._load_tracing,
+            "trace": self._trace,
+            "missing": self._missing,
+        }
+        method = methods[request.pop("do")]
+        error: BaseException | None = None
         try:
-            do(**request)
+            method(**request)
         except BaseException as raised:
             error = raised
         kernels = []
@@ -290,6 +295,8 @@ def _compile(src: Any, target: Any = None, options: dict | None = None, _env_var
         except Exception as error:
             _COMPILED.fail(key, error)
             raise
+        else:
+            raise RuntimeError("a compilation that does not end at PTX")
     return _Kernel(src, key, metadata)
 
 
