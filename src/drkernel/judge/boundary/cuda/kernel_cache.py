@@ -122,7 +122,7 @@ def install_cache_only() -> list[dict[str, Any]]:
         The list that receives the description of each kernel that was not there; its launch raised MissingKernel.
         An autotuner looks up all its configurations before it raises.
     """
-    met: list[dict[str, Any]] = []
+    missing: list[dict[str, Any]] = []
     knobs.cache.manager_class = ReadOnlyCache
 
     def look_up(
@@ -136,15 +136,15 @@ def install_cache_only() -> list[dict[str, Any]]:
             return CompiledKernel(src, group, key)
         if failure := files.get_file(FAILURE):
             raise as_raised(msgspec.json.decode(Path(failure).read_bytes(), type=Failure))
-        met.append(describe(src, options))
-        raise MissingKernel(met[-1])
+        missing.append(describe(src, options))
+        raise MissingKernel(missing[-1])
 
     replace_compile(look_up)
-    _look_up_all_configurations(met)
-    return met
+    _look_up_all_configurations(missing)
+    return missing
 
 
-def _look_up_all_configurations(met: list[dict[str, Any]]) -> None:
+def _look_up_all_configurations(missing: list[dict[str, Any]]) -> None:
     bench, run = Autotuner._bench, Autotuner.run
 
     @functools.wraps(bench)
@@ -156,10 +156,10 @@ def _look_up_all_configurations(met: list[dict[str, Any]]) -> None:
 
     @functools.wraps(run)
     def run_or_missing(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
-        before = len(met)
+        before = len(missing)
         result = run(self, *args, **kwargs)
-        if len(met) > before:
-            raise MissingKernel(met[before])
+        if len(missing) > before:
+            raise MissingKernel(missing[before])
         return result
 
     replaced = {"_bench": bench_or_infinite, "run": run_or_missing}
