@@ -12,14 +12,12 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import os
 import statistics
 import sys
 from pathlib import Path
 
+import judging
 from rich.progress import track
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from drkernel.judge import Judge
 from drkernel.types import Verdict
@@ -40,7 +38,7 @@ def main(options: argparse.Namespace) -> int:
                 record = {"run": number, "example": name, "problem": problems[name][number]}
                 file.write(json.dumps(record | verdict.to_dict()) + "\n")
     lines = table(chosen, runs, problems)
-    (options.out / "table.md").write_text("\n".join(lines) + "\n")
+    judging.write_table(options.out, lines)
     print("\n".join(line for line in lines if "**" in line) or "all as expected")
     plot(chosen, runs, problems, options.out / "cases.png")
     return int(any(any(found) for found in problems.values()))
@@ -57,7 +55,7 @@ def judged(chosen: list[Example], options: argparse.Namespace, run: int) -> dict
 def problem(
     example: Example, verdicts: dict[str, Verdict], honest: list[Example], hacks: list[Example], gate: bool
 ) -> str:
-    """What is wrong with one verdict, or an empty string."""
+    """Why a verdict is not as expected, or an empty string."""
     verdict = verdicts[example.name]
     best = honest_speedups(verdicts, honest).get(example.task)
     if gate or example in honest:
@@ -84,12 +82,7 @@ def table(chosen: list[Example], runs: list[dict[str, Verdict]], problems: dict[
 
 
 def plot(chosen: list[Example], runs: list[dict[str, Verdict]], problems: dict[str, list[str]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(8, 0.14 * len(chosen) + 1), constrained_layout=True)
+    figure, axis = judging.pyplot().subplots(figsize=(8, 0.14 * len(chosen) + 1), constrained_layout=True)
     for place, example in enumerate(chosen):
         for run, found in zip(runs, problems[example.name], strict=True):
             color = "tab:red" if found else "tab:green" if "ok" in example.statuses else "tab:blue"
@@ -101,11 +94,8 @@ def plot(chosen: list[Example], runs: list[dict[str, Verdict]], problems: dict[s
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
+    parser = judging.parser(__doc__)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--timeout", type=float, default=8.0)
     parser.add_argument("--no-gate", dest="gate", action="store_false")
     parser.add_argument("--no-screen", dest="screen", action="store_const", const=False, help="a GPU decides it all")

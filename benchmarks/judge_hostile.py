@@ -2,11 +2,15 @@
 
     python benchmarks/judge_hostile.py OUT [--device cuda] [--count 2000] [--timeout 1.5] [--workers 16] [--gate]
 
-The hacks that crash, hang, kill, hog or forge, each made new by a comment, in random order, without static gate and
-screen (--gate switches them on); every tenth submission is honest. Checked: each honest answer's status and reason
-stay what they were, its speed-up stays within 10 % of its median, no hostile one gets more than an honest one, and no
-process, file or memory is left. Looked at while the judge rests, with no runner coming or going: at first, half-way (by
-then examiners have met every task, so their GPU memory is what it stays) and at the end.
+The hostile ones crash, hang, kill, hog or forge. They come in random order, each made new by a comment, and every tenth
+submission is honest. Static gate and screen are off (--gate switches them on). The checks:
+
+    the status and reason of each honest submission stay what they were, its speed-up within 10 % of its median
+    no hostile submission gets a higher speed-up than an honest one
+    no process, file or memory is left
+
+The host is examined while the judge is idle: at first, half-way and at the end. By half-way examiners have met every
+task, so that their GPU memory should not grow any more.
 OUT/verdicts.jsonl has every outcome, OUT/host.jsonl the host's state over time, OUT/table.md the counts,
 OUT/hostile.png both. Exit code 1 if a check fails.
 """
@@ -28,9 +32,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
 from pathlib import Path
 
+import judging
 from rich.progress import track
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from drkernel.judge import Judge
 from drkernel.types import Verdict
@@ -38,9 +41,9 @@ from tests.judge.examples import Example, descendants, examples, tasks
 
 HOSTILE = {28, 41, 53, *range(43, 49), *range(62, 67), *range(70, 84), 203, 205, 206, 208, 212, 213, 215, 216, 217}
 HONEST = ("84_elementwise", "87_online_softmax", "106_try", "98_atomics", "103_workspace", "112_graph")
-SHARE, ALLOWED, REWARDED = 0.1, 0.1, 1.15
+HONEST_SHARE, MAX_DEVIATION, MAX_GAIN = 0.1, 0.1, 1.15
 MEMORY_GROWTH, GPU_GROWTH_MB = 1.3, 64
-_PERIOD_S, _REST_S, _BURIAL_S = 1.0, 4.0, 10.0
+_PERIOD_S, _IDLE_S, _END_S = 1.0, 4.0, 10.0
 
 
 def campaign(count: int, device: str, seed: int) -> Iterator[tuple[Example, str]]:
@@ -49,13 +52,13 @@ def campaign(count: int, device: str, seed: int) -> Iterator[tuple[Example, str]
     hostile = [example for example in examples("hacks", device) if example.number in HOSTILE]
     honest = [example for example in examples("honest", device) if example.name in HONEST]
     for number in range(count):
-        pool = honest if draw.random() < SHARE else hostile
+        pool = honest if draw.random() < HONEST_SHARE else hostile
         example = draw.choice(pool)
         yield example, f"{example.source}\n# {number}\n"
 
 
 class Watch:
-    """Writes down the state of the host while a judge works."""
+    """Samples the state of the host while a judge works."""
 
     def __init__(self) -> None:
         self.samples: list[dict] = []
@@ -109,26 +112,26 @@ def main(options: argparse.Namespace) -> int:
     with judge:
         for example in {example for example, _ in listed if example.name in HONEST}:
             judge.judge(known[example.task], example.source)
-        time.sleep(_REST_S)
-        rests, watch, verdicts, wall = [state()], Watch(), [], 0.0
+        time.sleep(_IDLE_S)
+        idle, watch, verdicts, wall = [state()], Watch(), [], 0.0
         for part in (listed[: len(listed) // 2], listed[len(listed) // 2 :]):
             start = time.monotonic()
             pending = [judge.submit(known[example.task], source) for example, source in part]
             verdicts += collected(pending, watch)
             wall += time.monotonic() - start
-            time.sleep(_REST_S)
-            rests.append(state())
+            time.sleep(_IDLE_S)
+            idle.append(state())
         watch.stop()
-    deadline = time.monotonic() + _BURIAL_S
+    deadline = time.monotonic() + _END_S
     while (closed := state())["processes"] > before["processes"] and time.monotonic() < deadline:
         time.sleep(0.2)
     new_files = sorted(files() - files_before)
     names = ("before the judge", "warm", "half-way", "after the last verdict", "closed")
-    states = dict(zip(names, (before, *rests, closed), strict=True))
+    states = dict(zip(names, (before, *idle, closed), strict=True))
     problems = [*of_verdicts(listed, verdicts), *of_states(states, new_files)]
     write(options, listed, verdicts, watch.samples)
     lines = table(listed, verdicts, states, new_files, problems, wall)
-    (options.out / "table.md").write_text("\n".join(lines) + "\n")
+    judging.write_table(options.out, lines)
     print("\n".join(lines))
     plot(listed, verdicts, watch.samples, options.out / "hostile.png")
     return int(bool(problems))
@@ -141,7 +144,7 @@ def collected(pending: list[Future], watch: Watch) -> list[Verdict]:
 
 
 def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
-    """What is wrong with the verdicts."""
+    """Why verdicts are not as they should be."""
     groups = by_honest(listed, verdicts)
     medians: dict[str, float] = {}
     for name, found in groups.items():
@@ -150,7 +153,7 @@ def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
             yield f"{name}: " + ", ".join(f"{' '.join(word)} x{n}" for word, n in words.items())
         if speedups := [v.speedup for v in found if v.ok]:
             medians[name] = statistics.median(speedups)
-            off = [s for s in speedups if abs(s / medians[name] - 1) > ALLOWED]
+            off = [s for s in speedups if abs(s / medians[name] - 1) > MAX_DEVIATION]
             if off:
                 yield f"{name}: {len(off)} of {len(speedups)} speed-ups over 10 % from {medians[name]:.3g}: {off[:5]}"
     plain = medians.get("106_try")
@@ -158,8 +161,8 @@ def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
         if verdict.reason == "judge_failure":
             yield f"{example.name}: judge_failure: {verdict.detail}"
         hostile = example.name not in HONEST and example.task == "relu" and plain
-        if hostile and verdict.ok and verdict.speedup > REWARDED * plain:
-            yield f"{example.name}: ok at {verdict.speedup:.3g}x, an honest answer gets {plain:.3g}x"
+        if hostile and verdict.ok and verdict.speedup > MAX_GAIN * plain:
+            yield f"{example.name}: ok at {verdict.speedup:.3g}x, an honest submission gets {plain:.3g}x"
 
 
 def by_honest(listed: list, verdicts: list[Verdict]) -> dict[str, list[Verdict]]:
@@ -224,12 +227,7 @@ def table(
 
 
 def plot(listed: list, verdicts: list[Verdict], samples: list[dict], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, 2, figsize=(10, 6), constrained_layout=True)
+    figure, axes = judging.pyplot().subplots(2, 2, figsize=(10, 6), constrained_layout=True)
     places = collections.defaultdict(list)
     for place, ((example, _), verdict) in enumerate(zip(listed, verdicts, strict=True)):
         if example.name in HONEST and verdict.ok:
@@ -248,12 +246,9 @@ def plot(listed: list, verdicts: list[Verdict], samples: list[dict], path: Path)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
+    parser = judging.parser(__doc__)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--timeout", type=float, default=1.5)
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--gate", action="store_true")
     parser.add_argument("--seed", type=int, default=7)
     sys.exit(main(parser.parse_args()))

@@ -245,7 +245,7 @@ def spans(x: Any, events: list) -> list[float]:
 def confined(_: int) -> dict[str, Any]:
     """Whether a runner's locks let CUDA start and shared device memory be opened, and how long that takes."""
     from drkernel.judge.boundary.cuda import setup
-    from drkernel.judge.boundary.cuda.device_memory import WORD, DeviceArea
+    from drkernel.judge.boundary.cuda.device_memory import HEADER, DeviceArea
     from drkernel.judge.boundary.sandbox import Limits
     from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
     from drkernel.judge.untrusted.cuda import runner
@@ -256,10 +256,12 @@ def confined(_: int) -> dict[str, Any]:
     setup.start(everywhere=False)
     areas = [DeviceArea.make(size) for size in (SMALL, LARGE)]
     process = zygote.start()
-    answer = process.ask({"areas": [(area.share().hex(), area.size) for area in areas]}, time.monotonic() + LIMIT_S)
+    answer = process.ask(
+        {"areas": [(area.ipc_handle().hex(), area.size) for area in areas]}, time.monotonic() + LIMIT_S
+    )
     if "error" in answer:
         raise RuntimeError(answer["error"])
-    arrived = all(area.bytes(WORD, 8).tolist() == [42] * 8 for area in areas)
+    arrived = all(area.bytes(HEADER, 8).tolist() == [42] * 8 for area in areas)
     process.end()
     works = "yes, and what it writes arrives" if arrived else "no: what it writes does not arrive"
     return answer | {"works": works, "missing": ", ".join(missing) or "none"}
@@ -286,7 +288,7 @@ def locked_in(connection: Any, areas: list, sandbox: Any) -> None:
 
 def opened(start_ms: float, question: dict[str, Any]) -> dict[str, Any]:
     """Opens areas and writes into each of them."""
-    from drkernel.judge.boundary.cuda.device_memory import WORD, DeviceArea
+    from drkernel.judge.boundary.cuda.device_memory import HEADER, DeviceArea
 
     taken = []
     try:
@@ -294,7 +296,7 @@ def opened(start_ms: float, question: dict[str, Any]) -> dict[str, Any]:
             began = time.perf_counter()
             area = DeviceArea.open(bytes.fromhex(handle), size)
             taken.append(1e3 * (time.perf_counter() - began))
-            area.bytes(WORD, 8).fill_(42)
+            area.bytes(HEADER, 8).fill_(42)
             area.settle()
     except Exception as error:
         return {"error": f"shared memory is not opened: {error}"}

@@ -1,12 +1,12 @@
-"""How much a verdict's speed-up varies when the same answer is judged again, beside plain event timing.
+"""How much a verdict's speed-up varies when the same submission is judged again, beside plain event timing.
 
-    python benchmarks/judge_repeatability.py OUT [--device cuda] [--answers 40] [--repeats 10] [--hosts idle busy]
+    python benchmarks/judge_repeatability.py OUT [--device cuda] [--submissions 40] [--repeats 10] [--hosts idle busy]
 
-Right answers to generated tasks, every second task at a small size (a few microseconds per call), are judged
-`--repeats` times in turn, without the verdict cache, on an idle host and while every core of the host is occupied. On a
-GPU the same answers are also timed as common harnesses do it: one ordinary process, 3 warm-ups, the mean of 100 calls
-between events, the same inputs, a warm cache. OUT/runs.jsonl has every speed-up, OUT/table.md the share within 2 % and
-5 % of each answer's median, OUT/spread.png the distribution.
+Correct submissions to generated tasks are judged `--repeats` times in turn, without the verdict cache, on an idle host
+and while every core of the host is busy. Every second task has a small size, at which a call takes a few microseconds.
+On a GPU the same submissions are also timed as common harnesses do it: one ordinary process, 3 warm-ups, the mean of
+100 calls between events, the same inputs, a warm cache. OUT/runs.jsonl has every speed-up, OUT/table.md the share
+within 2 % and 5 % of each submission's median, OUT/spread.png the distribution.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import ast
 import collections
 import contextlib
 import dataclasses
-import importlib.util
 import json
 import multiprocessing
 import os
@@ -26,10 +25,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import judging
 import numpy
 from rich.progress import track
 
-from drkernel.coldstart.solutions import solutions
 from drkernel.judge import Judge
 from drkernel.judge.trusted import shrink
 from drkernel.tasks.generator import generate
@@ -41,11 +40,11 @@ WARM_UPS, CALLS = 3, 100
 SMALL, ANY = shrink.Cost(2**20, 2**22, 1e9), shrink.Cost(2**40, 2**40, 1e18)
 
 
-def answers(count: int, seed: int) -> list[tuple[Task, str]]:
-    """One right answer per task; lazy, partial and fused ones in turn."""
+def submissions(count: int, seed: int) -> list[tuple[Task, str]]:
+    """One correct submission per task; lazy, partial and fused ones in turn."""
     chosen = []
     for place, task in enumerate(generate("validation", count, seed)):
-        right = [solution for solution in solutions(task) if solution.kind in ("lazy", "partial", "fused")]
+        right = judging.correct_solutions(task)
         chosen.append((smaller(task) if place % 2 else task, right[place % len(right)].source))
     return chosen
 
@@ -62,12 +61,12 @@ def smaller(task: Task) -> Task:
 
 
 def judged(options: argparse.Namespace, host: str) -> Iterator[dict]:
-    chosen = answers(options.answers, options.seed)
+    chosen = submissions(options.submissions, options.seed)
     with Judge(device=options.device, workers=options.workers, cache=False, screen=False) as judge:
         for repeat in range(options.repeats):
             pending = [judge.submit(task, source) for task, source in chosen]
             for place, future in enumerate(track(pending, f"{host} host, {repeat + 1} of {options.repeats}")):
-                record = {"method": "judge", "host": host, "answer": place, "repeat": repeat}
+                record = {"method": "judge", "host": host, "submission": place, "repeat": repeat}
                 try:
                     verdict = future.result()
                 except DrKernelError as error:
@@ -81,34 +80,27 @@ def judged(options: argparse.Namespace, host: str) -> Iterator[dict]:
 
 
 def naive(options: argparse.Namespace) -> Iterator[dict]:
-    """Plain event timing of all answers; must run in a process of its own."""
+    """Plain event timing of all submissions; must run in a process of its own."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for place, (task, source) in enumerate(answers(options.answers, options.seed)):
+        for place, (task, source) in enumerate(submissions(options.submissions, options.seed)):
             reference = Reference(task)
             with torch.device("cuda"):
                 inputs, model = reference.inputs(0), reference.model(0)
-            answer = loaded(source, Path(folder) / f"answer_{place}.py", task, reference)
+            submission = judging.load(source, Path(folder) / f"submission_{place}.py", task, reference, "cuda")
             for repeat in range(options.repeats):
-                ours, theirs = mean_us(model, inputs), mean_us(answer, inputs)
-                record = {"method": "events", "host": options.host, "answer": place, "repeat": repeat, "status": "ok"}
+                ours, theirs = mean_us(model, inputs), mean_us(submission, inputs)
+                record = {
+                    "method": "events",
+                    "host": options.host,
+                    "submission": place,
+                    "repeat": repeat,
+                    "status": "ok",
+                }
                 yield record | {"speedup": ours / theirs, "submission_us": theirs}
-            del inputs, model, answer
-
-
-def loaded(source: str, path: Path, task: Task, reference: Reference):
-    import torch
-
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    args, kwargs = reference.init_args()
-    torch.manual_seed(0)
-    with torch.device("cuda"):
-        return getattr(module, task.answer_name)(*args, **kwargs)
+            del inputs, model, submission
 
 
 def mean_us(model, inputs: list) -> float:
@@ -160,14 +152,14 @@ def main(options: argparse.Namespace) -> None:
                 if options.device == "cuda":
                     part = options.out / f"events_{host}.jsonl"
                     command = [sys.executable, __file__, str(part), "--naive", "--host", host]
-                    command += ["--answers", str(options.answers), "--repeats", str(options.repeats)]
+                    command += ["--submissions", str(options.submissions), "--repeats", str(options.repeats)]
                     subprocess.run([*command, "--seed", str(options.seed)], check=True)
                     rows += [json.loads(line) for line in part.read_text().splitlines()]
                     file.write(part.read_text())
                     part.unlink()
     found = deviations(rows)
     lines = table(rows, found)
-    (options.out / "table.md").write_text("\n".join(lines) + "\n")
+    judging.write_table(options.out, lines)
     print("\n".join(lines))
     plot(found, options.out / "spread.png")
 
@@ -177,7 +169,7 @@ def deviations(rows: list[dict]) -> dict[tuple[str, str], list[tuple[float, floa
     runs = collections.defaultdict(list)
     for row in rows:
         if row["status"] == "ok":
-            runs[row["method"], row["host"], row["answer"]].append((row["submission_us"], row["speedup"]))
+            runs[row["method"], row["host"], row["submission"]].append((row["submission_us"], row["speedup"]))
     found = collections.defaultdict(list)
     for (method, host, _), values in runs.items():
         us, speedups = (numpy.array(column) for column in zip(*values, strict=True))
@@ -197,21 +189,18 @@ def table(rows: list[dict], found: dict[tuple[str, str], list[tuple[float, float
                 cells.append(f"{100 * numpy.percentile(off[mask], 95):.2f} %")
                 lines.append(f"| {method} | {host} | {name} | {mask.sum()} | {' | '.join(cells)} |")
     refused = collections.Counter(
-        (row["host"], row["answer"], f"{row['status']} {row.get('reason', row.get('detail'))}")
+        (row["host"], row["submission"], f"{row['status']} {row.get('reason', row.get('detail'))}")
         for row in rows
         if row["status"] != "ok"
     )
     lines += ["", f"Runs that were not judged right: {sum(refused.values())}"]
-    return lines + [f"- {host} host, answer {place}: {what}, {n} times" for (host, place, what), n in refused.items()]
+    return lines + [
+        f"- {host} host, submission {place}: {what}, {n} times" for (host, place, what), n in refused.items()
+    ]
 
 
 def plot(found: dict[tuple[str, str], list[tuple[float, float]]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), constrained_layout=True, sharey=True)
+    figure, axes = judging.pyplot().subplots(1, 2, figsize=(10, 4), constrained_layout=True, sharey=True)
     for axis, short in zip(axes, (True, False), strict=True):
         for (method, host), values in found.items():
             off = sorted(100 * max(d, 1e-4) for us, d in values if (us < SHORT_US) == short)
@@ -231,20 +220,17 @@ def plot(found: dict[tuple[str, str], list[tuple[float, float]]], path: Path) ->
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
-    parser.add_argument("--answers", type=int, default=40)
+    parser = judging.parser(__doc__)
+    parser.add_argument("--submissions", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--hosts", nargs="+", choices=("idle", "busy"), default=["idle", "busy"])
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--naive", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--host", default="idle", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.naive:
         with open(options.out, "w", encoding="utf-8") as file:
-            total = options.answers * options.repeats
+            total = options.submissions * options.repeats
             for row in track(naive(options), f"{options.host} host, plain events", total=total):
                 file.write(json.dumps(row) + "\n")
     else:

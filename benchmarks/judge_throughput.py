@@ -2,9 +2,9 @@
 
     python benchmarks/judge_throughput.py OUT [--device cuda] [--no-screen] [--count 600] [--workers 16] [--seed 1]
 
-Groups of answers to generated tasks: half right, a quarter wrong, a quarter that fail to compile, two of sixteen exact
-repeats of others. Right answers differ in the names of their kernels, so that neither verdicts nor compiled kernels
-are shared. OUT/verdicts.jsonl has each outcome and its cost, OUT/table.md the rate and the cost of each stage,
+Groups of submissions to generated tasks: half are right, a quarter are wrong and a quarter fail to compile. Two of
+sixteen repeat another exactly. All others differ in the names of their kernels, so that neither verdicts nor compiled
+kernels are shared. OUT/verdicts.jsonl has each outcome and its cost, OUT/table.md the rate and the cost of each stage,
 OUT/timeline.png when each stage of each submission ran.
 """
 
@@ -22,6 +22,7 @@ from concurrent.futures import Future, as_completed
 from pathlib import Path
 from typing import Any
 
+import judging
 import numpy
 from rich.progress import track
 
@@ -40,20 +41,20 @@ COLORS |= {"exam": "tab:blue", "judge": "tab:blue"}
 
 
 def batch(count: int, group: int, seed: int) -> Iterator[tuple[Task, str, str]]:
-    """(task, kind, source) of `count` answers, group by group."""
+    """(task, kind, source) of `count` submissions, group by group."""
     draw = random.Random(seed)
     left = count
     for task in generate("train", -(-count // group), seed):
-        answers = list(_group(task, group, draw))
-        draw.shuffle(answers)
-        yield from ((task, kind, source) for kind, source in answers[: min(group, left)])
+        submissions = list(_group(task, group, draw))
+        draw.shuffle(submissions)
+        yield from ((task, kind, source) for kind, source in submissions[: min(group, left)])
         left -= group
 
 
 def _group(task: Task, size: int, draw: random.Random) -> Iterator[tuple[str, str]]:
     graded = solutions(task, wrong=99)
     pools = {
-        "right": [s.source for s in graded if s.kind in ("lazy", "partial", "fused")],
+        "right": [s.source for s in graded if s.kind in judging.CORRECT],
         "wrong": [s.source for s in graded if s.kind == "hack" or (s.kind == "mistaken" and s.note not in FAILING)],
         "failing": [s.source for s in graded if s.note in FAILING],
     }
@@ -75,13 +76,13 @@ def varied(source: str, word: str) -> str:
 
 def main(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
-    answers = list(batch(options.count, options.group, options.seed))
+    submissions = list(batch(options.count, options.group, options.seed))
     settings = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout}
     with Judge(**settings, screen=options.screen) as judge:
-        answers, preparing = prepared(judge, answers)
+        submissions, preparing = prepared(judge, submissions)
         start, ends = time.monotonic(), {}
         pending: list[Future] = []
-        for place, (task, _, source) in enumerate(answers):
+        for place, (task, _, source) in enumerate(submissions):
             pending.append(judge.submit(task, source))
             pending[-1].add_done_callback(lambda _, place=place: ends.setdefault(place, time.monotonic()))
         for _ in track(as_completed(set(pending)), "judging", total=len(set(pending))):
@@ -91,8 +92,8 @@ def main(options: argparse.Namespace) -> None:
             time.sleep(1e-3)
     verdicts = [future.result() for future in pending]
     rows = [
-        record(answer, verdict, ends[place], start)
-        for place, (answer, verdict) in enumerate(zip(answers, verdicts, strict=True))
+        record(submission, verdict, ends[place], start)
+        for place, (submission, verdict) in enumerate(zip(submissions, verdicts, strict=True))
     ]
     first = {future: place for place, future in reversed(list(enumerate(pending)))}
     for place, future in enumerate(pending):
@@ -100,15 +101,15 @@ def main(options: argparse.Namespace) -> None:
     with open(options.out / "verdicts.jsonl", "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     lines = [*table(rows, wall, verdicts[0].device, options), preparing]
-    (options.out / "table.md").write_text("\n".join(lines) + "\n")
+    judging.write_table(options.out, lines)
     print("\n".join(lines))
     plot([row for row in rows if not row["repeat"]], wall, options.out / "timeline.png")
 
 
-def prepared(judge: Judge, answers: list[tuple[Task, str, str]]) -> tuple[list[tuple[Task, str, str]], str]:
-    """The answers to usable tasks, once the judge has prepared these, and a line on what that took."""
+def prepared(judge: Judge, submissions: list[tuple[Task, str, str]]) -> tuple[list[tuple[Task, str, str]], str]:
+    """The submissions to usable tasks, once the judge has prepared these, and a line on what that took."""
     start, usable, refused = time.monotonic(), set(), []
-    for task in track(list({task.id: task for task, *_ in answers}.values()), "preparing tasks"):
+    for task in track(list({task.id: task for task, *_ in submissions}.values()), "preparing tasks"):
         try:
             judge.check_task(task)
             usable.add(task.id)
@@ -116,12 +117,12 @@ def prepared(judge: Judge, answers: list[tuple[Task, str, str]]) -> tuple[list[t
             refused.append(f"{task.id}: {error}")
     seconds = time.monotonic() - start
     line = f"Before the clock started, {len(usable)} tasks were prepared in {seconds:.1f} s; unusable: {len(refused)}"
-    return [answer for answer in answers if answer[0].id in usable], "  \n- ".join([line, *refused])
+    return [submission for submission in submissions if submission[0].id in usable], "  \n- ".join([line, *refused])
 
 
-def record(answer: tuple[Task, str, str], verdict: Verdict, end: float, start: float) -> dict[str, Any]:
+def record(submission: tuple[Task, str, str], verdict: Verdict, end: float, start: float) -> dict[str, Any]:
     """One row: what it was, what was said, and what it cost; spans in seconds from the first submission."""
-    task, kind, _ = answer
+    task, kind, _ = submission
     cost = dict(verdict.evidence.get("cost", {}))
     spans = cost.pop("spans", None) or [["judge", end - verdict.seconds, end]]
     cost = {stage: value for stage, value in cost.items() if isinstance(value, (int, float))}
@@ -160,10 +161,7 @@ def table(rows: list[dict], wall: float, device: str, options: argparse.Namespac
 
 
 def plot(rows: list[dict], wall: float, path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = judging.pyplot()
     from matplotlib.patches import Patch
 
     rows = sorted(rows, key=lambda row: row["spans"][-1][2])
@@ -180,12 +178,9 @@ def plot(rows: list[dict], wall: float, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
+    parser = judging.parser(__doc__)
     parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--group", type=int, default=16)
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--no-screen", dest="screen", action="store_const", const=False, help="a GPU decides it all")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,13 +1,13 @@
-"""The simulated device against a real GPU: the same answers to the same tasks, timed on both.
+"""The simulated device against a real GPU: the same submissions to the same tasks, timed on both.
 
     python benchmarks/simulated_vs_gpu.py measure TIMES.jsonl [--tasks 120] [--split validation]     on a GPU
     python benchmarks/simulated_vs_gpu.py compare TIMES.jsonl OUT [--traces CACHE] [--launch-us 1]  anywhere
 
-`measure` has the right solutions (lazy, partial, fused) of generated tasks judged on the GPU. `compare` runs the same
-sources once each on the simulated device, prices what they did, and writes OUT/table.md (rank correlation, agreement on
-Fast@1 and Fast@1.2, and the worst outliers; per half of the tasks, kind and family) and OUT/scatter.png. `--traces`
-keeps what the runs did, so that a changed price list takes seconds; delete the file when the counters change.
-`--launch-us` is what a launch costs the host; the judge's clock hides it.
+`measure` has correct solutions (lazy, partial, fused) of generated tasks judged on the GPU. `compare` runs the same
+sources once each on the simulated device and estimates their times from what they did. It writes OUT/scatter.png and
+OUT/table.md: rank correlation, agreement on Fast@1 and Fast@1.2, and the worst outliers, per half of the tasks, kind
+and family. `--traces` keeps what the runs did, so that another cost model takes seconds; delete the file when the
+counters change. `--launch-us` is what a launch costs the host, which the judge's timer hides.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import tempfile
 from pathlib import Path
 
+import judging
 import numpy
 import torch
 from rich.progress import track
 
-from drkernel.coldstart.solutions import solutions
 from drkernel.judge import Judge
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.simulated.rescale import scale_of
@@ -39,19 +38,14 @@ SEED = 11
 THRESHOLDS = (1.0, 1.2)
 WORST = 15
 TIE = 0.01
-"""Measured speed-ups closer to 1 than this are ties: on which side they fall is the clock's noise."""
+"""Measured speed-ups closer to 1 than this are ties: on which side they fall is noise."""
 
 
 def measure(out: Path, split: str, count: int, workers: int) -> None:
-    answers = [
-        (task, solution)
-        for task in generate(split, count, SEED)
-        for solution in solutions(task)
-        if solution.kind not in ("mistaken", "hack")
-    ]
+    chosen = [(task, solution) for task in generate(split, count, SEED) for solution in judging.correct_solutions(task)]
     with Judge(device="cuda", workers=workers) as judge, open(out, "w", encoding="utf-8") as file:
-        pending = [judge.submit(task, solution.source) for task, solution in answers]
-        for (task, solution), future in zip(answers, track(pending, "measuring"), strict=True):
+        pending = [judge.submit(task, solution.source) for task, solution in chosen]
+        for (task, solution), future in zip(chosen, track(pending, "measuring"), strict=True):
             verdict = future.result()
             record = {"task": task.id, "split": split, "count": count, "family": task.family, "kind": solution.kind}
             record |= {"gpu": verdict.device, "status": verdict.status, "reason": verdict.reason}
@@ -59,16 +53,6 @@ def measure(out: Path, split: str, count: int, workers: int) -> None:
                 record |= {"reference_us": 1e3 * verdict.reference_ms, "submission_us": 1e3 * verdict.submission_ms}
                 record |= {"speedup": verdict.evidence["timing"]["speedup"], "coverage": verdict.coverage}
             file.write(json.dumps(record | {"source": solution.source}) + "\n")
-
-
-def load(source: str, path: Path, task: Task, reference: Reference) -> torch.nn.Module:
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    args, kwargs = reference.init_args()
-    torch.manual_seed(0)
-    return getattr(module, task.answer_name)(*args, **kwargs)
 
 
 def compare(measured: Path, out: Path, traces: Path | None, launch_us: float) -> None:
@@ -81,24 +65,26 @@ def compare(measured: Path, out: Path, traces: Path | None, launch_us: float) ->
     modelled = numpy.array([row["modelled_us"][0] / row["modelled_us"][1] for row in rows])
     real = numpy.array([row["reference_us"] / row["submission_us"] for row in rows])
     tasks = len({row["task"] for row in rows})
-    lines = [f"{len(rows)} answers to {tasks} tasks on {rows[0]['gpu']}; {len(every) - len(rows)} refused there", ""]
+    lines = [
+        f"{len(rows)} submissions to {tasks} tasks on {rows[0]['gpu']}; {len(every) - len(rows)} refused there",
+        "",
+    ]
     lines += tables(rows, modelled, real) + outliers(rows, modelled, real)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "table.md").write_text("\n".join(lines) + "\n")
+    judging.write_table(out, lines)
     print("\n".join(lines))
     plot(rows, real, modelled, out / "scatter.png")
 
 
 def modelled_times(rows: list[dict], gpu: Gpu, cache: Path | None) -> list[tuple[float, float]]:
-    """Modelled microseconds of the reference and of the answer, for each row."""
-    install(cuda_shim=True)
+    """Modelled microseconds of the reference and of the submission, for each row."""
+    install(fake_cuda=True)
     known = json.loads(cache.read_text()) if cache and cache.exists() else {}
     tasks = {task.id: task for task in generate(rows[0]["split"], rows[0]["count"], SEED)}
     times = []
     for row in rows:
         task = shrink.fit(tasks[row["task"]])
         pair = [
-            sum(time.microseconds for time in estimate_times(ledger_of(task, source, known), gpu, scale_of(task)))
+            sum(time.microseconds for time in estimate_times(trace_of(task, source, known), gpu, scale_of(task)))
             for source in (None, row["source"])
         ]
         times.append((pair[0], pair[1]))
@@ -107,8 +93,8 @@ def modelled_times(rows: list[dict], gpu: Gpu, cache: Path | None) -> list[tuple
     return times
 
 
-def ledger_of(task: Task, source: str | None, known: dict[str, str]) -> OpTrace:
-    """What one forward of an answer (None: of the reference) does at the small size; looked up in `known` first."""
+def trace_of(task: Task, source: str | None, known: dict[str, str]) -> OpTrace:
+    """What one forward of a submission (None: of the reference) does at the small size; looked up in `known` first."""
     key = hashlib.sha256(f"{task.digest} {source}".encode()).hexdigest()[:16]
     if key not in known:
         reference = Reference(task, task.small)
@@ -116,7 +102,7 @@ def ledger_of(task: Task, source: str | None, known: dict[str, str]) -> OpTrace:
             if source is None:
                 model = reference.model(0)
             else:
-                model = load(source, Path(folder) / f"answer_{key}.py", task, reference)
+                model = judging.load(source, Path(folder) / f"submission_{key}.py", task, reference)
             inputs = reference.inputs(0)
             with torch.no_grad(), record() as trace:
                 model.eval()(*inputs)
@@ -130,8 +116,8 @@ def half_of(row: dict) -> str:
 
 
 def tables(rows: list[dict], modelled: numpy.ndarray, real: numpy.ndarray) -> list[str]:
-    """Agreement over all answers, per half of the tasks, per kind and per family."""
-    columns = ["answers", "Spearman", "median modelled / measured", "median error"]
+    """Agreement over all submissions, per half of the tasks, per kind and per family."""
+    columns = ["submissions", "Spearman", "median modelled / measured", "median error"]
     columns += [f"Fast@{p:g}" for p in THRESHOLDS] + ["Fast@1 without ties"]
     lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for groups in (lambda row: "all", half_of, lambda row: row["kind"], lambda row: row["family"]):
@@ -152,7 +138,11 @@ def agreement(modelled: numpy.ndarray, real: numpy.ndarray) -> list[float]:
 
 
 def outliers(rows: list[dict], modelled: numpy.ndarray, real: numpy.ndarray) -> list[str]:
-    lines = ["", "| off by | kind | family | modelled | measured | reference us | answer us | task |", "|---" * 8 + "|"]
+    lines = [
+        "",
+        "| off by | kind | family | modelled | measured | reference us | submission us | task |",
+        "|---" * 8 + "|",
+    ]
     off = modelled / real
     for i in numpy.argsort(-abs(numpy.log(off)))[:WORST]:
         row, (ours, theirs) = rows[i], rows[i]["modelled_us"]
@@ -173,12 +163,7 @@ def spearman(one: numpy.ndarray, two: numpy.ndarray) -> float:
 
 
 def plot(rows: list[dict], real: numpy.ndarray, modelled: numpy.ndarray, path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(6, 6), constrained_layout=True)
+    figure, axis = judging.pyplot().subplots(figsize=(6, 6), constrained_layout=True)
     for kind in ("lazy", "partial", "fused"):
         mask = numpy.array([row["kind"] == kind for row in rows])
         axis.scatter(real[mask], modelled[mask], s=14, alpha=0.6, label=kind)

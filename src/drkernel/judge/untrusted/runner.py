@@ -65,7 +65,7 @@ def serve(connection: socket.socket, answer: Callable[[dict[str, Any]], dict[str
 
 def prepare() -> None:
     """What all runners of the simulated device share; done once in the zygote."""
-    install(cuda_shim=True)
+    install(fake_cuda=True)
     torch.set_num_threads(1)
     seed_one_generator()
     torch._C._set_deterministic_algorithms(True, warn_only=True)  # fills uninitialised memory with NaN

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import torch
 
 from drkernel.judge.boundary.cuda.recorder import Session, record
-from drkernel.judge.untrusted.simulated.cuda_shim import again
+from drkernel.judge.boundary.graph_capture import replay_operator
 
 
 def kernel():
@@ -34,7 +34,7 @@ def test_a_brief_recording_holds_names_and_counts():
 def test_the_steps_of_a_graph_are_noted_by_name():
     session, line = Session(brief=True), kernel.__code__.co_firstlineno
     relu = SimpleNamespace(_overloadpacket=SimpleNamespace(__name__="relu"))
-    for step in (functools.partial(again, relu, (), {}, None), functools.partial(Kernel().run, grid=(1,))):
+    for step in (functools.partial(replay_operator, relu, (), {}, None), functools.partial(Kernel().run, grid=(1,))):
         session.note(step)
     operator, launch = session.trace.rows
     assert (operator.site, operator.triton) == ("relu", False)

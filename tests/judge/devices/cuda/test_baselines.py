@@ -22,9 +22,9 @@ from drkernel.judge.devices.cuda.baselines import (
     Store,
     add_speedups,
     drifted,
-    median_interval,
     speedup_over,
 )
+from drkernel.judge.devices.cuda.interleaving import median_interval
 from drkernel.types import DrKernelError, Task
 
 TASK = Task("file/relu", "source of a task")

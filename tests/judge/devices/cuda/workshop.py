@@ -35,7 +35,7 @@ class LookUp(tracer.Tracer):
         met = kernel_cache.install_cache_only() if question["cache_only"] else []
         error = None
         try:
-            self._load(question["source"], "ModelNew", [])
+            self._load_tracing(question["source"], "ModelNew", [])
             self._trace(**question["call"])
         except BaseException as raised:
             error = {"type": type(raised).__name__, "message": str(raised)}

@@ -1,3 +1,3 @@
 from drkernel.judge.untrusted.simulated.device import install
 
-install(cuda_shim=False)
+install(fake_cuda=False)

@@ -1,4 +1,8 @@
-"""Device memory that the examiner owns and a runner maps: inputs one way, outputs the other, and a word to wait on."""
+"""Device memory that the examiner owns and a runner maps: inputs one way, outputs the other, and a semaphore.
+
+The semaphore is a 32-bit value at the start of an area. A stream of one process waits until it reaches a value, which
+the other process writes.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from torch import Tensor
 from drkernel.judge.boundary.cuda import driver
 from drkernel.judge.boundary.shared_tensors import DTYPES, Area, Slot
 
-WORD = 512
-"""Bytes at the start of every area, before the tensors; the first four are the word that a stream waits on."""
-_TARGETS = 256
+HEADER = 512
+"""Bytes at the start of every area, before the tensors; the first four are the semaphore."""
+_MAX_TARGETS = 256
 
 
 class DeviceArea(Area):
@@ -20,55 +24,63 @@ class DeviceArea(Area):
 
     def __init__(self, address: int, size: int, owned: bool):
         self.address, self.size, self._owned = address, size, owned
-        self.top, self._targets = WORD, {}
+        self.top = HEADER
+        self._targets: dict[Slot, Tensor] = {}
 
     @classmethod
     def make(cls, size: int) -> DeviceArea:
+        """New memory, filled with 0xFF (NaN in every floating type) behind a header of zeros.
+
+        Raises:
+            torch.OutOfMemoryError.
+        """
         area = cls(driver.allocate(size), size, owned=True)
         area.bytes(0, size).fill_(0xFF)
-        area.bytes(0, WORD).zero_()
+        area.bytes(0, HEADER).zero_()
         return area
 
     @classmethod
     def open(cls, handle: bytes, size: int) -> DeviceArea:
-        return cls(driver.open_shared(handle), size, owned=False)
+        """The memory of another process, from what its `ipc_handle` returned."""
+        return cls(driver.open_ipc_handle(handle), size, owned=False)
 
-    def share(self) -> bytes:
-        return driver.share(self.address)
+    def ipc_handle(self) -> bytes:
+        """By which another process can open this area."""
+        return driver.ipc_handle(self.address)
 
-    def release(self, word: int) -> None:
-        """Writes the word, for which streams of another process wait."""
-        driver.release(self.address, word)
+    def set_semaphore(self, value: int) -> None:
+        """Makes the current stream write the semaphore, for which streams of another process wait."""
+        driver.write_value(self.address, value)
 
     def clear(self) -> None:
-        self.top = WORD
+        self.top = HEADER
 
     def settle(self) -> None:
         torch.cuda.synchronize()
 
     def close(self) -> None:
-        (driver.free if self._owned else driver.close_shared)(self.address)
+        (driver.free if self._owned else driver.close_ipc_handle)(self.address)
 
     def _blank(self, start: int, count: int) -> None:
         driver.fill(self.address + start, 0xFF, count)
 
     def _target(self, slot: Slot) -> Tensor:
-        """Kept, since the clock's calls lay the same tensors out again and again."""
+        """The view of a slot. It is kept, since timed calls lay the same tensors out again and again."""
         if slot not in self._targets:
-            if len(self._targets) == _TARGETS:
+            if len(self._targets) == _MAX_TARGETS:
                 self._targets.clear()
             self._targets[slot] = self.view(slot)
         return self._targets[slot]
 
     def snapshot(self) -> Tensor:
-        return self._words().clone()
+        return self._in_use().clone()
 
     def same(self, snapshot: Tensor) -> bool:
-        return torch.equal(self._words(), snapshot)
+        return torch.equal(self._in_use(), snapshot)
 
-    def _words(self) -> Tensor:
-        """int64: comparing them makes an eighth of the Booleans that comparing bytes makes."""
-        return self._flat("int64", -(-(self.top - WORD) // 8), WORD)
+    def _in_use(self) -> Tensor:
+        """All bytes in use, as int64: comparing them makes an eighth of the Booleans that comparing bytes makes."""
+        return self._flat("int64", -(-(self.top - HEADER) // 8), HEADER)
 
     def _flat(self, dtype: str, count: int, offset: int) -> Tensor:
         kind = DTYPES[dtype]

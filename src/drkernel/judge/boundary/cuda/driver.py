@@ -1,7 +1,7 @@
 """The few calls of the CUDA driver that PyTorch does not offer: shared device memory, waits for a value, own streams.
 
-Through ctypes, on the primary context that PyTorch uses. Errors have the driver's own word for them: DrKernelError, or
-torch.OutOfMemoryError where there is no memory left.
+They go through ctypes, on the primary context that PyTorch uses. An error is a DrKernelError with the driver's name for
+it, or torch.OutOfMemoryError where there is no memory left.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from torch import Tensor
 
 from drkernel.types import DrKernelError
 
-_LAZY_PEER_ACCESS, _GEQ, _HANDLE, _OUT_OF_MEMORY, _NON_BLOCKING = 1, 0, 64, 2, 1
+_LAZY_PEER_ACCESS, _GEQ, _HANDLE_BYTES, _OUT_OF_MEMORY, _NON_BLOCKING = 1, 0, 64, 2, 1
 
 
-class _Handle(ctypes.Structure):
-    _fields_ = [("bytes", ctypes.c_char * _HANDLE)]
+class _IpcHandle(ctypes.Structure):
+    """CUipcMemHandle."""
+
+    _fields_ = [("bytes", ctypes.c_char * _HANDLE_BYTES)]
 
 
 class _Raw:
@@ -54,25 +56,27 @@ def allocate(nbytes: int) -> int:
 
 
 def free(address: int) -> None:
+    """Gives back what `allocate` made."""
     _call("cuMemFree_v2", ctypes.c_uint64(address))
 
 
-def share(address: int) -> bytes:
+def ipc_handle(address: int) -> bytes:
     """A handle by which another process can open the allocation."""
-    handle = _Handle()
+    handle = _IpcHandle()
     _call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(address))
-    return ctypes.string_at(ctypes.byref(handle), _HANDLE)
+    return ctypes.string_at(ctypes.byref(handle), _HANDLE_BYTES)
 
 
-def open_shared(handle: bytes) -> int:
+def open_ipc_handle(handle: bytes) -> int:
     """The address, in this process, of an allocation of another one."""
-    given, address = _Handle(), ctypes.c_uint64()
-    ctypes.memmove(ctypes.byref(given), handle, _HANDLE)
+    given, address = _IpcHandle(), ctypes.c_uint64()
+    ctypes.memmove(ctypes.byref(given), handle, _HANDLE_BYTES)
     _call("cuIpcOpenMemHandle_v2", ctypes.byref(address), given, _LAZY_PEER_ACCESS)
     return address.value
 
 
-def close_shared(address: int) -> None:
+def close_ipc_handle(address: int) -> None:
+    """Unmaps what `open_ipc_handle` has mapped at this address."""
     _call("cuIpcCloseMemHandle", ctypes.c_uint64(address))
 
 
@@ -82,12 +86,12 @@ def tensor(address: int, nbytes: int) -> Tensor:
 
 
 def wait_for(address: int, value: int) -> None:
-    """Makes the current stream wait until the 32-bit word at an address has reached a value. Spins nowhere."""
+    """Makes the current stream wait until the 32-bit value at an address is at least this. Nothing spins meanwhile."""
     _call("cuStreamWaitValue32_v2", _stream(), ctypes.c_uint64(address), ctypes.c_uint32(value), _GEQ)
 
 
-def release(address: int, value: int) -> None:
-    """Makes the current stream write a 32-bit word."""
+def write_value(address: int, value: int) -> None:
+    """Makes the current stream write a 32-bit value."""
     _call("cuStreamWriteValue32_v2", _stream(), ctypes.c_uint64(address), ctypes.c_uint32(value), 0)
 
 

@@ -1,7 +1,7 @@
-"""What one forward did on a real GPU: Triton launches by site, ATen operators by kind and size, and how long each took.
+"""Records what one forward does on a real GPU: Triton launches by site, ATen operators by kind and size, with times.
 
-Runs in the submission's process (and, for the reference, in the examiner's): launches go through one patched method of
-Triton's, operators through a dispatch mode. A launch can be left out, which shows whether the answer depends on it.
+It runs in a submission's process, and for the reference in the examiner's. Launches go through one patched method of
+Triton's, operators through a dispatch mode. A launch can be left out, which shows whether the outputs depend on it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from drkernel.judge.boundary.aten import Recorder, follow_custom_operators, moves_data, without_compiler
+from drkernel.judge.boundary.graph_capture import CaptureMode
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
-from drkernel.judge.untrusted.simulated.cuda_shim import Capture
 
 MODULE = "submission"
 """Kernels that this module defines count as the submission's own."""
-_TRIES = 5
-_CLOCK_HZ, _LONGEST_S = 2e9, 0.05
+MAX_NAME = 200
+_REPEATS = 5
+_CLOCK_HZ, _MAX_SLEEP_S = 2e9, 0.05
 
 
 class Session:
     """One recording.
 
-    timed: of how long each launch and operator takes. brief: of their names alone, which takes little time; CUDA graphs
-        are replayed as they are.
+    Args:
+        skip: sites of kernels whose launches are counted and not executed.
+        timed: also record how long each launch and operator takes.
+        brief: record names and counts alone, which takes little time. CUDA graphs are replayed as they are.
     """
 
     def __init__(self, skip: Collection[str] = (), timed: bool = False, brief: bool = False):
@@ -41,7 +44,7 @@ class Session:
 
     def row(self, name: str, site: str, triton: bool = True) -> Row:
         if site not in self._rows:
-            self._rows[site] = Row(name[:200], site[:200], triton)
+            self._rows[site] = Row(name[:MAX_NAME], site[:MAX_NAME], triton)
             self.trace.rows.append(self._rows[site])
         return self._rows[site]
 
@@ -49,7 +52,7 @@ class Session:
         self.row(_name(operator), _name(operator), triton=False).calls += 1
 
     def note(self, step: functools.partial) -> None:
-        """What a CUDA graph does at this step, as `_follow_graphs` keeps it."""
+        """Counts what a CUDA graph does at this step: a partial of replay_operator, or of a kernel's `run`."""
         kernel = getattr(step.func, "__self__", None)
         if kernel is None:
             self.operator(step.args[0])
@@ -70,24 +73,29 @@ class Session:
         self.spans.append((name, triton, start, end))
 
 
-class _Machine:
-    """The state of the patches."""
+class _State:
+    """What the patches of this process share."""
 
     session: Session | None = None
+    """The innermost recording."""
     capture: list[Callable[[], None]] | None = None
+    """The steps of the CUDA graph that is being captured."""
     paused = False
+    """Whether launches are not recorded, since an autotuner makes them."""
     installed = False
 
 
 @without_compiler
 class _Recorder(Recorder):
+    """Tells a session of each ATen operator."""
+
     def __init__(self, session: Session):
         super().__init__(session.trace)
         self._session = session
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        if not moves_data(func) or _Machine.paused:
+        if not moves_data(func) or _State.paused:
             return func(*args, **kwargs)
         with self._session.span(_name(func), False):
             result = func(*args, **kwargs)
@@ -107,8 +115,8 @@ def record(skip: Collection[str] = (), budget: float = math.inf, brief: bool = F
     """Counts the Triton launches and ATen operators of the block.
 
     Args:
-        skip: sites of kernels whose launches are counted but left out.
-        budget: of no meaning here; the clock bounds what runs on a GPU.
+        skip: sites of kernels whose launches are counted and not executed.
+        budget: ignored. On a GPU, timeouts bound the work instead.
         brief: see Session.
     """
     with _recording(Session(skip, brief=brief)) as session:
@@ -117,12 +125,12 @@ def record(skip: Collection[str] = (), budget: float = math.inf, brief: bool = F
 
 @contextlib.contextmanager
 def _recording(session: Session) -> Iterator[Session]:
-    outer, _Machine.session = _Machine.session, session
+    outer, _State.session = _State.session, session
     try:
         with session.recorder:
             yield session
     finally:
-        _Machine.session = outer
+        _State.session = outer
 
 
 def times(forward: Callable[[], Any], empty_us: float, ahead_s: float) -> list[tuple[str, bool, int, float]]:
@@ -131,7 +139,7 @@ def times(forward: Callable[[], Any], empty_us: float, ahead_s: float) -> list[t
     The device idles for `ahead_s` seconds while that happens, so that no span contains the host's time. `empty_us` is
     what a span without work measures.
     """
-    torch.cuda._sleep(int(min(ahead_s, _LONGEST_S) * _CLOCK_HZ))
+    torch.cuda._sleep(int(min(ahead_s, _MAX_SLEEP_S) * _CLOCK_HZ))
     with _recording(Session(timed=True)) as session:
         forward()
     torch.cuda.synchronize()
@@ -144,7 +152,7 @@ def times(forward: Callable[[], Any], empty_us: float, ahead_s: float) -> list[t
 def empty_span() -> float:
     """Microseconds between two events with nothing between them."""
     spans = []
-    for _ in range(_TRIES):
+    for _ in range(_REPEATS):
         torch.cuda._sleep(200_000)
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
@@ -155,31 +163,32 @@ def empty_span() -> float:
 
 
 def install() -> None:
-    """Patches Triton's launches, its autotuner's clock, CUDA graphs and custom operators in this process, for good."""
-    if _Machine.installed:
+    """Patches Triton's launches and autotuner, CUDA graphs and custom operators in this process, for good."""
+    if _State.installed:
         return
-    _Machine.installed = True
+    _State.installed = True
     from triton.runtime.jit import JITFunction
 
     JITFunction.run = _counted(JITFunction.run)
-    _quicken_autotuning()
+    _shorten_autotuning()
     _follow_graphs()
     follow_custom_operators(_suspended)
 
 
 def _suspended() -> list[Any]:
-    session = _Machine.session
+    """The recorder, where torch has taken it off its stack."""
+    session = _State.session
     return [session.recorder] if session and _get_current_dispatch_mode() is not session.recorder else []
 
 
 def _counted(run: Callable) -> Callable:
     @functools.wraps(run)
     def counted(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        session, own = _Machine.session, self.fn.__module__ == MODULE
-        if warmup or _Machine.paused or not own:
+        session, own = _State.session, self.fn.__module__ == MODULE
+        if warmup or _State.paused or not own:
             return run(self, *args, grid=grid, warmup=warmup, **kwargs)
-        if _Machine.capture is not None:
-            _Machine.capture.append(functools.partial(self.run, *args, grid=grid, warmup=False, **kwargs))
+        if _State.capture is not None:
+            _State.capture.append(functools.partial(self.run, *args, grid=grid, warmup=False, **kwargs))
         if session is None:
             return run(self, *args, grid=grid, warmup=False, **kwargs)
         row = session.row(self.fn.__name__, site_of(self))
@@ -198,27 +207,28 @@ def _counted(run: Callable) -> Callable:
     return counted
 
 
-def _quicken_autotuning() -> None:
-    """Autotuning takes a few launches per configuration instead of an eighth of a second, and is not recorded."""
+def _shorten_autotuning() -> None:
+    """Makes autotuning take a few launches per configuration instead of an eighth of a second, unrecorded."""
     from triton.runtime.autotuner import Autotuner
 
     bench = Autotuner._bench
 
     @functools.wraps(bench)
     def paused(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outer, _Machine.paused = _Machine.paused, True
+        outer, _State.paused = _State.paused, True
         try:
             self.__dict__["do_bench"] = _quick_bench
             return bench(self, *args, **kwargs)
         finally:
-            _Machine.paused = outer
+            _State.paused = outer
 
     Autotuner._bench = paused
 
 
-def _quick_bench(call: Callable[[], Any], quantiles: Any = None, **_: Any) -> Any:
+def _quick_bench(call: Callable[[], Any], quantiles: Any = None, **__: Any) -> Any:
+    """In the place of triton.testing.do_bench."""
     spans = []
-    for _ in range(_TRIES + 1):
+    for _ in range(_REPEATS + 1):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(50_000)
         start.record()
@@ -231,30 +241,36 @@ def _quick_bench(call: Callable[[], Any], quantiles: Any = None, **_: Any) -> An
 
 
 def _follow_graphs() -> None:
-    """A replayed graph launches nothing that can be counted or left out, so recordings execute its steps one by one; a
-    brief one notes them."""
+    """Makes CUDA graphs remember their steps.
+
+    A replay launches nothing that can be counted or left out. So recordings execute the steps one by one instead, and
+    brief ones note them and replay.
+    """
     graph = torch.cuda.CUDAGraph
     begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
 
     def capture_begin(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
-        self.steps = _Machine.capture = []
-        self.mode = Capture(self.steps)
+        self.steps = _State.capture = []
+        self.mode = CaptureMode(self.steps)
         self.mode.__enter__()
 
     def capture_end(self: Any) -> None:
-        _Machine.capture = None
+        _State.capture = None
         self.mode.__exit__(None, None, None)
         end(self)
 
     def replayed(self: Any) -> None:
-        session = _Machine.session
-        if session and not session.brief and _Machine.capture is None:
+        session = _State.session
+        if session and not session.brief and _State.capture is None:
             for step in self.steps:
                 step()
             return
-        for step in self.steps if session else ():
-            session.note(step)
+        if session:
+            for step in self.steps:
+                session.note(step)
         replay(self)
 
-    graph.capture_begin, graph.capture_end, graph.replay = capture_begin, capture_end, replayed
+    replaced = {"capture_begin": capture_begin, "capture_end": capture_end, "replay": replayed}
+    for name, function in replaced.items():
+        setattr(graph, name, function)

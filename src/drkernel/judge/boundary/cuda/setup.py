@@ -1,4 +1,7 @@
-"""What every process of the CUDA judge does before it touches the GPU, and right after."""
+"""What every process of the CUDA judge does before it touches the GPU, and right after.
+
+Examiners, runners and compile workers run it.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,10 @@ DEVICES = "DRKERNEL_DEVICES"
 
 
 def start(everywhere: bool) -> None:
-    """Creates the CUDA context. From here on references live on the GPU, and products of fp32 are fp32.
+    """Creates the CUDA context. From then on references are built on the GPU, and products of fp32 stay fp32.
 
     Args:
-        everywhere: all tensors are made on the GPU unless they say otherwise; each call of torch is slower for it.
+        everywhere: make all tensors on the GPU unless a device is named. It makes each call of torch slower.
     """
     torch.cuda.init()
     if everywhere:
@@ -54,9 +57,9 @@ def seed_both_generators() -> None:
 
 
 def only(gpu: str, root: Path = Path("/")) -> dict[str, str]:
-    """The environment of a runner on one GPU: where CUDA looks at no other, which would take it time.
+    """The environment of a runner on one GPU. CUDA then looks at no other GPU, which would take time.
 
-    Where the driver does not say which device file is this GPU's, a runner gets those of all GPUs, and nothing changes.
+    Where the driver does not say which device file is this GPU's, the runner gets those of all GPUs.
 
     Args:
         gpu: its UUID.

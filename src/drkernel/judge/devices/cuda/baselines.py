@@ -1,13 +1,15 @@
-"""What else a speed-up can be stated over: eager PyTorch with TF32, and torch.compile, measured once and kept.
+"""Other baselines of a speed-up than the judge's: eager PyTorch with TF32, and torch.compile. Measured once and kept.
 
     python -m drkernel.judge.devices.cuda.baselines STORE.jsonl TASK.py [TASK.py ...] [--gpu 0] [--force]
     python -m drkernel.judge.devices.cuda.baselines STORE.jsonl --source generated --split validation --count 40
 
-The judge always times a submission against eager PyTorch without TF32. A row of the store has that time too, taken in
-turn with the other two, so that what it adds are ratios: a verdict's speed-up over torch.compile is its speed-up over
-eager times compile / eager. A row counts only for the task, GPU, driver and library versions that it was measured with,
-and only while two fixed kernels (the probe) are as fast as they were then. Tasks that have such a row are left out,
-unless --force is given. Exit status 2 where an argument is wrong or a task could not be measured.
+The judge always times a submission against eager PyTorch without TF32. A row of the store has that time too, measured
+interleaved with the other two. So a row adds ratios: a verdict's speed-up over torch.compile is its speed-up over eager
+times compile / eager.
+
+A row counts only for the task, GPU, driver and library versions that it was measured with, and only while two fixed
+kernels (the probe) are as fast as they were then. Tasks that have such a row are left out, unless --force is given.
+Exit status 2 where an argument is wrong or a task could not be measured.
 """
 
 from __future__ import annotations
@@ -18,40 +20,46 @@ import ctypes
 import dataclasses
 import datetime
 import json
-import math
 import statistics
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn, cast, get_type_hints
 
+import msgspec
 import torch
 import triton
+from msgspec import Meta
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import nn
 
 from drkernel.judge.devices.cuda.gpu_lock import floor
-from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, interleave, median_interval, probe
+from drkernel.judge.devices.cuda.interleaving import flush_buffer, median_interval
+from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, interleave, probe
 from drkernel.judge.trusted import cases
 from drkernel.judge.trusted.worker_process import visible_gpus
-from drkernel.judge.untrusted.cuda.runner import FLUSH
 from drkernel.tasks import load_tasks, read_task
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
 DRIFT = 0.02
 """Largest relative difference of a probe between then and now."""
-LANES = ("eager", "eager_tf32", "compile")
-_SEED, _LONGEST_ERROR = 1, 500
+VARIANTS = ("eager", "eager_tf32", "compile")
+_SEED, _MAX_ERROR = 1, 500
+
+Microseconds = Annotated[float, Meta(gt=0, le=sys.float_info.max, description="a positive number")]
+Interval = Annotated[list[Microseconds], Meta(min_length=2, max_length=2)]
+Text = Annotated[str, Meta(description="text")]
+"""The types of a row's values; a type's description says what was expected where a value does not fit."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a time holds. Two are equal where a time of one holds on the other: the `uuid` does not count."""
+    """The GPU and the software that a time was measured with. Machines that differ in `uuid` alone are equal."""
 
     gpu: str
     uuid: str = field(compare=False)
@@ -65,27 +73,33 @@ class Machine:
 class Row:
     """One measurement of one task; a line of the store."""
 
-    task: str
-    digest: str
-    gpu: str
-    uuid: str
-    driver: str
-    torch: str
-    triton: str
-    cuda: str
-    date: str
+    task: Text
+    digest: Text
+    gpu: Text
+    uuid: Text
+    driver: Text
+    torch: Text
+    triton: Text
+    cuda: Text
+    date: Text
     """UTC, ISO 8601."""
-    probe: dict[str, float]
+    probe: Annotated[
+        dict[Annotated[str, Meta(pattern=rf"^({'|'.join(PROBES)})\Z")], Microseconds],
+        Meta(min_length=2, description=f"positive numbers under {' and '.join(PROBES)}"),
+    ]
     """Microseconds of the two fixed kernels, right before."""
-    train: bool
-    """The mode that the task was run in: the one that the judge tries first."""
-    eager_us: float
+    train: Annotated[bool, Meta(description="true or false")]
+    """Whether the task was run in training mode: the mode that the judge tries first."""
+    eager_us: Microseconds
     """Median device time of one forward without TF32, launch latency hidden, cold L2 cache."""
-    eager_tf32_us: float
-    compile_us: float | None
+    eager_tf32_us: Microseconds
+    compile_us: Annotated[Microseconds | None, Meta(description="a positive number or null")]
     """With torch.compile in its default mode, static shapes, without TF32."""
-    compile_error: str | None
-    intervals: dict[str, list[float]]
+    compile_error: Annotated[str | None, Meta(description="text or null")]
+    intervals: Annotated[
+        dict[Annotated[str, Meta(pattern=rf"^({'|'.join(VARIANTS)})\Z")], Interval],
+        Meta(description=f"[low, high] under some of {', '.join(VARIANTS)}"),
+    ]
     """95 % interval of each median, in microseconds."""
 
     @property
@@ -112,7 +126,7 @@ class Store:
                 self._rows.append(_parsed(line, f"baselines {path}: line {number}"))
 
     def find(self, task: Task, machine: Machine, probe: dict[str, float]) -> Row | None:
-        """The latest row of a task that holds on this machine as fast as it is today (its `probe`)."""
+        """The latest row of a task that was measured on such a machine while it was as fast as it is now (`probe`)."""
         for row in reversed(self._rows):
             if row.digest == task.digest and row.machine == machine and not drifted(row.probe, probe):
                 return row
@@ -149,7 +163,7 @@ def speedup_over(row: Row, speedup: float) -> dict[str, float]:
 
 
 def add_speedups(store: Store, task: Task, answer: dict[str, Any]) -> None:
-    """Puts `speedup_over` into the evidence of an examiner's verdict, if it has times and the store has their like."""
+    """Puts `speedup_over` into the evidence of an examiner's verdict, where it has times and the store has a row."""
     verdict, facts = answer["verdict"], dict(answer.get("machine") or {})
     if not facts or verdict.get("speedup") is None:
         return
@@ -160,7 +174,7 @@ def add_speedups(store: Store, task: Task, answer: dict[str, Any]) -> None:
 
 
 def today() -> dict[str, Any]:
-    """What an examiner says of its GPU: the fields of `Machine`, and its `probe`. To be called alone on the GPU."""
+    """What an examiner reports of its GPU: the fields of `Machine`, and `probe`. Nothing else may run on the GPU."""
     return {**dataclasses.asdict(machine()), "probe": probe()}
 
 
@@ -190,7 +204,7 @@ def measure(task: Task) -> Row:
     where, reference = machine(), Reference(task)
     train = cases.mode_alternatives(reference, _SEED)[0][0]
     model = reference.model(_SEED).train(train)
-    flush = torch.zeros(FLUSH // 4)
+    flush = flush_buffer()
     variants = {"eager": Variant(reference, model, False, flush), "eager_tf32": Variant(reference, model, True, flush)}
     compiled, problem = _compiled(reference, model)
     if compiled is not None:
@@ -214,24 +228,24 @@ def measure(task: Task) -> Row:
     )
 
 
-def _compiled(reference: Reference, model: nn.Module) -> tuple[Callable | None, str | None]:
+def _compiled(reference: Reference, model: nn.Module) -> tuple[nn.Module | None, str | None]:
     """The compiled model after its first calls, or why there is none."""
     allow_tf32(False)
     torch._dynamo.reset()
-    module, inputs = torch.compile(model, dynamic=False), reference.inputs(_SEED)
+    module, inputs = cast(nn.Module, torch.compile(model, dynamic=False)), reference.inputs(_SEED)
     reference.forward(model, inputs)  # what fails here too is the task's fault
     try:
         for _ in range(3):
             reference.forward(module, inputs)
         torch.cuda.synchronize()
     except DrKernelError as error:
-        return None, str(error)[:_LONGEST_ERROR]
+        return None, str(error)[:_MAX_ERROR]
     return module, None
 
 
 @contextlib.contextmanager
 def _alone(uuid: str) -> Iterator[None]:
-    """The GPU for oneself: no judge of this machine times on it meanwhile."""
+    """A block in which no judge of this host times on the GPU."""
     turn = floor(uuid)
     turn.enter(alone=True)
     try:
@@ -247,44 +261,25 @@ def _parsed(line: str, place: str) -> Row:
         raise DrKernelError(f"{place}: not JSON: {error.msg}") from error
     if not isinstance(record, dict):
         raise DrKernelError(f"{place}: expected an object, found {type(record).__name__}")
-    known = {f.name: f.type for f in dataclasses.fields(Row)}
-    for key in (*known, *record):
+    fields = get_type_hints(Row, include_extras=True)
+    values = {}
+    for key in (*fields, *record):
         if key not in record:
             raise DrKernelError(f"{place}: key {key!r} is missing")
-        if key not in known:
-            raise DrKernelError(f"{place}: unknown key {key!r}; a row has {', '.join(known)}")
-        expected, fits = _KINDS[known[key]]
-        if not fits(record[key]):
-            raise DrKernelError(f"{place}: {key!r} is {record[key]!r}, expected {expected}")
-    if (record["compile_us"] is None) == (record["compile_error"] is None):
+        if key not in fields:
+            raise DrKernelError(f"{place}: unknown key {key!r}; a row has {', '.join(fields)}")
+        try:
+            values[key] = msgspec.convert(record[key], fields[key], strict=True)
+        except msgspec.ValidationError as error:
+            expected = fields[key].__metadata__[-1].description
+            raise DrKernelError(f"{place}: {key!r} is {record[key]!r}, expected {expected}") from error
+    row = Row(**values)
+    for name, (low, high) in row.intervals.items():
+        if low > high:
+            raise DrKernelError(f"{place}: 'intervals' has {[low, high]} for {name}, expected [low, high]")
+    if (row.compile_us is None) == (row.compile_error is None):
         raise DrKernelError(f"{place}: expected either 'compile_us' or 'compile_error' to be null")
-    return Row(**record)
-
-
-def _is_time(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value < math.inf
-
-
-def _is_interval(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_time, value)) and value[0] <= value[1]
-
-
-_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text", lambda value: isinstance(value, str)),
-    "str | None": ("text or null", lambda value: value is None or isinstance(value, str)),
-    "bool": ("true or false", lambda value: isinstance(value, bool)),
-    "float": ("a positive number", _is_time),
-    "float | None": ("a positive number or null", lambda value: value is None or _is_time(value)),
-    "dict[str, float]": (
-        f"positive numbers under {' and '.join(PROBES)}",
-        lambda value: isinstance(value, dict) and value.keys() == {*PROBES} and all(map(_is_time, value.values())),
-    ),
-    "dict[str, list[float]]": (
-        f"[low, high] under some of {', '.join(LANES)}",
-        lambda value: isinstance(value, dict) and value.keys() <= {*LANES} and all(map(_is_interval, value.values())),
-    ),
-}
-"""What a field of a row may hold, by its type."""
+    return row
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -303,7 +298,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _without_row(store: Store, tasks: list[Task]) -> list[Task]:
-    """The tasks that the store does not know, or knows from another machine or another day's speed."""
+    """The tasks of which the store has no row that holds on this GPU at its present speed."""
     where = machine()
     with _alone(where.uuid):
         now = probe()
@@ -315,7 +310,7 @@ def _without_row(store: Store, tasks: list[Task]) -> list[Task]:
 def _fill(store: Store, tasks: list[Task]) -> list[str]:
     """Measures tasks into the store and shows their times. Returns why some could not be measured."""
     problems = []
-    table = Table("task", *(f"{name} us" for name in LANES))
+    table = Table("task", *(f"{name} us" for name in VARIANTS))
     for task in track(tasks, "measuring baselines", console=Console(stderr=True)):
         try:
             row = measure(task)

@@ -1,4 +1,7 @@
-"""An examiner's memory, and blocks of calls: the reference's, which run here, and what runners say of theirs."""
+"""The device memory of one examiner, and blocks of calls: the reference's, and what runners report of theirs.
+
+The examiner runs the reference's blocks itself, with the code that a runner uses for the submission's.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,55 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 
 from drkernel.judge.boundary.cuda import recorder
 from drkernel.judge.boundary.cuda.device_memory import DeviceArea
 from drkernel.judge.boundary.framing import ProtocolViolation
+from drkernel.judge.boundary.messages import parse
 from drkernel.judge.untrusted.cuda.runner import CudaRunner
 
 GATED_S = 0.1
-"""A forward that waits for the device never finishes enqueueing: after this long the word is written anyway."""
+"""A forward that waits for the device never finishes enqueueing: after this long the semaphore is set anyway."""
+
+HexFloat = Annotated[str, msgspec.Meta(max_length=40)]
+"""As float.hex writes it, so that no digit is lost."""
 
 
-class Forged(Exception):
-    """What a runner claims of its times cannot be."""
+class ImpossibleTimes(Exception):
+    """What a runner reports of its times cannot be."""
+
+
+class TensorReport(msgspec.Struct, frozen=True):
+    """One of a call's outputs."""
+
+    slot: list[Any]
+    """As Slot.parse takes it."""
+
+
+class CallReport(msgspec.Struct, frozen=True):
+    """What one call returned."""
+
+    outputs: Any
+    """The JSON form of the value, around its tensors."""
+    tensors: list[TensorReport]
+
+    @property
+    def slots(self) -> list[list[Any]]:
+        return [tensor.slot for tensor in self.tensors]
+
+
+class BlockReport(msgspec.Struct, frozen=True):
+    """A runner's message about a block: microseconds of each call by its events, and where outputs lie."""
+
+    forward_us: list[HexFloat]
+    copy_us: list[HexFloat]
+    flush_us: list[HexFloat]
+    whole_us: HexFloat
+    calls: list[CallReport]
 
 
 @dataclass
@@ -35,37 +72,39 @@ class Block:
     copy: list[float]
     """Copying out each call's outputs."""
     flush: list[float]
-    """Emptying the cache before each call."""
+    """Flushing the L2 cache before each call."""
     whole: float
     """From the first flush's start to the last copy's end, by the same events."""
     wall: float
-    """By the trusted clock, from the release to the answer."""
-    calls: list[dict[str, Any]]
+    """By the trusted clock, from the setting of the semaphore to the reply."""
+    calls: list[CallReport]
     """Where each call's outputs lie."""
 
 
-def block_of(claims: dict[str, Any], wall: float) -> Block:
-    """The block that an untrusted answer describes."""
-    try:
-        forward, copy, flush = ([_positive(us) for us in claims[f"{key}_us"]] for key in ("forward", "copy", "flush"))
-        whole, calls = _positive(claims["whole_us"]), claims["calls"]
-        if not len(forward) == len(copy) == len(flush) == len(calls):
-            raise ValueError
-        for call in calls:
-            if not isinstance(call["tensors"], list):
-                raise ValueError
-            _ = call["outputs"], [fact["slot"] for fact in call["tensors"]]
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ProtocolViolation("times described wrongly") from error
+def block_of(report: Any, wall: float) -> Block:
+    """The block that an untrusted report describes.
+
+    Raises:
+        ProtocolViolation: it is no BlockReport, or has an absurd time.
+        ImpossibleTimes: its times contradict each other.
+    """
+    told = parse(report, BlockReport)
+    forward, copy, flush = (list(map(_microseconds, texts)) for texts in (told.forward_us, told.copy_us, told.flush_us))
+    whole = _microseconds(told.whole_us)
+    if not len(forward) == len(copy) == len(flush) == len(told.calls):
+        raise ProtocolViolation("times of another number of calls")
     if whole < 0.98 * sum(forward) - 2:
-        raise Forged("its calls took longer, by its own events, than all of them together")
-    return Block(forward, copy, flush, whole, wall, calls)
+        raise ImpossibleTimes("its calls took longer, by its own events, than all of them together")
+    return Block(forward, copy, flush, whole, wall, told.calls)
 
 
-def _positive(text: Any) -> float:
-    value = float.fromhex(text)
+def _microseconds(text: str) -> float:
+    try:
+        value = float.fromhex(text)
+    except (ValueError, OverflowError) as error:
+        raise ProtocolViolation(f"expected a hexadecimal number, found {text!r}") from error
     if not 0.05 < value < 1e9:
-        raise ValueError(text)
+        raise ProtocolViolation(f"expected 0.05 to 1e9 microseconds, found {value}")
     return value
 
 
@@ -77,18 +116,19 @@ class DeviceBuffers:
     """
 
     def __init__(self, size: int):
-        self.host_word = torch.zeros(1, dtype=torch.int32, device="cpu").pin_memory()
+        self.host_semaphore = torch.zeros(1, dtype=torch.int32, device="cpu").pin_memory()
+        """For the reference's blocks. The submission's wait for the one in `shared_in`."""
         self.overhead_us = 60.0
         """Usual difference between the trusted clock and the events of an honest block."""
         self.empty_us = recorder.empty_span()
-        self._word, self._watchdog = 0, _Watchdog(self.host_word)
-        self.local = CudaRunner(word=self.host_word.data_ptr())
+        self._value, self._watchdog = 0, _Watchdog(self.host_semaphore)
+        self.local = CudaRunner(word=self.host_semaphore.data_ptr())
         self._take(areas(size))
 
     def _take(self, four: list[DeviceArea]) -> None:
         self.shared_in, self.shared_out, self.own_in, self.own_out = self._areas = four
         self.local.use(self.own_in, self.own_out)
-        self.handles = [[area.share().hex(), area.size] for area in (self.shared_in, self.shared_out)]
+        self.handles = [[area.ipc_handle().hex(), area.size] for area in (self.shared_in, self.shared_out)]
 
     def require(self, bytes_per_call: int) -> None:
         """Makes room for one call's inputs or outputs; runners must map the areas anew then."""
@@ -98,27 +138,28 @@ class DeviceBuffers:
             for area in before:
                 area.close()
 
-    def next_word(self, count: int) -> int:
-        """The first of so many words that nobody has waited for; what waits for one goes on at any later one, too."""
-        self._word += count
-        return self._word - count + 1
+    def next_values(self, count: int) -> int:
+        """The first of so many semaphore values that nobody has waited for. They only grow, and a wait is for at least
+        its value, so that setting the last lets all go on."""
+        self._value += count
+        return self._value - count + 1
 
     def local_block(self, tree: Any, slots: list, train: bool, ahead: bool) -> Block:
         """A block of the reference, in this process; `ahead`: enqueued before the device may start."""
         number = len(tree["list"])
-        word = self.next_word(number)
-        last = word + number - 1
-        enqueue = functools.partial(self.local._arm, 0, tree, slots, train, 0, word, recorded=False)
+        value = self.next_values(number)
+        last = value + number - 1
+        enqueue = functools.partial(self.local._arm, 0, tree, slots, train, 0, value, recorded=False)
         self.local.outputs.clear()
         if not ahead:
-            self.host_word.fill_(last)
+            self.host_semaphore.fill_(last)
             start = time.perf_counter()
             enqueue()
         else:
             with self._watchdog.guarding(last):
                 enqueue()
             start = time.perf_counter()
-            self.host_word.fill_(last)
+            self.host_semaphore.fill_(last)
         torch.cuda.synchronize()
         return block_of(self.local._claims(), 1e6 * (time.perf_counter() - start))
 
@@ -142,15 +183,16 @@ def areas(size: int) -> list[DeviceArea]:
 
 
 class _Watchdog:
-    """Writes the word when enqueueing takes too long: a forward may wait for the device, or CUDA load a kernel."""
+    """Sets the semaphore when enqueueing takes too long: a forward may wait for the device, or CUDA load a kernel."""
 
-    def __init__(self, word: torch.Tensor):
+    def __init__(self, semaphore: torch.Tensor):
         self.fired = False
-        self._word, self._value, self._until = word, 0, math.inf
+        self._semaphore, self._value, self._until = semaphore, 0, math.inf
         threading.Thread(target=self._watch, daemon=True).start()
 
     @contextlib.contextmanager
     def guarding(self, value: int) -> Iterator[None]:
+        """A block that may take GATED_S before the semaphore is set to this value."""
         self.fired, self._value, self._until = False, value, time.monotonic() + GATED_S
         try:
             yield
@@ -161,5 +203,5 @@ class _Watchdog:
         while True:
             time.sleep(GATED_S / 4)
             if time.monotonic() > self._until:
-                self._word.fill_(self._value)
+                self._semaphore.fill_(self._value)
                 self.fired, self._until = True, math.inf

@@ -13,9 +13,10 @@ from torch import Tensor
 from drkernel.judge.boundary.cuda import recorder
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.cuda import timer
-from drkernel.judge.devices.cuda.buffers import DeviceBuffers, Forged
+from drkernel.judge.devices.cuda.buffers import DeviceBuffers, ImpossibleTimes
 from drkernel.judge.devices.cuda.gpu_lock import GpuLease
-from drkernel.judge.devices.cuda.timer import PairedTimer, Timing
+from drkernel.judge.devices.cuda.timer import PairedTimer
+from drkernel.judge.devices.cuda.timing import Timing, combined
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline
 from drkernel.judge.trusted import attribution, cases, prepare, shrink
@@ -118,7 +119,7 @@ class CudaDevice:
         processes = 1 + (timing.submission_us < SHORT_US)
         if processes > 1:
             submission = submission.restart()
-            timing = timer.joined(timing, self._measure_once(prepared, submission, reference_profile)[1])
+            timing = combined(timing, self._measure_once(prepared, submission, reference_profile)[1])
         _expect_joined_streams(submission)
         evidence = {
             "speedup": round(timing.speedup, 4),
@@ -151,7 +152,7 @@ class CudaDevice:
             with self._lease.quiet():
                 profile = submission.client.profile(submission.case, self._buffers.empty_us)
             timing = _timed(paired, profile, reference_profile, submission.seeds)
-        _or_verdict(paired.settle)
+        _or_verdict(paired.flush_comparisons)
         for found in paired.traces:
             if difference := attribution.difference(submission.trace, found):
                 submission.refuse("differs_when_timed", f"when it is timed, forward {difference}")
@@ -184,13 +185,13 @@ def _timed(paired: PairedTimer, profile: list[KernelTime], reference_profile: li
     for blocks, longer, slack_us in _ATTEMPTS:
         seed = seeds("bootstrap", longer)
         timing = _or_verdict(paired.run, expected_us, launches, seed, blocks, longer, slack_us)
-        if not (timing.forged(slack_us) or timing.disturbed or timing.uneven):
+        if not (timing.exceeds_report(slack_us) or timing.gpu_kept_busy or timing.uneven):
             return timing
-    evidence = {"claimed_us": timing.claimed_us, "excess_us": timing.excess_us, "busy_us": timing.busy_us}
-    if timing.disturbed:
-        detail = f"between its calls, work of the submission keeps the GPU busy ({timing.busy_us:.0f} us)"
+    evidence = {"claimed_us": timing.reported_us, "excess_us": timing.excess_us, "busy_us": timing.copy_delay_us}
+    if timing.gpu_kept_busy:
+        detail = f"between its calls, work of the submission keeps the GPU busy ({timing.copy_delay_us:.0f} us)"
         raise VerdictReached("hack", "background_work", detail, **evidence)
-    if timing.forged(slack_us):
+    if timing.exceeds_report(slack_us):
         detail = f"a block of calls took {timing.excess_us:.0f} us longer than the submission's events say"
         raise VerdictReached("hack", "forged_time", detail, **evidence)
     return timing
@@ -211,7 +212,7 @@ def _or_verdict(measure: Callable[..., Any], *args: Any) -> Any:
         raise VerdictReached(
             "incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls"
         ) from None
-    except Forged as problem:
+    except ImpossibleTimes as problem:
         raise VerdictReached("hack", "forged_time", str(problem)) from None
 
 

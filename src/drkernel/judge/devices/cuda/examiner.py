@@ -21,7 +21,7 @@ import torch
 
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote
-from drkernel.judge.devices.cuda import baselines, device, fused, stopwatch
+from drkernel.judge.devices.cuda import baselines, device, fused, interleaving
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
@@ -276,7 +276,7 @@ class GpuExaminer:
             fused.statistics(table.double(), table, table.double())
             fused.deviations(table, table.double(), table[:, 0].double(), 0.0)
             fused.differences(table.view(-1), table.view(-1))
-        stopwatch.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
+        interleaving.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
         task = Task("calibration", _TRUSTED.replace("ModelNew", "Model"))
         prepared = self._paper(task)
         process, folder = self._pool.take(self._part * _MEMORY)

@@ -1,8 +1,9 @@
 """Compiles a submission's kernels before it gets a GPU: a tracer finds them and makes PTX, ptxas makes the rest here.
 
-Trusted. What a tracer says is parsed strictly: names must match patterns, sizes have limits, and nothing of it becomes
-a path, or an argument of a program beyond a few options of ptxas. `folder` then holds the kernels as Triton's own cache
-would (see kernelcache), and for a Triton that launches through a C module per signature (before 3.7) those modules.
+This is trusted and runs in a compile worker; the tracer is not. A tracer's replies are parsed strictly: names match
+patterns and sizes have limits. Nothing in them becomes a path, nor an argument of a program beyond a few options of
+ptxas. The folder then holds the kernels as Triton's own cache would (see boundary/cuda/kernel_cache.py). Triton before
+3.7 launches through a C module per signature; these modules are built here too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sysconfig
@@ -20,33 +20,43 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta, Struct
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver as launching
 from triton.runtime import build, cache
 
-from drkernel.judge.boundary.cuda.kernel_cache import HOPPER, folder_of, known_keys, write_failure, write_group
+from drkernel.judge.boundary.cuda.kernel_cache import (
+    HOPPER,
+    MAX_KERNELS,
+    Failure,
+    folder_of,
+    known_keys,
+    write_failure,
+    write_group,
+)
+from drkernel.judge.boundary.cuda.kernel_description import Types
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
+from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
 from drkernel.judge.devices.cuda import ptxas
 from drkernel.judge.trusted.runner_client import Failed, _failure
-from drkernel.judge.untrusted.cuda.tracer import MAX_KERNELS
 from drkernel.types import DrKernelError
 
 MAX_PTX = 16 * 2**20
-MAX_METADATA, MAX_ARGUMENTS = 2**16, 512
+MAX_METADATA = 2**16
 _THREADS = 4
-_KEY, _NAME = re.compile(r"[0-9a-f]{64}"), re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,149}")
-_TYPE = re.compile(r"constexpr|nvTmaDesc|\*?[a-z][a-z0-9]{0,15}|tensordesc<[a-z0-9]{1,12}\[[0-9]+(, ?[0-9]+){0,4}\]>")
+Key = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+"""As kernel_cache.key_of returns it."""
 _LAUNCHER, _UTILITIES = "__triton_launcher", "cuda_utils"
 _SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call that a submission will get: values in exchange's JSON form, a tensor by its index in `metas`."""
+    """One call that a submission will get. Values are in the JSON form of shared_tensors, their tensors in `metas`."""
 
     init: Any
     """[arguments, keywords] of the constructor."""
@@ -86,19 +96,45 @@ class Compiled:
     """`load` and `trace`: in the tracer; `ptxas` and `launcher`: here, over all threads; `wall`: altogether."""
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel as the tracer handed it out, checked."""
+class KernelReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """A kernel that the tracer found and compiled up to PTX."""
 
-    key: str
-    name: str
+    key: Key
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,149}\Z")]
+    """Of its files, without suffix."""
     metadata: dict[str, Any]
-    ptx: bytes
+    """As Triton files it; of at most MAX_METADATA characters."""
+    ptx: list[Any]
+    """Where its PTX lies in the tracer's area: as Slot.parse takes it, for bytes."""
     fusion: bool
     ptx_options: str
-    signature: tuple
+    """Triton's options `enable_fp_fusion` and `ptx_options`."""
+    signature: Types
     tuned: bool
     """Whether only autotuners launch it, so that they may go without it."""
+
+    def __post_init__(self) -> None:
+        if self.metadata.get("hash") != self.key or len(json.dumps(self.metadata)) > MAX_METADATA:
+            raise ValueError("metadata of another kernel, or too long")
+
+
+class FailureReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """A kernel that does not compile."""
+
+    key: Key
+    error: Any
+    tuned: bool
+
+
+class TracerReply(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the tracer replies to each question."""
+
+    kernels: Annotated[list[KernelReport], Meta(max_length=MAX_KERNELS)]
+    failures: Annotated[list[FailureReport], Meta(max_length=MAX_KERNELS)]
+    error: Any
+    """What ended the work on the question, or None."""
+    definite: bool
+    """Whether that error is the submission's own beyond doubt."""
 
 
 def precompile(
@@ -123,11 +159,11 @@ def precompile(
         shared: C modules that all submissions share.
 
     Raises:
-        protocol.PeerClosed, protocol.DeadlineExceeded, protocol.ProtocolViolation: for what the tracer does.
+        PeerClosed, DeadlineExceeded, ProtocolViolation: for what the tracer does.
     """
     began = time.monotonic()
-    work = _Work(folder, shared, began + timeout_s, target)
-    clock = {"load": 0.0, "trace": 0.0}
+    work = _Compilation(folder, shared, began + timeout_s, target)
+    seconds = {"load": 0.0, "trace": 0.0}
     questions: list[tuple[int | None, dict[str, Any]]] = [
         (None, {"do": "load", "source": source, "name": name, "known": known_keys(folder)})
     ]
@@ -137,23 +173,24 @@ def precompile(
     try:
         for index, question in questions:
             loading, start = question["do"] == "load", time.monotonic()
-            answer = process.ask(question, work.deadline)
-            clock["load" if loading else "trace"] += time.monotonic() - start
-            failure = work.take(answer, process.outputs)
-            found = found or (failure and (failure, index))
-            if (loading and answer.get("error")) or (failure and index == 0):
+            reply = parse(process.ask(question, work.deadline), TracerReply)
+            seconds["load" if loading else "trace"] += time.monotonic() - start
+            failure = work.start(reply, process.outputs)
+            if failure and found is None:
+                found = failure, index
+            if (loading and reply.error) or (failure and index == 0):
                 break
         refused = work.finish()
     finally:
         work.close()
     failure, call = found or (refused, None)
-    return Compiled(work.kernels, failure, call, clock | work.seconds | {"wall": time.monotonic() - began})
+    return Compiled(work.kernels, failure, call, seconds | work.seconds | {"wall": time.monotonic() - began})
 
 
 def place_shared(shared: Path, folder: Path) -> None:
     """Puts what every process needs into a folder of kernels, too."""
     for path in shared.glob(f"*/{_UTILITIES}{_SUFFIX}"):
-        _place(path, folder / path.parent.name / path.name)
+        _link_or_copy(path, folder / path.parent.name / path.name)
 
 
 def warm_shared(shared: Path) -> bool:
@@ -162,38 +199,34 @@ def warm_shared(shared: Path) -> bool:
     return _module(source, _UTILITIES, shared) is not None
 
 
-class _Work:
-    """Kernels on their way into the folder."""
+class _Compilation:
+    """The kernels of one submission on their way into its folder."""
 
     def __init__(self, folder: Path, shared: Path, deadline: float, target: GPUTarget):
         self.folder, self.shared, self.deadline, self.target = folder.absolute(), shared, deadline, target
         self.kernels = 0
         self.seconds = {"ptxas": 0.0, "launcher": 0.0}
         self._pool = ThreadPoolExecutor(_THREADS)
-        self._jobs: dict[str, tuple[Kernel, Future]] = {}
+        self._jobs: dict[str, tuple[KernelReport, Future]] = {}
         self._launchers: dict[str, Future] = {}
-        self._marked = 0
+        self._failures = 0
         self.folder.mkdir(parents=True, exist_ok=True)
         place_shared(shared, self.folder)
 
-    def take(self, answer: dict[str, Any], area: Area) -> Failed | None:
-        """Starts on the kernels of an answer; returns the failure that it ends with, if it is definite."""
-        for raw in _list(answer.get("kernels")):
-            kernel = _kernel(raw, area)
+    def start(self, reply: TracerReply, area: Area) -> Failed | None:
+        """Starts on the kernels of a reply; returns the failure that it ends with, if it is definite."""
+        for kernel in reply.kernels:
+            ptx = _ptx(kernel, area)
             if kernel.key not in self._jobs:
-                self._jobs[kernel.key] = kernel, self._pool.submit(self._assemble, kernel)
+                self._jobs[kernel.key] = kernel, self._pool.submit(self._assemble, kernel, ptx)
             if ptxas.VERSION < (3, 7):
-                self._launch(kernel)
-        for raw in _list(answer.get("failures")):
-            self._mark(raw)
-        if len(self._jobs) + self._marked > MAX_KERNELS:
+                self._start_launcher(kernel)
+        for report in reply.failures:
+            self._write_failure(report)
+        if len(self._jobs) + self._failures > MAX_KERNELS:
             raise ProtocolViolation(f"more than {MAX_KERNELS} kernels")
-        if not (error := answer.get("error")):
-            return None
-        failure = _failure(error)
-        if isinstance(failure, ProtocolViolation):
-            raise failure
-        return failure if answer.get("definite") is True else None
+        failure = _failed(reply.error) if reply.error else None
+        return failure if reply.definite else None
 
     def finish(self) -> Failed | None:
         """Waits for all; returns why ptxas refused a kernel that the submission cannot go without."""
@@ -205,22 +238,23 @@ class _Work:
             if reason is None:
                 self.kernels += 1
                 continue
-            write_failure(folder_of(kernel.key, self.folder), "PTXASError", reason, None)
+            write_failure(folder_of(kernel.key, self.folder), Failure("PTXASError", reason, None))
             if not kernel.tuned:
                 refused = refused or Failed("PTXASError", f"{kernel.name}: {reason}", None)
         for key, job in self._launchers.items():
             if path := job.result():
-                _place(path, self.folder / key / path.name)
+                _link_or_copy(path, self.folder / key / path.name)
         return refused
 
     def close(self) -> None:
+        """Gives up what has not begun."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _assemble(self, kernel: Kernel) -> str | None:
+    def _assemble(self, kernel: KernelReport, ptx: bytes) -> str | None:
         """Writes a kernel's files; returns why there are none."""
         start = time.monotonic()
         try:
-            cubin = ptxas.assemble(kernel.ptx, kernel.fusion, kernel.ptx_options, self.target, self.deadline)
+            cubin = ptxas.assemble(ptx, kernel.fusion, kernel.ptx_options, self.target, self.deadline)
         except ptxas.Refused as refused:
             return str(refused)
         finally:
@@ -229,7 +263,7 @@ class _Work:
         write_group(folder_of(kernel.key, self.folder), kernel.name, files)
         return None
 
-    def _launch(self, kernel: Kernel) -> None:
+    def _start_launcher(self, kernel: KernelReport) -> None:
         source = _launcher_source(kernel)
         key = _module_key(source)
         if key not in self._launchers:
@@ -242,62 +276,35 @@ class _Work:
         finally:
             self.seconds["launcher"] += time.monotonic() - start
 
-    def _mark(self, raw: Any) -> None:
-        if not isinstance(raw, dict) or not _matches(_KEY, raw.get("key")):
-            raise ProtocolViolation("a failed kernel described wrongly")
-        failure = _failure(raw.get("error"))
-        if isinstance(failure, ProtocolViolation):
-            raise failure
-        self._marked += 1
-        if self._marked <= MAX_KERNELS:
-            write_failure(folder_of(raw["key"], self.folder), failure.kind, failure.message, failure.line)
+    def _write_failure(self, report: FailureReport) -> None:
+        failed = _failed(report.error)
+        self._failures += 1
+        if self._failures <= MAX_KERNELS:
+            failure = Failure(failed.kind, failed.message, failed.line)
+            write_failure(folder_of(report.key, self.folder), failure)
 
 
-def _kernel(raw: Any, area: Area) -> Kernel:
-    """A kernel from the tracer's words; ProtocolViolation where they are not as they must be."""
-    fits = isinstance(raw, dict) and _matches(_KEY, raw.get("key")) and _matches(_NAME, raw.get("name"))
-    fits = fits and all(type(raw.get(key)) is bool for key in ("fusion", "tuned"))
-    fits = fits and type(raw.get("ptx_options")) is str and isinstance(raw.get("metadata"), dict)
-    fits = fits and len(json.dumps(raw["metadata"])) <= MAX_METADATA and raw["metadata"].get("hash") == raw["key"]
-    if not fits:
-        raise ProtocolViolation("a kernel described wrongly")
+def _failed(error: Any) -> Failed:
+    """The tracer's description of an error, read."""
+    failure = _failure(error)
+    if isinstance(failure, ProtocolViolation):
+        raise failure
+    if not isinstance(failure, Failed):
+        raise ProtocolViolation("an error that no tracer meets")
+    return failure
+
+
+def _ptx(kernel: KernelReport, area: Area) -> bytes:
     try:
-        slot = Slot.parse(raw.get("ptx"), area.size)
+        slot = Slot.parse(kernel.ptx, area.size)
     except NotSerializable as error:
         raise ProtocolViolation(str(error)) from error
     if slot.dtype != "uint8" or len(slot.shape) != 1 or slot.stride != (1,) or not 0 < slot.nbytes <= MAX_PTX:
-        raise ProtocolViolation("PTX described wrongly")
-    return Kernel(
-        raw["key"],
-        raw["name"],
-        raw["metadata"],
-        bytes(area.view(slot).numpy()),
-        raw["fusion"],
-        raw["ptx_options"],
-        _signature(raw.get("signature")),
-        raw["tuned"],
-    )
+        raise ProtocolViolation(f"expected PTX of 1 to {MAX_PTX} bytes")
+    return bytes(area.view(slot).numpy())
 
 
-def _signature(raw: Any, depth: int = 0) -> tuple:
-    if not isinstance(raw, list) or len(raw) > MAX_ARGUMENTS or depth > 4:
-        raise ProtocolViolation("a kernel's signature described wrongly")
-    if not all(isinstance(kind, list) or _matches(_TYPE, kind) for kind in raw):
-        raise ProtocolViolation("a kernel's signature holds a type that there is not")
-    return tuple(_signature(kind, depth + 1) if isinstance(kind, list) else kind for kind in raw)
-
-
-def _list(raw: Any) -> list:
-    if not isinstance(raw, list) or len(raw) > MAX_KERNELS:
-        raise ProtocolViolation("a list that is none, or too long")
-    return raw
-
-
-def _matches(pattern: re.Pattern, value: Any) -> bool:
-    return isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
-def _launcher_source(kernel: Kernel) -> str:
+def _launcher_source(kernel: KernelReport) -> str:
     """The C module through which Triton before 3.7 launches kernels with this signature."""
     described = kernel.metadata.get("tensordesc_meta")
     try:
@@ -323,12 +330,12 @@ def _module(source: str, name: str, shared: Path) -> Path | None:
         text = Path(private, f"{name}.c")
         text.write_text(source)
         built = build._build(name, str(text), private, libraries, launching.include_dirs, launching.libraries, [])
-        _place(Path(built), place)
+        _link_or_copy(Path(built), place)
     return place
 
 
-def _place(path: Path, place: Path) -> None:
-    """Puts a file at a second place, whole or not at all: as a link where the file system allows it."""
+def _link_or_copy(path: Path, place: Path) -> None:
+    """Puts a file at a second place, whole or not at all: as a hard link where the file system allows it."""
     if place.exists():
         return
     place.parent.mkdir(parents=True, exist_ok=True)

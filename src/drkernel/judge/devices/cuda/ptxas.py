@@ -1,4 +1,4 @@
-"""ptxas on text that nobody vouches for: with few options, in a folder of its own, within limits."""
+"""Runs ptxas on untrusted PTX: with few options, in a folder of its own, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _OPTION = re.compile(r"--?maxrregcount=[0-9]{1,3}|-O[0-3]|--opt-level=[0-3]|-dlc
 
 
 class Refused(Exception):
-    """ptxas did not make a kernel of its PTX."""
+    """ptxas does not assemble this PTX."""
 
 
 def assemble(ptx: bytes, fusion: bool, options: str, target: GPUTarget, deadline: float) -> bytes:
-    """The cubin of a kernel.
+    """Assembles a kernel; returns its cubin.
 
     Args:
         fusion, options: Triton's `enable_fp_fusion` and `ptx_options`.
         deadline: on `time.monotonic()`'s clock.
 
     Raises:
-        Refused: with ptxas' first lines, where there is none.
+        Refused: with the first lines that ptxas wrote.
     """
     extra = options.split()
     if not all(_OPTION.fullmatch(option) for option in extra):
@@ -56,7 +56,7 @@ def assemble(ptx: bytes, fusion: bool, options: str, target: GPUTarget, deadline
 
 
 def command_line(fusion: bool, options: list[str], target: GPUTarget, source: str, cubin: str) -> list[str]:
-    """What Triton would run; the settings TRITON_DISABLE_LINE_INFO and DISABLE_PTXAS_OPT count as they do there."""
+    """The command that Triton would run, under the same TRITON_DISABLE_LINE_INFO and DISABLE_PTXAS_OPT."""
     command = [nvidia.get_ptxas(target.arch).path] if hasattr(nvidia, "get_ptxas") else [knobs.nvidia.ptxas.path]
     if knobs.compilation.disable_line_info:
         command += ["-lineinfo", "-suppress-debug-info"]
@@ -70,7 +70,7 @@ def command_line(fusion: bool, options: list[str], target: GPUTarget, source: st
 
 
 def _bounded(command: list[str], private: Path, log: Path, timeout_s: float) -> int | None:
-    """The exit status of a program in a folder of its own; None where its time was up."""
+    """The exit status of a program, in a folder of its own; None where it ran out of time."""
     with log.open("wb") as errors:
         program = subprocess.Popen(
             command,
@@ -88,7 +88,7 @@ def _bounded(command: list[str], private: Path, log: Path, timeout_s: float) -> 
         resource.RLIMIT_CORE: 0,
     }
     try:
-        for kind, limit in limits.items():  # from outside: what runs between fork and exec may not touch threads' locks
+        for kind, limit in limits.items():  # not between fork and exec, where locks of other threads may be held
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(program.pid, kind, (limit, limit))
         return program.wait(max(timeout_s, 0.0))

@@ -1,26 +1,31 @@
-"""Device time of several ways to compute the same, taken in turn in one ordinary, trusted process."""
+"""Times several ways to run one task, in turn, in one ordinary process that executes no submission.
+
+The baselines are measured so: eager, eager with TF32, torch.compile. All code is trusted, so that CUDA events decide.
+"""
 
 from __future__ import annotations
 
-import itertools
-import math
 import statistics
 import time
 from collections.abc import Callable
 
-import numpy
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from drkernel.judge.devices.cuda.interleaving import (
+    MIN_CALLS,
+    NARROW,
+    calls_in_a_block,
+    median_interval,
+    rounds,
+)
 from drkernel.tasks.module import Reference
 
 PROBES = ("copy_us", "matmul_us")
-_BUDGET_S, _NARROW, _FEWEST = 0.3, 0.01, 6
-_MOST_CALLS, _BLOCK_US = 16, 800.0
-_WARM_CYCLES, _SLEEP_CYCLES, _LONGEST_CYCLES = 20_000_000, 8_000_000, 200_000_000
+_BUDGET_S = 0.3
+_WARM_CYCLES, _SLEEP_CYCLES, _MAX_SLEEP_CYCLES = 20_000_000, 8_000_000, 200_000_000
 """Of about 2e9 a second."""
-_PROBE_CALLS, _PROBE_GOES = 20, 5
-_RESAMPLES = 400
+_PROBE_CALLS, _PROBE_REPEATS = 20, 5
 
 
 def probe() -> dict[str, float]:
@@ -37,40 +42,23 @@ def probe() -> dict[str, float]:
     kernels = {"copy_us": lambda: target.copy_(source), "matmul_us": lambda: torch.mm(left, right, out=product)}
     torch.cuda._sleep(_WARM_CYCLES)  # an idle GPU clocks down
     medians: dict[str, list[float]] = {name: [] for name in PROBES}
-    for _ in range(_PROBE_GOES):
+    for _ in range(_PROBE_REPEATS):
         for name in PROBES:
-            times, _ = _spans(kernels[name], _PROBE_CALLS, _SLEEP_CYCLES)
+            times, _ = _timed_calls(kernels[name], _PROBE_CALLS, _SLEEP_CYCLES)
             medians[name].append(statistics.median(times))
     return {name: round(min(found), 3) for name, found in medians.items()}
 
 
-def median_interval(times: list[float]) -> tuple[float, float]:
-    """95 % interval of the median, from order statistics (the binomial's normal approximation).
-
-    >>> median_interval([float(us) for us in range(101)])
-    (40.0, 60.0)
-    """
-    ordered, middle, half = sorted(times), (len(times) - 1) / 2, 0.98 * math.sqrt(len(times))
-    return ordered[max(0, math.floor(middle - half))], ordered[min(len(times) - 1, math.ceil(middle + half))]
-
-
-def ratio_interval(one: numpy.ndarray, other: numpy.ndarray, seed: int) -> tuple[float, float]:
-    """95 % bootstrap interval of median(one) / median(other)."""
-    draw = numpy.random.default_rng(seed)
-
-    def medians(times: numpy.ndarray) -> numpy.ndarray:
-        picks = numpy.sort(draw.integers(len(times), size=(_RESAMPLES, len(times)), dtype=numpy.int32), axis=1)
-        middle = picks[:, [(len(times) - 1) // 2, len(times) // 2]]
-        return numpy.sort(times)[middle].mean(axis=1)
-
-    low, high = numpy.quantile(medians(one) / medians(other), (0.025, 0.975))
-    return float(low), float(high)
-
-
 class Variant:
-    """One way to run a task: how many calls of it make a block, and how long a sleep hides their launches."""
+    """One way to run a task: how many calls of it make a block, and how long a sleep hides their launches.
 
-    def __init__(self, reference: Reference, module: Callable, tf32: bool, flush: Tensor):
+    Args:
+        module: what the reference's inputs are given to.
+        tf32: whether it may round products to TF32.
+        flush: what all variants read before each call; see interleaving.flush_buffer.
+    """
+
+    def __init__(self, reference: Reference, module: nn.Module, tf32: bool, flush: Tensor):
         self._reference, self._module, self._tf32, self._flush = reference, module, tf32, flush
         self._calls, self._cycles = 2, 0
 
@@ -79,47 +67,48 @@ class Variant:
         self.block(inputs)
         self._cycles = _SLEEP_CYCLES
         us = statistics.median(self.block(inputs))
-        self._calls = max(1, min(_MOST_CALLS, round(_BLOCK_US / max(us, 1.0))))
+        self._calls = max(1, round(calls_in_a_block(us)))
 
     def block(self, inputs: list) -> list[float]:
         """Microseconds of each call of a block.
 
-        Anew where the device woke up too early: after a longer sleep, with fewer calls because its queue may have been
-        full. A forward that waits for the device can never be hidden and is timed as it is.
+        A block is repeated where the device woke up before all calls were enqueued: after a longer sleep, and with
+        fewer calls because its queue may have been full. A forward that waits for the device can never be enqueued
+        ahead and is timed as it is.
         """
         allow_tf32(self._tf32)
         while True:
-            times, hidden = _spans(
+            times, hidden = _timed_calls(
                 lambda: self._reference.forward(self._module, inputs), self._calls, self._cycles, self._flush
             )
             if hidden or self._cycles == 0:
                 return times
             self._calls = max(1, self._calls // 2)
-            self._cycles = 2 * self._cycles if self._cycles < _LONGEST_CYCLES else 0
+            self._cycles = 2 * self._cycles if self._cycles < _MAX_SLEEP_CYCLES else 0
 
 
 def interleave(variants: dict[str, Variant], reference: Reference, seed: int) -> dict[str, list[float]]:
-    """Blocks of all variants in turn, forwards and backwards, each round on fresh inputs."""
+    """Microseconds of each call of all variants, from interleaved blocks (see the module `interleaving`)."""
     for variant in variants.values():
         variant.warm_up(reference.inputs(seed))
     times: dict[str, list[float]] = {name: [] for name in variants}
     began = time.perf_counter()
-    for number in itertools.count(1):
+    for number, (names, even) in enumerate(rounds(list(variants)), 1):
         inputs = reference.inputs(seed + number)
-        for name in list(variants) if number % 2 else reversed(variants):
+        for name in names:
             times[name] += variants[name].block(inputs)
-        late = time.perf_counter() - began > _BUDGET_S
-        if number % 2 == 0 and (late or all(map(_is_narrow, times.values()))):
-            return times
-    raise AssertionError
+        time_is_up = time.perf_counter() - began > _BUDGET_S
+        if even and (time_is_up or all(map(_is_narrow, times.values()))):
+            break
+    return times
 
 
 def _is_narrow(times: list[float]) -> bool:
     low, high = median_interval(times)
-    return len(times) >= _FEWEST and high - low <= 2 * _NARROW * statistics.median(times)
+    return len(times) >= MIN_CALLS and high - low <= 2 * NARROW * statistics.median(times)
 
 
-def _spans(
+def _timed_calls(
     call: Callable[[], object], calls: int, cycles: int, flush: Tensor | None = None
 ) -> tuple[list[float], bool]:
     """Microseconds of each of some calls, enqueued while the device sleeps; and whether it slept long enough.
@@ -144,4 +133,5 @@ def _spans(
 
 
 def allow_tf32(allow: bool) -> None:
+    """Whether eager products of fp32 may be rounded to TF32 from now on."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow

@@ -1,4 +1,7 @@
-"""Does a forward wait for all that it starts on other streams? If not, its answers are complete only by luck."""
+"""Whether a forward waits for all that it starts on other streams. If not, its outputs are complete only by chance.
+
+It runs in a runner on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +14,32 @@ import torch
 
 from drkernel.judge.boundary.cuda import driver
 
-_PRIORITIES, _STREAMS, _SETTLED_S = 4, 32, 1e-4
-"""Of PyTorch's pools of streams; and how long after a stream's last work it may still look busy."""
+_PRIORITIES, _STREAMS = 4, 32
+"""Of PyTorch's pools: how many there are, and the streams of each."""
+_QUERY_LAG_S = 1e-4
+"""How long after a stream's last work a query may still find it busy."""
 
 
 def joined(forward: Callable[[], Any]) -> bool:
-    """Calls forward twice, the second time in a capture, which may leave the CUDA context of no more use."""
+    """Calls forward twice. The second call is captured, after which the CUDA context may be unusable."""
     streams = [torch.cuda.Stream(priority=-level) for level in range(_PRIORITIES) for _ in range(_STREAMS)]
     return not (_leaves_running(forward, streams) or _captured_unjoined(forward, streams))
 
 
 def _leaves_running(forward: Callable[[], Any], streams: list[torch.cuda.Stream]) -> bool:
-    """Whether other streams still work when the current one is done: surely seen where they work for longer."""
+    """Whether other streams still work when the current one is done. Short work may be over before it is seen."""
     torch.cuda.synchronize()
     forward()
     torch.cuda.current_stream().synchronize()
-    time.sleep(_SETTLED_S)
+    time.sleep(_QUERY_LAG_S)
     return not all(stream.query() for stream in streams)
 
 
 def _captured_unjoined(forward: Callable[[], Any], streams: list[torch.cuda.Stream]) -> bool:
-    """CUDA captures no graph in which a stream is left that nobody waits for, however short its work.
+    """Whether a captured forward leaves a stream that nobody waits for. CUDA refuses that, however short the work is.
 
-    All of PyTorch's streams are in the capture from the start, since a forward may begin by waiting for what an earlier
-    call left on one, and CUDA lets no captured stream wait for another. A forward that cannot be captured says nothing.
+    All of PyTorch's streams join the capture at its start: a forward may begin by waiting for what an earlier call left
+    on one, and a captured stream cannot wait for one that is not. False where forward cannot be captured at all.
     """
     graph, own = torch.cuda.CUDAGraph(), driver.stream()
     with torch.cuda.stream(own):

@@ -1,12 +1,11 @@
-"""The process that finds out which kernels a submission launches and compiles them up to PTX. It has no GPU.
+"""Runs in a tracer: a process without a GPU that finds the kernels of one submission and compiles them up to PTX.
 
-The submission runs on tensors without data that pass for CUDA tensors, so Triton specialises on them as it would on the
-GPU; no launch happens. Everything here runs beside code that may have taken the process over; nothing that is said here
-is believed.
+The submission runs on meta tensors that pass for CUDA tensors, so that Triton specialises its kernels as on a GPU. No
+launch happens. Everything here runs beside the submission, which may have taken the process over. Nothing that it
+replies is believed.
 
-Questions: `load` (source, name, known: keys that need no compiling), `trace` (a precompile.Call), `missing`
-(descriptions). Answers to the last two: {"kernels": [...], "failures": [...], "error": what ended it or None,
-"definite": whether that error is the submission's own beyond doubt}.
+Requests: `load` (source, name, known: keys that need no compiling), `trace` (a precompile.Call), `missing`
+(descriptions). The reply to each is a precompile.TracerReply.
 """
 
 from __future__ import annotations
@@ -32,35 +31,36 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import CacheManager
 from triton.runtime.jit import JITCallable, JITFunction, get_jit_fn_file_line
 
-from drkernel.judge.boundary import shared_tensors
-from drkernel.judge.boundary.cuda import kernel_cache
+from drkernel.judge.boundary import shared_tensors, warm_up
+from drkernel.judge.boundary.cuda import kernel_cache, kernel_description
+from drkernel.judge.boundary.cuda.kernel_cache import MAX_KERNELS
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import DTYPES, Area, NotSerializable
 from drkernel.judge.untrusted import runner
-from drkernel.judge.untrusted.cuda import fake_cuda
+from drkernel.judge.untrusted.cuda import meta_as_cuda
 
-MAX_KERNELS = 256
 _MAX_FAILURE = 1000
 """Characters of each failure's message: all of them and all kernels' metadata must fit into one answer."""
-_OWN = (SyntaxError, ImportError, NameError)
-_PASSING = (MemoryError, OSError)
-"""Errors of a compilation that say nothing of the kernel."""
+_DEFINITE = (SyntaxError, ImportError, NameError)
+"""Errors of a trace that would happen on a GPU, too."""
+_TRANSIENT = (MemoryError, OSError)
+"""Errors of a compilation that do not come from the kernel."""
 
 
 def prepare(target: GPUTarget = kernel_cache.HOPPER) -> None:
-    """What all tracers share; done once in the zygote."""
+    """Sets up what all tracers share; called once, in the zygote."""
     importlib.import_module("torch._dynamo")  # custom operators import it at their first call
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     kernel_cache.prepare(target)
     _patch_triton(target)
-    fake_cuda.install()
+    meta_as_cuda.install()
     _warm_up()
 
 
 def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None:
-    """Locks the process in and answers questions until the connection closes. Never returns."""
+    """Locks the process in and answers requests until the connection closes. Never returns."""
     runner.leave_session()
     sandbox.enter()
     runner.serve(runner.close_others(connection), Tracer(*areas).answer)
@@ -72,35 +72,42 @@ class Tracer(runner.Runner):
     def __init__(self, inputs: Area, outputs: Area):
         super().__init__(inputs, outputs)
         self._built: dict[str, nn.Module] = {}
-        self._lacking = ""
-        _BOOK.clear()
+        self._no_such_class = ""
+        _COMPILED.clear()
 
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         self.outputs.clear()
-        do = {"load": self._load, "trace": self._trace, "missing": self._missing}[question.pop("do")]
-        error = None
+        methods: dict[str, Callable[..., None]] = {
+            "load": self._load_tracing,
+            "trace": self._trace,
+            "missing": self._missing,
+        }
+        method = methods[request.pop("do")]
+        error: BaseException | None = None
         try:
-            do(**question)
+            method(**request)
         except BaseException as raised:
             error = raised
         kernels = []
         try:
-            for kernel in _BOOK.take():
-                kernels.append(self._exported(kernel))
+            for kernel in _COMPILED.take_kernels():
+                kernels.append(self._with_ptx(kernel))
         except NotSerializable as full:
             error = error or full
         return {
             "kernels": kernels,
-            "failures": [_failure(key, error, tuned) for key, error, tuned in _BOOK.take_failures()],
+            "failures": [_failure(key, error, tuned) for key, error, tuned in _COMPILED.take_failures()],
             "error": error and _described(error),
-            "definite": isinstance(error, _OWN) or _BOOK.raised(error) or str(error) == self._lacking,
+            "definite": isinstance(error, _DEFINITE)
+            or _COMPILED.is_compile_error(error)
+            or str(error) == self._no_such_class,
         }
 
-    def _load(self, source: str, name: str, known: list[str]) -> None:
-        _BOOK.known = set(known)
+    def _load_tracing(self, source: str, name: str, known: list[str]) -> None:
+        _COMPILED.known = set(known)
         self._built.clear()
-        self._lacking = f"module 'submission' has no attribute '{name}'"
-        super()._load(source, name)
+        self._no_such_class = f"module 'submission' has no attribute '{name}'"
+        self._load(source, name)
 
     def _trace(self, init: Any, args: Any, metas: list, train: bool) -> None:
         model = self._model(init, metas).train(train)
@@ -108,24 +115,24 @@ class Tracer(runner.Runner):
             model(*_values(args, metas))
 
     def _missing(self, missing: list[dict[str, Any]]) -> None:
-        """Compiles what can be; whether the submission can go without the rest shows where it is launched."""
-        _BOOK.tuning += 1
+        """Compiles those that compile. Whether the submission can do without the others shows at their launch."""
+        _COMPILED.tuning += 1
         for description in missing:
             with contextlib.suppress(Exception):
-                src, options = kernel_cache.parse_missing(description, "submission")
+                src, options = kernel_description.load(description, "submission")
                 _compile(src, None, options)
-        _BOOK.tuning -= 1
+        _COMPILED.tuning -= 1
 
     def _model(self, init: Any, metas: list) -> nn.Module:
-        """The model for these constructor arguments. Where one needs values, it is built on real tensors."""
+        """The model for these constructor arguments. Where a constructor reads values, it runs on tensors with data."""
         key = json.dumps([init, metas if '"tensor"' in json.dumps(init) else []])
         if key not in self._built:
             try:
                 self._built[key] = self._construct(init, metas)
             except (RuntimeError, ValueError):
-                with fake_cuda.MODE.real():
+                with meta_as_cuda.MODE.tensors_with_data():
                     model = self._construct(init, metas)
-                self._built[key] = fake_cuda.without_data(model)
+                self._built[key] = meta_as_cuda.without_data(model)
         return self._built[key]
 
     def _construct(self, init: Any, metas: list) -> nn.Module:
@@ -136,94 +143,97 @@ class Tracer(runner.Runner):
             raise TypeError(f"{self.build.__name__} is not a torch.nn.Module")
         return model
 
-    def _exported(self, kernel: dict[str, Any]) -> dict[str, Any]:
+    def _with_ptx(self, kernel: dict[str, Any]) -> dict[str, Any]:
+        """As precompile.KernelReport: the PTX goes through shared memory."""
         text = bytearray(kernel["ptx"].encode())
         return kernel | {"ptx": self.outputs.put(torch.frombuffer(text, dtype=torch.uint8)).to_json()}
 
 
 def _values(tree: Any, metas: list) -> Any:
-    """Values with a tensor without data for each meta [dtype, shape, stride]; shared where the index is the same."""
+    """Values around one meta tensor for each of `metas` [dtype, shape, stride]."""
     tensors = [
-        torch.empty_strided(shape, stride, dtype=DTYPES[kind], device=fake_cuda.META) for kind, shape, stride in metas
+        torch.empty_strided(shape, stride, dtype=DTYPES[kind], device=meta_as_cuda.META)
+        for kind, shape, stride in metas
     ]
     return shared_tensors.decode(tree, tensors.__getitem__)
 
 
-class _Handed(Exception):
-    """A compilation has reached PTX: what is left needs ptxas, and happens elsewhere."""
+class _ReachedPtx(Exception):
+    """A compilation has reached PTX. The compile worker goes on from there, with ptxas."""
 
     def __init__(self, ptx: str, metadata: dict[str, Any], options: Any):
         super().__init__()
         self.ptx, self.metadata, self.options = ptx, metadata, options
 
 
-class _TooMany(Exception):
+class _TooManyKernels(Exception):
     """The submission launches more kernels than can be compiled."""
 
 
-class _Book:
-    """What was compiled, by key. There is one in a process, since the patches of Triton must find it."""
+class _Compiled:
+    """What was compiled, by key. A process has one, which the patches of Triton use."""
 
     def __init__(self) -> None:
+        self.gpu = kernel_cache.HOPPER
         self.clear()
 
     def clear(self) -> None:
         self.known: set[str] = set()
         self.tuning = 0
         """How many autotuners with a choice are running."""
-        self.shared: dict[str, dict[str, Any]] = {}
-        """Metadata by key."""
+        self.metadata: dict[str, dict[str, Any]] = {}
+        """By key."""
         self._kernels: dict[str, dict[str, Any]] = {}
         self._errors: dict[str, Exception] = {}
-        self._news: list[tuple[str, Exception, bool]] = []
+        self._new_errors: list[tuple[str, Exception, bool]] = []
 
     def look_up(self, key: str) -> dict[str, Any] | None:
         """The metadata of a kernel that was compiled; what it raised is raised again."""
         if key in self._errors:
             raise self._errors[key]
-        if key in self.shared:
+        if key in self.metadata:
             if key in self._kernels and not self.tuning:
                 self._kernels[key]["tuned"] = False
-            return self.shared[key]
-        if len(self.shared) + len(self._errors) >= MAX_KERNELS:
-            raise _TooMany(f"more than {MAX_KERNELS} kernels")
+            return self.metadata[key]
+        if len(self.metadata) + len(self._errors) >= MAX_KERNELS:
+            raise _TooManyKernels(f"more than {MAX_KERNELS} kernels")
         return None
 
-    def add(self, key: str, src: ASTSource, handed: _Handed) -> None:
-        metadata = json.loads(json.dumps(handed.metadata, default=vars))
-        self.shared[key] = metadata
+    def add(self, key: str, src: ASTSource, reached: _ReachedPtx) -> None:
+        metadata = json.loads(json.dumps(reached.metadata, default=vars))
+        self.metadata[key] = metadata
         self._kernels[key] = {
             "key": key,
             "name": kernel_cache.file_name(src),
             "metadata": metadata,
-            "ptx": handed.ptx,
-            "fusion": bool(handed.options.enable_fp_fusion),
-            "ptx_options": handed.options.ptx_options or "",
+            "ptx": reached.ptx,
+            "fusion": bool(reached.options.enable_fp_fusion),
+            "ptx_options": reached.options.ptx_options or "",
             "signature": list(src.signature.values()),
             "tuned": self.tuning > 0,
         }
 
     def fail(self, key: str, error: Exception) -> None:
         self._errors[key] = error
-        self._news.append((key, error, self.tuning > 0))
+        self._new_errors.append((key, error, self.tuning > 0))
 
-    def raised(self, error: BaseException | None) -> bool:
+    def is_compile_error(self, error: BaseException | None) -> bool:
         return error is not None and any(error is known for known in self._errors.values())
 
-    def take(self) -> list[dict[str, Any]]:
+    def take_kernels(self) -> list[dict[str, Any]]:
         kernels, self._kernels = self._kernels, {}
         return list(kernels.values())
 
     def take_failures(self) -> list[tuple[str, Exception, bool]]:
-        news, self._news = self._news, []
-        return news
+        errors, self._new_errors = self._new_errors, []
+        return errors
 
 
-_BOOK = _Book()
+_COMPILED = _Compiled()
 
 
 class _NoCache(CacheManager):
-    """Nothing is found and nothing is kept."""
+    """Finds nothing and keeps nothing."""
 
     def get_file(self, filename: str) -> None:
         return None
@@ -239,7 +249,7 @@ class _NoCache(CacheManager):
 
 
 class _Kernel:
-    """Passes for triton's CompiledKernel; does nothing. Its registers are a guess, what else it says is true."""
+    """Takes the place of triton's CompiledKernel and launches nothing. All its facts are true but `n_regs`, a guess."""
 
     n_regs, n_spills, n_max_threads = 64, 0, 1024
     module = function = None
@@ -263,52 +273,55 @@ class _Kernel:
         return self.run
 
 
-_compile: Callable = None  # type: ignore[assignment]  set by _patch_triton
 _TRITON_COMPILE = triton.compile
 
 
-def _patch_triton(gpu: GPUTarget) -> None:
-    global _compile
+def _compile(src: Any, target: Any = None, options: dict | None = None, _env_vars: Any = None) -> _Kernel:
+    """In the place of triton.compile."""
+    if not isinstance(src, ASTSource):
+        raise NotImplementedError("only functions under @triton.jit can be compiled here")
+    key = kernel_cache.key_of(src, _COMPILED.gpu, options)
+    if key in _COMPILED.known:
+        return _Kernel(src, key, {})
+    metadata = _COMPILED.look_up(key)
+    if metadata is None:
+        try:
+            _TRITON_COMPILE(src, target=_COMPILED.gpu, options=dict(options or {}))
+        except _ReachedPtx as reached:
+            _COMPILED.add(key, src, reached)
+            metadata = _COMPILED.metadata[key]
+        except _TRANSIENT:
+            raise
+        except Exception as error:
+            _COMPILED.fail(key, error)
+            raise
+        else:
+            raise RuntimeError("a compilation that does not end at PTX")
+    return _Kernel(src, key, metadata)
 
-    def compile(src: Any, target: Any = None, options: dict | None = None, _env_vars: Any = None) -> _Kernel:
-        if not isinstance(src, ASTSource):
-            raise NotImplementedError("only functions under @triton.jit can be compiled here")
-        key = kernel_cache.key_of(src, gpu, options)
-        if key in _BOOK.known:
-            return _Kernel(src, key, {})
-        if (metadata := _BOOK.look_up(key)) is None:
-            try:
-                _TRITON_COMPILE(src, target=gpu, options=dict(options or {}))
-            except _Handed as handed:
-                _BOOK.add(key, src, handed)
-                metadata = _BOOK.shared[key]
-            except _PASSING:
-                raise
-            except Exception as error:
-                _BOOK.fail(key, error)
-                raise
-        return _Kernel(src, key, metadata)
+
+def _patch_triton(gpu: GPUTarget) -> None:
+    _COMPILED.gpu = gpu
 
     def make_cubin(self: Any, src: str, metadata: dict[str, Any], opt: Any, capability: int) -> bytes:
-        raise _Handed(src, metadata, opt)
+        raise _ReachedPtx(src, metadata, opt)
 
-    def warm(run: Callable, self: JITFunction, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+    def compile_only(run: Callable, self: JITFunction, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         return run(self, *args, grid=grid, warmup=True, **kwargs)
 
-    def tune(run: Callable, self: Autotuner, *args: Any, **kwargs: Any) -> Any:
+    def count_tuners(run: Callable, self: Autotuner, *args: Any, **kwargs: Any) -> Any:
         choice = len(self.configs) > 1
-        _BOOK.tuning += choice
+        _COMPILED.tuning += choice
         try:
             return run(self, *args, **kwargs)
         finally:
-            _BOOK.tuning -= choice
+            _COMPILED.tuning -= choice
 
-    _compile = compile
-    kernel_cache.replace_compile(compile)
+    kernel_cache.replace_compile(_compile)
     triton.knobs.cache.manager_class = _NoCache
     CUDABackend.make_cubin = make_cubin
-    JITFunction.run = _method(warm, JITFunction.run)
-    Autotuner.run = _method(tune, Autotuner.run)
+    JITFunction.run = _method(compile_only, JITFunction.run)
+    Autotuner.run = _method(count_tuners, Autotuner.run)
     Autotuner.do_bench = property(lambda self: _once, lambda self, value: None)
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = _once
 
@@ -329,7 +342,7 @@ def _failure(key: str, error: Exception, tuned: bool) -> dict[str, Any]:
 
 
 def _described(error: BaseException) -> dict[str, Any]:
-    """As runner.describe; for an error in a kernel with the line in the kernel, and the deepest reason."""
+    """As runner.describe. An error in a kernel has the line in the kernel, and the deepest reason."""
     described = runner.describe(error)
     reason: BaseException | None = error
     while reason is not None:
@@ -347,7 +360,7 @@ def _line(error: CompilationError) -> int | None:
     if not hasattr(error.node, "lineno"):
         return None
     for value in vars(sys.modules.get("submission", object())).values():
-        function = kernel_cache._unwrapped(value)
+        function = kernel_description.jit_function_of(value)
         if isinstance(function, JITCallable) and function.src == error.src:
             return get_jit_fn_file_line(function)[1] + error.node.lineno - 1
     return None
@@ -361,39 +374,12 @@ def _warm_up() -> None:
     """Traces a small model once, so that the compiler's tables and torch's lazy imports are there in every fork."""
     tracer = Tracer(Area.create("warm", 2**12), Area.create("warm", 2**20))
     call = {"init": {"list": [{"list": []}, {"dict": []}]}, "args": {"list": [{"tensor": 0}]}, "train": False}
-    questions = (
-        {"do": "load", "source": _WARM, "name": "ModelNew", "known": []},
+    requests = (
+        {"do": "load", "source": warm_up.TRACER, "name": "ModelNew", "known": []},
         {"do": "trace", "metas": [["float32", [64, 64], [64, 1]]], **call},
     )
-    answers = [tracer.answer(question) for question in questions]
+    answers = [tracer.answer(request) for request in requests]
     if answers[-1]["error"] or len(answers[-1]["kernels"]) != 1:
         raise RuntimeError(f"kernels cannot be compiled ahead: {[answer['error'] for answer in answers]}")
     del sys.modules["submission"]
-    _BOOK.clear()
-
-
-_WARM = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def product(x, y, n: tl.constexpr):
-    i = tl.arange(0, n)
-    at = i[:, None] * n + i[None, :]
-    z = tl.zeros((n, n), tl.float32)
-    for _ in range(4):
-        a = tl.load(x + at)
-        z = tl.dot(a, a, z)
-    tl.store(y + at, tl.exp(z - tl.max(z, 1)[:, None]) + tl.sum(z, 0)[None, :])
-
-class ModelNew(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64))
-
-    def forward(self, x):
-        y = torch.empty_like(x)
-        product[(1,)](x, y, n=64)
-        return (y + self.norm(x[1:])[0]).relu().softmax(-1).clone()
-"""
+    _COMPILED.clear()

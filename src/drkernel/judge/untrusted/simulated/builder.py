@@ -1,8 +1,8 @@
-"""Triton's interpreter, many programs at a time.
+"""Executes the operations of Triton kernels with numpy, many programs at a time. Runs in simulated runners.
 
-Triton's own `InterpreterBuilder` runs one program after the other on numpy arrays of the block's shape. This one gives
-every array a leading axis over programs: length P, or 1 where all programs agree. One numpy call then serves P of
-them. Where programs disagree about control flow, `Divergence` tells the launcher how to split them.
+Triton's own `InterpreterBuilder` runs one program after the other, on numpy arrays of the block's shape. This one gives
+every array a leading axis over programs: of length P, or 1 where all programs agree. One numpy call then serves P
+programs. Where programs disagree about control flow, `Divergence` tells the interpreter how to split them.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as upstream
 
+from drkernel.judge.boundary.op_trace import Math
 from drkernel.judge.untrusted.simulated import numerics
 from drkernel.judge.untrusted.simulated.meter import Meter
 
 UNDO_ELEMENTS = 1 << 24
-"""Stored elements that a batch of programs may keep the old values of; programs that store more run one by one."""
+"""Stored elements whose old values a batch of programs may keep. Programs that store more run one by one."""
 
 
 class Divergence(Exception):
-    """Programs of one batch need different control flow; `values` [P] says which take which."""
+    """Programs of one batch need different control flow; `values` [P]: equal where programs go on alike."""
 
     def __init__(self, values: np.ndarray):
         self.values = values
 
 
-class Handle:
-    """A value of the interpreter. data: [P or 1, *block shape]; a scalar has no further axes."""
+class BlockValue:
+    """In the place of Triton's TensorHandle. data: [P or 1, *block shape]; a scalar has no further axes."""
 
     __slots__ = ("attr", "data", "dtype")
 
@@ -47,8 +48,8 @@ class Handle:
             dtype = dtype.element_ty
         return dtype
 
-    def clone(self) -> Handle:
-        return Handle(self.data.copy(), self.dtype)
+    def clone(self) -> BlockValue:
+        return BlockValue(self.data.copy(), self.dtype)
 
     def set_attr(self, key: str, value: Any) -> None:
         self.attr[key] = value
@@ -61,16 +62,17 @@ COSTS: dict[Any, int] = {
     np.divide: 6, np.fmod: 16, np.exp: 4, np.exp2: 3, np.log: 20, np.log2: 20, np.sqrt: 8, np.sin: 40, np.cos: 40,
     numerics.erf: 28,
 }  # fmt: skip
-"""Instructions per element of what takes more than one on a GPU; integer division and remainder as np.fmod.
+"""Instructions per element of operations that take a GPU more than one. Integer division counts as np.fmod.
 
-exp is a hardware approximation; log, sin, cos and erf are polynomials with range reduction in libdevice.
+exp is a hardware approximation. log, sin, cos and erf are polynomials with range reduction in libdevice.
 """
 
 INTEGER = 0.25
-"""The same for other integer operations: addresses and masks are mostly computed once per vector of four elements."""
+"""Instructions of other integer operations: a GPU computes most addresses and masks once for four elements."""
 
 
 def np_dtype(dtype: Any) -> np.dtype:
+    """The dtype of the arrays that hold values of a Triton dtype."""
     dtype = dtype.scalar
     found = _NUMPY.get(dtype)
     if found is None:
@@ -78,15 +80,15 @@ def np_dtype(dtype: Any) -> np.dtype:
     return found
 
 
-def widen(data: np.ndarray, dtype: Any) -> np.ndarray:
-    """Numbers that numpy can compute with."""
+def decoded(data: np.ndarray, dtype: Any) -> np.ndarray:
+    """Stored numbers as numbers that numpy can compute with."""
     if dtype == tl.bfloat16:
         return numerics.bf16_to_fp32(data)
     return numerics.fp8_to_fp32(data, dtype.name) if dtype.name in numerics.FP8 else data
 
 
-def narrow(data: np.ndarray, dtype: Any) -> np.ndarray:
-    """Numbers as the block stores them."""
+def encoded(data: np.ndarray, dtype: Any) -> np.ndarray:
+    """Numbers as arrays of this Triton dtype store them: the inverse of `decoded`, with rounding."""
     if dtype == tl.bfloat16:
         return numerics.fp32_to_bf16(data.astype(np.float32, copy=False))
     if dtype.name in numerics.FP8:
@@ -94,7 +96,7 @@ def narrow(data: np.ndarray, dtype: Any) -> np.ndarray:
     return data.astype(np_dtype(dtype), copy=False)
 
 
-def together(*arrays: np.ndarray) -> list[np.ndarray]:
+def with_common_programs(*arrays: np.ndarray) -> list[np.ndarray]:
     """The arrays with a common program axis."""
     count = max(len(a) for a in arrays)
     return [np.broadcast_to(a, (count, *a.shape[1:])) for a in arrays]
@@ -130,11 +132,12 @@ class BatchBuilder(upstream.InterpreterBuilder):
     undo: list[tuple]
     remembered: int
 
-    def _done(self, data: np.ndarray, dtype: Any, cost: float = 1) -> Handle:
+    def _done(self, data: np.ndarray, dtype: Any, cost: float = 1) -> BlockValue:
         self.count(data, cost)
-        return Handle(data, dtype)
+        return BlockValue(data, dtype)
 
     def count(self, data: np.ndarray, cost: float) -> None:
+        """Counts an operation with this result, of so many instructions per element."""
         self.meter.step(data.size, cost * self._repeat(data))
 
     def _repeat(self, data: np.ndarray) -> int:
@@ -142,9 +145,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     # programming model
 
-    def create_get_program_id(self, axis: int) -> Handle:
+    def create_get_program_id(self, axis: int) -> BlockValue:
         ids = self.programs[:, axis]
-        return Handle(ids[:1] if (ids == ids[0]).all() else ids, tl.int32)
+        return BlockValue(ids[:1] if (ids == ids[0]).all() else ids, tl.int32)
 
     def scalar(self, data: np.ndarray) -> Any:
         """The Python value of a scalar that decides control flow. data: [P or 1]."""
@@ -154,23 +157,25 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     # memory
 
-    def create_load(self, ptr: Handle, cache: Any, eviction: Any, volatile: Any) -> Handle:
+    def create_load(self, ptr: BlockValue, cache: Any, eviction: Any, volatile: Any) -> BlockValue:
         return self.create_masked_load(
-            ptr, Handle(np.ones((1,) * ptr.data.ndim, bool), tl.int1), None, cache, eviction, volatile
+            ptr, BlockValue(np.ones((1,) * ptr.data.ndim, bool), tl.int1), None, cache, eviction, volatile
         )
 
-    def create_store(self, ptr: Handle, value: Handle, cache: Any, eviction: Any) -> None:
-        self.create_masked_store(ptr, value, Handle(np.ones((1,) * ptr.data.ndim, bool), tl.int1), cache, eviction)
+    def create_store(self, ptr: BlockValue, value: BlockValue, cache: Any, eviction: Any) -> None:
+        self.create_masked_store(ptr, value, BlockValue(np.ones((1,) * ptr.data.ndim, bool), tl.int1), cache, eviction)
 
-    def create_masked_load(self, ptr: Handle, mask: Handle, other: Handle | None, *_: Any, **__: Any) -> Handle:
+    def create_masked_load(
+        self, ptr: BlockValue, mask: BlockValue, other: BlockValue | None, *_: Any, **__: Any
+    ) -> BlockValue:
         dtype = ptr.get_element_ty()
         kind = np_dtype(dtype)
         fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
         pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
-        return Handle(_gather(place, pointers, where, fill, kind), dtype)
+        return BlockValue(_gather(place, pointers, where, fill, kind), dtype)
 
-    def create_masked_store(self, ptr: Handle, value: Handle, mask: Handle, *_: Any, **__: Any) -> None:
+    def create_masked_store(self, ptr: BlockValue, value: BlockValue, mask: BlockValue, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
         data = value.data.astype(kind, copy=False)
         pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, data))
@@ -191,7 +196,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
         for place, pointers, where, old in reversed(self.undo):
             _scatter(place, pointers, where, old)
 
-    def _atomic(self, ptr: Handle, value: Handle, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _atomic(
+        self, ptr: BlockValue, value: BlockValue, mask: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         every = np.empty((len(self.programs),) + (1,) * (ptr.data.ndim - 1))
         arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
@@ -199,66 +206,68 @@ class BatchBuilder(upstream.InterpreterBuilder):
         self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
         return pointers, data, where
 
-    def create_atomic_cas(self, ptr: Handle, cmp: Handle, val: Handle, sem: Any, scope: Any) -> Handle:
+    def create_atomic_cas(self, ptr: BlockValue, cmp: BlockValue, val: BlockValue, sem: Any, scope: Any) -> BlockValue:
         pointers, data, _ = self._atomic(ptr, val, np.ones((1,) * ptr.data.ndim, bool))
         expected = np.ascontiguousarray(np.broadcast_to(cmp.data, data.shape))
         order = self.ir_sem_to_interpreter_sem[sem]
-        return Handle(upstream._interpreter.atomic_cas(pointers, expected, data, order), cmp.dtype.scalar)
+        return BlockValue(upstream._interpreter.atomic_cas(pointers, expected, data, order), cmp.dtype.scalar)
 
-    def create_atomic_rmw(self, op: Any, ptr: Handle, val: Handle, mask: Handle, sem: Any, scope: Any) -> Handle:
+    def create_atomic_rmw(
+        self, op: Any, ptr: BlockValue, val: BlockValue, mask: BlockValue, sem: Any, scope: Any
+    ) -> BlockValue:
         pointers, data, where = self._atomic(ptr, val, mask.data)
         op, order = self.ir_rmw_op_to_interpreter_rmw_op[op], self.ir_sem_to_interpreter_sem[sem]
-        return Handle(upstream._interpreter.atomic_rmw(op, pointers, data, where, order), val.dtype.scalar)
+        return BlockValue(upstream._interpreter.atomic_rmw(op, pointers, data, where, order), val.dtype.scalar)
 
     # arithmetic
 
-    def cast_impl(self, src: Handle, dst_type: Any) -> Handle:
+    def cast_impl(self, src: BlockValue, dst_type: Any) -> BlockValue:
         target = dst_type.scalar
-        return self._done(narrow(widen(src.data, src.dtype.scalar), target), target, _simple(target))
+        return self._done(encoded(decoded(src.data, src.dtype.scalar), target), target, _simple_cost(target))
 
-    def create_fp_to_fp(self, src: Handle, dst_type: Any, rounding: Any) -> Handle:
+    def create_fp_to_fp(self, src: BlockValue, dst_type: Any, rounding: Any) -> BlockValue:
         source, target = src.dtype.scalar, dst_type.scalar
         truncates = rounding is not None and rounding != upstream._ir.ROUNDING_MODE.RTNE
         if truncates:
-            return super().create_fp_to_fp(Handle(np.ascontiguousarray(src.data), source), target, rounding)
+            return super().create_fp_to_fp(BlockValue(np.ascontiguousarray(src.data), source), target, rounding)
         return self.cast_impl(src, dst_type)
 
-    def binary_op(self, lhs: Handle, rhs: Handle, op: Callable) -> Handle:
+    def binary_op(self, lhs: BlockValue, rhs: BlockValue, op: Callable) -> BlockValue:
         return self._numbers(op, lhs.dtype.scalar, lhs.data, rhs.data)
 
-    def ternary_op(self, first: Handle, second: Handle, third: Handle, op: Callable) -> Handle:
+    def ternary_op(self, first: BlockValue, second: BlockValue, third: BlockValue, op: Callable) -> BlockValue:
         dtype = third.dtype.scalar
         if op is np.where:
             return self._done(np.where(first.data, second.data, third.data), dtype)
         return self._numbers(op, dtype, first.data, second.data, third.data)
 
-    def unary_op(self, arg: Handle, op: Callable) -> Handle:
+    def unary_op(self, arg: BlockValue, op: Callable) -> BlockValue:
         return self._numbers(op, arg.dtype.scalar, arg.data)
 
-    def _numbers(self, op: Callable, dtype: Any, *data: np.ndarray) -> Handle:
+    def _numbers(self, op: Callable, dtype: Any, *data: np.ndarray) -> BlockValue:
         """Applies op; comparisons stay bool, and numpy's wider results go back to the operand's type."""
-        result = op(*(widen(d, dtype) for d in data))
+        result = op(*(decoded(d, dtype) for d in data))
         if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
-            result = narrow(result, dtype)
-        return self._done(result, dtype, COSTS.get(op, _simple(dtype)))
+            result = encoded(result, dtype)
+        return self._done(result, dtype, COSTS.get(op, _simple_cost(dtype)))
 
-    def create_idiv(self, lhs: Handle, rhs: Handle) -> Handle:
+    def create_idiv(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
         return self._done((lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data, lhs.dtype.scalar, COSTS[np.fmod])
 
-    def create_fma(self, x: Handle, y: Handle, z: Handle) -> Handle:
+    def create_fma(self, x: BlockValue, y: BlockValue, z: BlockValue) -> BlockValue:
         return self._numbers(lambda a, b, c: a * b + c, z.dtype.scalar, x.data, y.data, z.data)
 
-    def create_erf(self, arg: Handle) -> Handle:
+    def create_erf(self, arg: BlockValue) -> BlockValue:
         return self.unary_op(arg, numerics.erf)
 
-    def create_rsqrt(self, arg: Handle) -> Handle:
+    def create_rsqrt(self, arg: BlockValue) -> BlockValue:
         return self.unary_op(arg, lambda x: 1 / np.sqrt(x))
 
-    def create_addptr(self, ptr: Handle, offset: Handle) -> Handle:
+    def create_addptr(self, ptr: BlockValue, offset: BlockValue) -> BlockValue:
         width = max(1, ptr.get_element_ty().primitive_bitwidth // 8)
         return self._done(ptr.data + np.uint64(width) * offset.data.astype(np.uint64), ptr.dtype, INTEGER)
 
-    def create_dot(self, a: Handle, b: Handle, d: Handle, precision: Any, imprecise: Any) -> Handle:
+    def create_dot(self, a: BlockValue, b: BlockValue, d: BlockValue, precision: Any, imprecise: Any) -> BlockValue:
         left, right = self._dot_operand(a, precision), self._dot_operand(b, precision)
         result = np.matmul(left, right, dtype=d.data.dtype if d.data.dtype != np.float16 else np.float32)
         rows, inner, columns = *left.shape[-2:], right.shape[-1]
@@ -267,78 +276,78 @@ class BatchBuilder(upstream.InterpreterBuilder):
         self.meter.flops += 2 * passes * batch * rows * inner * columns * self._repeat(result)
         self.meter.work += batch * rows * inner * columns / 32
         self.meter.row.math = _dot_math(a.dtype.scalar, precision)
-        return Handle((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
+        return BlockValue((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
 
-    def _dot_operand(self, handle: Handle, precision: Any) -> np.ndarray:
+    def _dot_operand(self, handle: BlockValue, precision: Any) -> np.ndarray:
         dtype = handle.dtype.scalar
         if dtype == tl.float32 and _is_tf32(precision):
             return numerics.round_to_tf32(handle.data)
-        data = widen(handle.data, dtype)
+        data = decoded(handle.data, dtype)
         return data.astype(np.float32) if data.dtype == np.float16 else data
 
     def create_extern_elementwise(
         self, library: Any, path: Any, symbol: str, args: list, kind: Any, pure: Any
-    ) -> Handle:
+    ) -> BlockValue:
         function = numerics.libdevice(symbol)
-        data = [widen(a.data, a.dtype.scalar) for a in args]
+        data = [decoded(a.data, a.dtype.scalar) for a in args]
         return self._done(
-            narrow(function(*np.broadcast_arrays(*data)), kind.scalar), kind.scalar, COSTS.get(function, 16)
+            encoded(function(*np.broadcast_arrays(*data)), kind.scalar), kind.scalar, COSTS.get(function, 16)
         )
 
-    def create_inline_asm(self, *_: Any) -> Handle:
+    def create_inline_asm(self, *_: Any) -> BlockValue:
         raise NotImplementedError("inline assembly does not run on the simulated device")
 
     # shapes
 
-    def create_make_range(self, ret_ty: Any, start: int, stop: int) -> Handle:
-        return Handle(np.arange(start, stop, dtype=np.int32)[None], tl.int32)
+    def create_make_range(self, ret_ty: Any, start: int, stop: int) -> BlockValue:
+        return BlockValue(np.arange(start, stop, dtype=np.int32)[None], tl.int32)
 
-    def create_splat(self, ret_ty: Any, arg: Handle) -> Handle:
+    def create_splat(self, ret_ty: Any, arg: BlockValue) -> BlockValue:
         shape = tuple(ret_ty.shape)
         data = arg.data.reshape(len(arg.data), *(1,) * len(shape))
-        return Handle(np.broadcast_to(data, (len(data), *shape)), arg.dtype.scalar)
+        return BlockValue(np.broadcast_to(data, (len(data), *shape)), arg.dtype.scalar)
 
-    def create_unsplat(self, arg: Handle) -> Handle:
-        return Handle(arg.data.reshape(len(arg.data)), arg.dtype.scalar)
+    def create_unsplat(self, arg: BlockValue) -> BlockValue:
+        return BlockValue(arg.data.reshape(len(arg.data)), arg.dtype.scalar)
 
-    def create_broadcast(self, arg: Handle, shape: Any) -> Handle:
-        return Handle(np.broadcast_to(arg.data, (len(arg.data), *shape)), arg.dtype.scalar)
+    def create_broadcast(self, arg: BlockValue, shape: Any) -> BlockValue:
+        return BlockValue(np.broadcast_to(arg.data, (len(arg.data), *shape)), arg.dtype.scalar)
 
-    def create_expand_dims(self, arg: Handle, axis: int) -> Handle:
-        return Handle(np.expand_dims(arg.data, axis + 1 if axis >= 0 else axis), arg.dtype.scalar)
+    def create_expand_dims(self, arg: BlockValue, axis: int) -> BlockValue:
+        return BlockValue(np.expand_dims(arg.data, axis + 1 if axis >= 0 else axis), arg.dtype.scalar)
 
-    def create_reshape(self, arg: Handle, shape: Any, allow_reorder: bool) -> Handle:
-        return Handle(arg.data.reshape(len(arg.data), *shape), arg.dtype.scalar)
+    def create_reshape(self, arg: BlockValue, shape: Any, allow_reorder: bool) -> BlockValue:
+        return BlockValue(arg.data.reshape(len(arg.data), *shape), arg.dtype.scalar)
 
-    def create_trans(self, arg: Handle, perm: Any) -> Handle:
-        return Handle(np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))), arg.dtype.scalar)
+    def create_trans(self, arg: BlockValue, perm: Any) -> BlockValue:
+        return BlockValue(np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))), arg.dtype.scalar)
 
-    def create_cat(self, lhs: Handle, rhs: Handle) -> Handle:
-        return Handle(np.concatenate(together(lhs.data, rhs.data), axis=1), lhs.dtype.scalar)
+    def create_cat(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
+        return BlockValue(np.concatenate(with_common_programs(lhs.data, rhs.data), axis=1), lhs.dtype.scalar)
 
-    def create_join(self, lhs: Handle, rhs: Handle) -> Handle:
-        return Handle(np.stack(together(lhs.data, rhs.data), axis=-1), lhs.dtype.scalar)
+    def create_join(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
+        return BlockValue(np.stack(with_common_programs(lhs.data, rhs.data), axis=-1), lhs.dtype.scalar)
 
-    def create_gather(self, src: Handle, indices: Handle, axis: int) -> Handle:
-        data, index = together(src.data, indices.data)
+    def create_gather(self, src: BlockValue, indices: BlockValue, axis: int) -> BlockValue:
+        data, index = with_common_programs(src.data, indices.data)
         return self._done(np.take_along_axis(data, index, axis=axis + 1 if axis >= 0 else axis), src.dtype.scalar)
 
-    def create_histogram(self, data: Handle, bins: int, mask: Handle | None) -> Handle:
+    def create_histogram(self, data: BlockValue, bins: int, mask: BlockValue | None) -> BlockValue:
         where = np.ones_like(data.data, bool) if mask is None else mask.data
-        values, where = together(data.data, where)
+        values, where = with_common_programs(data.data, where)
         rows = [np.bincount(v[w], minlength=bins)[:bins] for v, w in zip(values, where, strict=True)]
         return self._done(np.stack(rows).astype(np.int32), tl.int32)
 
     # block pointers and descriptors
 
-    def create_advance(self, ptr: Any, offsets: list[Handle]) -> Any:
+    def create_advance(self, ptr: Any, offsets: list[BlockValue]) -> Any:
         moved = [
-            Handle(o.data + d.data.astype(o.data.dtype), o.dtype) for o, d in zip(ptr.offsets, offsets, strict=True)
+            BlockValue(o.data + d.data.astype(o.data.dtype), o.dtype) for o, d in zip(ptr.offsets, offsets, strict=True)
         ]
         return upstream.BlockPointerHandle(ptr.base, ptr.shape, ptr.strides, moved, ptr.block_shape, ptr.order)
 
 
-def _simple(dtype: Any) -> float:
+def _simple_cost(dtype: Any) -> float:
     """Cost of an addition, comparison, ... of numbers of this type."""
     return 1 if dtype.is_floating() else INTEGER
 
@@ -347,7 +356,7 @@ def _is_tf32(precision: Any) -> bool:
     return precision is not None and precision == upstream._ir.INPUT_PRECISION.TF32
 
 
-def _dot_math(dtype: Any, precision: Any) -> str:
+def _dot_math(dtype: Any, precision: Any) -> Math:
     if dtype == tl.float64:
         return "fp64"
     if dtype == tl.float32:
@@ -356,8 +365,8 @@ def _dot_math(dtype: Any, precision: Any) -> str:
 
 
 def block_pointers(
-    base: Handle, block_shape: Any, strides: list, offsets: list, shape: list, checked: Any
-) -> tuple[Handle, Handle]:
+    base: BlockValue, block_shape: Any, strides: list, offsets: list, shape: list, checked: Any
+) -> tuple[BlockValue, BlockValue]:
     """Addresses and in-bounds mask of a block. Both [P or 1, *block shape]; `checked` names the guarded dimensions."""
     rank = len(block_shape)
     width = max(1, base.get_element_ty().primitive_bitwidth // 8)
@@ -373,12 +382,16 @@ def block_pointers(
         pointers = pointers + (width * offset * column(strides[axis].data)).astype(np.uint64)
         if axis in checked:
             mask = mask & (offset >= 0) & (offset < column(shape[axis].data))
-    return Handle(pointers, base.dtype.scalar), Handle(np.broadcast_to(mask, (len(mask), *block_shape)), tl.int1)
+    return BlockValue(pointers, base.dtype.scalar), BlockValue(
+        np.broadcast_to(mask, (len(mask), *block_shape)), tl.int1
+    )
 
 
-def materialize_block_pointer(self: Any, boundary_check: Any) -> tuple[Handle, Handle]:
+def materialize_block_pointer(self: Any, boundary_check: Any) -> tuple[BlockValue, BlockValue]:
+    """In the place of BlockPointerHandle.materialize_pointers."""
     return block_pointers(self.base, self.block_shape, self.strides, self.offsets, self.shape, boundary_check)
 
 
-def materialize_descriptor(self: Any, offsets: list[Handle]) -> tuple[Handle, Handle]:
+def materialize_descriptor(self: Any, offsets: list[BlockValue]) -> tuple[BlockValue, BlockValue]:
+    """In the place of TensorDescHandle.materialize_pointers."""
     return block_pointers(self.base, self.block_shape, self.strides, offsets, self.shape, range(self.ndim))

@@ -1,4 +1,7 @@
-"""install() turns this process into a simulated device, record() counts one forward on it."""
+"""The simulated device of a process: `install` turns the process into one, `record` counts a forward on it.
+
+Runners of the simulated device run submissions so. Benchmarks and tests install it without fake CUDA.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,26 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.types import DrKernelError
 
 WORK_BUDGET = 1e9
-"""Simulated work (elements, plus 2000 per interpreted operation) that one record() allows: 3 to 12 s of a core."""
+"""Simulated work that one record() allows: elements, plus 2000 per interpreted operation. It takes a core 3 to 12 s."""
 
 _machines: list[Any] = []
 
 
-def install(cuda_shim: bool) -> None:
-    """Makes the Triton kernels that are defined from now on run on the CPU in this process; further calls do nothing.
+def install(fake_cuda: bool) -> None:
+    """Makes Triton kernels that are defined from now on run on the CPU in this process. Further calls do nothing.
 
     Args:
-        cuda_shim: also make CPU tensors pass for CUDA tensors; for processes that run submissions only.
+        fake_cuda: also make CPU tensors pass for CUDA tensors; for processes that run submissions only.
     """
     if not _machines:
         os.environ["TRITON_INTERPRET"] = "1"
         from drkernel.judge.untrusted.simulated import interpreter
 
         _machines.append(interpreter.build())
-    if cuda_shim and _machines[0].shim is None:
-        from drkernel.judge.untrusted.simulated import cuda_shim as shim
+    if fake_cuda and _machines[0].fake_cuda is None:
+        from drkernel.judge.untrusted.simulated import cpu_as_cuda
 
-        shim.install(_machines[0])
+        cpu_as_cuda.install(_machines[0])
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
-"""Makes `kernel[grid](...)` run on the CPU: Triton's interpreter with the batched builder, repaired and metered.
+"""Makes `kernel[grid](...)` run on the CPU, by Triton's interpreter and our builder. Runs in simulated runners.
 
-Repairs beyond the builder's: the language is patched once instead of at every launch and helper call, arguments are
-not copied, `triton.autotune` works without a driver (the first configuration that survives pruning runs), reductions
-with any combine function are vectorised, and errors name the kernel, the line and its text.
+It differs from Triton's own interpreter in more than the builder. The language is patched once, instead of at every
+launch and call of a helper. Arguments are not copied. `triton.autotune` works without a driver: the first configuration
+that survives pruning runs. Reductions with any combine function are vectorised. Errors name the kernel, the line and
+its text. What a launch does is counted.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from drkernel.judge.boundary.aten import Recorder, follow_custom_operators, keep_fused_operators_whole
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 from drkernel.judge.untrusted.simulated import builder as batched
-from drkernel.judge.untrusted.simulated.builder import BatchBuilder, Divergence, Handle
+from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
 from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
 from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
 
 BATCH_ELEMENTS = 1 << 16
-"""Elements per array that a batch of programs aims at: large enough for numpy, small enough for the cache."""
+"""Elements that an array of a batch should have: enough for numpy to be fast, few enough for the CPU's cache."""
 
 LAUNCH_BUDGET = 1e9
-"""Work (see Meter) that a launch outside of record() may cost."""
+"""Work (see Meter) that a launch outside of a recording may cost."""
 
 
 class Session:
-    """What the launches of one `record()` go to."""
+    """One recording: what launches are counted in."""
 
     def __init__(self, trace: OpTrace, skip: Collection[str], budget: float):
         self.trace = trace
@@ -51,6 +52,7 @@ class Session:
         self._rows: dict[Any, Row] = {}
 
     def row(self, kernel: upstream.InterpretedFunction) -> Row:
+        """The trace's row of a kernel."""
         if kernel not in self._rows:
             self._rows[kernel] = Row(kernel.__name__[:200], site_of(kernel)[:200], True)
             self.trace.rows.append(self._rows[kernel])
@@ -58,26 +60,27 @@ class Session:
 
 
 class Machine:
-    """The simulated device of this process."""
+    """The simulated device of this process: the recording, graph capture and fake CUDA that launches act on."""
 
     def __init__(self) -> None:
         self.session: Session | None = None
-        self.shim: TorchFunctionMode | None = None
+        self.fake_cuda: TorchFunctionMode | None = None
         self.capture: list[Callable[[], None]] | None = None
         self.builder = BatchBuilder()
         self.semantic = TritonSemantic(self.builder)
 
     def suspended(self) -> list[Any]:
-        """The recorder and the CUDA shim where torch has taken them off their stacks."""
+        """The recorder and the fake-CUDA mode where torch has taken them off their stacks."""
         modes: list[Any] = []
         if self.session is not None and _get_current_dispatch_mode() is not self.session.recorder:
             modes.append(self.session.recorder)
-        if self.shim is not None and self.shim not in _get_current_function_mode_stack():
-            modes.append(self.shim)
+        if self.fake_cuda is not None and self.fake_cuda not in _get_current_function_mode_stack():
+            modes.append(self.fake_cuda)
         return modes
 
     @contextlib.contextmanager
     def recording(self, session: Session) -> Iterator[None]:
+        """A block whose launches and operators go to a session."""
         outer, self.session = self.session, session
         try:
             with session.recorder:
@@ -86,6 +89,7 @@ class Machine:
             self.session = outer
 
     def launch(self, kernel: upstream.InterpretedFunction, args: tuple, kwargs: dict, grid: Any) -> None:
+        """Runs a kernel on a grid, counts what it does, and adds it to the graph that is being captured."""
         if self.capture is not None:
             self.capture.append(lambda: self.launch(kernel, args, kwargs, grid))
         session = self.session or Session(OpTrace(), (), LAUNCH_BUDGET)
@@ -124,7 +128,7 @@ class Machine:
             raise _located(kernel, error) from error
 
     def _batch(self, body: Callable, values: dict, programs: np.ndarray) -> None:
-        """Runs the programs together; where they diverge, takes back their stores and runs each kind apart."""
+        """Runs programs as one batch. Where they diverge, takes back their stores and runs each group by itself."""
         builder, meter = self.builder, self.builder.meter
         builder.programs, builder.undo, builder.remembered = programs, [], 0
         meter.begin(len(programs))
@@ -134,11 +138,12 @@ class Machine:
         except Divergence as split:
             builder.roll_back()
             meter.restore(before)
-            _, first, kind = np.unique(split.values, return_index=True, return_inverse=True)
+            _, first, group = np.unique(split.values, return_index=True, return_inverse=True)
             for index in np.argsort(first):
-                self._batch(body, values, programs[kind.reshape(-1) == index])
+                self._batch(body, values, programs[group.reshape(-1) == index])
 
     def _value(self, argument: Any) -> Any:
+        """An argument as the interpreter takes it."""
         if isinstance(argument, bool):
             return argument
         if isinstance(argument, tuple):
@@ -147,6 +152,7 @@ class Machine:
 
 
 def _grid(kernel: upstream.InterpretedFunction, grid: Any) -> tuple[int, ...]:
+    """The sizes of a grid, checked."""
     sizes = tuple(int(size) for size in (grid if isinstance(grid, (tuple, list)) else (grid,)))
     if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
         raise errors.InterpreterError(
@@ -156,6 +162,7 @@ def _grid(kernel: upstream.InterpretedFunction, grid: Any) -> tuple[int, ...]:
 
 
 def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors among the arguments of a launch, each with the argument's name."""
     for name, value in arguments.items():
         for item in value if isinstance(value, tuple) else (value,):
             item = item.base if isinstance(item, (TensorDescriptor, triton.runtime.jit.TensorWrapper)) else item
@@ -191,7 +198,7 @@ def _located(kernel: upstream.InterpretedFunction, error: Exception) -> Exceptio
 def build() -> Machine:
     """Patches Triton in this process; once."""
     machine = Machine()
-    upstream.TensorHandle = Handle
+    upstream.TensorHandle = BlockValue
     upstream._get_np_dtype = batched.np_dtype
     upstream.interpreter_builder = machine.builder
     upstream.interpreter_semantic = machine.semantic
@@ -236,7 +243,7 @@ def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: An
 
 
 def _interpret_library() -> None:
-    """Turns the library functions (tl.sum, ...) of a triton that was imported before TRITON_INTERPRET was set."""
+    """Makes library functions (tl.sum, ...) interpreted where Triton was imported before TRITON_INTERPRET was set."""
     compiled = triton.runtime.jit.JITFunction
     interpreted = functools.cache(upstream.InterpretedFunction)
     modules = [module for name, module in sys.modules.items() if name.startswith("triton.language")]
@@ -249,6 +256,7 @@ def _interpret_library() -> None:
 
 
 def _patch_language(machine: Machine) -> None:
+    """Binds triton.language to this interpreter, for good."""
     from triton.language.extra import libdevice as portable
     from triton.language.extra.cuda import libdevice
 
@@ -283,7 +291,7 @@ def _bind(holder: Any, semantic: TritonSemantic) -> None:
 
 
 def _bound(member: Callable, semantic: TritonSemantic) -> Callable:
-    function = member.__wrapped__ if getattr(member, "__code__", None) is _BUILTIN_WRAPPER else member
+    function = vars(member)["__wrapped__"] if getattr(member, "__code__", None) is _BUILTIN_WRAPPER else member
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

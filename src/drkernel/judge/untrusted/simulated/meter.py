@@ -1,4 +1,7 @@
-"""Counts what one kernel launch does: bytes per tensor, arithmetic, products, and the work of simulating it."""
+"""Counts what one kernel launch does: bytes per tensor, arithmetic, products, and the work of simulating it.
+
+Runs in simulated runners: the interpreter's builder tells a `Meter` of each operation.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
 
 WORK_PER_STEP = 2000
-"""Work of one interpreted operation beyond its elements: its Python overhead, in units of 3 to 10 ns."""
+"""Work of one interpreted operation beyond its elements: its overhead in Python. A unit takes 3 to 10 ns."""
 
 
 class WorkBudgetExceeded(RuntimeError):
-    """The launch needs more simulated work than one call may cost; deterministic, unlike a timeout."""
+    """The launch needs more simulated work than one call may cost. Unlike a timeout it is deterministic."""
 
 
 class MemoryFault(RuntimeError):
@@ -38,23 +41,31 @@ class Region:
         self.numel = distinct_elements(tensor)
         self._views: dict[np.dtype, np.ndarray] = {}
         self._last: tuple[np.ndarray, np.ndarray] | None = None
+        """Of each sector: the program that loaded it last, and what it had moved by then."""
         self.touched: dict[bool, np.ndarray] = {}
         self.total = {False: 0, True: 0}
 
     def touch(self, offsets: np.ndarray, stored: bool) -> None:
+        """Takes note of the elements at these byte offsets."""
         if stored not in self.touched:
             self.touched[stored] = np.zeros(-(-self.size // self.element), dtype=bool)
         self.touched[stored][offsets >> np.uint64(self.shift)] = True
 
-    def revisit(self, offsets: np.ndarray, visitors: np.ndarray, clock: float) -> np.ndarray:
-        """For each of these variants whose sector its visitor was the last to load: what the clock has advanced since."""
+    def reload(self, offsets: np.ndarray, programs: np.ndarray, moved: float) -> np.ndarray:
+        """Takes note of loads. Returns, for each of a sector that the same program loaded last, what was moved since.
+
+        Args:
+            offsets: in bytes, of each lane.
+            programs: the number of each lane's program.
+            moved: bytes that a program has moved so far.
+        """
         sectors = offsets >> np.uint64(SECTOR_BITS)
         if self._last is None:
             count = (self.size >> SECTOR_BITS) + 1
             self._last = np.zeros(count, np.int64), np.zeros(count)
-        visitor, time = self._last
-        since = clock - time[sectors[visitor[sectors] == visitors]]
-        visitor[sectors], time[sectors] = visitors, clock
+        loader, loaded_at = self._last
+        since = moved - loaded_at[sectors[loader[sectors] == programs]]
+        loader[sectors], loaded_at[sectors] = programs, moved
         return since
 
     def elements(self, kind: np.dtype, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -75,13 +86,15 @@ class Meter:
         self.budget = budget
         self.work = 0.0
         self.largest = 1
-        self.arithmetic = 0
+        self.arithmetic: float = 0
         self.accesses = 0
         self.flops = 0
         self.reused = self.reach = 0.0
-        self._visitors = np.zeros(1, np.int64)
-        self._clock = 0.0
-        self.variants = self.unmasked = 0
+        self._programs = np.zeros(1, np.int64)
+        """Numbers of the programs of this batch; no two of a launch are equal."""
+        self._moved = 0.0
+        """Bytes that a program has moved so far."""
+        self.lanes = self.unmasked = 0
         regions: dict[int, Region] = {}
         for name, tensor in arguments:
             region = Region(name, tensor)
@@ -95,7 +108,7 @@ class Meter:
             self.arithmetic,
             self.accesses,
             self.flops,
-            self.variants,
+            self.lanes,
             self.unmasked,
             self.reused,
             self.reach,
@@ -104,16 +117,20 @@ class Meter:
 
     def restore(self, counters: tuple) -> None:
         (*counts, totals) = counters
-        self.arithmetic, self.accesses, self.flops, self.variants, self.unmasked, self.reused, self.reach = counts
+        self.arithmetic, self.accesses, self.flops, self.lanes, self.unmasked, self.reused, self.reach = counts
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
     def begin(self, programs: int) -> None:
-        """A batch of programs starts; nothing that earlier ones loaded is theirs."""
-        self._visitors = self._visitors[-1] + 1 + np.arange(programs)[:, None]
+        """Starts a batch of programs. They have loaded nothing yet."""
+        self._programs = self._programs[-1] + 1 + np.arange(programs)[:, None]
 
     def step(self, size: int, repeat: float) -> None:
-        """One operation on `size` elements; `repeat` instructions each, over all programs that do it alike."""
+        """Counts one operation on `size` elements, of `repeat` instructions each over all programs that do it alike.
+
+        Raises:
+            WorkBudgetExceeded.
+        """
         self.work += size + WORK_PER_STEP
         if size > 1:
             self.arithmetic += size * repeat
@@ -137,7 +154,7 @@ class Meter:
         valid = pointers.ravel() if complete else pointers[mask]
         if not valid.size:
             return None
-        self.variants += pointers.size * repeat
+        self.lanes += pointers.size * repeat
         self.unmasked += valid.size * repeat
         moved = _cached_bytes(pointers, mask, complete, width) * repeat
         first = next((r for r in self.regions if r.base <= int(valid[0]) < r.base + r.size), None)
@@ -152,13 +169,12 @@ class Meter:
         return None
 
     def _advance(self, region: Region, offsets: np.ndarray, mask: np.ndarray, moved: int, stored: bool) -> None:
-        """Moves the programs' clock, in bytes, and notes how long ago they loaded what they load again."""
-        programs = len(self._visitors)
-        self._clock += moved / programs
+        """Counts what the programs move, and how much they moved since they loaded what they load again."""
+        self._moved += moved / len(self._programs)
         if not stored:
-            visitors = self._visitors[-1:] if len(mask) == 1 else self._visitors
-            variants = np.broadcast_to(visitors.reshape(-1, *(1,) * (mask.ndim - 1)), mask.shape)
-            since = region.revisit(offsets, variants[mask], self._clock)
+            programs = self._programs[-1:] if len(mask) == 1 else self._programs
+            lanes = np.broadcast_to(programs.reshape(-1, *(1,) * (mask.ndim - 1)), mask.shape)
+            since = region.reload(offsets, lanes[mask], self._moved)
             self.reused += moved * len(since) / len(offsets)
             self.reach += moved * float(since.sum()) / len(offsets)
 
@@ -186,10 +202,10 @@ class Meter:
     def finish(self) -> None:
         """Adds the launch to its row.
 
-        Masked variants do arithmetic too, but they are far more frequent in a small task than in the full one, so work is
-        counted for the unmasked share only: of two dimensions in a load or store, of three in a product.
+        Masked lanes do arithmetic too, but they are far more frequent in a small task than in the full one. So work is
+        counted for the unmasked share of the lanes alone: of two dimensions in a load or store, of three in a product.
         """
-        share = self.unmasked / self.variants if self.variants else 1.0
+        share = self.unmasked / self.lanes if self.lanes else 1.0
         self.row.arithmetic += self.arithmetic * share
         self.row.accesses += self.accesses
         self.row.flops += self.flops * share**1.5
@@ -210,9 +226,9 @@ _NONE = np.uint64(2**64 - 1)
 def _cached_bytes(pointers: np.ndarray, mask: np.ndarray, complete: bool, width: int) -> int:
     """Bytes that the L2 cache serves for one access of each program, summed over the programs.
 
-    A sector whose neighbours are not touched costs all of its 32 bytes. A run of sectors costs the bytes asked for, so
-    that a row that starts between two sectors is not dearer in a small task than in the full one; unless these bytes
-    have gaps (every fourth element), when it costs its sectors, less one for the two that it may only begin and end in.
+    A sector whose neighbours are not touched costs all of its 32 bytes. A run of sectors costs the bytes asked for,
+    so that a row that starts between two sectors costs no more in a small task than in the full one. Where these bytes
+    have gaps (every fourth element), the run costs its sectors, less one for the two that it may only begin and end in.
     """
     sectors = (pointers >> np.uint64(SECTOR_BITS)).reshape(len(pointers), -1)
     if not complete:
@@ -225,7 +241,7 @@ def _cached_bytes(pointers: np.ndarray, mask: np.ndarray, complete: bool, width:
     rows = sectors[:, 0] != _NONE
     runs = int(np.count_nonzero(rows)) + int(np.count_nonzero(gaps))
     touched = runs + int(np.count_nonzero(neighbours))
-    alone = runs - _runs_with(neighbours, gaps) if neighbours.any() else runs
+    alone = runs - _runs_of_several(neighbours, gaps) if neighbours.any() else runs
     asked = width * (pointers.size if complete else int(np.count_nonzero(mask)))
     sector = 1 << SECTOR_BITS
     dense = min(max(0, asked - sector * alone), sector * (touched - alone))
@@ -233,7 +249,7 @@ def _cached_bytes(pointers: np.ndarray, mask: np.ndarray, complete: bool, width:
     return sector * alone + (sparse if sparse > dense + sector * (runs - alone) else dense)
 
 
-def _runs_with(neighbours: np.ndarray, gaps: np.ndarray) -> int:
-    """Runs (stretches of a row between gaps) in which some step goes to a neighbouring sector."""
+def _runs_of_several(neighbours: np.ndarray, gaps: np.ndarray) -> int:
+    """How many runs (stretches of a row between gaps) have several sectors."""
     run = np.cumsum(gaps, axis=1) + np.arange(len(gaps))[:, None] * (gaps.shape[1] + 1)
     return len(np.unique(run[neighbours])) if gaps.any() else int(np.count_nonzero(neighbours.any(axis=1)))

@@ -1,4 +1,7 @@
-"""Number formats that numpy lacks (bfloat16 lives in uint16 arrays) and the functions of libdevice."""
+"""Number formats that numpy lacks, and the functions of libdevice. Runs in simulated runners, within the interpreter.
+
+Arrays of bfloat16 are uint16, and arrays of an 8-bit float are uint8.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 
 def bf16_to_fp32(bits: np.ndarray) -> np.ndarray:
+    """Exact."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -19,10 +23,12 @@ def fp32_to_bf16(values: np.ndarray) -> np.ndarray:
 
 
 def fp8_to_fp32(bits: np.ndarray, name: str) -> np.ndarray:
+    """Exact. `name`: one of FP8."""
     return from_torch(lambda t: t.view(FP8[name]).float())(bits)
 
 
 def fp32_to_fp8(values: np.ndarray, name: str) -> np.ndarray:
+    """Rounds to nearest even. `name`: one of FP8."""
     return from_torch(lambda t: t.to(FP8[name]).view(torch.uint8))(values.astype(np.float32))
 
 
@@ -36,6 +42,7 @@ def round_to_tf32(values: np.ndarray) -> np.ndarray:
 
 
 def _round_bits(values: np.ndarray, drop: int) -> np.ndarray:
+    """fp32 as uint32 with the last `drop` bits rounded away, to nearest even."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     odd = (bits >> np.uint32(drop)) & np.uint32(1)
     return (bits + np.uint32((1 << (drop - 1)) - 1) + odd) & np.uint32(0xFFFFFFFF ^ ((1 << drop) - 1))
@@ -81,7 +88,7 @@ def libdevice(symbol: str) -> Callable[..., np.ndarray]:
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
     for rounding in ("_rn", "_rz", "_ru", "_rd"):
         name = name.removesuffix(rounding)
-    for client in (name, name.removesuffix("f"), name.removesuffix("d"), name[1:], name[1:].removesuffix("f")):
-        if client in LIBDEVICE:
-            return LIBDEVICE[client]
+    for candidate in (name, name.removesuffix("f"), name.removesuffix("d"), name[1:], name[1:].removesuffix("f")):
+        if candidate in LIBDEVICE:
+            return LIBDEVICE[candidate]
     raise NotImplementedError(f"libdevice function {symbol} does not exist on the simulated device")

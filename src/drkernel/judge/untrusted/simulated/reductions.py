@@ -1,4 +1,7 @@
-"""tl.reduce and tl.associative_scan on batches of programs, for any associative combine function."""
+"""tl.reduce and tl.associative_scan for the interpreter, on batches of programs. Runs in simulated runners.
+
+Any associative combine function works. Triton's own ones have a numpy function.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
-from drkernel.judge.untrusted.simulated.builder import Handle, narrow, together, widen
+from drkernel.judge.untrusted.simulated.builder import BlockValue, decoded, encoded, with_common_programs
 
 REDUCE_COST, SCAN_COST = 2, 24
 """Instructions per element, exchange between threads included."""
@@ -38,7 +41,7 @@ def _known(table: dict, combine: Any) -> Any:
 
 def _block(data: np.ndarray, dtype: Any) -> Any:
     shape = list(data.shape[1:])
-    return tl.core.tensor(Handle(data, dtype), tl.block_type(dtype, shape) if shape else dtype)
+    return tl.core.tensor(BlockValue(data, dtype), tl.block_type(dtype, shape) if shape else dtype)
 
 
 def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False, **_: Any) -> Any:
@@ -46,7 +49,7 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
     inputs = input if isinstance(input, tuple) else (input,)
     axis = axis.value if isinstance(axis, tl.constexpr) else axis
     dtypes = [t.type.scalar for t in inputs]
-    arrays = together(*(widen(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
+    arrays = with_common_programs(*(decoded(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     rank = arrays[0].ndim - 1
     machine.builder.count(arrays[0], REDUCE_COST)
     if axis is None:
@@ -58,7 +61,7 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
     results = _reduced(arrays, dtypes, place, combine_fn)
     if keep_dims:
         results = [r.reshape(len(r), *(1,) * rank) if axis is None else np.expand_dims(r, place) for r in results]
-    blocks = tuple(_block(narrow(r, d), d) for r, d in zip(results, dtypes, strict=True))
+    blocks = tuple(_block(encoded(r, d), d) for r, d in zip(results, dtypes, strict=True))
     return blocks if isinstance(input, tuple) else blocks[0]
 
 
@@ -84,7 +87,7 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     inputs = input if isinstance(input, tuple) else (input,)
     axis = axis.value if isinstance(axis, tl.constexpr) else axis
     dtypes = [t.type.scalar for t in inputs]
-    arrays = together(*(widen(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
+    arrays = with_common_programs(*(decoded(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     place = axis + 1 if axis >= 0 else axis
     machine.builder.count(arrays[0], SCAN_COST)
     if reverse:
@@ -103,7 +106,7 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
             step *= 2
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]
-    blocks = tuple(_block(narrow(a, d), d) for a, d in zip(arrays, dtypes, strict=True))
+    blocks = tuple(_block(encoded(a, d), d) for a, d in zip(arrays, dtypes, strict=True))
     return blocks if isinstance(input, tuple) else blocks[0]
 
 
@@ -115,8 +118,8 @@ def _slice(array: np.ndarray, axis: int, start: int, stop: int, step: int = 1) -
 
 def _combined(left: list[np.ndarray], right: list[np.ndarray], dtypes: list, combine: Callable) -> list[np.ndarray]:
     """combine(left, right) element by element, with all positions of all programs in one call."""
-    operands = [_block(narrow(a, d), d) for side in (left, right) for a, d in zip(side, dtypes, strict=True)]
+    operands = [_block(encoded(a, d), d) for side in (left, right) for a, d in zip(side, dtypes, strict=True)]
     result = combine(*operands)
     result = result if isinstance(result, tuple) else (result,)
-    data = [widen(r.handle.data, d) for r, d in zip(result, dtypes, strict=True)]
+    data = [decoded(r.handle.data, d) for r, d in zip(result, dtypes, strict=True)]
     return [np.broadcast_to(d, a.shape) for d, a in zip(data, left, strict=True)]

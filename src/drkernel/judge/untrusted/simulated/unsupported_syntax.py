@@ -1,4 +1,4 @@
-"""Refuses kernels that Python would run, as the interpreter does, but that Triton's compiler would not accept."""
+"""Refuses kernels that Python can run but Triton's compiler does not accept. Runs in simulated runners, at a launch."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ _WITHIN_OTHERS = frozenset({"FormattedValue", "Starred"})
 
 
 def refuse_what_does_not_compile(function: Callable) -> None:
-    """Raises SyntaxError or NameError, with the line within the function's file, as Triton's compiler would.
+    """Checks a function as Triton's compiler would. A function without source passes.
 
-    Functions without source are left to fail on their own.
+    Raises:
+        SyntaxError, NameError: with the line in the function's file.
     """
     try:
         lines, first = inspect.getsourcelines(function)
     except OSError:
         return
     tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
     ast.increment_lineno(tree, first - 1)
     for statement in tree.body:
         for node in ast.walk(statement):
@@ -38,7 +40,7 @@ def refuse_what_does_not_compile(function: Callable) -> None:
             nested = isinstance(node, ast.FunctionDef)
             if isinstance(node, (ast.stmt, ast.expr)) and (nested or kind not in _COMPILED | _WITHIN_OTHERS):
                 raise _at(node, SyntaxError(f"Triton kernels cannot contain `{kind.lower()}`"))
-    for node in _foreign_names(tree, function.__globals__):
+    for node in _hidden_globals(tree, function.__globals__):
         raise _at(
             node,
             NameError(
@@ -49,11 +51,13 @@ def refuse_what_does_not_compile(function: Callable) -> None:
 
 
 def _at(node: Any, error: Exception) -> Exception:
-    error.kernel_line = node.lineno
+    """The error, with the line in the file under which the interpreter reports it."""
+    vars(error)["kernel_line"] = node.lineno
     return error
 
 
-def _foreign_names(tree: Any, scope: dict[str, Any]) -> Iterator[ast.Name]:
+def _hidden_globals(tree: ast.FunctionDef, scope: dict[str, Any]) -> Iterator[ast.Name]:
+    """The names of globals that a compiled kernel cannot use."""
     names = [node for statement in tree.body for node in ast.walk(statement) if isinstance(node, ast.Name)]
     local = {argument.arg for argument in ast.walk(tree.args) if isinstance(argument, ast.arg)}
     local |= {node.id for node in names if isinstance(node.ctx, ast.Store)}

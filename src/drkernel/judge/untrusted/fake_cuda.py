@@ -1,7 +1,12 @@
-"""CPU tensors that pass for CUDA tensors, so that submissions written for a GPU run unchanged on the simulated device.
+"""Fake CUDA: code written for a GPU runs unchanged in a process that has none.
 
-A torch-function mode, entered for good, rewrites CUDA devices in arguments to the CPU and answers questions about a
-tensor's device; `torch.cuda` and Triton's driver are replaced piece by piece. Streams run in order: all is synchronous.
+It has two uses, both in processes that run a submission:
+
+    simulated/cpu_as_cuda.py    the runner of the simulated device: CPU tensors, with their data
+    cuda/meta_as_cuda.py        the tracer, which looks for kernels to compile: meta tensors, without data
+
+Each of them enters a `FakeCudaMode` for good, and replaces `torch.cuda` and Triton's driver by what is here. Streams
+run in order, and everything is synchronous. A captured graph is the list of its steps.
 """
 
 from __future__ import annotations
@@ -11,15 +16,13 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves
 
-from drkernel.judge.boundary.aten import moves_data, without_compiler
+from drkernel.judge.boundary.graph_capture import CaptureMode
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -38,47 +41,61 @@ DRIVER_PROPERTIES = {
 }  # fmt: skip
 
 
-def install(machine: Any) -> None:
-    """Patches torch and Triton in this process and thread, for good."""
-    _patch_cuda(machine)
-    _patch_driver()
-    machine.shim = _PassForCuda()
-    machine.shim.__enter__()
+def getter(name: str) -> Any:
+    """What torch calls where an attribute of a tensor is read."""
+    return getattr(Tensor, name).__get__
 
 
-def _on_cpu(value: Any) -> Any:
-    if isinstance(value, torch.device):
-        return CPU if value.type == "cuda" else value
-    if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
-        return "cpu"
-    return value
+class FakeCudaMode(TorchFunctionMode):
+    """Makes the tensors of another device pass for CUDA tensors.
 
+    CUDA devices in arguments become `home`, and questions about a tensor's device are answered as a CUDA tensor would.
 
-_ANSWERS: dict[Any, Callable] = {
-    Tensor.is_cuda.__get__: lambda tensor: True,
-    Tensor.is_cpu.__get__: lambda tensor: False,
-    Tensor.device.__get__: lambda tensor: tensor.device if tensor.is_meta else CUDA,
-    Tensor.get_device: lambda tensor: 0,
-    Tensor.pin_memory: lambda tensor, *_, **__: tensor,
-    Tensor.is_pinned: lambda tensor, *_, **__: False,
-    Tensor.cuda: lambda tensor, *_, **__: tensor,
-}
+    Args:
+        home: the device where the tensors really are.
+        answers: what is called instead of a torch function, beside those of ANSWERS.
+    """
 
+    ANSWERS: ClassVar[dict[Any, Callable]] = {
+        getter("is_cuda"): lambda tensor: True,
+        getter("is_cpu"): lambda tensor: False,
+        Tensor.get_device: lambda tensor: 0,
+        Tensor.pin_memory: lambda tensor, *_, **__: tensor,
+        Tensor.is_pinned: lambda tensor, *_, **__: False,
+    }
 
-class _PassForCuda(TorchFunctionMode):
+    def __init__(self, home: torch.device, answers: dict[Any, Callable]):
+        super().__init__()
+        self._home = home
+        self._answers = self.ANSWERS | answers
+
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        kwargs = kwargs or {}
+        kwargs = dict(kwargs or {})
         if func is torch.device:
             return func(*args, **kwargs)
-        if (answer := _ANSWERS.get(func)) is not None:
+        if (answer := self._answers.get(func)) is not None:
             return answer(*args, **kwargs)
-        args = tuple(_on_cpu(a) for a in args)
+        args = tuple(at_home(value, self._home) for value in args)
         if func is Tensor.to and len(args) > 1 and type(args[1]) is int:
-            args = (args[0], CPU, *args[2:])
+            args = (args[0], self._home, *args[2:])
         if "device" in kwargs:
-            kwargs["device"] = CPU if isinstance(kwargs["device"], int) else _on_cpu(kwargs["device"])
+            device = kwargs["device"]
+            kwargs["device"] = self._home if isinstance(device, int) else at_home(device, self._home)
         kwargs.pop("pin_memory", None)
+        return self._call(func, args, kwargs)
+
+    def _call(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Executes a function whose arguments name no CUDA device any more."""
         return func(*args, **kwargs)
+
+
+def at_home(value: Any, home: torch.device) -> Any:
+    """`home` in the place of a CUDA device or its name; any other value as it is."""
+    if isinstance(value, torch.device):
+        return home if value.type == "cuda" else value
+    if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
+        return home
+    return value
 
 
 class Stream:
@@ -117,6 +134,8 @@ class Stream:
 
 
 class Event:
+    """An event that has happened once it is recorded."""
+
     def __init__(self, *_: Any, **__: Any):
         self._time = 0.0
 
@@ -136,18 +155,25 @@ class Event:
         return 1e3 * (end._time - self._time)
 
 
-class Graph:
-    """torch.cuda.CUDAGraph: what was done during the capture, to be done again on the same tensors."""
+class Capturing(Protocol):
+    """What knows whether a graph is being captured."""
 
-    machine: Any = None
+    capture: list[Callable[[], None]] | None
+    """The steps of the capture in progress; launches append themselves. None where there is none."""
+
+
+class Graph:
+    """torch.cuda.CUDAGraph: the steps of the capture. A replay executes them again on the same tensors."""
+
+    machine: ClassVar[Capturing]
 
     def __init__(self, *_: Any, **__: Any):
         self._steps: list[Callable[[], None]] = []
-        self._mode: TorchDispatchMode | None = None
+        self._mode = CaptureMode(self._steps)
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
         self._steps = self.machine.capture = []
-        self._mode = Capture(self._steps)
+        self._mode = CaptureMode(self._steps)
         self._mode.__enter__()
 
     def capture_end(self) -> None:
@@ -168,30 +194,6 @@ class Graph:
         pass
 
 
-@without_compiler
-class Capture(TorchDispatchMode):
-    """Executes the operators and notes how to execute them again into the tensors that they returned."""
-
-    def __init__(self, steps: list[Callable[[], None]]):
-        super().__init__()
-        self._steps = steps
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        if moves_data(func):
-            self._steps.append(functools.partial(again, func, args, kwargs, result))
-        return result
-
-
-def again(func: Any, args: tuple, kwargs: dict, result: Any) -> None:
-    fresh = func(*args, **kwargs)
-    with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
-        for old, new in zip(tree_leaves(result), tree_leaves(fresh), strict=True):
-            if isinstance(old, Tensor) and old is not new:
-                old.copy_(new)
-
-
 @contextlib.contextmanager
 def _graph(graph: Graph, *_: Any, **__: Any) -> Iterator[None]:
     graph.capture_begin()
@@ -202,8 +204,8 @@ def _graph(graph: Graph, *_: Any, **__: Any) -> Iterator[None]:
 
 
 class _Generator(torch.Generator):
-    def __new__(cls, device: Any = "cpu") -> _Generator:
-        return super().__new__(cls, _on_cpu(device))
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return super().__new__(cls, at_home(device, CPU))  # type: ignore[call-arg]
 
 
 @contextlib.contextmanager
@@ -211,7 +213,8 @@ def _scope(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
 
-def _patch_cuda(machine: Any) -> None:
+def patch_torch_cuda(machine: Capturing) -> None:
+    """Replaces what torch.cuda offers by what is true of one fake H200, in this process, for good."""
     stream = Stream()
     Graph.machine = machine
     constants = {
@@ -229,33 +232,31 @@ def _patch_cuda(machine: Any) -> None:
         "set_per_process_memory_fraction",
     )  # fmt: skip
     constants.update(dict.fromkeys(silent))
-    for name, value in constants.items():
-        setattr(torch.cuda, name, functools.partial(_constant, value))
-    for name, value in {
-        "Stream": Stream,
-        "ExternalStream": Stream,
-        "Event": Event,
-        "CUDAGraph": Graph,
-        "graph": _graph,
-    }.items():
-        setattr(torch.cuda, name, value)
-    for name in ("device", "device_of", "stream", "StreamContext"):
-        setattr(torch.cuda, name, _scope)
-    torch.cuda.get_rng_state = lambda *_: torch.get_rng_state()
-    torch.cuda.is_current_stream_capturing = lambda: machine.capture is not None
-    torch.cuda.nvtx.range_push = torch.cuda.nvtx.range_pop = torch.cuda.nvtx.mark = functools.partial(_constant, None)
-    torch.cuda.nvtx.range = _scope
-    Tensor.record_stream = lambda tensor, stream: None
-    torch.backends.cudnn.is_acceptable = lambda tensor: False
-    torch.Stream, torch.Event, torch.Generator = Stream, Event, _Generator
-    torch.set_default_device = functools.partial(_constant, None)
+    replace(torch.cuda, **{name: functools.partial(_constant, value) for name, value in constants.items()})
+    replace(torch.cuda, Stream=Stream, ExternalStream=Stream, Event=Event, CUDAGraph=Graph, graph=_graph)
+    replace(torch.cuda, device=_scope, device_of=_scope, stream=_scope, StreamContext=_scope)
+    replace(torch.cuda, get_rng_state=lambda *_: torch.get_rng_state())
+    replace(torch.cuda, is_current_stream_capturing=lambda: machine.capture is not None)
+    ignored = functools.partial(_constant, None)
+    replace(torch.cuda.nvtx, range_push=ignored, range_pop=ignored, mark=ignored, range=_scope)
+    replace(Tensor, record_stream=lambda tensor, stream: None)
+    replace(torch.backends.cudnn, is_acceptable=lambda tensor: False)
+    replace(torch, Stream=Stream, Event=Event, Generator=_Generator)
+    replace(torch, set_default_device=functools.partial(_constant, None))  # not `ignored`: Dynamo takes no object twice
+
+
+def replace(owner: Any, **attributes: Any) -> None:
+    """Puts other values in the place of some attributes of a module or class, for good."""
+    for name, value in attributes.items():
+        setattr(owner, name, value)
 
 
 def _constant(value: Any, *_: Any, **__: Any) -> Any:
     return value
 
 
-def _patch_driver() -> None:
+def patch_triton_driver() -> None:
+    """Replaces Triton's driver by one for a fake H200, in this process, for good."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
 

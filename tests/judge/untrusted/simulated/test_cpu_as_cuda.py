@@ -8,7 +8,7 @@ import pytest
 
 PRELUDE = """
 from drkernel.judge.untrusted.simulated.device import install, record
-install(cuda_shim=True)
+install(fake_cuda=True)
 import torch, triton, triton.language as tl
 import torch.nn as nn, torch.nn.functional as F
 
@@ -156,7 +156,7 @@ print(json.dumps(errors))
 def results(tmp_path_factory):
     import json
 
-    file = tmp_path_factory.mktemp("shim") / "snippets.py"
+    file = tmp_path_factory.mktemp("fake_cuda") / "snippets.py"
     file.write_text(run(*SNIPPETS.values()))
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
