@@ -352,7 +352,7 @@ class Examination:
 def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:
     """The refusal that a judge which prices hacks does not act upon: a source without a Triton kernel."""
     found = static_check.inspect(source, answer_name) if config.gate and config.price_hacks else None
-    return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
+    return found.to_verdict() if found else None
 
 
 def verdict_of_crash(how: str) -> Verdict:

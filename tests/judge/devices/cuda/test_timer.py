@@ -13,7 +13,7 @@ import torch
 from drkernel.judge.boundary.cuda.device_memory import WORD
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.boundary.shared_tensors import Area, Slot
+from drkernel.judge.boundary.shared_tensors import HostArea, Slot
 from drkernel.judge.devices.cuda import buffers, timer
 from drkernel.judge.devices.cuda.buffers import Block, Forged
 from drkernel.judge.devices.cuda.stopwatch import ratio_interval
@@ -196,7 +196,7 @@ def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, war
     assert noting.buffers.notes.count("reveals") == 1
 
 
-class Memory(Area):
+class Memory(HostArea):
     """An examiner's memory without a GPU; `released` is told of each word."""
 
     @classmethod

@@ -19,8 +19,9 @@ class DeviceArea(Area):
     align, device = 512, "cuda"
 
     def __init__(self, address: int, size: int, owned: bool):
-        self.address, self.size, self._owned = address, size, owned
-        self.top, self._targets = WORD, {}
+        super().__init__(size, WORD)
+        self.address, self._owned = address, owned
+        self._targets: dict[Slot, Tensor] = {}
 
     @classmethod
     def make(cls, size: int) -> DeviceArea:
@@ -39,9 +40,6 @@ class DeviceArea(Area):
     def release(self, word: int) -> None:
         """Writes the word, for which streams of another process wait."""
         driver.release(self.address, word)
-
-    def clear(self) -> None:
-        self.top = WORD
 
     def settle(self) -> None:
         torch.cuda.synchronize()

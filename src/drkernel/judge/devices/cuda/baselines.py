@@ -34,11 +34,11 @@ from rich.progress import track
 from rich.table import Table
 from torch import nn
 
-from drkernel.judge.devices.cuda.gpu_lock import floor
+from drkernel.judge.boundary.cuda.calls import FLUSH
+from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, interleave, median_interval, probe
 from drkernel.judge.trusted import cases
 from drkernel.judge.trusted.worker_process import visible_gpus
-from drkernel.judge.untrusted.cuda.runner import FLUSH
 from drkernel.tasks import load_tasks, read_task
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -232,12 +232,12 @@ def _compiled(reference: Reference, model: nn.Module) -> tuple[Callable | None, 
 @contextlib.contextmanager
 def _alone(uuid: str) -> Iterator[None]:
     """The GPU for oneself: no judge of this machine times on it meanwhile."""
-    turn = floor(uuid)
-    turn.enter(alone=True)
+    lock = gpu_lock(uuid)
+    lock.acquire(exclusive=True)
     try:
         yield
     finally:
-        turn.leave()
+        lock.release()
 
 
 def _parsed(line: str, place: str) -> Row:

@@ -69,7 +69,7 @@ def write(task: Task, secret: bytes, gpu: Gpu, buffers: DeviceBuffers, lease: Gp
         inputs = reference.inputs(seeds("profile"))
         size = max(size, *(_bytes(tree) for tree in (inputs, reference.forward(side.model.train(train), inputs))))
         buffers.require(size)
-        with lease.alone(), lease.quiet():
+        with lease.exclusively(), lease.quiet():
             waits[train] = timer.waits(buffers, side, train, inputs)
             rows = recorder.times(lambda: reference.forward(side.model, inputs), recorder.empty_span(), 0.01)  # noqa: B023
         profiles[train] = [KernelTime(name, calls, us, triton) for name, triton, calls, us in rows]
@@ -202,9 +202,9 @@ class CudaExamination(Examination):
         """The submission's kernels, and its times beside the reference's."""
         watch = self._clock(self.modes[0])
         _or_verdict(watch.warm_up, sum(row.microseconds for row in theirs), sum(row.calls for row in theirs))
-        waited = self._lease.waited
-        with self._lease.alone():
-            self.client.extend_deadline(self._lease.waited - waited)
+        waited = self._lease.waited_s
+        with self._lease.exclusively():
+            self.client.extend_deadline(self._lease.waited_s - waited)
             with self._lease.quiet():
                 rows = self.client.profile(self._given, self._buffers.empty_us)
             timing = self._timed(watch, rows, theirs)

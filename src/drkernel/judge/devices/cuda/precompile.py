@@ -31,7 +31,7 @@ from drkernel.judge.boundary.cuda.kernel_cache import HOPPER, folder_of, known_k
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
 from drkernel.judge.devices.cuda import ptxas
-from drkernel.judge.trusted.runner_client import Failed, _failure
+from drkernel.judge.trusted.runner_client import Failed, failure_of
 from drkernel.judge.untrusted.cuda.tracer import MAX_KERNELS
 from drkernel.types import DrKernelError
 
@@ -118,7 +118,7 @@ def precompile(
     tracing alone ends only its call's trace: what was not found is met on the GPU.
 
     Args:
-        process: a fresh tracer, asked through `.ask(question, deadline)` and `.outputs`.
+        process: a fresh tracer, asked through `.request(body, deadline)` and `.outputs`.
         folder: what lies in it is not compiled again.
         shared: C modules that all submissions share.
 
@@ -137,7 +137,7 @@ def precompile(
     try:
         for index, question in questions:
             loading, start = question["do"] == "load", time.monotonic()
-            answer = process.ask(question, work.deadline)
+            answer = process.request(question, work.deadline)
             clock["load" if loading else "trace"] += time.monotonic() - start
             failure = work.take(answer, process.outputs)
             found = found or (failure and (failure, index))
@@ -190,9 +190,7 @@ class _Work:
             raise ProtocolViolation(f"more than {MAX_KERNELS} kernels")
         if not (error := answer.get("error")):
             return None
-        failure = _failure(error)
-        if isinstance(failure, ProtocolViolation):
-            raise failure
+        failure = _failed(error)
         return failure if answer.get("definite") is True else None
 
     def finish(self) -> Failed | None:
@@ -245,12 +243,18 @@ class _Work:
     def _mark(self, raw: Any) -> None:
         if not isinstance(raw, dict) or not _matches(_KEY, raw.get("key")):
             raise ProtocolViolation("a failed kernel described wrongly")
-        failure = _failure(raw.get("error"))
-        if isinstance(failure, ProtocolViolation):
-            raise failure
+        failure = _failed(raw.get("error"))
         self._marked += 1
         if self._marked <= MAX_KERNELS:
             write_failure(folder_of(raw["key"], self.folder), failure.kind, failure.message, failure.line)
+
+
+def _failed(error: Any) -> Failed:
+    """The error that a tracer describes; a tracer launches nothing, so it can miss no compiled kernel."""
+    failure = failure_of(error)
+    if not isinstance(failure, Failed):
+        raise ProtocolViolation("a tracer that launches kernels")
+    return failure
 
 
 def _kernel(raw: Any, area: Area) -> Kernel:

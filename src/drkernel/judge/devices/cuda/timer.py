@@ -22,6 +22,7 @@ from typing import Any
 import numpy
 import torch
 
+from drkernel.judge.boundary.cuda.calls import SCATTERED
 from drkernel.judge.boundary.cuda.device_memory import WORD
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import Slot
@@ -30,7 +31,6 @@ from drkernel.judge.devices.cuda.stopwatch import ratio_interval
 from drkernel.judge.trusted.cases import Side
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
 from drkernel.judge.trusted.tolerance import Tolerance
-from drkernel.judge.untrusted.cuda.runner import SCATTERED
 
 FEW_CALLS, MOST_CALLS, BLOCK_US, LONGEST_US = 3, 16, 800.0, 10_000.0
 """Calls per block, and how long a block of calls should take; the last ends it before there are a few calls."""

@@ -35,7 +35,7 @@ from triton.runtime.jit import JITCallable, JITFunction, get_jit_fn_file_line
 from drkernel.judge.boundary import shared_tensors
 from drkernel.judge.boundary.cuda import kernel_cache
 from drkernel.judge.boundary.sandbox import Sandbox
-from drkernel.judge.boundary.shared_tensors import DTYPES, Area, NotSerializable
+from drkernel.judge.boundary.shared_tensors import DTYPES, Area, HostArea, NotSerializable
 from drkernel.judge.untrusted import runner
 from drkernel.judge.untrusted.cuda import fake_cuda
 
@@ -359,7 +359,7 @@ def _excerpt(error: CompilationError) -> str:
 
 def _warm_up() -> None:
     """Traces a small model once, so that the compiler's tables and torch's lazy imports are there in every fork."""
-    tracer = Tracer(Area.create("warm", 2**12), Area.create("warm", 2**20))
+    tracer = Tracer(HostArea.create("warm", 2**12), HostArea.create("warm", 2**20))
     call = {"init": {"list": [{"list": []}, {"dict": []}]}, "args": {"list": [{"tensor": 0}]}, "train": False}
     questions = (
         {"do": "load", "source": _WARM, "name": "ModelNew", "known": []},
