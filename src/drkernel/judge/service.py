@@ -23,8 +23,8 @@ SHAPES = ("reject", "penalise", "ignore")
 GPUS = ("H200", "H100", "A100")
 DEVICES = ("auto", "simulated", "cuda")
 TIMEOUT_S = {"simulated": 20.0, "cuda": 8.0}
-"""Default of `timeout_s` by device. On a GPU it is short, since the GPU waits for a submission that hangs and kernels are
-compiled before. Triton's interpreter is slow."""
+"""Default of `timeout_s` by device. On a GPU it is short, since the GPU waits for a submission that hangs, and kernels
+are compiled before. Triton's interpreter is slow."""
 _MAX_CACHED = 8192
 
 
@@ -51,9 +51,9 @@ class Judge:
         gate: False skips the static checks, for tests: nothing may depend on them.
         price_hacks: continue with a hack whose outputs are right, and time it, too. Its status stays `hack`, but it has
             a speed-up. For studies of what a trusting judge would reward.
-        screen: with `cuda`, submissions whose outputs Triton's interpreter finds wrong on a CPU, or independent of their
-            kernels, are refused without a GPU (`evidence["screened"]`). Everything else is decided on the GPU. None:
-            True where `shapes` is `reject`.
+        screen: with `cuda`, submissions whose outputs Triton's interpreter finds wrong on a CPU, or independent of
+            their kernels, are refused without a GPU (`evidence["screened"]`). Everything else is decided on the GPU.
+            None: True where `shapes` is `reject`.
         baselines: with `cuda`, a file of drkernel.judge.devices.cuda.baselines; verdicts on tasks in it then have the
             speed-up over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 
@@ -83,13 +83,13 @@ class Judge:
         baselines: str | Path | None = None,
     ):
         device, gpus = choose_device(device, gpus, share)
-        for key, value, known in (("device", device, DEVICES), ("gpu", gpu, GPUS), ("shapes", shapes, SHAPES)):
-            if value not in known:
-                raise DrKernelError(f"judge: {key} is {value!r}, expected one of {', '.join(known)}")
+        for key, choice, known in (("device", device, DEVICES), ("gpu", gpu, GPUS), ("shapes", shapes, SHAPES)):
+            if choice not in known:
+                raise DrKernelError(f"judge: {key} is {choice!r}, expected one of {', '.join(known)}")
         timeout_s = TIMEOUT_S[device] if timeout_s is None else timeout_s
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
-        only = {"gpus": gpus, "share": share or None, "screen": screen or None, "baselines": baselines}
+        only: dict[str, Any] = {"gpus": gpus, "share": share or None, "screen": screen or None, "baselines": baselines}
         for key, value in only.items():
             if value is not None and device != "cuda":
                 raise DrKernelError(f"judge: {key} ({value}) needs device 'cuda', found {device!r}")

@@ -20,8 +20,8 @@ _MAX_LINE = 10**6
 
 
 def parse(data: Any, kind: type[T]) -> T:
-    """Decoded JSON as a value of this type. Nothing is coerced, and a struct with `forbid_unknown_fields` takes no other
-    key.
+    """Decoded JSON as a value of this type. Nothing is coerced, and a struct with `forbid_unknown_fields` takes no
+    other key.
 
     Raises:
         ProtocolViolation: it does not fit; names the place in the message and the type expected there.

@@ -1,8 +1,8 @@
 """Tensors in shared memory and the structures around them in JSON: how values pass between examiner and runner.
 
 Both processes run this module. A value is None, a bool, a number, a string, a dtype, a tensor, or a list, tuple or
-string-keyed dict of values. Its JSON form names tensors by their index in a list of `Slot`s. A slot says where the bytes
-of one tensor lie in an `Area`, a piece of memory that two processes share.
+string-keyed dict of values. Its JSON form names tensors by their index in a list of `Slot`s. A slot says where the
+bytes of one tensor lie in an `Area`, a piece of memory that two processes share.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The zygote: a process with torch and Triton imported that forks one-shot processes for submissions, and reaps them.
 
-A worker process owns it through `Zygote`, and each forked process through `Process`. The zygote never executes submitted
-code itself and holds no secret: it is forked before its worker learns any.
+A worker process owns it through `Zygote`, and each forked process through `Process`. The zygote never executes
+submitted code itself and holds no secret: it is forked before its worker learns any.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ProcessSpec:
     prepare: str
     """`module:function`, called once in the zygote: sets up everything that all its processes share."""
     main: str
-    """`module:function`, called in each process with its connection, areas and Sandbox. It must lock the process in, and
-    answers requests until the connection closes."""
+    """`module:function`, called in each process with its connection, areas and Sandbox. It must lock the process in,
+    and answers requests until the connection closes."""
     areas: int = 2
     """Areas of shared host memory that each process gets."""
     gpu: bool = False

@@ -1,7 +1,7 @@
 """Runs in the runner process, which executes one submission: it answers the examiner's requests and is then killed.
 
-Everything here runs beside code that may have taken the process over, so the examiner trusts no reply. Outputs are bytes
-that the examiner compares. It alone knows the inputs to come and the expected outputs.
+Everything here runs beside code that may have taken the process over, so the examiner trusts no reply. Outputs are
+bytes that the examiner compares. It alone knows the inputs to come and the expected outputs.
 """
 
 from __future__ import annotations
@@ -184,7 +184,8 @@ def tensors_of(model: nn.Module) -> list[tuple[str, Tensor]]:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """An error in the submission: its type, message and the deepest of the submission's own lines behind it."""
-    line, cause = None, error
+    line: int | None = None
+    cause: BaseException | None = error
     while cause is not None:
         frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if frame.filename.endswith(FILE)]
         line = frames[-1].lineno if frames else line
@@ -200,7 +201,7 @@ def _warm_up() -> None:
     runner = Runner(HostArea.create("warm", 2**16), HostArea.create("warm", 2**16))
     slot = runner.inputs.put(torch.ones(64)).to_json()
     call = {"do": "call", "model": 0, "args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0}
-    requests = [
+    requests: list[dict[str, Any]] = [
         {"do": "load", "source": _WARM_UP_SOURCE, "name": "ModelNew"},
         {
             "do": "build",

@@ -56,7 +56,10 @@ class TimedCalls:
         calls = self.areas.values(args, slots)
         module = self.models[model].train(train)
         torch.manual_seed(seed)
-        events, outputs, kept, traces = [], [], [], []
+        events: list[torch.cuda.Event] = []
+        outputs: list[dict[str, Any]] = []
+        kept: list[Any] = []
+        traces: list[OpTrace | None] = []
 
         def mark() -> None:
             events.append(torch.cuda.Event(enable_timing=True))

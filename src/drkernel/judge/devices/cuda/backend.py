@@ -1,8 +1,8 @@
 """Judges on GPUs. Runs in the process of the Judge: queues, one thread per worker process, and the workers' replies.
 
-There are compile workers, which use CPUs alone, and `EXAMINERS_PER_GPU` examiners on each GPU. The stages of a submission
-come in the order of their cost: static checks and compilation, then the examination. A task is prepared on a GPU once,
-before its first submission is compiled, because its hidden shapes are known only then. With `screen_workers`,
+There are compile workers, which use CPUs alone, and `EXAMINERS_PER_GPU` examiners on each GPU. The stages of a
+submission come in the order of their cost: static checks and compilation, then the examination. A task is prepared on a
+GPU once, before its first submission is compiled, because its hidden shapes are known only then. With `screen_workers`,
 submissions run in Triton's interpreter first. Screening can reject but never accept.
 
 Nothing that was taken is lost. A worker that dies is started anew and its submission examined again. A GPU that fails
@@ -50,8 +50,9 @@ _MAX_ROUNDS, _RECOVERY_S = 8, 5.0
 """How often kernels that an examination lacked are compiled, and seconds between attempts to start an examiner."""
 _NICE = 10
 """What is done on CPUs alone gives way to examiners and runners, for which a GPU waits."""
-SCREEN_REASONS = ("wrong_values", "wrong_shape", "wrong_dtype", "wrong_structure", "wrong_on_other_shape")
-SCREEN_REASONS += ("launch_without_effect",)
+SCREEN_REASONS = frozenset(
+    ("wrong_values", "wrong_shape", "wrong_dtype", "wrong_structure", "wrong_on_other_shape", "launch_without_effect")
+)
 """Refusals that do not depend on the device. Whatever else the interpreter finds, a GPU decides."""
 _SCREEN, _SCREEN_S = "simulated:H200", 2.0
 """The device of the screen, whose times are not used, and the seconds that one call may take there."""
@@ -129,9 +130,9 @@ class CudaBackend:
         examiners = list(enumerate(self._gpus * EXAMINERS_PER_GPU))
         self._healthy = {worker_id for worker_id, _ in examiners}
         """Examiners that have started, or were not tried yet."""
-        serve = [(self._compile, (i,)) for i in range(compile_workers)]
-        serve += [(self._examine, examiner) for examiner in examiners]
-        self._threads = [threading.Thread(target=target, args=args, daemon=True) for target, args in serve]
+        self._threads = [
+            threading.Thread(target=self._compile, args=(i,), daemon=True) for i in range(compile_workers)
+        ] + [threading.Thread(target=self._examine, args=examiner, daemon=True) for examiner in examiners]
         for thread in self._threads:
             thread.start()
 

@@ -1,5 +1,5 @@
-"""What a compile worker runs, a trusted worker process without a GPU: static checks of a submission, then the compilation
-of its kernels.
+"""What a compile worker runs, a trusted worker process without a GPU: static checks of a submission, then the
+compilation of its kernels.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ class CompileWorker:
             return _verdict(found.to_verdict())
         folder = Path(body["folder"])
         process = self._zygote.start()
-        refused = compiled = None
+        compiled: precompile.Compiled | None = None
+        refused: Verdict | None = None
         try:
             calls = _calls(task.id, body["plan"]["source"], task.entry_point, _frozen(body["plan"]))
             timeout_s = max(_MIN_TIMEOUT_S, config["timeout_s"])
             compiled = precompile.precompile(
                 process, source, task.answer_name, calls, body["missing"], folder, self._shared, timeout_s
             )
-            refused = compiled.failure and _refusal(compiled, source)
+            refused = _refusal(compiled, source)
         except PeerClosed:
             pass
         except DeadlineExceeded:
@@ -65,17 +66,17 @@ class CompileWorker:
             refused = Verdict("invalid", "protocol_violation", str(error))
         finally:
             ending = process.end()
-        if compiled is None and refused is None:
-            refused = verdict_of_crash(ending)
-        if refused is None:
+        if compiled is not None and refused is None:
             return {"kernels": compiled.kernels, "folder": str(folder)}
         shutil.rmtree(folder, ignore_errors=True)
-        return _verdict(refused)
+        return _verdict(refused or verdict_of_crash(ending))
 
 
 def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:
-    """The verdict, where kernels fail at the published shape. At a hidden shape, the examination decides what it means."""
-    return None if compiled.call else verdict_of_failure(compiled.failure, source).verdict
+    """The verdict on a failure at the published shape. At a hidden shape, the examination decides what it means."""
+    if compiled.failure is None or compiled.call:
+        return None
+    return verdict_of_failure(compiled.failure, source).verdict
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

@@ -53,15 +53,15 @@ _PROBE_US, _PROBE_S, _SHARED_PROBE_S = 400.0, 30.0, 0.2
 """A tiny kernel takes about 15 us on a free GPU, and a time slice of 2 ms beside another process that computes. Seconds
 for which the probe is repeated."""
 _PROBE_KERNELS, _STEADY_PROBES = 15, 20
-"""Tiny kernels of one probe, and consecutive fast probes that are required of an exclusive GPU: one can pass by chance in
-30 s."""
+"""Tiny kernels of one probe, and consecutive fast probes that are required of an exclusive GPU: one can pass by chance
+in 30 s."""
 _INCONCLUSIVE = ("background_work", "forged_time", "timeout")
 """Reasons that another process on the GPU may bring about."""
 
 
 def expect_memory(exclusive: bool, work: Callable[[], T]) -> T:
-    """What `work` returns. Neither task nor submission is to blame where the GPU's memory gives out here, in the trusted
-    process.
+    """What `work` returns. Where the GPU's memory gives out here, in the trusted process, neither task nor submission
+    is to blame.
 
     Raises:
         GpuBusy: it gives out, and others use the GPU, too.
@@ -249,8 +249,8 @@ class GpuExaminer:
             yield
 
     def _pause(self) -> float:
-        """Lets others hold the GPU exclusively. While a killed runner of this process still has part of the GPU, it goes
-        on, since others would have to wait for that, too."""
+        """Lets others hold the GPU exclusively. While a killed runner of this process still has part of the GPU, it
+        goes on, since others would have to wait for that, too."""
         releasing = time.monotonic() < self._last_ended + _RELEASE_S and self._pool.releasing
         return 0.0 if releasing else self._lease.pause()
 
@@ -285,8 +285,8 @@ class GpuExaminer:
         self._machine, self._described = baselines.today(), time.monotonic()
 
     def _calibrate(self) -> None:
-        """Measures how much longer calls usually take by the trusted clock than by a runner's events, on a submission of
-        our own.
+        """Measures how much longer calls usually take by the trusted clock than by a runner's events, on a trusted
+        submission.
 
         It also compares and prepares once, so that all that is imported or compiled lazily is there.
         """

@@ -1,8 +1,8 @@
 """Who may compute on a GPU: many processes together, or one exclusively, across all processes of a machine.
 
 Examiners, and the engine of a training run on the same GPU, run this module. `GpuLock` is a readers-writer lock; a
-waiting writer blocks new readers, so nobody waits for ever. It consists of files (`flock`), so the lock of a process that
-dies is released.
+waiting writer blocks new readers, so nobody waits for ever. It consists of files (`flock`), so the lock of a process
+that dies is released.
 """
 
 from __future__ import annotations

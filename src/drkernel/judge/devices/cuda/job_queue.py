@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from drkernel.types import Task
 
 MANY, LONG_S = 8, 5.0
-"""Submissions of one task that may wait for its examiner, and seconds, before another examiner prepares the task, too."""
+"""Submissions of one task that may wait for its examiner, and seconds, before another one prepares the task, too."""
 _AHEAD, _SOON_S = 2, 0.2
 """An examiner with so many more tasks than another leaves new ones to that one, for so many seconds."""
 

@@ -1,5 +1,5 @@
-"""Runs in the runner process on a GPU, which executes one submission. It knows no expected outputs, and no inputs before
-their call.
+"""Runs in the runner process on a GPU, which executes one submission. It knows no expected outputs, and no inputs
+before their call.
 
 The process is started ahead of time: confined, then given a CUDA context, then sealed, and only then sent a submission.
 """
@@ -68,8 +68,8 @@ def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None
 
 
 class CudaRunner(runner.Runner):
-    """Answers what Runner answers, and further requests: `map` (which memory to share), `limit`, `enqueue_gated`, `wait`
-    and `claims` (timed calls), `profile`, `joins`.
+    """Answers what Runner answers, and further requests: `map` (which memory to share), `limit`, `enqueue_gated`,
+    `wait` and `claims` (timed calls), `profile`, `joins`.
 
     Until `map` it works in memory of its own.
 
@@ -125,7 +125,7 @@ class CudaRunner(runner.Runner):
         block = {**given, "args": {"list": [given["args"]] * 2}, "do": "enqueue_gated", "word": -1}
         build = {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0}
         call = {**given, "do": "call", "budget": 0.0}
-        requests = [{"do": "load", "source": _WARM_UP_SOURCE, "name": "ModelNew"}, {**build, "varied": False}]
+        requests: list[dict[str, Any]] = [{"do": "load", "source": _WARM_UP_SOURCE, "name": "ModelNew"}, {**build, "varied": False}]
         requests += [{**given, "do": "profile", "empty_us": 0.0}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
         for request in [*requests, block, {"do": "wait"}, {"do": "claims"}]:
             name = request["do"]
@@ -155,10 +155,10 @@ class CudaRunner(runner.Runner):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         return super()._load(source, name)
 
-    def _call(self, **call: Any) -> dict[str, Any]:
+    def _call(self, *args: Any, **call: Any) -> dict[str, Any]:
         _poison_free_memory()
         start = time.perf_counter()
-        reply = super()._call(**call)
+        reply = super()._call(*args, **call)
         self._host_s = time.perf_counter() - start
         return reply
 
