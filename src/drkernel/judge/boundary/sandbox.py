@@ -36,9 +36,25 @@ _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _WRITE = _READ | (1 << 1) | _TRUNCATE | _IOCTL
 _OF_FOLDERS = 1 << 3
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_READABLE: tuple[str, ...] = ("/usr", "/lib", "/lib64", "/bin", "/opt/cuda", "/usr/local", "/etc/ld.so.cache", "/etc/localtime")
+_READABLE: tuple[str, ...] = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/opt/cuda",
+    "/usr/local",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+)
 _READABLE += ("/dev/null", "/dev/zero", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")
-_GPU_READABLE: tuple[str, ...] = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/proc/sys", "/sys", "/usr/local/nvidia")
+_GPU_READABLE: tuple[str, ...] = (
+    "/proc/driver/nvidia",
+    "/proc/devices",
+    "/proc/modules",
+    "/proc/sys",
+    "/sys",
+    "/usr/local/nvidia",
+)
 _GPU_READABLE += ("/proc/filesystems", "/proc/version", "/proc/stat", "/etc/nvidia", "/etc/ld.so.conf.d")
 
 
@@ -199,7 +215,8 @@ def _gpu_paths(readable: Path | None, devices: Iterable[Path]) -> dict[Path, int
 def _readable_paths() -> list[Path]:
     """The system's and Python's library folders; never the repository, the tasks or a home folder."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    python: list[str | None] = [sysconfig.get_path(name) for name in names] + [p for p in sys.path if p.endswith("site-packages")]
+    python: list[str | None] = [sysconfig.get_path(name) for name in names]
+    python += [p for p in sys.path if p.endswith("site-packages")]
     python += [str(Path(str(sys.modules[name].__file__)).parents[1]) for name in ("torch", "triton")]
     python += [os.path.join(sys.base_prefix, "lib")]
     return sorted({Path(p).resolve() for p in (*_READABLE, *python) if p and os.path.exists(p)})

@@ -52,7 +52,10 @@ _DENIED = {  # name: (x86-64, aarch64)
     "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
     "iopl": (172, None), "ioperm": (173, None), "lookup_dcookie": (212, 18), "syslog": (103, 116),
 }  # fmt: skip
-_UNKNOWN = {"clone3": (435, 435), "openat2": (437, 437)}  # they fail with ENOSYS, since their flags lie in memory; libc falls back to others
+_UNKNOWN = {
+    "clone3": (435, 435),
+    "openat2": (437, 437),
+}  # they fail with ENOSYS, since their flags lie in memory; libc falls back to others
 _CLONE, _KILL_CALL, _TGKILL = (56, 220), (62, 129), (234, 131)
 _OPEN, _OPENAT = (2, None), (257, 56)
 _ON_ONESELF = {"prlimit64": (302, 261), "sched_setaffinity": (203, 122)}  # allowed for the own process (pid 0)

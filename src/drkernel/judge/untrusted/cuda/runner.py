@@ -125,7 +125,10 @@ class CudaRunner(runner.Runner):
         block = {**given, "args": {"list": [given["args"]] * 2}, "do": "enqueue_gated", "word": -1}
         build = {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0}
         call = {**given, "do": "call", "budget": 0.0}
-        requests: list[dict[str, Any]] = [{"do": "load", "source": _WARM_UP_SOURCE, "name": "ModelNew"}, {**build, "varied": False}]
+        requests: list[dict[str, Any]] = [
+            {"do": "load", "source": _WARM_UP_SOURCE, "name": "ModelNew"},
+            {**build, "varied": False},
+        ]
         requests += [{**given, "do": "profile", "empty_us": 0.0}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
         for request in [*requests, block, {"do": "wait"}, {"do": "claims"}]:
             name = request["do"]
