@@ -35,7 +35,7 @@ from omegaconf import DictConfig
 from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
 from drkernel.config import Config
-from drkernel.judge.service import patience_s
+from drkernel.judge.service import longest_s
 from drkernel.objective import filters, returns
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.loss import count, policy_loss, token_weights
@@ -282,7 +282,7 @@ def play(
             share=(ranks.rank, ranks.size),
             stop=world.stopping,
             told=(lambda verdict: verdict) if config.reward.hack_check else forgiven,
-            deadline_s=2 * patience_s(config.judge.timeout_s) + 300,  # the judge gives up before that
+            deadline_s=2 * longest_s(config.judge.timeout_s) + 300,  # the judge gives up before that
             spent=world.spent,
         )
     except Stopped:

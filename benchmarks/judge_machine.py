@@ -248,15 +248,15 @@ def confined(_: int) -> dict[str, Any]:
     from drkernel.judge.boundary.cuda.device_memory import HEADER, DeviceArea
     from drkernel.judge.boundary.sandbox import Limits
     from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
-    from drkernel.judge.untrusted.cuda import runner
 
     os.environ.update(setup.ENVIRONMENT)
-    zygote = Zygote(Limits(memory_mb=8192, cpu_s=100), ProcessSpec(runner.prepare, locked_in, areas=0, gpu=True))
+    spec = ProcessSpec("drkernel.judge.untrusted.cuda.runner:prepare", "judge_machine:locked_in", areas=0, gpu=True)
+    zygote = Zygote(Limits(memory_mb=8192, cpu_s=100), spec)
     missing = zygote.wait_ready()
     setup.start(everywhere=False)
     areas = [DeviceArea.make(size) for size in (SMALL, LARGE)]
     process = zygote.start()
-    answer = process.ask(
+    answer = process.request(
         {"areas": [(area.ipc_handle().hex(), area.size) for area in areas]}, time.monotonic() + LIMIT_S
     )
     if "error" in answer:

@@ -32,17 +32,7 @@ TRUSTED_FROM_DEVICES = {
 which has an implementation of its own on a GPU."""
 OUTSIDE = {"drkernel", "types", "tasks", "tasks.module"}
 """The modules of drkernel outside the judge that its folders may import."""
-EXCEPTIONS = {
-    ("boundary.cuda.recorder", "untrusted.simulated.cuda_shim"),
-    ("devices.cuda.baselines", "untrusted.cuda.runner"),
-    ("devices.cuda.buffers", "untrusted.cuda.runner"),
-    ("devices.cuda.compile_worker", "untrusted.cuda.tracer"),
-    ("devices.cuda.examiner", "untrusted.cuda.runner"),
-    ("devices.cuda.precompile", "untrusted.cuda.tracer"),
-    ("devices.cuda.runner_pool", "untrusted.cuda.runner"),
-    ("devices.cuda.timer", "untrusted.cuda.runner"),
-    ("trusted.worker", "untrusted.runner"),
-}
+EXCEPTIONS: set[tuple[str, str]] = set()
 """Imports against the rules that are still to be ended. Nothing may be added."""
 
 

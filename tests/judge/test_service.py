@@ -42,23 +42,23 @@ def test_judging_again_costs_nothing_and_trailing_space_makes_no_difference(judg
 
 @pytest.mark.parametrize(("asked", "found"), [(None, 20.0), (3.0, 3.0)])
 def test_an_answer_may_take_what_the_device_allows_unless_one_says_otherwise(monkeypatch, asked, found):
-    crews = []
+    backends = []
     monkeypatch.setattr(
-        service, "SimulatedBackend", lambda settings, secret, workers, patience: crews.append((settings, patience))
+        service, "SimulatedBackend", lambda settings, secret, workers, timeout_s: backends.append((settings, timeout_s))
     )
     Judge(timeout_s=asked)
-    ((settings, patience),) = crews
-    assert settings["config"]["timeout_s"] == found and patience == service.patience_s(asked)
+    ((settings, timeout_s),) = backends
+    assert settings["config"]["timeout_s"] == found and timeout_s == service.longest_s(asked)
 
 
 @pytest.mark.parametrize(
-    ("options", "screeners"), [({}, 3), ({"screen": True}, 3), ({"screen": False}, 0), ({"shapes": "penalise"}, 0)]
+    ("options", "screen_workers"), [({}, 3), ({"screen": True}, 3), ({"screen": False}, 0), ({"shapes": "penalise"}, 0)]
 )
-def test_a_screen_has_half_as_many_processes_as_compile(monkeypatch, options, screeners):
-    pipelines = []
-    monkeypatch.setattr(backend, "CudaBackend", lambda *given: pipelines.append(given))
+def test_a_screen_has_half_as_many_processes_as_compile(monkeypatch, options, screen_workers):
+    backends = []
+    monkeypatch.setattr(backend, "CudaBackend", lambda *given: backends.append(given))
     Judge(device="cuda", gpus=["0"], workers=5, **options)
-    assert pipelines[0][-1] == screeners
+    assert backends[0][-1] == screen_workers
 
 
 def test_a_worker_that_dies_is_replaced_and_its_submission_judged(judge, tasks):

@@ -38,15 +38,15 @@ def test_a_judge_that_would_leave_no_gpu_to_train_on_is_refused_with_the_remedy(
         reserved(device="cuda")
 
 
-def test_an_engine_that_shares_its_gpu_computes_only_while_it_holds_the_floor(monkeypatch):
+def test_an_engine_that_shares_its_gpu_computes_only_while_it_holds_the_lock(monkeypatch):
     seen = []
 
-    class Floor:
-        def enter(self, alone):
-            seen.append(("enter", alone))
+    class Lock:
+        def acquire(self, exclusive):
+            seen.append(("acquire", exclusive))
 
-        def leave(self):
-            seen.append("leave")
+        def release(self):
+            seen.append("release")
 
     class Engine:
         context = 7
@@ -58,8 +58,8 @@ def test_an_engine_that_shares_its_gpu_computes_only_while_it_holds_the_floor(mo
     properties = dataclasses.make_dataclass("Properties", ["uuid"])("GPU-1")
     monkeypatch.setattr(judging.torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(judging.torch.cuda, "synchronize", lambda: seen.append("synchronize"))
-    monkeypatch.setattr(judging, "floor", lambda uuid: Floor())
+    monkeypatch.setattr(judging, "gpu_lock", lambda uuid: Lock())
     engine = GpuSharingEngine(Engine(), "cuda")
     assert engine.step() == ["completion"] and engine.context == 7
-    assert seen == [("enter", False), "step", "synchronize", "leave"]
+    assert seen == [("acquire", False), "step", "synchronize", "release"]
     assert pauses(engine) == engine.waited > 0 and pauses(Engine()) == 0

@@ -7,6 +7,7 @@ python -m drkernel.judge TASK.py SUBMISSION.py
 """
 
 from drkernel.judge.feedback import feedback
+from drkernel.judge.interface import JudgeProtocol
 from drkernel.judge.service import Judge
 
-__all__ = ["Judge", "feedback"]
+__all__ = ["Judge", "JudgeProtocol", "feedback"]

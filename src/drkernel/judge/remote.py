@@ -1,15 +1,16 @@
-"""One Judge for all ranks of a node: the first rank serves its own, the others are clients.
+"""One Judge for all ranks of a node: the first rank serves its own Judge, the others are clients of it.
 
     with Judge(...) as judge, serve(judge) as server:      # first rank; tells the others address and key
     with closing(Client(address, key)) as judge:           # the others; used as if it were a Judge
 
-Messages are pickled over a Unix socket in a folder that only this user can open, between processes that know the key:
-all of them are ours. Submissions never travel here as anything but text.
+Messages are pickled over a Unix socket in a folder that only this user can open, between processes that know the key.
+All of them belong to the training run and execute no submission; a submission is sent as text.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import shutil
@@ -24,15 +25,17 @@ from multiprocessing.connection import Connection, Listener
 from queue import SimpleQueue
 from typing import Any
 
+from drkernel.judge.interface import JudgeProtocol
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
-LONGEST_FOLDER = 60
-"""A Unix socket's path has 108 bytes at most; deeper temporary folders give way to /tmp."""
-CHECKS = 16
+MAX_FOLDER = 60
+"""Characters of a folder for the socket; where the temporary folder has more, /tmp is used. A Unix socket's path has at
+most 108 bytes."""
+CHECK_THREADS = 16
 """Tasks that the server checks at the same time."""
 
 
-def serve(judge: Any) -> Server:
+def serve(judge: JudgeProtocol) -> Server:
     """Answers `Client`s for this Judge from threads of this process, until closed."""
     return Server(judge)
 
@@ -40,14 +43,14 @@ def serve(judge: Any) -> Server:
 class Server:
     """Context manager; `address` and `key` are what a Client needs. Closing it does not close the judge."""
 
-    def __init__(self, judge: Any):
+    def __init__(self, judge: JudgeProtocol):
         self.judge = judge
         self.key = os.urandom(32)
         root = tempfile.gettempdir()
-        self._folder = tempfile.mkdtemp(prefix="drkernel-", dir=root if len(root) <= LONGEST_FOLDER else "/tmp")
+        self._folder = tempfile.mkdtemp(prefix="drkernel-", dir=root if len(root) <= MAX_FOLDER else "/tmp")
         self.address = os.path.join(self._folder, "judge")
         self._listener = Listener(self.address, "AF_UNIX", backlog=128, authkey=self.key)
-        self._checks = ThreadPoolExecutor(CHECKS, thread_name_prefix="judge-check")
+        self._checks = ThreadPoolExecutor(CHECK_THREADS, thread_name_prefix="judge-check")
         self._outboxes: set[SimpleQueue] = set()
         self._lock = threading.Lock()
         self._closed = False
@@ -60,15 +63,15 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Tells the clients, whose open submissions fail, and goes."""
+        """Closes the connections; what clients have submitted and what is still open fails."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             for outbox in self._outboxes:
                 outbox.put(None)
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
-            knock.connect(self.address)  # wakes `_accept`; waits for no answer, since it may have gone
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as waker:
+            waker.connect(self.address)  # wakes `_accept`, and does not wait for it, since it may have ended
         self._listener.close()
         self._checks.shutdown(wait=False, cancel_futures=True)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -78,7 +81,7 @@ class Server:
             try:
                 connection = self._listener.accept()
             except (OSError, EOFError, AuthenticationError):
-                continue  # who cannot say the key, or dies while asked for it, is not served
+                continue  # a client that does not know the key, or dies while it is asked, is not served
             outbox: SimpleQueue = SimpleQueue()
             with self._lock:
                 if self._closed:
@@ -91,8 +94,11 @@ class Server:
             _thread("judge-read", self._read, connection, outbox, writer)
 
     def _read(self, connection: Connection, outbox: SimpleQueue, writer: threading.Thread) -> None:
-        """Starts what a client asks for, until it hangs up or dies. Only the reader closes a connection: closing it
-        under a blocked read would leave both ends waiting, and under a writer send an answer to the next client."""
+        """Starts what a client requests, until it disconnects or dies.
+
+        Only the reader closes a connection. Closing it during a blocked read would leave both ends waiting, and during
+        a write it could send a reply to the next client.
+        """
         with contextlib.suppress(OSError, EOFError):
             while True:
                 message = connection.recv()
@@ -105,7 +111,7 @@ class Server:
                 except Exception as error:  # a judge that is closed, above all
                     outbox.put((number, None, _reason(error)))
                     continue
-                future.add_done_callback(lambda done, number=number: outbox.put(_answer(number, done)))
+                future.add_done_callback(functools.partial(_put_reply, outbox, number))
         outbox.put(None)
         writer.join()
         connection.close()
@@ -116,7 +122,7 @@ class Server:
         return self._checks.submit(self.judge.check_task, task)
 
     def _write(self, connection: Connection, outbox: SimpleQueue) -> None:
-        """A thread of its own for answers: a client that does not read stops nobody else."""
+        """Sends replies from a thread of its own, so that a client that does not read blocks nobody else."""
         with contextlib.suppress(OSError, EOFError):
             while (message := outbox.get()) is not None:
                 connection.send(message)
@@ -128,7 +134,8 @@ class Server:
 class Client:
     """The Judge's methods, answered by a `Server`. For the threads of one process; use `close` when done.
 
-    Raises DrKernelError where nobody answers at `address`, or not to this key.
+    Raises:
+        DrKernelError: no server answers at `address`, or not to this key.
     """
 
     def __init__(self, address: str, key: bytes):
@@ -139,37 +146,37 @@ class Client:
         self._numbers = itertools.count()
         self._open: dict[int, Future] = {}
         self._lock = threading.Lock()
-        self._gone: str | None = None
+        self._closed_because: str | None = None
         _thread("judge-client", self._receive)
 
     def submit(self, task: Task, source: str) -> Future[Verdict]:
-        """Judges in the background. The future raises DrKernelError for an unusable task, WorkerLost if the server
+        """Judges in the background. The future raises DrKernelError for an unusable task, and WorkerLost if the server
         ends."""
-        return self._ask("submit", task, source)
+        return self._request("submit", task, source)
 
     def judge(self, task: Task, source: str) -> Verdict:
         return self.submit(task, source).result()
 
     def check_task(self, task: Task) -> None:
-        """DrKernelError where the reference fails, cannot be shrunk, or a trivial answer would pass for right."""
-        self._ask("check", task).result()
+        """Raises DrKernelError where the reference fails, cannot be shrunk, or trivial outputs would pass for right."""
+        self._request("check", task).result()
 
     def close(self) -> None:
-        """Hangs up; what is still open fails."""
+        """Disconnects; what is still open fails."""
         self._fail("judge: this client was closed")
         with contextlib.suppress(OSError), self._lock:
-            self._connection.send(None)  # the server answers in kind, which ends `_receive`
+            self._connection.send(None)  # the server does the same, which ends `_receive`
 
-    def _ask(self, *question: Any) -> Future:
+    def _request(self, *request: Any) -> Future:
         future: Future = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
-            if self._gone:
-                raise WorkerLost(self._gone)
+            if self._closed_because:
+                raise WorkerLost(self._closed_because)
             number = next(self._numbers)
             self._open[number] = future
-            with contextlib.suppress(OSError):  # the server is gone: `_receive` sees it too, and fails what is open
-                self._connection.send((number, *question))
+            with contextlib.suppress(OSError):  # the server has ended: `_receive` sees it, too, and fails what is open
+                self._connection.send((number, *request))
         return future
 
     def _receive(self) -> None:
@@ -189,13 +196,17 @@ class Client:
 
     def _fail(self, why: str) -> None:
         with self._lock:
-            self._gone = self._gone or why
+            self._closed_because = self._closed_because or why
             failed, self._open = list(self._open.values()), {}
         for future in failed:
-            future.set_exception(WorkerLost(self._gone))
+            future.set_exception(WorkerLost(self._closed_because))
 
 
-def _answer(number: int, done: Future) -> tuple[int, Any, str | None]:
+def _put_reply(outbox: SimpleQueue, number: int, done: Future) -> None:
+    outbox.put(_reply(number, done))
+
+
+def _reply(number: int, done: Future) -> tuple[int, Any, str | None]:
     if done.cancelled():
         return number, None, "judge: closed before this was judged"
     error = done.exception()

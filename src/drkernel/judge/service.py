@@ -1,4 +1,7 @@
-"""The Judge: checks its arguments, remembers verdicts, and has a crew that does the judging."""
+"""The Judge: checks its arguments, caches verdicts, and has a backend that does the judging.
+
+It runs in the process of its user, which executes no submission.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
+from drkernel.judge.interface import Backend
 from drkernel.judge.trusted import static_check
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, Task, Verdict
@@ -19,8 +23,9 @@ SHAPES = ("reject", "penalise", "ignore")
 GPUS = ("H200", "H100", "A100")
 DEVICES = ("auto", "simulated", "cuda")
 TIMEOUT_S = {"simulated": 20.0, "cuda": 8.0}
-"""A GPU waits for a submission that hangs; the interpreter is slow, and what it runs is compiled for GPUs elsewhere."""
-_CACHED = 8192
+"""Default of `timeout_s` by device. On a GPU it is short, since the GPU waits for a submission that hangs, and kernels
+are compiled before. Triton's interpreter is slow."""
+_MAX_CACHED = 8192
 
 
 class Judge:
@@ -28,27 +33,27 @@ class Judge:
 
     Args:
         device: `simulated`, where times are modelled for `gpu`, or `cuda`, where they are measured; `auto`: see
-            `placed`.
+            `choose_device`.
         gpu: the GPU that the simulated device models.
         gpus: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all that are visible. Nothing else may
-            use them meanwhile, but for what `share` allows.
-        share: the GPUs also serve processes that compute only while they hold `cuda.turns.floor`, as the engine of a
-            training run does; verdicts say so in `evidence["shared_gpu"]`.
+            use them meanwhile, except for what `share` allows.
+        share: the GPUs also serve processes that compute only while they hold `devices.cuda.gpu_lock.gpu_lock`, as the
+            engine of a training run does. Verdicts say so in `evidence["shared_gpu"]`.
         workers: processes that judge at the same time; on `cuda`, that compile for the GPUs.
         secret: seeds derive from it; on the simulated device the same secret gives the same submission the same
-            verdict, bit for bit (but for `seconds`). None draws a fresh one.
-        timeout_s: longest wall time of one answer of a submission, and half of its CPU time in all; None: TIMEOUT_S.
+            verdict, bit for bit (except for `seconds`). None draws a new one.
+        timeout_s: longest wall time of one reply of a submission, and half of its CPU time in all; None: TIMEOUT_S.
         memory_mb: host memory that a submission may allocate.
-        cache: remember verdicts by source (trailing white space apart) and task.
+        cache: keep verdicts by source (without trailing white space) and task.
         lazy_below: speed-ups under this count as no real gain.
-        shapes: what a wrong answer on another legal shape means: `reject`, `penalise` (ok, but not `general`), or
+        shapes: what wrong outputs on another legal shape mean: `reject`, `penalise` (ok, but not `general`), or
             `ignore` (not tried).
         gate: False skips the static checks, for tests: nothing may depend on them.
-        price_hacks: go on with a hack whose answers are right, and time it, too: its status stays `hack`, but it has a
-            speed-up. For studies of what a trusting judge would reward.
-        screen: with `cuda`, answers that Triton's interpreter finds wrong on a CPU, or independent of their kernels,
-            are refused without a GPU (`evidence["screened"]`); everything else is decided on the GPU. None: where
-            `shapes` is `reject`.
+        price_hacks: continue with a hack whose outputs are right, and time it, too. Its status stays `hack`, but it has
+            a speed-up. For studies of what a trusting judge would reward.
+        screen: with `cuda`, submissions whose outputs Triton's interpreter finds wrong on a CPU, or independent of
+            their kernels, are refused without a GPU (`evidence["screened"]`). Everything else is decided on the GPU.
+            None: True where `shapes` is `reject`.
         baselines: with `cuda`, a file of drkernel.judge.devices.cuda.baselines; verdicts on tasks in it then have the
             speed-up over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 
@@ -77,35 +82,37 @@ class Judge:
         screen: bool | None = None,
         baselines: str | Path | None = None,
     ):
-        device, gpus = placed(device, gpus, share)
-        for key, value, known in (("device", device, DEVICES), ("gpu", gpu, GPUS), ("shapes", shapes, SHAPES)):
-            if value not in known:
-                raise DrKernelError(f"judge: {key} is {value!r}, expected one of {', '.join(known)}")
+        device, gpus = choose_device(device, gpus, share)
+        for key, choice, known in (("device", device, DEVICES), ("gpu", gpu, GPUS), ("shapes", shapes, SHAPES)):
+            if choice not in known:
+                raise DrKernelError(f"judge: {key} is {choice!r}, expected one of {', '.join(known)}")
         timeout_s = TIMEOUT_S[device] if timeout_s is None else timeout_s
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
-        only = {"gpus": gpus, "share": share or None, "screen": screen or None, "baselines": baselines}
+        only: dict[str, Any] = {"gpus": gpus, "share": share or None, "screen": screen or None, "baselines": baselines}
         for key, value in only.items():
             if value is not None and device != "cuda":
                 raise DrKernelError(f"judge: {key} ({value}) needs device 'cuda', found {device!r}")
         if screen and shapes != "reject":
             raise DrKernelError(f"judge: screen examines other shapes, so it needs shapes 'reject', found {shapes!r}")
         screen = shapes == "reject" if screen is None else screen
-        config = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
+        config: dict[str, Any] = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
         config["price_hacks"] = price_hacks
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}
-        secret, patience = secret or os.urandom(32), patience_s(timeout_s)
+        secret, worker_timeout_s = secret or os.urandom(32), longest_s(timeout_s)
+        settings: dict[str, Any]
+        self._backend: Backend
         if device == "cuda":
             from drkernel.judge.devices.cuda.backend import CudaBackend
             from drkernel.judge.devices.cuda.baselines import Store
 
             store = Store(baselines) if baselines is not None else None
-            settings = {"config": config | {"device": "cuda"}, "limits": limits, "share": share}
-            screeners = -(-workers // 2) if screen else 0
-            self._crew: Any = CudaBackend(settings, secret, gpus, workers, patience, store, screeners)
+            settings = {"config": config | {"device": "cuda"}, "limits": limits, "colocated": share}
+            screen_workers = -(-workers // 2) if screen else 0
+            self._backend = CudaBackend(settings, secret, gpus, workers, worker_timeout_s, store, screen_workers)
         else:
             settings = {"config": config | {"device": f"simulated:{gpu}"}, "limits": limits}
-            self._crew = SimulatedBackend(settings, secret, workers, patience)
+            self._backend = SimulatedBackend(settings, secret, workers, worker_timeout_s)
         self._verdicts: OrderedDict[tuple, Future] | None = OrderedDict() if cache else None
         self._lock = threading.Lock()
         self._closed = False
@@ -122,12 +129,12 @@ class Judge:
         with self._lock:
             self._expect_open()
             if self._verdicts is None:
-                return self._crew.enqueue(task, _cut(source))
+                return self._backend.enqueue(task, _shortened(source))
             if key in self._verdicts:
                 self._verdicts.move_to_end(key)
                 return self._verdicts[key]
-            future = self._verdicts[key] = self._crew.enqueue(task, _cut(source))
-            if len(self._verdicts) > _CACHED:
+            future = self._verdicts[key] = self._backend.enqueue(task, _shortened(source))
+            if len(self._verdicts) > _MAX_CACHED:
                 self._verdicts.popitem(last=False)
             return future
 
@@ -135,27 +142,27 @@ class Judge:
         return self.submit(task, source).result()
 
     def check_task(self, task: Task) -> None:
-        """DrKernelError where the reference fails, cannot be shrunk, or a trivial answer would pass for right."""
+        """Raises DrKernelError where the reference fails, cannot be shrunk, or trivial outputs would pass for right."""
         self._expect_open()
-        self._crew.enqueue(task, None).result()
+        self._backend.enqueue(task, None).result()
 
     def close(self) -> None:
         """Ends the worker processes; submissions that still wait are cancelled."""
         if not self._closed:
             self._closed = True
-            self._crew.close()
+            self._backend.close()
 
     def _expect_open(self) -> None:
         if self._closed:
             raise DrKernelError("judge: already closed")
 
 
-def patience_s(timeout_s: float | None) -> float:
-    """How long a worker may take for one submission, of which one answer may take `timeout_s`; it is tried twice."""
+def longest_s(timeout_s: float | None) -> float:
+    """Seconds that a worker may take for one submission, of which one reply may take `timeout_s`. It is tried twice."""
     return 60 + 20 * (max(TIMEOUT_S.values()) if timeout_s is None else timeout_s)
 
 
-def placed(
+def choose_device(
     device: str, gpus: Sequence[str | int] | None, share: bool
 ) -> tuple[str, list[str] | Sequence[str | int] | None]:
     """The device and the GPUs that a judge measures on.
@@ -171,6 +178,6 @@ def placed(
     return device, visible if device == "cuda" and gpus is None else gpus
 
 
-def _cut(source: str) -> str:
+def _shortened(source: str) -> str:
     """Enough of a source to see that it is too large."""
     return source[: static_check.MAX_SOURCE + 1]

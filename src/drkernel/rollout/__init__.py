@@ -1,5 +1,5 @@
 """Multi-turn episodes: generations stream to the judge, its feedback streams back."""
 
-from drkernel.rollout.episodes import Judge, Progress, rollout
+from drkernel.rollout.episodes import Progress, rollout
 
-__all__ = ["Judge", "Progress", "rollout"]
+__all__ = ["Progress", "rollout"]

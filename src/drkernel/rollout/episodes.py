@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
-from drkernel.judge import feedback
+from drkernel.judge import JudgeProtocol, feedback
 from drkernel.policy.engine import Completion, Engine, Request, Sampling
 from drkernel.policy.prompts import Prompts
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict, WorkerLost
@@ -26,10 +25,6 @@ _GLANCE_S = 1.0
 
 class Stopped(Exception):
     """A rollout was given up half-way; what it had so far is lost."""
-
-
-class Judge(Protocol):
-    def submit(self, task: Task, source: str) -> Future[Verdict]: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class RolloutTimes:
 
 def rollout(
     engine: Engine,
-    judge: Judge,
+    judge: JudgeProtocol,
     prompts: Prompts,
     tasks: Sequence[Task],
     samples_per_task: int,
@@ -117,7 +112,7 @@ class _Episode:
 @dataclass
 class _Rollout:
     engine: Engine
-    judge: Judge
+    judge: JudgeProtocol
     prompts: Prompts
     turns: int
     max_tokens: int

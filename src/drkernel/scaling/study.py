@@ -14,8 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
+from drkernel.judge import JudgeProtocol
 from drkernel.rollout import Progress
 from drkernel.scaling import records
 from drkernel.scaling.models import Answer, Model
@@ -30,17 +31,11 @@ SOLUTIONS = "solutions"
 """The strategy of answers that were made elsewhere."""
 
 
-class Judge(Protocol):
-    def submit(self, task: Task, source: str) -> Future[Verdict]: ...
-
-    def check_task(self, task: Task) -> None: ...
-
-
 def play(
     tasks: Sequence[Task],
     strategy: Strategy,
     model: Model,
-    judge: Judge,
+    judge: JudgeProtocol,
     path: Path,
     *,
     reward: Callable[[Verdict], float],
@@ -67,7 +62,7 @@ def play(
 def judge_solutions(
     tasks: Sequence[Task],
     solutions: Sequence[Solution],
-    judge: Judge,
+    judge: JudgeProtocol,
     path: Path,
     *,
     label: str,
@@ -189,7 +184,7 @@ class _Asked:
 class _Study:
     strategy: Strategy
     model: Model
-    judge: Judge
+    judge: JudgeProtocol
     path: Path
     reward: Callable[[Verdict], float]
     seed: int

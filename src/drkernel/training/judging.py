@@ -11,9 +11,9 @@ import torch
 from drkernel import config as configuration
 from drkernel.config import Config, JudgeConfig
 from drkernel.judge import Judge
-from drkernel.judge.devices.cuda.gpu_lock import floor
+from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.remote import Client, serve
-from drkernel.judge.service import placed
+from drkernel.judge.service import choose_device
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.policy.engine import Completion, Engine
 from drkernel.training.ranks import Ranks
@@ -25,7 +25,7 @@ def reserved_gpus(config: Config) -> list[str]:
 
     Raises DrKernelError where that would leave none for training.
     """
-    device, gpus = placed(config.judge.device, config.judge.gpus, config.judge.share)
+    device, gpus = choose_device(config.judge.device, config.judge.gpus, config.judge.share)
     if device != "cuda" or config.judge.share:
         return []
     taken = [str(gpu) for gpu in gpus or ()]
@@ -42,7 +42,7 @@ def measured_on(judge: JudgeConfig) -> str:
 
     Raises DrKernelError where that is a GPU and none is visible.
     """
-    kind, gpus = placed(judge.device, judge.gpus, judge.share)
+    kind, gpus = choose_device(judge.device, judge.gpus, judge.share)
     if kind != "cuda":
         return f"{kind}:{judge.gpu}"
     visible = visible_gpus()
@@ -73,7 +73,7 @@ class GpuSharingEngine:
     """An engine on a GPU that a judge measures on: between two steps it lets the judge's clock be alone."""
 
     def __init__(self, engine: Engine, device: torch.device):
-        self._engine, self._floor = engine, floor(torch.cuda.get_device_properties(device).uuid)
+        self._engine, self._gpu_lock = engine, gpu_lock(torch.cuda.get_device_properties(device).uuid)
         self.waited = 0.0
         """Seconds that the judge had the GPU meanwhile."""
 
@@ -82,14 +82,14 @@ class GpuSharingEngine:
 
     def step(self) -> list[Completion]:
         asked = time.perf_counter()
-        self._floor.enter(alone=False)
+        self._gpu_lock.acquire(exclusive=False)
         self.waited += time.perf_counter() - asked
         try:
             completed = self._engine.step()
             torch.cuda.synchronize()
             return completed
         finally:
-            self._floor.leave()
+            self._gpu_lock.release()
 
 
 def pauses(engine: Engine) -> float:

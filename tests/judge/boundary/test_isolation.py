@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from drkernel.judge.boundary import framing, shared_tensors
-from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot
+from drkernel.judge.boundary.shared_tensors import HostArea, NotSerializable, Slot
 from drkernel.types import Task
 
 HEADER = struct.Struct("<4sIQ16s")
@@ -32,7 +32,7 @@ def _ask(answer):
     thread = threading.Thread(target=other)
     thread.start()
     try:
-        return framing.Asker(ours).ask({"do": "something"}, time.monotonic() + 2)
+        return framing.Requester(ours).request({"do": "something"}, time.monotonic() + 2)
     finally:
         thread.join()
 
@@ -69,7 +69,7 @@ def test_silence_and_leaving_are_told_apart():
         _ask(lambda s, n, b: None)
     ours, theirs = socket.socketpair()
     with pytest.raises(framing.DeadlineExceeded):
-        framing.Asker(ours).ask({}, time.monotonic() + 0.05)
+        framing.Requester(ours).request({}, time.monotonic() + 0.05)
     theirs.close()
 
 
@@ -77,7 +77,7 @@ def test_an_answer_before_its_question_is_a_violation():
     ours, theirs = socket.socketpair()
     theirs.sendall(_frame(1, bytes(16)))
     with pytest.raises(framing.ProtocolViolation):
-        framing.Asker(ours).ask({}, time.monotonic() + 1)
+        framing.Requester(ours).request({}, time.monotonic() + 1)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_an_answer_before_its_question_is_a_violation():
     ids=lambda t: f"{t.dtype}{tuple(t.shape)}",
 )
 def test_tensors_cross_with_their_values(tensor):
-    area = Area.create("test", 2**16)
+    area = HostArea.create("test", 2**16)
     slot = Slot.parse(area.put(tensor).to_json(), area.size)
     assert torch.equal(area.view(slot), tensor)
     if 0 not in tensor.stride():

@@ -16,15 +16,14 @@ SCRIPT = """
 import gc, torch
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.construction import seed_one_generator
-from drkernel.judge.untrusted import runner
 from drkernel.judge.trusted.examination import ExamConfig
 from drkernel.judge.boundary.sandbox import Limits
-from drkernel.judge.trusted.worker import Examiner
-from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
+from drkernel.judge.trusted.worker import SIMULATED_RUNNER, Examiner
+from drkernel.judge.boundary.zygote import Zygote
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples, tasks
 
-zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), ProcessSpec(runner.prepare, runner.main))
+zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), SIMULATED_RUNNER)
 aten.install()
 seed_one_generator()
 examiner = Examiner(zygote, ExamConfig(timeout_s=5.0, gate=False), b"a secret")

@@ -1,10 +1,10 @@
-"""Frames between the examiner and a runner: a fixed header, then length-limited JSON. Nothing is ever unpickled.
+"""Frames on a socket: a fixed header, then length-limited JSON. Nothing is ever unpickled. Both ends run this module.
 
     header: magic (4) · body length (u32) · sequence number (u64) · nonce (16)      body: UTF-8 JSON object
 
-A runner answers each question with the question's own sequence number and nonce. An answer that is malformed, too
-long, out of turn or unasked for ends the run as a protocol violation. (A nonce proves nothing about who answers; it
-makes an answer useless for any other question.)
+A reply has its request's sequence number and nonce. A reply that is malformed, too long, out of order or not requested
+ends the run as a protocol violation. The nonce does not prove who replies. It makes a reply useless for any other
+request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import secrets
 import socket
 import struct
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 _HEADER = struct.Struct("<4sIQ16s")
 _MAGIC = b"DRK1"
@@ -30,18 +30,18 @@ class PeerClosed(Exception):
 
 
 class DeadlineExceeded(Exception):
-    """The deadline passed before the answer came."""
+    """The deadline passed before the reply came."""
 
 
-class Asker:
-    """The trusted end: one question at a time, one answer to each."""
+class Requester:
+    """The trusted end: one request at a time, one reply to each."""
 
     def __init__(self, connection: socket.socket):
         self._connection = connection
         self._sequence, self._nonce = 0, b""
 
-    def ask(self, question: dict[str, Any], deadline: float) -> dict[str, Any]:
-        """Sends a question and returns the answer.
+    def request(self, body: dict[str, Any], deadline: float) -> dict[str, Any]:
+        """Sends a request and returns the reply.
 
         Args:
             deadline: on `time.monotonic()`'s clock.
@@ -49,24 +49,24 @@ class Asker:
         Raises:
             ProtocolViolation, PeerClosed, DeadlineExceeded.
         """
-        self.post(question, deadline)
-        return self.collect(deadline)
+        self.send_request(body, deadline)
+        return self.receive_reply(deadline)
 
-    def post(self, question: dict[str, Any], deadline: float) -> None:
-        """Sends a question; `collect` must follow before the next one."""
+    def send_request(self, body: dict[str, Any], deadline: float) -> None:
+        """Sends a request; `receive_reply` must follow before the next one."""
         self._sequence += 1
         self._nonce = secrets.token_bytes(16)
-        self._refuse_unasked()
-        _send(self._connection, self._sequence, self._nonce, question, deadline)
+        self._expect_silence()
+        _send(self._connection, self._sequence, self._nonce, body, deadline)
 
-    def collect(self, deadline: float) -> dict[str, Any]:
-        """The answer to the question that was posted. After DeadlineExceeded it may be asked for again."""
-        sequence, echoed, answer = _receive(self._connection, deadline)
-        if (sequence, echoed) != (self._sequence, self._nonce):
-            raise ProtocolViolation("an answer to another question")
-        return answer
+    def receive_reply(self, deadline: float) -> dict[str, Any]:
+        """The reply to the request that was sent. After DeadlineExceeded it may be received once more."""
+        sequence, nonce, reply = _receive(self._connection, deadline)
+        if (sequence, nonce) != (self._sequence, self._nonce):
+            raise ProtocolViolation("a reply to another request")
+        return reply
 
-    def _refuse_unasked(self) -> None:
+    def _expect_silence(self) -> None:
         self._connection.setblocking(False)
         try:
             waiting = self._connection.recv(1, socket.MSG_PEEK)
@@ -76,16 +76,16 @@ class Asker:
             raise PeerClosed from error
         if not waiting:
             raise PeerClosed
-        raise ProtocolViolation("an answer that nobody asked for")
+        raise ProtocolViolation("a reply that was not requested")
 
 
 def receive(connection: socket.socket) -> tuple[int, bytes, dict[str, Any]]:
-    """The next question: its sequence number, nonce and body. Blocks."""
+    """The next request: its sequence number, nonce and body. Blocks."""
     return _receive(connection, None)
 
 
 def send(connection: socket.socket, sequence: int, nonce: bytes, body: dict[str, Any]) -> None:
-    """Answers a question with its own sequence number and nonce."""
+    """Replies to the request with this sequence number and nonce."""
     _send(connection, sequence, nonce, body, None)
 
 
@@ -142,5 +142,5 @@ def _set_deadline(connection: socket.socket, deadline: float | None) -> None:
         raise DeadlineExceeded
 
 
-def _no_constant(name: str) -> None:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)

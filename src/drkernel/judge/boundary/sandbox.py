@@ -1,8 +1,9 @@
 """What a runner process may do: compute, read the system's libraries, and answer on one socket.
 
-Three independent locks, because no machine has them all: resource limits, Landlock (reference: judging.md 3.7) and a
-seccomp filter. No helper binaries: plain system calls through ctypes. A lock that the kernel lacks is left out and
-named by `missing_locks()`, never fatal. The runner can write no file at all, so there is nothing to fill or to poison.
+There are three independent locks, because no machine has them all: resource limits, Landlock and a seccomp filter (see
+judge/README.md). They are plain system calls through ctypes, without helper binaries. A lock that the kernel lacks is
+omitted and named by `missing_locks()`; it is never fatal. The runner can write no file at all, so it can neither fill a
+disk nor poison a cache.
 """
 
 from __future__ import annotations
@@ -35,9 +36,25 @@ _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _WRITE = _READ | (1 << 1) | _TRUNCATE | _IOCTL
 _OF_FOLDERS = 1 << 3
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_READABLE = ("/usr", "/lib", "/lib64", "/bin", "/opt/cuda", "/usr/local", "/etc/ld.so.cache", "/etc/localtime")
+_READABLE: tuple[str, ...] = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/opt/cuda",
+    "/usr/local",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+)
 _READABLE += ("/dev/null", "/dev/zero", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")
-_GPU_READABLE = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/proc/sys", "/sys", "/usr/local/nvidia")
+_GPU_READABLE: tuple[str, ...] = (
+    "/proc/driver/nvidia",
+    "/proc/devices",
+    "/proc/modules",
+    "/proc/sys",
+    "/sys",
+    "/usr/local/nvidia",
+)
 _GPU_READABLE += ("/proc/filesystems", "/proc/version", "/proc/stat", "/etc/nvidia", "/etc/ld.so.conf.d")
 
 
@@ -54,7 +71,7 @@ class Limits:
 
 
 class Sandbox:
-    """Prepared once in the zygote; `enter()` then costs a process well under a millisecond.
+    """The locks of a process. Prepared once in the zygote; `enter()` then takes a process well under a millisecond.
 
     With a GPU there are two steps, because CUDA cannot be set up behind the system call filter, and the threads that it
     starts must already be confined: `confine()`, set up CUDA, `seal()`.
@@ -69,7 +86,7 @@ class Sandbox:
         self.seccomp = platform.machine() in _AUDIT_ARCH and Path("/proc/sys/kernel/seccomp").exists()
 
     def missing_locks(self) -> list[str]:
-        """The protections that this kernel does not offer, in words; empty where everything is there."""
+        """The locks that this kernel does not offer, in words; empty where it offers all."""
         missing = [] if self.seccomp else ["seccomp (system calls are not filtered)"]
         if not self.landlock_abi:
             missing.append("Landlock (files of this user stay readable)")
@@ -198,8 +215,9 @@ def _gpu_paths(readable: Path | None, devices: Iterable[Path]) -> dict[Path, int
 def _readable_paths() -> list[Path]:
     """The system's and Python's library folders; never the repository, the tasks or a home folder."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    python = [sysconfig.get_path(name) for name in names] + [p for p in sys.path if p.endswith("site-packages")]
-    python += [os.path.dirname(os.path.dirname(sys.modules[name].__file__)) for name in ("torch", "triton")]
+    python: list[str | None] = [sysconfig.get_path(name) for name in names]
+    python += [p for p in sys.path if p.endswith("site-packages")]
+    python += [str(Path(str(sys.modules[name].__file__)).parents[1]) for name in ("torch", "triton")]
     python += [os.path.join(sys.base_prefix, "lib")]
     return sorted({Path(p).resolve() for p in (*_READABLE, *python) if p and os.path.exists(p)})
 

@@ -1,4 +1,4 @@
-"""The seccomp program of a runner: which system calls fail, on x86-64 and on aarch64.
+"""The seccomp filter of a runner process: which system calls fail, on x86-64 and on aarch64.
 
 Everything that starts a program or a process, reaches another one, opens a connection, changes a file, or offers a
 large kernel surface returns EPERM. Computing, threads, memory, reading files and the already open socket remain.
@@ -52,10 +52,13 @@ _DENIED = {  # name: (x86-64, aarch64)
     "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
     "iopl": (172, None), "ioperm": (173, None), "lookup_dcookie": (212, 18), "syslog": (103, 116),
 }  # fmt: skip
-_UNKNOWN = {"clone3": (435, 435), "openat2": (437, 437)}  # ENOSYS: their flags lie in memory; libc falls back
+_UNKNOWN = {
+    "clone3": (435, 435),
+    "openat2": (437, 437),
+}  # they fail with ENOSYS, since their flags lie in memory; libc falls back to others
 _CLONE, _KILL_CALL, _TGKILL = (56, 220), (62, 129), (234, 131)
 _OPEN, _OPENAT = (2, None), (257, 56)
-_OTHERS = {"prlimit64": (302, 261), "sched_setaffinity": (203, 122)}  # allowed upon oneself (pid 0)
+_ON_ONESELF = {"prlimit64": (302, 261), "sched_setaffinity": (203, 122)}  # allowed for the own process (pid 0)
 _PRCTL, _PRCTL_ALLOWED = (157, 167), (3, 15, 16, 0x53564D41)  # get dumpable, set and get name, name a mapping
 
 
@@ -67,15 +70,15 @@ def program(machine: str, arch: int, pid: int) -> bytes:
         code += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _ERRNO | ENOSYS)]
     for table, error in ((_DENIED, EPERM), (_UNKNOWN, ENOSYS)):
         for numbers in table.values():
-            if numbers[column] is not None:
-                code += [(_JEQ, 0, 1, numbers[column]), (_RET, 0, 0, _ERRNO | error)]
+            if (number := numbers[column]) is not None:
+                code += [(_JEQ, 0, 1, number), (_RET, 0, 0, _ERRNO | error)]
     code += _when(_CLONE[column], 0, (_JSET, 1, 0, _CLONE_THREAD))
     code += _when(_KILL_CALL[column], 0, (_JEQ, 1, 0, pid))
     code += _when(_TGKILL[column], 0, (_JEQ, 1, 0, pid))
     code += _when(_OPENAT[column], 2, (_JSET, 0, 1, _WRITING))
-    if _OPEN[column] is not None:
-        code += _when(_OPEN[column], 1, (_JSET, 0, 1, _WRITING))
-    for numbers in _OTHERS.values():
+    if (number := _OPEN[column]) is not None:
+        code += _when(number, 1, (_JSET, 0, 1, _WRITING))
+    for numbers in _ON_ONESELF.values():
         code += _when(numbers[column], 0, (_JEQ, 1, 0, 0))
     code += _only(_PRCTL[column], 0, _PRCTL_ALLOWED)
     code += [(_RET, 0, 0, _ALLOW)]

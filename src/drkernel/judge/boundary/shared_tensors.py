@@ -1,19 +1,21 @@
-"""Tensors in shared memory and the structures around them in JSON: how values cross the border between processes.
+"""Tensors in shared memory and the structures around them in JSON: how values pass between examiner and runner.
 
-A value is None, a bool, a number, a string, a dtype, a tensor, or a list, tuple or string-keyed dict of values. Its
-JSON form names tensors by their index in a list of `Slot`s, which say where each one's bytes lie in an `Area`.
+Both processes run this module. A value is None, a bool, a number, a string, a dtype, a tensor, or a list, tuple or
+string-keyed dict of values. Its JSON form names tensors by their index in a list of `Slot`s. A slot says where the
+bytes of one tensor lie in an `Area`, a piece of memory that two processes share.
 """
 
 from __future__ import annotations
 
+import abc
 import fcntl
 import itertools
 import mmap
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -21,21 +23,26 @@ GUARD = 256
 """Bytes of 0xFF (NaN in every floating type) before and after each tensor in an area."""
 MAX_NODES, MAX_DEPTH, MAX_DIMS = 4096, 16, 16
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+_JSON_NAMES = {"items": "list", "fields": "tuple", "pairs": "dict", "hexadecimal": "float", "digits": "int"}
+"""What the fields of `Node` are called in JSON: the names of Python's types."""
 _ADD_SEALS, _NEVER_RESIZED = 1033, 0x1 | 0x2 | 0x4  # F_ADD_SEALS; F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
 
 
+Size = Annotated[int, msgspec.Meta(ge=0)]
+Sizes = Annotated[tuple[Size, ...], msgspec.Meta(max_length=MAX_DIMS)]
+
+
 class NotSerializable(Exception):
-    """A value that cannot cross: of an unknown type, too deep, too large, or described wrongly."""
+    """A value that cannot be passed on: of an unknown type, too deep, too large, or not well formed."""
 
 
-@dataclass(frozen=True)
-class Slot:
-    """Where a tensor lies in an area."""
+class Slot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where a tensor lies in an area. As JSON it is the list of these fields."""
 
-    offset: int
+    offset: Size
     dtype: str
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    shape: Sizes
+    stride: Sizes
 
     @property
     def extent(self) -> int:
@@ -51,42 +58,54 @@ class Slot:
 
     @classmethod
     def parse(cls, data: Any, size: int) -> Slot:
-        """Strict: the description may come from an untrusted process. `size` is the area's, in bytes."""
-        if not (isinstance(data, list) and len(data) == 4 and isinstance(data[1], str) and data[1] in DTYPES):
-            raise NotSerializable("a tensor described wrongly")
-        offset, dtype, shape, stride = data
-        for numbers in (shape, stride, [offset]):
-            if not isinstance(numbers, list) or len(numbers) > MAX_DIMS:
-                raise NotSerializable("a tensor described wrongly")
-            if not all(type(n) is int and 0 <= n <= size for n in numbers):
-                raise NotSerializable("a tensor described wrongly")
-        slot = cls(offset, dtype, tuple(shape), tuple(stride))
-        if len(shape) != len(stride) or offset + slot.nbytes > size or offset % DTYPES[dtype].itemsize:
-            raise NotSerializable("a tensor outside the shared memory")
+        """The slot that decoded JSON from an untrusted process describes.
+
+        Args:
+            size: of the area, in bytes.
+
+        Raises:
+            NotSerializable: it is not well formed, or reaches out of the area.
+        """
+        try:
+            slot = msgspec.convert(data, cls, strict=True)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise NotSerializable(f"a tensor described wrongly: {error}") from error
+        slot.check(size)
         return slot
 
+    def check(self, size: int) -> None:
+        """Raises NotSerializable unless the slot lies in an area of so many bytes, aligned as its type needs it."""
+        if self.dtype not in DTYPES or any(n > size for n in (self.offset, *self.shape, *self.stride)):
+            raise NotSerializable("a tensor described wrongly")
+        misaligned = self.offset % DTYPES[self.dtype].itemsize
+        if len(self.shape) != len(self.stride) or misaligned or self.offset + self.nbytes > size:
+            raise NotSerializable("a tensor outside the shared memory")
 
-class Area:
-    """A piece of memory that two processes share: neither can resize it."""
+
+class Area(abc.ABC):
+    """A piece of memory that two processes share, of fixed size, which is filled with tensors from its start."""
 
     align, device = 64, "cpu"
     """Bytes, of which tensors start at multiples, and where tensors are."""
 
-    def __init__(self, handle: int, size: int):
-        self.handle, self.size = handle, size
-        self._map = mmap.mmap(handle, size)
-        self.top = 0
+    def __init__(self, size: int, start: int = 0):
+        self.size, self._start, self.top = size, start, start
 
-    @classmethod
-    def create(cls, name: str, size: int) -> Area:
-        handle = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(handle, size)
-        fcntl.fcntl(handle, _ADD_SEALS, _NEVER_RESIZED)
-        return cls(handle, size)
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Gives up this process's hold on the memory."""
+
+    @abc.abstractmethod
+    def settle(self) -> None:
+        """Waits until what was put here can be read by the other process."""
+
+    @abc.abstractmethod
+    def _flat(self, dtype: str, count: int, offset: int) -> Tensor:
+        """So many elements, in shared memory, from this byte on."""
 
     def clear(self) -> None:
         """Starts again at the same addresses; the bytes stay until they are overwritten."""
-        self.top = 0
+        self.top = self._start
 
     def put(self, tensor: Tensor, dense: bool = False) -> Slot:
         """Copies a tensor (dense: as contiguous) behind what is there, with a guard on either side."""
@@ -111,7 +130,7 @@ class Area:
         return slot
 
     def lay(self, value: Any) -> tuple[Any, list]:
-        """Writes a value's tensors from the start of the area; its JSON form, and their places. Raises as `encode`."""
+        """Writes a value's tensors from the start of the area; its JSON form, and their slots. Raises as `encode`."""
         slots: list[list] = []
 
         def put(tensor: Tensor) -> int:
@@ -133,9 +152,6 @@ class Area:
             return torch.empty_strided(slot.shape, slot.stride, dtype=DTYPES[slot.dtype], device=self.device)
         return self._flat(slot.dtype, slot.extent, slot.offset).as_strided(slot.shape, slot.stride)
 
-    def settle(self) -> None:
-        """Waits until what was put here can be read by the other process."""
-
     def snapshot(self) -> Tensor:
         """A private copy of all bytes in use: uint8 [top]."""
         return self.bytes(0, self.top).clone()
@@ -143,13 +159,32 @@ class Area:
     def same(self, snapshot: Tensor) -> bool:
         return torch.equal(self.bytes(0, self.top), snapshot)
 
-    def close(self) -> None:
-        """Gives up the handle; the mapping goes with the last tensor on it."""
-        os.close(self.handle)
-
     def bytes(self, start: int, count: int) -> Tensor:
         """uint8 [count], in shared memory."""
         return self._flat("uint8", count, start)
+
+
+class HostArea(Area):
+    """An area in host memory, which neither process can resize. It is handed on as a file descriptor, `handle`."""
+
+    def __init__(self, handle: int, size: int):
+        super().__init__(size)
+        self.handle = handle
+        self._map = mmap.mmap(handle, size)
+
+    @classmethod
+    def create(cls, name: str, size: int) -> HostArea:
+        handle = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(handle, size)
+        fcntl.fcntl(handle, _ADD_SEALS, _NEVER_RESIZED)
+        return cls(handle, size)
+
+    def close(self) -> None:
+        """Closes the descriptor; the mapping goes with the last tensor on it."""
+        os.close(self.handle)
+
+    def settle(self) -> None:
+        """There is nothing to wait for."""
 
     def _flat(self, dtype: str, count: int, offset: int) -> Tensor:
         return torch.frombuffer(self._map, dtype=DTYPES[dtype], count=count, offset=offset)
@@ -183,8 +218,34 @@ def encode(value: Any, put: Callable[[Tensor], int], depth: int = 0) -> Any:
     raise NotSerializable(f"a value of type {kind.__name__}")
 
 
+class Node(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename=_JSON_NAMES):
+    """The JSON form of a value that JSON itself does not have. Exactly one field is set, which says what it is."""
+
+    tensor: int | msgspec.UnsetType = msgspec.UNSET
+    """Its index."""
+    items: list[Any] | msgspec.UnsetType = msgspec.UNSET
+    """Of a list."""
+    fields: list[Any] | msgspec.UnsetType = msgspec.UNSET
+    """Of a tuple."""
+    pairs: list[tuple[str, Any]] | msgspec.UnsetType = msgspec.UNSET
+    """Of a dict: key, value."""
+    hexadecimal: Annotated[str, msgspec.Meta(max_length=39)] | msgspec.UnsetType = msgspec.UNSET
+    """Of a float."""
+    digits: Annotated[str, msgspec.Meta(max_length=399, pattern="^-?[0-9]+$")] | msgspec.UnsetType = msgspec.UNSET
+    """Of an integer of more than 64 bits."""
+    dtype: str | msgspec.UnsetType = msgspec.UNSET
+
+
 def decode(data: Any, get: Callable[[int], Any]) -> Any:
-    """The value behind a JSON form; strict. `get` returns the tensor with an index (and refuses a bad index)."""
+    """The value that a JSON form stands for.
+
+    Args:
+        data: decoded JSON, which may come from an untrusted process.
+        get: returns the tensor with an index, and refuses a bad index.
+
+    Raises:
+        NotSerializable: it is not well formed, too large or nested too deeply.
+    """
     return _decoded(data, get, itertools.count(1), 0)
 
 
@@ -194,22 +255,27 @@ def _decoded(data: Any, get: Callable[[int], Any], nodes: Iterator[int], depth: 
         raise NotSerializable("a structure of values that is too large")
     if data is None or type(data) in (bool, int, str):
         return data
-    if not isinstance(data, dict) or len(data) != 1:
-        raise NotSerializable("a value described wrongly")
-    ((kind, body),) = data.items()
-    if kind == "tensor" and type(body) is int:
-        return get(body)
-    if kind in ("list", "tuple") and isinstance(body, list):
-        return (list if kind == "list" else tuple)(_decoded(v, get, nodes, depth + 1) for v in body)
-    if kind == "dict" and isinstance(body, list) and all(isinstance(p, list) and len(p) == 2 for p in body):
-        return {str(key): _decoded(v, get, nodes, depth + 1) for key, v in body}
-    if kind == "float" and isinstance(body, str) and len(body) < 40:
-        return _float(body)
-    if kind == "int" and isinstance(body, str) and len(body) < 400 and body.lstrip("-").isdecimal():
-        return int(body)
-    if kind == "dtype" and isinstance(body, str) and body in DTYPES:
-        return DTYPES[body]
-    raise NotSerializable("a value described wrongly")
+    try:
+        node = msgspec.convert(data, Node, strict=True)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise NotSerializable(f"a value described wrongly: {error}") from error
+    if len(data) != 1:
+        raise NotSerializable("a value described wrongly: exactly one kind is expected")
+    if node.tensor is not msgspec.UNSET:
+        return get(node.tensor)
+    if node.items is not msgspec.UNSET:
+        return [_decoded(value, get, nodes, depth + 1) for value in node.items]
+    if node.fields is not msgspec.UNSET:
+        return tuple([_decoded(value, get, nodes, depth + 1) for value in node.fields])
+    if node.pairs is not msgspec.UNSET:
+        return {key: _decoded(value, get, nodes, depth + 1) for key, value in node.pairs}
+    if node.hexadecimal is not msgspec.UNSET:
+        return _float(node.hexadecimal)
+    if node.digits is not msgspec.UNSET:
+        return int(node.digits)
+    if node.dtype is not msgspec.UNSET and node.dtype in DTYPES:
+        return DTYPES[node.dtype]
+    raise NotSerializable("a value described wrongly: there is no such type of numbers")
 
 
 def _float(text: str) -> float:

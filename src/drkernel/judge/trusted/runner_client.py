@@ -1,15 +1,20 @@
-"""The examiner's view of a runner: questions as methods, answers parsed strictly and copied into private memory."""
+"""The examiner's client of a runner: requests as methods, replies parsed strictly and copied into private memory.
+
+It runs in an examiner's process and believes nothing that it receives. The other end is untrusted/runner.py.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
+from drkernel.judge.boundary import messages
 from drkernel.judge.boundary.framing import ProtocolViolation
+from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
 from drkernel.judge.boundary.zygote import Process
@@ -17,14 +22,17 @@ from drkernel.judge.trusted.cases import Case, ReferenceModel
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.types import DrKernelError, KernelTime
 
-MAX_ITEMS, MAX_ROWS = 10_000, 2000
+T = TypeVar("T")
+MAX_ROWS = 2000
+"""Rows of a trace."""
+_MAX_NAME, _MAX_KIND, _MAX_MESSAGE = 200, 80, 2000
 _WORK_PER_SECOND = 1.5e7
 """Simulated work that one call may cost per second of the time limit: a quarter of it on a slow core, so that an
 endless kernel meets this limit, the same on every machine, before it meets the clock."""
 
 
 class Failed(Exception):
-    """The submission raised an error in answer to a question."""
+    """The submission raised an error while a request was answered."""
 
     def __init__(self, kind: str, message: str, line: int | None):
         super().__init__(message)
@@ -32,7 +40,7 @@ class Failed(Exception):
 
 
 class Missing(Exception):
-    """The submission launched kernels that have not been compiled; see cuda.kernelcache for their descriptions."""
+    """The submission launched kernels that have not been compiled; see cuda.kernel_cache for their descriptions."""
 
     def __init__(self, kernels: list[dict[str, Any]]):
         super().__init__("kernels that have not been compiled")
@@ -58,23 +66,22 @@ class RunnerClient:
     """Every method raises Failed, framing.PeerClosed, DeadlineExceeded or ProtocolViolation for what a runner does.
 
     Args:
-        timeout_s: longest wall time of one answer.
-        patience: how many times as long all together may take.
-        pause: called now and then while the runner has nothing to do; returns the seconds that it took, which do not
-            count.
+        timeout_s: longest wall time of one reply.
+        budget_factor: how many times as long all replies together may take.
+        pause: called now and then while the runner is idle; returns the seconds that it took, which do not count.
     """
 
     def __init__(
-        self, process: Process, timeout_s: float, patience: float = 3.0, pause: Callable[[], float] | None = None
+        self, process: Process, timeout_s: float, budget_factor: float = 3.0, pause: Callable[[], float] | None = None
     ):
         self._process, self._timeout, self._pause = process, timeout_s, pause
-        self._began = self._asked = time.monotonic()
-        self._end = self._began + patience * timeout_s
+        self._began = self._sent = time.monotonic()
+        self._end = self._began + budget_factor * timeout_s
 
     @property
     def hangs(self) -> bool:
-        """Whether most of the time limit has gone by since the last question; else many answers were slow."""
-        return time.monotonic() - self._asked > self._timeout / 2
+        """Whether most of the time limit has gone by since the last request. Otherwise many replies were slow."""
+        return time.monotonic() - self._sent > self._timeout / 2
 
     @property
     def used_full_timeout(self) -> bool:
@@ -87,23 +94,22 @@ class RunnerClient:
 
     def load(self, source: str, name: str) -> None:
         """Executes the source and looks for the class with this name."""
-        self._ask(do="load", source=source, name=name)
+        self._request(messages.Done, do="load", source=source, name=name)
 
     def build(self, model: int, theirs: ReferenceModel) -> dict[str, Tensor]:
         """Constructs a model as the reference's was; returns its parameters and buffers by name."""
-        self._rest()
+        self._idle()
         tree, slots = self._put(list(theirs.reference.init_args()))
         varied = theirs.perturbed_at_construction
-        answer = self._ask(do="build", model=model, args=tree, slots=slots, seed=theirs.seed, varied=varied)
-        pairs = _list(answer.get("weights"))
-        if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
-            raise ProtocolViolation("weights described wrongly")
-        return {name: self._take(slot) for name, slot in pairs} if theirs.perturbed_weights else {}
+        build = {"model": model, "args": tree, "slots": slots, "seed": theirs.seed, "varied": varied}
+        pairs = self._request(messages.Weights, do="build", **build).weights
+        return {name: self._copy(slot) for name, slot in pairs} if theirs.perturbed_weights else {}
 
     def write(self, model: int, values: Mapping[str, Tensor]) -> None:
         """Overwrites some of a model's parameters and buffers."""
         _, slots = self._put(list(values.values()))
-        self._ask(do="weights", model=model, values=[[name, i] for i, name in enumerate(values)], slots=slots)
+        pairs = [[name, i] for i, name in enumerate(values)]
+        self._request(messages.Done, do="weights", model=model, values=pairs, slots=slots)
 
     def call(self, case: Case, skip: Sequence[str] = ()) -> Answer:
         """One forward; the launches of kernels at the sites in `skip` are left out."""
@@ -111,8 +117,8 @@ class RunnerClient:
         return self.answer()
 
     def begin(self, case: Case, skip: Sequence[str] = ()) -> None:
-        """As `call`, without waiting for the answer, which `answer` returns."""
-        self._rest()
+        """As `call`, without waiting for the reply, which `answer` returns."""
+        self._idle()
         tree, slots = self._put(case.inputs)
         self._before = self._process.inputs.snapshot()
         self._process.inputs.settle()
@@ -129,62 +135,70 @@ class RunnerClient:
 
     def answer(self) -> Answer:
         """What the call that was begun returned, in private memory."""
-        answer = self.collect()
+        reply = parse(self.collect(), messages.CallResult)
         edited = not self._process.inputs.same(self._before)
-        values = [self._got(fact) for fact in _list(answer.get("tensors"))]
+        values = [self._output(output) for output in reply.tensors]
         try:
-            outputs = decode(answer.get("outputs"), lambda index: values[index] if index >= 0 else None)
-        except (NotSerializable, IndexError, ValueError) as error:
+            outputs = decode(reply.outputs, lambda index: values[index] if index >= 0 else None)
+        except (NotSerializable, IndexError) as error:
             raise ProtocolViolation(str(error)) from error
-        seen = [self._take(slot) for slot in _list(answer.get("seen"))]
-        self._rest()
-        return Answer(outputs, _trace(answer.get("trace")), any(value.aliases_input for value in values), edited, seen)
+        seen = [self._copy(slot) for slot in reply.seen]
+        self._idle()
+        return Answer(outputs, _trace(reply.trace), any(value.aliases_input for value in values), edited, seen)
 
-    def _rest(self) -> None:
-        """A moment at which the runner has nothing to do."""
+    def _idle(self) -> None:
+        """Called while the runner is idle."""
         if self._pause:
             self.extend_deadline(self._pause())
 
-    def post(self, do: str, **question: Any) -> None:
-        """Asks without waiting for the answer; `collect` must follow. What is put into its memory may come later."""
-        self._asked = time.monotonic()
-        self._process.post({"do": do, **question}, self._deadline())
+    def post(self, do: str, **request: Any) -> None:
+        """Sends a request; `collect` must follow. What is put into the runner's memory may come later."""
+        self._sent = time.monotonic()
+        self._process.send_request({"do": do, **request}, self._deadline())
 
     def answered(self, seconds: float) -> bool:
-        """Waits for the answer to what was posted, at most so long. Whether it is there."""
-        return self._process.answered(seconds)
+        """Waits for the reply to what was sent, at most so long. Whether it is there."""
+        return self._process.reply_ready(seconds)
 
     def collect(self) -> dict[str, Any]:
-        answer = self._process.collect(self._deadline())
-        if error := answer.get("error"):
-            raise _failure(error)
-        return answer
+        """The reply to what was sent, not yet parsed."""
+        reply = self._process.receive_reply(self._deadline())
+        if error := reply.get("error"):
+            raise failure_of(error)
+        return reply
 
     def claims(self) -> dict[str, Any]:
-        """What the runner claims of the calls that it had enqueued."""
-        return self._ask(do="claims")
+        """What the runner reports of the calls that it had enqueued, not yet parsed."""
+        return self._request(dict[str, Any], do="claims")
 
     def profile(self, case: Case, empty_us: float) -> list[KernelTime]:
         """The launches and operators of one forward, and how long each took; see recorder.times."""
-        return [_kernel_time(row) for row in _list(self._ask_of("profile", case, empty_us=empty_us).get("rows"))]
+        profile = self._request(messages.Profile, do="profile", empty_us=empty_us, **self._forward(case))
+        return [_kernel_time(*row) for row in profile.rows]
 
     def joins(self, case: Case) -> bool:
-        """Whether forward waits for all that it starts on other streams. The process may be in disorder afterwards."""
-        return self._ask_of("joins", case).get("joined") is True
+        """Whether forward waits for all that it starts on other streams. The process may be unusable afterwards."""
+        return self._request(messages.Joined, do="joins", **self._forward(case)).joined
 
-    def _ask_of(self, do: str, case: Case, **more: Any) -> dict[str, Any]:
-        """A question about one forward on a case's inputs."""
+    def _forward(self, case: Case) -> dict[str, Any]:
+        """The fields of a request about one forward on a case's inputs."""
         tree, slots = self._put(case.inputs)
-        train, model = case.plan.train, case.plan.model
-        return self._ask(do=do, model=model, args=tree, slots=slots, train=train, seed=case.seed, **more)
+        return {
+            "model": case.plan.model,
+            "args": tree,
+            "slots": slots,
+            "train": case.plan.train,
+            "seed": case.seed,
+        }
 
     def _deadline(self) -> float:
         return min(time.monotonic() + self._timeout, self._end)
 
-    def _ask(self, **question: Any) -> dict[str, Any]:
+    def _request(self, kind: type[T], /, **request: Any) -> T:
+        """Sends a request and returns its reply, parsed."""
         self._process.inputs.settle()
-        self.post(**question)
-        return self.collect()
+        self.post(**request)
+        return parse(self.collect(), kind)
 
     def _put(self, value: Any) -> tuple[Any, list]:
         """Writes a value's tensors into the shared memory; returns its JSON form and where they lie."""
@@ -193,58 +207,46 @@ class RunnerClient:
         except NotSerializable as error:
             raise DrKernelError(f"the task's inputs or arguments cannot be handed to a submission: {error}") from error
 
-    def _take(self, slot: Any) -> Tensor:
+    def _copy(self, slot: Slot) -> Tensor:
         """A private copy of a tensor that the runner has written: nothing can change it while it is compared."""
         area = self._process.outputs
         try:
-            return area.view(Slot.parse(slot, area.size)).clone()
+            slot.check(area.size)
+            return area.view(slot).clone()
         except NotSerializable as error:
             raise ProtocolViolation(str(error)) from error
 
-    def _got(self, fact: Any) -> OutputTensor:
-        if not isinstance(fact, dict) or any(type(fact.get(key)) is not bool for key in ("expanded", "shares")):
-            raise ProtocolViolation("an output described wrongly")
-        return OutputTensor(self._take(fact.get("slot")), fact["expanded"], fact["shares"])
+    def _output(self, output: messages.Output) -> OutputTensor:
+        return OutputTensor(self._copy(output.slot), output.expanded, output.shares)
 
 
-def traces_of(answer: dict[str, Any], number: int) -> list[OpTrace]:
-    """What each of so many calls launched, as an untrusted answer to `enqueue_gated` describes it."""
-    described = _list(answer.get("traces"))
-    if len(described) != number:
-        raise ProtocolViolation(f"launches of {len(described)} of {number} calls described")
-    return [_trace(text) for text in described]
+def traces_of(reply: Any, number: int) -> list[OpTrace]:
+    """What each of so many calls launched, from an untrusted reply to `enqueue_gated`."""
+    traces = parse(reply, messages.Traces).traces
+    if len(traces) != number:
+        raise ProtocolViolation(f"launches of {len(traces)} of {number} calls described")
+    return [_trace(text) for text in traces]
 
 
-def _trace(text: Any) -> OpTrace:
+def _trace(text: str) -> OpTrace:
     try:
-        return OpTrace.from_json(str(text), MAX_ROWS)
+        return OpTrace.from_json(text, MAX_ROWS)
     except ValueError as error:
         raise ProtocolViolation(str(error)) from error
 
 
-def _list(data: Any) -> list:
-    if not isinstance(data, list) or len(data) > MAX_ITEMS:
-        raise ProtocolViolation("a list that is none, or too long")
-    return data
+def _kernel_time(name: str, triton: bool, calls: int, us: str) -> KernelTime:
+    return KernelTime(name[:_MAX_NAME], calls, messages.hexadecimal(us, 0, 1e9), triton)
 
 
-def _kernel_time(row: Any) -> KernelTime:
-    try:
-        name, triton, calls, us = row
-        time_us = float.fromhex(us)
-        if not (type(name) is str and type(triton) is bool and type(calls) is int and 0 <= time_us < 1e9):
-            raise ValueError
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ProtocolViolation("a profile described wrongly") from error
-    return KernelTime(name[:200], calls, time_us, triton)
+def failure_of(error: Any) -> Failed | Missing:
+    """The exception for the `error` of an untrusted reply.
 
-
-def _failure(error: Any) -> Exception:
-    if not isinstance(error, dict) or not all(isinstance(error.get(key), str) for key in ("type", "message")):
-        return ProtocolViolation("an error described wrongly")
-    if (missing := error.get("missing")) and isinstance(missing, list) and all(isinstance(m, dict) for m in missing):
-        return Missing(missing)
-    line = error.get("line")
-    text = "".join(c if c.isprintable() else " " for c in error["message"][:2000])
-    kind = error["type"][:80] if error["type"].isidentifier() else "Error"
-    return Failed(kind, text, line if type(line) is int and 0 < line < 10**6 else None)
+    Raises:
+        ProtocolViolation: it is not well formed.
+    """
+    parsed = parse(error, messages.Error)
+    if parsed.missing:
+        return Missing(parsed.missing)
+    text = "".join(c if c.isprintable() else " " for c in parsed.message[:_MAX_MESSAGE])
+    return Failed(parsed.type[:_MAX_KIND] if parsed.type.isidentifier() else "Error", text, parsed.line)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drkernel.judge.trusted import denylist
+from drkernel.types import Verdict
 
 MAX_SOURCE = 100_000
 
@@ -27,6 +28,10 @@ class Refusal:
     reason: str
     detail: str
     evidence: dict[str, Any] = field(default_factory=dict)
+
+    def to_verdict(self, device: str = "") -> Verdict:
+        """The verdict on the submission, whatever the device would have found."""
+        return Verdict(self.status, self.reason, self.detail, device=device, evidence=self.evidence)
 
 
 class _Found(Exception):

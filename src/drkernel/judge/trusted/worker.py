@@ -1,9 +1,11 @@
-"""A worker process of the judge: an examiner or a compiler, and its zygote. Started by `workers.Worker`."""
+"""What a worker process of the judge runs: an examiner or a compile worker, with its zygote.
+
+worker_process.py starts it from the process of the Judge.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import socket
 import sys
@@ -25,11 +27,11 @@ from drkernel.judge.trusted import prepare, static_check
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.examination import ExamConfig, Examination, deferred_refusal
 from drkernel.judge.trusted.verdicts import verdict_of_crash
-from drkernel.judge.untrusted import runner
 from drkernel.types import DrKernelError, Task, Verdict
 
-_PAPERS = 128
-_WARM = Task(
+SIMULATED_RUNNER = ProcessSpec("drkernel.judge.untrusted.runner:prepare", "drkernel.judge.untrusted.runner:main")
+_MAX_PREPARED_TASKS = 128
+_WARM_UP = Task(
     "warm-up",
     """
 import torch
@@ -48,16 +50,16 @@ def get_init_inputs():
 """,
     small={"rows": 8, "cols": 32},
 )
-"""Prepared once before the first question, so that torch's lazy imports are over by then."""
+"""Prepared once before the first request, so that torch's lazy imports are done by then."""
 
 
 class Examiner:
-    """Judges submissions one at a time. Trusted: holds the secret, the references and the expected answers."""
+    """Judges submissions one at a time. Trusted: holds the secret, the references and the expected outputs."""
 
     def __init__(self, zygote: Zygote, config: ExamConfig, secret: bytes):
         self.zygote, self.config, self.secret = zygote, config, secret
         self._device = SimulatedDevice(GPUS[config.device.partition(":")[2]], secret)
-        self._prepared = prepare.PreparedTaskCache[prepare.PreparedTask](_PAPERS)
+        self._prepared = prepare.PreparedTaskCache[prepare.PreparedTask](_MAX_PREPARED_TASKS)
 
     def prepared(self, task: Task) -> prepare.PreparedTask:
         """The prepared task, from the cache where possible; DrKernelError where the task is unusable."""
@@ -72,7 +74,7 @@ class Examiner:
         if not self.config.gate:
             return None
         found = static_check.inspect(source, task.answer_name, not self.config.price_hacks)
-        return found and Verdict(found.status, found.reason, found.detail, evidence=found.evidence)
+        return found.to_verdict() if found else None
 
     def _examined(self, task: Task, source: str) -> Verdict:
         prepared = self.prepared(task)
@@ -92,17 +94,16 @@ class Examiner:
 def main() -> None:
     """Serves one Judge over the socket whose number is the only argument, until it closes.
 
-    The first question holds the settings, among them the `kind` of worker and how `nice` it is to others; the second
-    the secret, which no zygote may know.
+    The first request holds the settings, among them the `kind` of worker and how `nice` it is. The second holds the
+    secret, which no zygote may know.
     """
     connection = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
     sandbox.die_with_parent()
     sandbox.hide_process()
-    _, nonce, settings = framing.receive(connection)
+    sequence, nonce, settings = framing.receive(connection)
     os.nice(settings.get("nice", 0))
     kinds = {"simulated": _simulated, "compiler": _compiler, "gpu": _gpu}
-    sequence = 1
     try:
         missing, start = kinds[settings["kind"]](settings)
         framing.send(connection, sequence, nonce, {"missing": missing})
@@ -110,28 +111,31 @@ def main() -> None:
         answer = start(bytes.fromhex(body["secret"]))
     except (PeerClosed, ZygoteDied):
         raise
-    except Exception as error:  # the service says it in one line
+    except Exception as error:  # the Judge says it in one line
         text = " ".join(f"{type(error).__name__}: {error}".split())
         framing.send(connection, sequence, nonce, {"broken": text[:500]})
         return
     framing.send(connection, sequence, nonce, {})
     while True:
         sequence, nonce, body = framing.receive(connection)
-        framing.send(connection, sequence, nonce, json.loads(json.dumps(answer(body))))
+        framing.send(connection, sequence, nonce, answer(body))
 
 
-Answering = Callable[[dict[str, Any]], dict[str, Any]]
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+"""From the body of a request to the body of the reply."""
+Start = Callable[[bytes], Answer]
+"""What a worker does once it has the secret."""
 
 
-def _simulated(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
-    """Examines on the simulated device."""
-    zygote = Zygote(Limits(**settings["limits"]), ProcessSpec(runner.prepare, runner.main))
+def _simulated(settings: dict[str, Any]) -> tuple[list[str], Start]:
+    """An examiner of the simulated device."""
+    zygote = Zygote(Limits(**settings["limits"]), SIMULATED_RUNNER)
     aten.install()
     seed_one_generator()
-    SimulatedDevice(GPUS["H200"], b"").prepare(_WARM)
+    SimulatedDevice(GPUS["H200"], b"").prepare(_WARM_UP)
     missing = zygote.wait_ready()
 
-    def start(secret: bytes) -> Answering:
+    def start(secret: bytes) -> Answer:
         examiner = Examiner(zygote, ExamConfig(**settings["config"]), secret)
 
         def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -149,16 +153,16 @@ def _simulated(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], A
     return missing, start
 
 
-def _compiler(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
-    """Compiles for GPUs; sees neither GPU nor secret."""
-    from drkernel.judge.devices.cuda.compile_worker import Compiler
+def _compiler(settings: dict[str, Any]) -> tuple[list[str], Start]:
+    """A compile worker; sees neither GPU nor secret."""
+    from drkernel.judge.devices.cuda.compile_worker import CompileWorker
 
-    compiler = Compiler(settings)
+    compiler = CompileWorker(settings)
     return compiler.missing, lambda _: compiler.answer
 
 
-def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answering]]:
-    """Examines on the one GPU that it sees."""
+def _gpu(settings: dict[str, Any]) -> tuple[list[str], Start]:
+    """An examiner of the one GPU that it sees."""
     from drkernel.judge.boundary.cuda import setup
     from drkernel.judge.devices.cuda import examiner
 
@@ -167,9 +171,9 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answeri
     os.environ["TRITON_CACHE_DIR"] = str(Path(settings["scratch"]) / "examiner")
     setup.start(everywhere=False)
 
-    def start(secret: bytes) -> Answering:
+    def start(secret: bytes) -> Answer:
         scratch = Path(settings["scratch"])
-        options = {key: settings[key] for key in ("spare", "sharing", "share", "describes")}
+        options = {key: settings[key] for key in ("ready_runners", "examiners_per_gpu", "colocated", "describes")}
         made = examiner.GpuExaminer(zygote, ExamConfig(**settings["config"]), secret, scratch, **options)
 
         def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -177,11 +181,11 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Callable[[bytes], Answeri
             try:
                 if body["source"] is None:
                     return {"plan": made.prepare(task)}
-                return made.judge(task, body["source"], Path(body["kernels"]), body["sole"])
+                return made.judge(task, body["source"], Path(body["kernels"]), body["exclusive"])
             except DrKernelError as error:
                 return {"error": str(error)}
             except examiner.GpuUnhealthy as error:
-                return {"unwell": str(error)}
+                return {"unhealthy": str(error)}
 
         return answer
 

@@ -1,4 +1,4 @@
-"""The judge's worker processes, and how the service talks with them."""
+"""Starts and supervises the judge's worker processes. Runs in the process of the Judge; workers run worker.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -19,23 +20,30 @@ import drkernel
 from drkernel.judge.boundary import framing
 from drkernel.types import DrKernelError, Verdict
 
+ATTEMPTS = 2
+"""How often a submission is tried whose worker dies."""
 _START_S = 180.0
 _KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "CUDA_HOME")
+"""Variables of this process's environment that workers get."""
 
 
 class WorkerCrashed(Exception):
-    """A worker process died, hung or spoke nonsense."""
+    """A worker process died, hung or broke the protocol."""
+
+
+class WorkerNotStarted(WorkerCrashed):
+    """A worker process did not start."""
 
 
 class Worker:
     """A worker process and the connection to it.
 
     Args:
-        settings: its first question; `kind` says what it is to be (see worker.py).
+        settings: its first request; `kind` says what it is to be (see worker.py).
         environment: variables beyond those that every worker has.
 
     Raises:
-        WorkerCrashed: it did not start.
+        WorkerNotStarted.
     """
 
     def __init__(self, settings: dict[str, Any], secret: bytes, environment: Mapping[str, str] | None = None):
@@ -48,23 +56,25 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._connection, self._asker = ours, framing.Asker(ours)
+        self._connection, self._requester = ours, framing.Requester(ours)
         try:
             self.missing: list[str] = self._started(settings)["missing"]
+            """Sandbox locks that this machine lacks."""
             self._started({"secret": secret.hex()})
-        except WorkerCrashed:
+        except WorkerCrashed as error:
             self.kill()
-            raise
+            raise WorkerNotStarted(str(error)) from error
 
     def _started(self, body: dict[str, Any]) -> dict[str, Any]:
-        answer = self.ask(body, _START_S)
-        if broken := answer.get("broken"):
-            raise WorkerCrashed(broken)
-        return answer
+        reply = self.request(body, _START_S)
+        if problem := reply.get("broken"):
+            raise WorkerCrashed(problem)
+        return reply
 
-    def ask(self, body: dict[str, Any], patience: float) -> dict[str, Any]:
+    def request(self, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Sends a request and returns the reply. After WorkerCrashed, all that can be done is `kill`."""
         try:
-            return self._asker.ask(body, time.monotonic() + patience)
+            return self._requester.request(body, time.monotonic() + timeout_s)
         except (framing.PeerClosed, framing.DeadlineExceeded, framing.ProtocolViolation) as error:
             raise WorkerCrashed(f"worker process: {type(error).__name__} {error}".strip()) from error
 
@@ -74,8 +84,73 @@ class Worker:
         self._process.wait()
 
 
+class WorkerSlot:
+    """At most one worker process at a time, which is started when it is needed and replaced after it crashed.
+
+    A slot belongs to one thread.
+
+    Args:
+        start: starts a worker; raises WorkerNotStarted.
+        retry_start: whether a start that fails counts as a failed attempt of `request`. Otherwise it ends the request.
+    """
+
+    def __init__(self, start: Callable[[], Worker], retry_start: bool = False):
+        self._start, self._retry_start = start, retry_start
+        self._worker: Worker | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._worker is not None
+
+    def start(self) -> None:
+        """Starts the worker, unless it is running.
+
+        Raises:
+            WorkerNotStarted.
+        """
+        self._worker = self._worker or self._start()
+
+    def request(self, body: Callable[[], dict[str, Any]], timeout_s: float, attempts: int = ATTEMPTS) -> dict[str, Any]:
+        """The worker's reply. A worker that crashes or takes too long is killed; the next attempt starts another one.
+
+        Args:
+            body: makes the request, anew for each attempt.
+
+        Raises:
+            WorkerCrashed: in the last attempt.
+            WorkerNotStarted: in the last attempt; without `retry_start`, in any.
+        """
+        for left in reversed(range(attempts)):
+            try:
+                self.start()
+                return self._worker.request(body(), timeout_s)  # type: ignore[union-attr]
+            except WorkerCrashed as error:
+                self.kill()
+                if not left or (isinstance(error, WorkerNotStarted) and not self._retry_start):
+                    raise
+        raise AssertionError("at least one attempt is needed")
+
+    def kill(self) -> None:
+        """Ends the worker, if there is one."""
+        if self._worker:
+            self._worker.kill()
+        self._worker = None
+
+
+class MissingLocksWarning:
+    """Warns of the sandbox locks that this machine lacks, once for all workers of a judge."""
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def show(self, worker: Worker) -> None:
+        if worker.missing and not self._warned:
+            self._warned = True
+            warnings.warn(f"judge: this machine lacks {'; '.join(worker.missing)}", stacklevel=3)
+
+
 def base_environment() -> dict[str, str]:
-    """No tokens or keys of the trainer's reach a worker; one thread each; the same hashes in every run."""
+    """What every worker gets: no tokens or keys of the trainer's, one thread each, the same hashes in every run."""
     paths = [str(Path(drkernel.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     fixed = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     fixed |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONSAFEPATH": "1", "HOME": "/nonexistent"}
@@ -83,14 +158,19 @@ def base_environment() -> dict[str, str]:
     return {k: os.environ[k] for k in _KEPT if k in os.environ} | {"PYTHONPATH": os.pathsep.join(paths)} | fixed
 
 
-def settle(future: Future, answer: dict[str, Any] | None, problem: str, device: str) -> None:
-    """Ends a future with a worker's answer: a verdict, an error of the task, or why there is none."""
-    if answer is None:
+def settle(future: Future, reply: dict[str, Any] | None, problem: str, device: str) -> None:
+    """Ends a future with a worker's reply: a verdict, or an error of the task.
+
+    Args:
+        reply: None where every attempt failed.
+        problem: why the last attempt failed.
+    """
+    if reply is None:
         future.set_result(Verdict("invalid", "judge_failure", f"the judge failed twice: {problem}", device=device))
-    elif "error" in answer:
-        future.set_exception(DrKernelError(answer["error"]))
+    elif "error" in reply:
+        future.set_exception(DrKernelError(reply["error"]))
     else:
-        future.set_result(Verdict.from_dict(answer["verdict"]) if "verdict" in answer else None)
+        future.set_result(Verdict.from_dict(reply["verdict"]) if "verdict" in reply else None)
 
 
 def visible_gpus() -> list[str]:

@@ -1,7 +1,7 @@
-"""The process that executes one submission: it answers the examiner's questions and is then killed.
+"""Runs in the runner process, which executes one submission: it answers the examiner's requests and is then killed.
 
-Everything here runs beside code that may have taken the process over. Nothing that is said here is believed: outputs
-are bytes that the examiner compares, and it alone knows the inputs to come and the expected answers.
+Everything here runs beside code that may have taken the process over, so the examiner trusts no reply. Outputs are
+bytes that the examiner compares. It alone knows the inputs to come and the expected outputs.
 """
 
 from __future__ import annotations
@@ -15,29 +15,37 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from drkernel.judge.boundary import framing, shared_tensors
+from drkernel.judge.boundary import framing
+from drkernel.judge.boundary.call_areas import CallAreas
 from drkernel.judge.boundary.construction import perturbed_construction, seed_one_generator
 from drkernel.judge.boundary.sandbox import Sandbox
-from drkernel.judge.boundary.shared_tensors import Area, Slot
+from drkernel.judge.boundary.shared_tensors import Area, HostArea, Slot
 from drkernel.judge.untrusted.simulated.device import install, record
 
 FILE = "submission.py"
+"""The file that tracebacks name for the submission's source."""
 MAX_TEXT, MAX_SEEN = 2000, 64
-_MOST_FILES = 2**20
+"""Characters of an error message, and results of ATen operators that are kept."""
+MAX_LINE = 10**6
+_MAX_DESCRIPTOR = 2**20
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+"""From the body of a request to the body of the reply."""
 
 
 def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None:
-    """Locks the process in and answers questions until the connection closes. Never returns."""
+    """Locks the process in and answers requests until the connection closes. Never returns."""
     leave_session()
     sandbox.enter()
-    serve(close_others(connection), Runner(*areas).answer)
+    inputs, outputs = areas
+    serve(close_others(connection), Runner(inputs, outputs).answer)
 
 
 def leave_session() -> None:
@@ -53,18 +61,18 @@ def close_others(connection: socket.socket) -> socket.socket:
     handle = connection.detach()
     if handle != 3:
         os.dup2(handle, 3, inheritable=False)
-    os.closerange(4, _MOST_FILES)
+    os.closerange(4, _MAX_DESCRIPTOR)
     return socket.socket(fileno=3)
 
 
-def serve(connection: socket.socket, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def serve(connection: socket.socket, answer: Answer) -> None:
     while True:
-        sequence, nonce, question = framing.receive(connection)
-        framing.send(connection, sequence, nonce, answer(question))
+        sequence, nonce, request = framing.receive(connection)
+        framing.send(connection, sequence, nonce, answer(request))
 
 
 def prepare() -> None:
-    """What all runners of the simulated device share; done once in the zygote."""
+    """Sets up what all runners of the simulated device share; called once, in the zygote."""
     install(fake_cuda=True)
     torch.set_num_threads(1)
     seed_one_generator()
@@ -77,21 +85,30 @@ class Runner:
     """The submission's module and its models."""
 
     record = staticmethod(record)
-    """What counts the launches and operators of a block, and can leave some out."""
+    """Counts the launches and operators of a block, and can leave some out."""
 
     def __init__(self, inputs: Area, outputs: Area):
-        self.inputs, self.outputs = inputs, outputs
+        self.areas = CallAreas(inputs, outputs)
         self.models: dict[int, nn.Module] = {}
-        self._views: dict[Slot, tuple[Tensor, int]] = {}
+        """By number; 0 and 1 have the published shape, further ones hidden shapes."""
 
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+    @property
+    def inputs(self) -> Area:
+        return self.areas.inputs
+
+    @property
+    def outputs(self) -> Area:
+        return self.areas.outputs
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a request; `do` names the method, all else are its arguments."""
         self.outputs.clear()
         try:
-            return self._do()[question.pop("do")](**question)
+            return self._methods()[request.pop("do")](**request)
         except BaseException as error:
             return {"error": describe(error)}
 
-    def _do(self) -> dict[str, Callable[..., dict[str, Any]]]:
+    def _methods(self) -> dict[str, Callable[..., dict[str, Any]]]:
         return {"load": self._load, "build": self._build, "weights": self._weights, "call": self._call}
 
     def _load(self, source: str, name: str) -> dict[str, Any]:
@@ -104,7 +121,7 @@ class Runner:
         return {}
 
     def _build(self, model: int, args: Any, slots: list, seed: int, varied: bool) -> dict[str, Any]:
-        values, keywords = self._values(args, slots)
+        values, keywords = self.areas.values(args, slots)
         torch.manual_seed(seed)
         with perturbed_construction(varied):
             built = self.build(*values, **keywords)
@@ -123,60 +140,20 @@ class Runner:
     def _call(
         self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list, budget: float
     ) -> dict[str, Any]:
-        values = self._values(args, slots)
+        values = self.areas.values(args, slots)
         module = self.models[model].train(train)
         torch.manual_seed(seed)
-        watch = _Watch()
+        watch = _OperatorResults()
         with torch.no_grad(), self.record(skip=skip, budget=budget) as trace, watch if skip else nullcontext():
             result = module(*values)
-        answer = self._exported(result)
-        numels = {math.prod(fact["slot"][2]) for fact in answer["tensors"]}
-        seen = self._kept([t for t in reversed(watch.results) if t.numel() in numels])
-        return answer | {"trace": trace.to_json(), "seen": seen}
-
-    def _kept(self, tensors: list[Tensor]) -> list[list]:
-        """Copies tensors out, as many as there is room for."""
-        kept = []
-        with suppress(shared_tensors.NotSerializable):
-            for tensor in tensors:
-                kept.append(self.outputs.put(tensor, dense=True).to_json())
-        return kept
-
-    def _exported(self, result: Any) -> dict[str, Any]:
-        """What forward returned, its tensors copied out."""
-        facts: list[dict[str, Any]] = []
-        given = [view for view, _ in self._views.values()]
-        return {
-            "outputs": shared_tensors.encode(result, lambda tensor: self._export(tensor, given, facts)),
-            "tensors": facts,
-        }
-
-    def _export(self, tensor: Tensor, given: list[Tensor], facts: list) -> int:
-        """Copies an output out, and says what its bytes alone do not show."""
-        if tensor.layout != torch.strided:
-            raise shared_tensors.NotSerializable(f"an output with layout {tensor.layout}")
-        expanded = any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        shares = tensor.numel() > 0 and any(shared_tensors.overlaps(tensor, other) for other in given if other.numel())
-        slot = self.outputs.put(tensor, dense=True)
-        facts.append({"slot": slot.to_json(), "expanded": expanded, "shares": shares})
-        return len(facts) - 1
-
-    def _values(self, tree: Any, slots: list) -> Any:
-        """The question's values. A tensor at the same place with the same form is the same object as last time."""
-        parsed = [Slot.parse(slot, self.inputs.size) for slot in slots]
-        self._views = {slot: self._views.get(slot) or self._fresh(slot) for slot in parsed}
-        for slot, (view, storage) in self._views.items():
-            if (tuple(view.shape), view.stride()) != (slot.shape, slot.stride) or view.data_ptr() != storage:
-                self._views[slot] = self._fresh(slot)
-        return shared_tensors.decode(tree, lambda index: self._views[parsed[index]][0])
-
-    def _fresh(self, slot: Slot) -> tuple[Tensor, int]:
-        view = self.inputs.view(slot)
-        return view, view.data_ptr()
+        reply = self.areas.copy_out(result)
+        numels = {math.prod(tensor["slot"][2]) for tensor in reply["tensors"]}
+        seen = [tensor for tensor in reversed(watch.results) if tensor.numel() in numels]
+        return reply | {"trace": trace.to_json(), "seen": self.areas.copy_as_many(seen)}
 
 
-class _Watch(TorchDispatchMode):
-    """Keeps what ATen operators compute, to see whether the answer exists without any Triton kernel."""
+class _OperatorResults(TorchDispatchMode):
+    """Keeps what ATen operators compute, to see whether the outputs exist without any Triton kernel."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -206,23 +183,25 @@ def tensors_of(model: nn.Module) -> list[tuple[str, Tensor]]:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """An error in the submission: its type, message and the deepest of the submission's own lines behind it."""
-    line, cause = None, error
+    line: int | None = None
+    cause: BaseException | None = error
     while cause is not None:
         frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if frame.filename.endswith(FILE)]
         line = frames[-1].lineno if frames else line
         cause = cause.__cause__
     if isinstance(error, SyntaxError):
-        line = error.lineno
-    return {"type": type(error).__name__[:80], "message": str(error)[:MAX_TEXT], "line": line}
+        line = error.lineno  # which the submission may have set to anything
+    known = type(line) is int and 0 < line < MAX_LINE
+    return {"type": type(error).__name__[:80], "message": str(error)[:MAX_TEXT], "line": line if known else None}
 
 
 def _warm_up() -> None:
-    """Answers the questions of a small exam once, so that nothing is left to be imported or set up in each runner."""
-    model = Runner(Area.create("warm", 2**16), Area.create("warm", 2**16))
-    slot = model.inputs.put(torch.ones(64)).to_json()
+    """Answers the requests of a small examination, so that no runner has anything left to import or to set up."""
+    runner = Runner(HostArea.create("warm", 2**16), HostArea.create("warm", 2**16))
+    slot = runner.inputs.put(torch.ones(64)).to_json()
     call = {"do": "call", "model": 0, "args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0}
-    questions = [
-        {"do": "load", "source": _WARM, "name": "ModelNew"},
+    requests: list[dict[str, Any]] = [
+        {"do": "load", "source": _WARM_UP_SOURCE, "name": "ModelNew"},
         {
             "do": "build",
             "model": 0,
@@ -234,13 +213,13 @@ def _warm_up() -> None:
         call | {"skip": [], "budget": 1e8},
         call | {"skip": ["double:6"], "budget": 1e8},
     ]
-    for question in questions:
-        if error := model.answer(question).get("error"):
+    for request in requests:
+        if error := runner.answer(request).get("error"):
             raise RuntimeError(f"the simulated device does not work: {error}")
     del sys.modules["submission"]
 
 
-_WARM = """
+_WARM_UP_SOURCE = """
 import torch
 import triton
 import triton.language as tl

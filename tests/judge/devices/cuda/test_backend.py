@@ -1,4 +1,4 @@
-"""The pipeline of the GPU judge without a GPU: nothing hangs, is lost, or stays; what the screen may refuse."""
+"""The backend of the GPU judge without a GPU: nothing hangs, is lost, or stays; what the screen may refuse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drkernel.judge import Judge
 from drkernel.judge.devices.cuda import backend
 from drkernel.judge.devices.cuda.backend import CudaBackend
 from drkernel.judge.trusted.examination import ExamConfig
-from drkernel.judge.trusted.worker_process import WorkerCrashed
+from drkernel.judge.trusted.worker_process import WorkerNotStarted
 from drkernel.types import DrKernelError, Verdict
 from tests.judge.examples import descendants, examples, tasks
 
@@ -27,7 +27,7 @@ RELU = next(example for example in examples("honest") if example.name.startswith
 
 def settings(**config) -> dict:
     limits = {"memory_mb": 4096, "cpu_s": 17}
-    return {"config": dataclasses.asdict(ExamConfig(**config)), "limits": limits, "share": False}
+    return {"config": dataclasses.asdict(ExamConfig(**config)), "limits": limits, "colocated": False}
 
 
 def scratch() -> list[Path]:
@@ -62,20 +62,20 @@ class TwoGpus(CudaBackend):
 
     def __init__(self):
         self.tried = []
-        super().__init__(settings(), b"a secret", ["well", "unwell"], compilers=0, patience=60.0)
+        super().__init__(settings(), b"a secret", ["healthy", "broken"], compile_workers=0, timeout_s=60.0)
 
-    def _start(self, settings, seat, gpu):
-        if gpu == "unwell":
-            self.tried.append(seat)
+    def _start(self, settings, worker_id, gpu):
+        if gpu == "broken":
+            self.tried.append(worker_id)
             time.sleep(0.5)
-            raise WorkerCrashed("the GPU fails")
-        self._well.add(seat)
-        return SimpleNamespace(ask=lambda body, patience: {"plan": {"by": gpu}}, kill=lambda: None, missing=[])
+            raise WorkerNotStarted("the GPU fails")
+        self._healthy.add(worker_id)
+        return SimpleNamespace(request=lambda body, timeout_s: {"plan": {"by": gpu}}, kill=lambda: None, missing=[])
 
 
 def test_a_gpu_that_does_not_start_holds_no_work_up(monkeypatch):
     monkeypatch.setattr(backend, "_RECOVERY_S", 0.1)
-    left_out = pytest.warns(UserWarning, match="GPU unwell is left out until it is well: the GPU fails")
+    left_out = pytest.warns(UserWarning, match="GPU broken is left out until it is well: the GPU fails")
     with left_out, contextlib.closing(TwoGpus()) as judge:
         began = time.monotonic()
         while time.monotonic() < began + 2:
@@ -85,11 +85,11 @@ def test_a_gpu_that_does_not_start_holds_no_work_up(monkeypatch):
         assert len(judge.tried) > 4, "it is not tried again"
 
 
-def test_what_a_killed_judge_left_is_swept(tmp_path):
+def test_what_a_killed_judge_left_is_removed(tmp_path):
     dead, alive = (tmp_path / f"{backend._PREFIX}{pid}-x" for pid in (2**22 + 1, os.getpid()))
     for folder in (dead, alive, tmp_path / "other"):
         folder.mkdir()
-    backend._sweep(tmp_path)
+    backend._remove_stale_folders(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.name, "other"])
     shutil.rmtree(alive)
 
@@ -99,17 +99,17 @@ class Screening(CudaBackend):
 
     def __init__(self, **config):
         self.arrived = []
-        super().__init__(settings(**config), b"a secret", ["0"], compilers=1, patience=60.0, screeners=2)
+        super().__init__(settings(**config), b"a secret", ["0"], compile_workers=1, timeout_s=60.0, screen_workers=2)
 
-    def _compile(self, number):
+    def _compile(self, worker_id):
         for job in iter(self._to_compile.get, None):
             if job.future.set_running_or_notify_cancel():
                 self.arrived.append(job.source)
                 job.spans.append(["compile", time.monotonic(), time.monotonic()])
                 self._end(job, {"verdict": Verdict("ok", "faster", device="cuda").to_dict()}, "")
 
-    def _examine(self, seat, gpu):
-        while job := self._to_examine.take(seat):
+    def _examine(self, worker_id, gpu):
+        while job := self._to_examine.take(worker_id):
             job.plan.set_result({})
 
 
@@ -137,7 +137,7 @@ def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
     chosen.append(dataclasses.replace(RELU, name="a pair", source=pair))
     refused = screened(screening, chosen)
     assert refused.keys() == {example.name for example in chosen}
-    assert {verdict.reason for verdict in refused.values()} == set(backend.SCREENED)
+    assert {verdict.reason for verdict in refused.values()} == set(backend.SCREEN_REASONS)
     assert not {example.source for example in chosen} & set(screening.arrived)
     wrong = refused["13_zeros"]
     assert (wrong.status, wrong.device, wrong.evidence["screened"]) == ("incorrect", "cuda", "simulated:H200")

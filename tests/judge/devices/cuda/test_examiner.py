@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from drkernel.judge.devices.cuda import buffers, examiner
-from drkernel.judge.devices.cuda.examiner import GpuExaminer, with_room
+from drkernel.judge.devices.cuda.examiner import GpuExaminer, expect_memory
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuUnhealthy
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
@@ -31,10 +31,10 @@ def get_init_inputs():
 """
 
 
-@pytest.mark.parametrize(("sole", "found"), [(False, GpuBusy), (True, GpuUnhealthy)])
-def test_a_full_gpu_is_not_held_against_the_task(sole, found):
+@pytest.mark.parametrize(("exclusive", "found"), [(False, GpuBusy), (True, GpuUnhealthy)])
+def test_a_full_gpu_is_not_held_against_the_task(exclusive, found):
     with pytest.raises(found, match=r"^no room is left on the GPU: CUDA out .* 3 MiB is free\.$"):
-        with_room(sole, lambda: Reference(Task("greedy", GREEDY)).inputs(0))
+        expect_memory(exclusive, lambda: Reference(Task("greedy", GREEDY)).inputs(0))
 
 
 def test_areas_that_do_not_fit_leave_nothing_behind(monkeypatch):
@@ -60,7 +60,7 @@ def test_areas_that_do_not_fit_leave_nothing_behind(monkeypatch):
 def test_other_faults_of_a_task_stay_its_own():
     broken = Reference(Task("broken", GREEDY.replace("torch.OutOfMemoryError", "ValueError")))
     with pytest.raises(DrKernelError, match="task broken: line 9, get_inputs: ValueError"):
-        with_room(False, lambda: broken.inputs(0))
+        expect_memory(False, lambda: broken.inputs(0))
 
 
 def test_a_busy_gpu_is_not_free_because_it_answers_quickly_now_and_then(monkeypatch):
@@ -69,15 +69,15 @@ def test_a_busy_gpu_is_not_free_because_it_answers_quickly_now_and_then(monkeypa
     free, busy = itertools.repeat(15.0), itertools.cycle([15.0] * 30 + [2400.0] * 30)
     monkeypatch.setattr(examiner, "_tiny_us", lambda: next(busy))
     with pytest.raises(GpuUnhealthy, match="a tiny kernel still takes more than 400 us"):
-        GpuExaminer._probe(None, sole=True)
+        GpuExaminer._probe(None, exclusive=True)
     monkeypatch.setattr(examiner, "_tiny_us", lambda: next(free))
-    GpuExaminer._probe(None, sole=True)
+    GpuExaminer._probe(None, exclusive=True)
 
 
-@pytest.mark.parametrize(("ended_s", "burying", "paused"), [(0.0, True, 0.0), (0.0, False, 1.0), (9.0, True, 1.0)])
-def test_who_is_waited_for_anyway_works_on(ended_s, burying, paused):
-    pool, lease = SimpleNamespace(burying=burying), SimpleNamespace(pause=lambda: 1.0)
-    found = SimpleNamespace(_last=examiner.time.monotonic() - ended_s, _pool=pool, _lease=lease)
+@pytest.mark.parametrize(("ended_s", "releasing", "paused"), [(0.0, True, 0.0), (0.0, False, 1.0), (9.0, True, 1.0)])
+def test_who_is_waited_for_anyway_works_on(ended_s, releasing, paused):
+    pool, lease = SimpleNamespace(releasing=releasing), SimpleNamespace(pause=lambda: 1.0)
+    found = SimpleNamespace(_last_ended=examiner.time.monotonic() - ended_s, _pool=pool, _lease=lease)
     assert GpuExaminer._pause(found) == paused, "a runner that takes for ever to die does not keep others waiting"
 
 
@@ -87,18 +87,18 @@ SLOW, HANGS = Verdict("invalid", "timeout", evidence={"together": True}), Verdic
 
 
 @pytest.mark.parametrize(
-    ("verdict", "sole", "doubted"),
+    ("verdict", "exclusive", "inconclusive"),
     [
         (FORGED, False, True), (MEMORY, False, True), (SLOW, False, True), (HANGS, False, False),
         (FORGED, True, False), (MEMORY, True, False), (SLOW, True, False), (HANGS, True, False),
         (UNEVEN, False, True), (UNEVEN, True, False), (EVEN, False, False),
     ],
 )  # fmt: skip
-def test_what_a_neighbour_may_have_caused_is_doubted_until_there_is_none(verdict, sole, doubted):
-    looks = []
-    mine = SimpleNamespace(_lease=SimpleNamespace(sole=sole), _probe=looks.append)
-    with pytest.raises(GpuBusy) if doubted else contextlib.nullcontext():
-        GpuExaminer._settle(mine, verdict)
-    assert looks == ([sole] if verdict.reason in ("forged_time", "timeout") and not doubted else []), (
+def test_what_another_examination_may_have_caused_is_inconclusive(verdict, exclusive, inconclusive):
+    probes = []
+    mine = SimpleNamespace(_lease=SimpleNamespace(exclusive=exclusive), _probe=probes.append)
+    with pytest.raises(GpuBusy) if inconclusive else contextlib.nullcontext():
+        GpuExaminer._expect_conclusive(mine, verdict)
+    assert probes == ([exclusive] if verdict.reason in ("forged_time", "timeout") and not inconclusive else []), (
         "the GPU is looked at where its slowness may matter"
     )

@@ -1,4 +1,4 @@
-"""Whose turn it is on a GPU: among others or alone, across processes. No GPU."""
+"""Who may compute on a GPU: several together or one exclusively, across processes. No GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuLock, floor
+from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuLock, gpu_lock
 
 HUNG_S, MOMENT_S = 5.0, 0.03
 """No test takes so long unless it fails; after a moment, what still waits is taken to be locked out."""
@@ -27,10 +27,10 @@ def soon(condition: Callable[[], bool]) -> bool:
 
 
 def _hold(path: Path, pipe) -> None:
-    turn = GpuLock(path)
+    lock = GpuLock(path)
     while True:
         name, *arguments = pipe.recv()
-        found = getattr(turn, name)
+        found = getattr(lock, name)
         pipe.send(found(*arguments) if callable(found) else found)
 
 
@@ -54,17 +54,17 @@ class Holder:
         assert self._pipe.poll(HUNG_S)
         return self._pipe.recv()
 
-    def enters(self, alone: bool) -> bool:
-        self.begin("enter", alone)
+    def acquires(self, exclusive: bool) -> bool:
+        self.begin("acquire", exclusive)
         return self.done()
 
-    def leave(self) -> None:
-        self.begin("leave")
+    def release(self) -> None:
+        self.begin("release")
         assert self.done()
 
     @property
-    def wanted(self) -> bool:
-        self.begin("wanted")
+    def writer_waits(self) -> bool:
+        self.begin("writer_waits")
         return self._pipe.recv()
 
     def kill(self) -> None:
@@ -74,112 +74,112 @@ class Holder:
 
 @pytest.fixture
 def three(tmp_path) -> Iterator[list[Holder]]:
-    holders = [Holder(tmp_path / "turn") for _ in range(3)]
+    holders = [Holder(tmp_path / "lock") for _ in range(3)]
     yield holders
     for holder in holders:
         holder.kill()
 
 
 def test_many_enter_together(three):
-    assert all(holder.enters(alone=False) for holder in three)
-    assert not three[0].wanted
+    assert all(holder.acquires(exclusive=False) for holder in three)
+    assert not three[0].writer_waits
 
 
 def test_one_alone_excludes_all_others(three):
     inside, second, third = three
-    assert inside.enters(alone=True)
-    second.begin("enter", True)
-    assert soon(lambda: inside.wanted)
-    third.begin("enter", False)
+    assert inside.acquires(exclusive=True)
+    second.begin("acquire", True)
+    assert soon(lambda: inside.writer_waits)
+    third.begin("acquire", False)
     assert not second.done(MOMENT_S) and not third.done(MOMENT_S)
-    inside.leave()
+    inside.release()
     assert second.done() and not third.done(MOMENT_S)
-    second.leave()
+    second.release()
     assert third.done()
 
 
 def test_who_enters_among_others_keeps_out_only_who_wants_to_be_alone(three):
     among, alone, other = three
-    assert among.enters(alone=False) and other.enters(alone=False)
-    alone.begin("enter", True)
+    assert among.acquires(exclusive=False) and other.acquires(exclusive=False)
+    alone.begin("acquire", True)
     assert not alone.done(MOMENT_S)
-    among.leave()
+    among.release()
     assert not alone.done(MOMENT_S), "there is still another"
-    other.leave()
+    other.release()
     assert alone.done()
 
 
 def test_who_wants_to_be_alone_is_seen_and_comes_before_those_who_come_later(three):
     inside, alone, newcomer = three
-    assert inside.enters(alone=False) and not inside.wanted
-    alone.begin("enter", True)
-    assert soon(lambda: inside.wanted)
-    newcomer.begin("enter", False)
+    assert inside.acquires(exclusive=False) and not inside.writer_waits
+    alone.begin("acquire", True)
+    assert soon(lambda: inside.writer_waits)
+    newcomer.begin("acquire", False)
     assert not newcomer.done(MOMENT_S), "else newcomers could keep it waiting for ever"
-    inside.leave()
+    inside.release()
     assert alone.done() and not newcomer.done(MOMENT_S)
-    alone.leave()
-    assert newcomer.done() and not inside.wanted
+    alone.release()
+    assert newcomer.done() and not inside.writer_waits
 
 
 def test_nobody_pauses_for_one_that_comes_to_be_among_others(three):
     inside, newcomer, _ = three
-    assert inside.enters(alone=True)
-    newcomer.begin("enter", False)
-    assert not newcomer.done(MOMENT_S) and not inside.wanted
-    inside.leave()
+    assert inside.acquires(exclusive=True)
+    newcomer.begin("acquire", False)
+    assert not newcomer.done(MOMENT_S) and not inside.writer_waits
+    inside.release()
     assert newcomer.done()
 
 
 def test_who_is_inside_rises_when_the_others_have_left_unless_one_of_them_waits_to_be_alone(three):
     rising, other, third = three
-    assert rising.enters(alone=False) and other.enters(alone=False)
-    rising.begin("rise")
+    assert rising.acquires(exclusive=False) and other.acquires(exclusive=False)
+    rising.begin("upgrade")
     assert not rising.done(MOMENT_S)
-    third.begin("enter", False)
-    other.begin("rise")
+    third.begin("acquire", False)
+    other.begin("upgrade")
     assert other.answer() is False and not third.done(MOMENT_S), "nobody comes in between"
-    other.leave()
+    other.release()
     assert rising.answer() is True and not third.done(MOMENT_S)
-    rising.leave()
+    rising.release()
     assert third.done()
 
 
 def test_a_holder_that_is_killed_lets_go(three):
     killed, waiting, newcomer = three
-    assert killed.enters(alone=True)
-    waiting.begin("enter", True)
+    assert killed.acquires(exclusive=True)
+    waiting.begin("acquire", True)
     assert not waiting.done(MOMENT_S)
     killed.kill()
     assert waiting.done()
-    waiting.leave()
-    assert newcomer.enters(alone=False)
+    waiting.release()
+    assert newcomer.acquires(exclusive=False)
 
 
 def test_one_that_is_killed_while_it_waits_to_be_alone_no_longer_keeps_others_out(three):
     inside, killed, newcomer = three
-    assert inside.enters(alone=False)
-    killed.begin("enter", True)
-    assert soon(lambda: inside.wanted)
+    assert inside.acquires(exclusive=False)
+    killed.begin("acquire", True)
+    assert soon(lambda: inside.writer_waits)
     killed.kill()
-    assert not inside.wanted and newcomer.enters(alone=False)
+    assert not inside.writer_waits and newcomer.acquires(exclusive=False)
 
 
-class Seat(GpuLease):
+class Lease(GpuLease):
     """A lease that writes down what happens to its runner and when its examiner looks at the GPU."""
 
     def __init__(self):
         self.now, self.began = [], []
         """What lasts at the moment, and all that ever began."""
         self.looks: list[tuple[bool, list[str]]] = []
-        """`sole`, and what lasted, whenever the GPU was looked at."""
-        self.crowded = False
+        """`exclusive`, and what lasted, whenever the GPU was looked at."""
+        self.busy = False
         super().__init__("a-gpu", self._look, lambda: self._lasts("quiet"))
 
     @contextlib.contextmanager
-    def taken_with_a_runner(self, sole: bool = False) -> Iterator[None]:
-        with self.taken(sole):
-            self.resting = lambda: self._lasts("runner stopped")
+    def hold_with_a_runner(self, exclusive: bool = False) -> Iterator[None]:
+        with self.hold(exclusive):
+            self.stop_runner = lambda: self._lasts("runner stopped")
             yield
 
     @contextlib.contextmanager
@@ -189,32 +189,32 @@ class Seat(GpuLease):
         yield
         self.now.remove(what)
 
-    def _look(self, sole: bool) -> None:
-        self.looks.append((sole, list(self.now)))
-        if self.crowded:
+    def _look(self, exclusive: bool) -> None:
+        self.looks.append((exclusive, list(self.now)))
+        if self.busy:
             raise GpuBusy
 
 
 @pytest.fixture
-def seats(tmp_path, monkeypatch) -> tuple[Seat, Seat]:
+def leases(tmp_path, monkeypatch) -> tuple[Lease, Lease]:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    return Seat(), Seat()
+    return Lease(), Lease()
 
 
 class Examination:
-    """Takes a seat in a thread of its own, among others or alone, and lets others pass until it is told to end."""
+    """Takes a lease in a thread of its own, among others or alone, and lets others pass until it is told to end."""
 
-    def __init__(self, seat: Seat, sole: bool = False):
+    def __init__(self, lease: Lease, exclusive: bool = False):
         self._over, self.inside = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(seat, sole), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(lease, exclusive), daemon=True)
         self._thread.start()
 
-    def _run(self, seat: Seat, sole: bool) -> None:
-        with seat.taken_with_a_runner(sole):
+    def _run(self, lease: Lease, exclusive: bool) -> None:
+        with lease.hold_with_a_runner(exclusive):
             self.inside.set()
             while not self._over.is_set():
-                seat.pause()
+                lease.pause()
                 time.sleep(0.001)
 
     def end(self) -> None:
@@ -223,96 +223,96 @@ class Examination:
         assert not self._thread.is_alive()
 
 
-def test_while_one_is_alone_the_others_wait_and_their_runners_are_stopped(seats):
-    mine, other = seats
+def test_while_one_is_alone_the_others_wait_and_their_runners_are_stopped(leases):
+    mine, other = leases
     examination = Examination(other)
     assert examination.inside.wait(HUNG_S)
-    with mine.taken_with_a_runner():
+    with mine.hold_with_a_runner():
         assert not other.began and not mine.began
-        with mine.alone():
+        with mine.exclusively():
             assert other.now == ["runner stopped", "quiet"]
             assert not mine.now, "one's own runner goes on, and so does what is prepared unless one is quiet"
             time.sleep(MOMENT_S)
             assert other.now == ["runner stopped", "quiet"]
         assert soon(lambda: not other.now)
         examination.end()
-    assert mine.held >= MOMENT_S and other.waited >= MOMENT_S
-    assert other.held == 0.0
+    assert mine.exclusive_s >= MOMENT_S and other.waited_s >= MOMENT_S
+    assert other.exclusive_s == 0.0
 
 
-def test_the_gpu_is_looked_at_once_all_is_quiet_and_before_anything_is_timed(seats):
-    mine, _ = seats
-    with mine.taken_with_a_runner(), mine.alone():
+def test_the_gpu_is_looked_at_once_all_is_quiet_and_before_anything_is_timed(leases):
+    mine, _ = leases
+    with mine.hold_with_a_runner(), mine.exclusively():
         assert mine.began[:2] == ["runner stopped", "quiet"], "one's own runner is stopped while one waits for others"
         assert mine.looks == [(False, ["quiet"])]
 
 
-def test_until_others_have_left_one_s_own_runners_are_made(seats):
-    mine, _ = seats
-    trainer = floor("a-gpu")
-    trainer.enter(alone=False)
-    with mine.taken_with_a_runner():
-        threading.Timer(MOMENT_S, trainer.leave).start()
-        with mine.alone():
-            assert mine.began == ["runner stopped", "quiet"] and mine.waited >= MOMENT_S / 2
+def test_until_others_have_left_one_s_own_runners_are_made(leases):
+    mine, _ = leases
+    trainer = gpu_lock("a-gpu")
+    trainer.acquire(exclusive=False)
+    with mine.hold_with_a_runner():
+        threading.Timer(MOMENT_S, trainer.release).start()
+        with mine.exclusively():
+            assert mine.began == ["runner stopped", "quiet"] and mine.waited_s >= MOMENT_S / 2
             assert mine.looks == [(False, ["quiet"])], "it began when the others had left"
 
 
-def test_whoever_waits_for_one_that_is_alone_is_quiet(seats):
-    mine, other = seats
-    with mine.taken_with_a_runner():
-        with mine.alone():
+def test_whoever_waits_for_one_that_is_alone_is_quiet(leases):
+    mine, other = leases
+    with mine.hold_with_a_runner():
+        with mine.exclusively():
             newcomer = Examination(other)
             assert soon(lambda: other.now == ["quiet"])
         assert newcomer.inside.wait(HUNG_S) and soon(lambda: not other.now)
         newcomer.end()
-    with mine.taken_with_a_runner(sole=True):
+    with mine.hold_with_a_runner(exclusive=True):
         newcomer = Examination(other)
         assert soon(lambda: other.now == ["quiet"]), "what is examined alone is timed as well"
     assert newcomer.inside.wait(HUNG_S) and soon(lambda: not other.now)
     newcomer.end()
 
 
-def test_of_two_that_want_to_be_alone_the_second_is_quiet_before_the_first_is(seats):
-    mine, other = seats
-    trainer, looks = floor("a-gpu"), []
-    trainer.enter(alone=False)
+def test_of_two_that_want_to_be_alone_the_second_is_quiet_before_the_first_is(leases):
+    mine, other = leases
+    trainer, looks = gpu_lock("a-gpu"), []
+    trainer.acquire(exclusive=False)
 
-    def examine(seat: Seat, neighbour: Seat) -> None:
-        with seat.taken_with_a_runner():
+    def examine(lease: Lease, neighbour: Lease) -> None:
+        with lease.hold_with_a_runner():
             both.wait(HUNG_S)
-            with seat.alone():
+            with lease.exclusively():
                 looks.append(list(neighbour.now))
             while len(looks) < 2:
-                seat.pause()
+                lease.pause()
 
     both = threading.Barrier(3)
-    threads = [threading.Thread(target=examine, args=pair, daemon=True) for pair in (seats, seats[::-1])]
+    threads = [threading.Thread(target=examine, args=pair, daemon=True) for pair in (leases, leases[::-1])]
     for thread in threads:
         thread.start()
     both.wait(HUNG_S)
     assert soon(lambda: "quiet" in mine.now + other.now)
     assert not ("quiet" in mine.now and "quiet" in other.now), "the first still makes runners"
-    trainer.leave()
+    trainer.release()
     for thread in threads:
         thread.join(HUNG_S)
     assert looks == [["runner stopped", "quiet"]] * 2
 
 
-def test_two_are_never_alone_at_once(seats):
+def test_two_are_never_alone_at_once(leases):
     alone, most = [], []
 
-    def examine(seat: Seat) -> None:
+    def examine(lease: Lease) -> None:
         for _ in range(5):
-            with seat.taken_with_a_runner():
-                with seat.alone():
-                    alone.append(seat)
+            with lease.hold_with_a_runner():
+                with lease.exclusively():
+                    alone.append(lease)
                     most.append(len(alone))
                     time.sleep(0.002)
-                    alone.remove(seat)
-                seat.pause()
+                    alone.remove(lease)
+                lease.pause()
 
-    threads = [threading.Thread(target=examine, args=(seat,), daemon=True) for seat in seats]
+    threads = [threading.Thread(target=examine, args=(lease,), daemon=True) for lease in leases]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -320,48 +320,48 @@ def test_two_are_never_alone_at_once(seats):
     assert most == [1] * 10
 
 
-def test_nothing_pauses_where_nobody_wants_to_be_alone(seats):
-    mine, other = seats
-    with mine.taken_with_a_runner(), other.taken_with_a_runner():
+def test_nothing_pauses_where_nobody_wants_to_be_alone(leases):
+    mine, other = leases
+    with mine.hold_with_a_runner(), other.hold_with_a_runner():
         assert mine.pause() == 0.0 and not mine.began
-    assert mine.waited < MOMENT_S / 2 and mine.held == 0.0
+    assert mine.waited_s < MOMENT_S / 2 and mine.exclusive_s == 0.0
 
 
-def test_a_sole_examination_has_the_gpu_from_beginning_to_end(seats):
-    mine, other = seats
-    with mine.taken_with_a_runner(sole=True):
+def test_a_sole_examination_has_the_gpu_from_beginning_to_end(leases):
+    mine, other = leases
+    with mine.hold_with_a_runner(exclusive=True):
         assert mine.looks == [(True, [])]
         examination = Examination(other)
-        with mine.alone():
+        with mine.exclusively():
             assert mine.looks[1:] == [(True, ["quiet"])]
         mine.pause()
         assert not examination.inside.wait(MOMENT_S)
     assert examination.inside.wait(HUNG_S)
     examination.end()
-    assert mine.held >= MOMENT_S
+    assert mine.exclusive_s >= MOMENT_S
 
 
-def test_a_sole_examination_waits_for_the_end_of_others(seats):
-    mine, other = seats
+def test_a_sole_examination_waits_for_the_end_of_others(leases):
+    mine, other = leases
     first = Examination(other)
     assert first.inside.wait(HUNG_S)
-    sole = Examination(mine, sole=True)
+    sole = Examination(mine, exclusive=True)
     assert not sole.inside.wait(MOMENT_S), "to let it pass for a while is not enough"
     first.end()
     assert sole.inside.wait(HUNG_S)
     sole.end()
-    assert other.held == 0.0 and mine.held > 0.0
+    assert other.exclusive_s == 0.0 and mine.exclusive_s > 0.0
 
 
-@pytest.mark.parametrize("sole", [False, True])
-def test_who_computes_beside_a_judge_is_waited_for_and_then_kept_out(seats, sole):
-    mine, trainer = seats[0], floor("a-gpu")
-    trainer.enter(alone=False)
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_who_computes_beside_a_judge_is_waited_for_and_then_kept_out(leases, exclusive):
+    mine, trainer = leases[0], gpu_lock("a-gpu")
+    trainer.acquire(exclusive=False)
     began = time.monotonic()
-    threading.Timer(MOMENT_S, trainer.leave).start()
-    with mine.taken_with_a_runner(sole), mine.alone():
+    threading.Timer(MOMENT_S, trainer.release).start()
+    with mine.hold_with_a_runner(exclusive), mine.exclusively():
         assert time.monotonic() - began >= MOMENT_S
-        thread = threading.Thread(target=trainer.enter, args=(False,), daemon=True)
+        thread = threading.Thread(target=trainer.acquire, args=(False,), daemon=True)
         thread.start()
         thread.join(MOMENT_S)
         assert thread.is_alive()
@@ -369,30 +369,30 @@ def test_who_computes_beside_a_judge_is_waited_for_and_then_kept_out(seats, sole
     assert not thread.is_alive()
 
 
-def test_what_was_counted_for_one_examination_is_not_counted_for_the_next(seats):
-    mine, _ = seats
-    with mine.taken_with_a_runner(sole=True):
+def test_what_was_counted_for_one_examination_is_not_counted_for_the_next(leases):
+    mine, _ = leases
+    with mine.hold_with_a_runner(exclusive=True):
         time.sleep(0.001)
-    with mine.taken(sole=False):
+    with mine.hold(exclusive=False):
         pass
-    assert mine.waited < MOMENT_S / 2 and mine.held == 0.0 and mine.resting is contextlib.nullcontext
+    assert mine.waited_s < MOMENT_S / 2 and mine.exclusive_s == 0.0 and mine.stop_runner is contextlib.nullcontext
 
 
-@pytest.mark.parametrize("sole", [False, True])
-def test_a_gpu_that_is_busy_all_the_same_leaves_the_locks_free(seats, sole):
-    mine, other = seats
-    mine.crowded = True
-    with pytest.raises(GpuBusy), mine.taken_with_a_runner(sole), mine.alone():
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_gpu_that_is_busy_all_the_same_leaves_the_locks_free(leases, exclusive):
+    mine, other = leases
+    mine.busy = True
+    with pytest.raises(GpuBusy), mine.hold_with_a_runner(exclusive), mine.exclusively():
         pytest.fail("what should run alone runs")
-    next_one = Examination(other, sole=True)
+    next_one = Examination(other, exclusive=True)
     assert next_one.inside.wait(HUNG_S)
     next_one.end()
 
 
-def test_after_an_error_while_alone_one_is_among_others_again(seats):
-    mine, other = seats
-    with mine.taken_with_a_runner():
-        with pytest.raises(ZeroDivisionError), mine.alone():
+def test_after_an_error_while_alone_one_is_among_others_again(leases):
+    mine, other = leases
+    with mine.hold_with_a_runner():
+        with pytest.raises(ZeroDivisionError), mine.exclusively():
             _ = 1 / 0
         beside = Examination(other)
         assert beside.inside.wait(HUNG_S)

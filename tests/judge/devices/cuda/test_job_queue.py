@@ -156,7 +156,7 @@ def test_many_submissions_to_one_task_are_shared(two):
 
 def test_an_examiner_that_began_anew_has_nothing(two):
     prepare(two, 0, "a", "b")
-    two.lost(0)
+    two.forget(0)
     put(two, new("c"))
     assert take(two, 0) == new("c"), "it is no longer ahead"
     put(two, answer("a"), answer("c"))
@@ -168,7 +168,7 @@ def test_what_one_examiner_lost_the_other_keeps(two, clock):
     put(two, answer("a"))
     clock.now += LONG_S + 0.01
     take(two, 1)
-    two.lost(0)
+    two.forget(0)
     put(two, answer("a"), answer("unknown"))
     assert take(two, 0) == answer("unknown") and take(two, 1) == answer("a")
 

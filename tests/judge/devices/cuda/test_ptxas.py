@@ -10,7 +10,7 @@ import torch
 
 from drkernel.judge.boundary.cuda import kernel_cache
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
-from drkernel.judge.boundary.shared_tensors import Area
+from drkernel.judge.boundary.shared_tensors import HostArea
 from drkernel.judge.devices.cuda import precompile, ptxas
 from drkernel.judge.devices.cuda.precompile import Call, Compiled
 
@@ -19,13 +19,13 @@ class Forger:
     """A tracer that has been taken over."""
 
     def __init__(self, **changes: object):
-        self.outputs = Area.create("forged", 2**16)
+        self.outputs = HostArea.create("forged", 2**16)
         slot = self.outputs.put(torch.zeros(64, dtype=torch.uint8)).to_json()
         key = "ab" * 32
         self.kernel = {"key": key, "name": "k", "metadata": {"hash": key}, "ptx": slot, "fusion": True, "tuned": False}
         self.kernel |= {"ptx_options": "", "signature": ["*fp32", "i32", ["i32"], "constexpr"]} | changes
 
-    def ask(self, question: dict, deadline: float) -> dict:
+    def request(self, question: dict, deadline: float) -> dict:
         kernels = [] if question["do"] == "load" else [self.kernel]
         return {"kernels": kernels, "failures": [], "error": None, "definite": False}
 

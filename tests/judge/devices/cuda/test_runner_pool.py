@@ -12,7 +12,7 @@ import pytest
 
 from drkernel.judge.devices.cuda import runner_pool as module
 from drkernel.judge.devices.cuda.gpu_lock import GpuUnhealthy
-from drkernel.judge.devices.cuda.runner_pool import Pool, RunnerLease, _Spare
+from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, _WaitingRunner
 
 
 class Process:
@@ -21,7 +21,7 @@ class Process:
     def __init__(self, ready_s: float = 0.0):
         self.ready = time.monotonic() + ready_s
 
-    def answered(self, seconds: float) -> bool:
+    def reply_ready(self, seconds: float) -> bool:
         time.sleep(max(0.0, min(seconds, self.ready - time.monotonic())))
         return time.monotonic() >= self.ready
 
@@ -50,7 +50,7 @@ def test_the_next_process_finds_the_kernels_and_the_one_before_is_dead(tmp_path)
     runners = RunnerLease(pool, 0.5)
     runners.adopt(kernels)
     first, before = runners.process, runners.folder
-    assert runners.change() is runners.process is pool.made[1] is not first
+    assert runners.replace() is runners.process is pool.made[1] is not first
     assert pool.terminating == [first] and (first.ended, runners.process.ended) == (1, 0) and not before.exists()
     index = json.loads((runners.folder / "own" / "__grp__kernel.json").read_text())
     assert index == {"child_paths": {"a.ptx": str(runners.folder / "own" / "a.ptx")}}
@@ -64,10 +64,11 @@ NEVER = 1e6
 
 def pool_of(path, *starting):
     """A pool without a GPU: (seconds since the start, seconds until it is ready, with cuBLAS?) of each process."""
-    pool, now = object.__new__(Pool), time.monotonic()
+    pool, now = object.__new__(RunnerPool), time.monotonic()
     pool._changed, pool._wanted, pool._error, pool.terminating = threading.Condition(), queue.SimpleQueue(), None, []
-    pool._spare = deque(
-        _Spare(Process(ready), path / str(n), [], now - age, *kind) for n, (age, ready, *kind) in enumerate(starting)
+    pool._waiting = deque(
+        _WaitingRunner(Process(ready), path / str(n), [], now - age, *kind)
+        for n, (age, ready, *kind) in enumerate(starting)
     )
     return pool
 
@@ -84,24 +85,24 @@ def pool_of(path, *starting):
 )
 def test_whoever_is_ready_is_taken_in_the_order_of_their_start(tmp_path, starting, taken):
     pool = pool_of(tmp_path, *starting)
-    expected = pool._spare[taken]
-    assert pool._first(False) is expected and expected not in pool._spare
+    expected = pool._waiting[taken]
+    assert pool._first_ready(False) is expected and expected not in pool._waiting
     assert pool._wanted.qsize() == 1, "another is started in its lease"
-    assert not pool.terminating and len(pool._spare) == len(starting) - 1
+    assert not pool.terminating and len(pool._waiting) == len(starting) - 1
 
 
 def test_a_process_that_never_gets_ready_is_given_up_and_replaced(tmp_path):
     pool = pool_of(tmp_path, (1e3, NEVER), (1, 0))
-    hung, ready = (spare.process for spare in pool._spare)
+    hung, ready = (runner.process for runner in pool._waiting)
     with pytest.warns(UserWarning, match="a runner was not ready within 60 s"):
-        assert pool._first(False).process is ready
-    assert pool.terminating == [hung] and hung.ended == 1 and not pool._spare and pool._wanted.qsize() == 2
+        assert pool._first_ready(False).process is ready
+    assert pool.terminating == [hung] and hung.ended == 1 and not pool._waiting and pool._wanted.qsize() == 2
 
 
 def test_where_no_process_gets_ready_the_gpu_is_unwell(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_START_S", 0.05)
     with pytest.raises(GpuUnhealthy, match="no runner was ready"):
-        pool_of(tmp_path, (0, NEVER), (0, NEVER))._first(False)
+        pool_of(tmp_path, (0, NEVER), (0, NEVER))._first_ready(False)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +117,8 @@ def test_where_no_process_gets_ready_the_gpu_is_unwell(tmp_path, monkeypatch):
 )
 def test_one_of_the_right_kind_is_taken_and_replaced_but_none_waited_for(tmp_path, starting, products, taken):
     pool = pool_of(tmp_path, *starting)
-    expected = pool._spare[taken]
-    assert pool._first(products) is expected and pool._wanted.get_nowait() == products
+    expected = pool._waiting[taken]
+    assert pool._first_ready(products) is expected and pool._wanted.get_nowait() == products
 
 
 @pytest.mark.parametrize("line", ["y = x @ w", "y = f(x)@(w)", "torch.mm(x, w)", "F.linear(x, w)", "nn.Linear(3, 4)"])

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from drkernel.judge import Judge
-from drkernel.judge.devices.cuda.backend import EXAMINERS
+from drkernel.judge.devices.cuda.backend import EXAMINERS_PER_GPU
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import Verdict
 from tests.judge.examples import examples, tasks
@@ -54,12 +54,12 @@ def judged(judge: Judge, name: str) -> list[Verdict]:
     return [future.result() for future in pending]
 
 
-def wait_for_well(judge: Judge, gpus: list[str]) -> None:
+def wait_until_healthy(judge: Judge, gpus: list[str]) -> None:
     """Until the examiners of exactly these GPUs are in rotation."""
-    pipeline, deadline = judge._crew, time.monotonic() + RECOVERED_S
-    seats = {seat for seat, gpu in enumerate(pipeline._gpus * EXAMINERS) if gpu in gpus}
-    while pipeline._well != seats:
-        assert time.monotonic() < deadline, f"in rotation: {pipeline._well}, expected {seats}"
+    backend, deadline = judge._backend, time.monotonic() + RECOVERED_S
+    wanted = {worker_id for worker_id, gpu in enumerate(backend._gpus * EXAMINERS_PER_GPU) if gpu in gpus}
+    while backend._healthy != wanted:
+        assert time.monotonic() < deadline, f"in rotation: {backend._healthy}, expected {wanted}"
         time.sleep(0.1)
 
 
@@ -69,8 +69,8 @@ def test_a_busy_gpu_is_left_out_until_it_is_free():
         hog.enter_context(busy(gpus[1]))
         with Judge(device="cuda", gpus=gpus, workers=8) as judge:
             assert all(verdict.ok for verdict in judged(judge, "before it is known"))
-            wait_for_well(judge, gpus[:1])
+            wait_until_healthy(judge, gpus[:1])
             assert all(verdict.ok for verdict in judged(judge, "one GPU"))
             hog.close()
-            wait_for_well(judge, gpus)
+            wait_until_healthy(judge, gpus)
             assert all(verdict.ok for verdict in judged(judge, "two GPUs"))

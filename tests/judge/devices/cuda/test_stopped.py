@@ -19,22 +19,26 @@ from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote
 from tests.judge.devices.cuda.test_gpu_lock import HUNG_S, MOMENT_S, soon
 
 
-def _count(connection, areas, sandbox) -> None:
+def nothing() -> None:
+    """There is nothing to set up."""
+
+
+def count(connection, areas, sandbox) -> None:
     """Two threads that count in shared memory."""
     counters = areas[0].bytes(0, 16).view(torch.int64)
 
-    def count(lease: int) -> None:
+    def forever(i: int) -> None:
         while True:
-            counters[lease] += 1
+            counters[i] += 1
             time.sleep(0.0002)
 
-    threading.Thread(target=count, args=(0,), daemon=True).start()
-    count(1)
+    threading.Thread(target=forever, args=(0,), daemon=True).start()
+    forever(1)
 
 
 @pytest.fixture(scope="module")
 def counting():
-    zygote = Zygote(Limits(), ProcessSpec(prepare=lambda: None, main=_count, areas=1, gpu=True))
+    zygote = Zygote(Limits(), ProcessSpec(f"{__name__}:nothing", f"{__name__}:count", areas=1, gpu=True))
     zygote.wait_ready()
     return zygote
 
@@ -69,17 +73,17 @@ def test_no_thread_of_a_stopped_process_runs(runner):
 
 def test_to_stop_a_process_that_has_ended_is_no_error(runner):
     os.kill(runner.process.pid, signal.SIGKILL)
-    assert runner.process.answered(HUNG_S) and runner.process.end() == "signal SIGKILL"
+    assert runner.process.reply_ready(HUNG_S) and runner.process.end() == "signal SIGKILL"
     with runner.process.stopped():
         pass
 
 
-def test_a_stopped_process_can_be_ended_and_buried(runner):
+def test_a_stopped_process_can_be_ended_and_reaped(runner):
     process = runner.process
     with process.stopped():
-        assert not process.gone
+        assert not process.released
         process.end()
-    assert soon(lambda: process.gone)
+    assert soon(lambda: process.released)
     began = time.monotonic()
-    process.reaped(HUNG_S)
+    process.wait_released(HUNG_S)
     assert time.monotonic() - began < HUNG_S / 2

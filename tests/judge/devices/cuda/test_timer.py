@@ -14,7 +14,7 @@ from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.boundary.shared_tensors import Area, Slot
+from drkernel.judge.boundary.shared_tensors import HostArea, Slot
 from drkernel.judge.devices.cuda import buffers, timer
 from drkernel.judge.devices.cuda.buffers import Block, CallReport, ImpossibleTimes
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, ratio_interval, rounds
@@ -205,7 +205,7 @@ def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, war
     assert noting.buffers.notes.count("publishes") == 1
 
 
-class Memory(Area):
+class Memory(HostArea):
     """An examiner's memory without a GPU; `released` is told of each value of the semaphore."""
 
     @classmethod

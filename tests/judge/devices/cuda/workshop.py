@@ -16,6 +16,9 @@ from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.untrusted import runner
 from drkernel.judge.untrusted.cuda import tracer
 
+WORKSHOP = "workshop"
+"""This module's name for a zygote: it is run as a script, so its folder is where modules are looked for first."""
+
 
 def prepare_look_up() -> None:
     """A tracer's stage with Triton's own compile and cache, in which no stage of the compiler may run."""
@@ -48,8 +51,10 @@ def look_up(connection, areas, sandbox) -> None:
 
 def main(pipe: Connection) -> None:
     """A process of its own for both zygotes: the simulated device's tests change Triton in theirs for good."""
-    tracers = Zygote(Limits(memory_mb=8192, cpu_s=100), ProcessSpec(tracer.prepare, tracer.main))
-    lookups = Zygote(Limits(), ProcessSpec(prepare_look_up, look_up))
+    tracers = Zygote(
+        Limits(memory_mb=8192, cpu_s=100), ProcessSpec(f"{tracer.__name__}:prepare", f"{tracer.__name__}:main")
+    )
+    lookups = Zygote(Limits(), ProcessSpec(f"{WORKSHOP}:prepare_look_up", f"{WORKSHOP}:look_up"))
     for zygote in (tracers, lookups):
         zygote.wait_ready()
     while True:
@@ -60,7 +65,9 @@ def main(pipe: Connection) -> None:
         process = (lookups if question else tracers).start({"TRITON_CACHE_DIR": str(folder / "kernels")})
         try:
             if question:
-                pipe.send(process.ask({"source": source, "call": vars(calls[0]), **question}, time.monotonic() + 20))
+                pipe.send(
+                    process.request({"source": source, "call": vars(calls[0]), **question}, time.monotonic() + 20)
+                )
             else:
                 folders = folder / "kernels", folder / "shared"
                 compiled = precompile.precompile(process, source, "ModelNew", calls, missing, *folders, 100.0)

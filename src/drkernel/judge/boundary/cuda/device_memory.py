@@ -23,8 +23,8 @@ class DeviceArea(Area):
     align, device = 512, "cuda"
 
     def __init__(self, address: int, size: int, owned: bool):
-        self.address, self.size, self._owned = address, size, owned
-        self.top = HEADER
+        super().__init__(size, HEADER)
+        self.address, self._owned = address, owned
         self._targets: dict[Slot, Tensor] = {}
 
     @classmethod
@@ -51,9 +51,6 @@ class DeviceArea(Area):
     def set_semaphore(self, value: int) -> None:
         """Makes the current stream write the semaphore, for which streams of another process wait."""
         driver.write_value(self.address, value)
-
-    def clear(self) -> None:
-        self.top = HEADER
 
     def settle(self) -> None:
         torch.cuda.synchronize()

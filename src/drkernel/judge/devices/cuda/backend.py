@@ -1,16 +1,19 @@
-"""Who does the judging on GPUs: compile workers on the CPUs, examiners on each GPU, and queues between them.
+"""Judges on GPUs. Runs in the process of the Judge: queues, one thread per worker process, and the workers' replies.
 
-Stages in the order of their cost: static checks and compilation (a CPU process, no GPU), then the examination. A task
-is prepared on a GPU once, before its first submission is compiled, because only then its hidden shapes are known. With
-`screeners`, submissions are tried in Triton's interpreter first, which can refuse a wrong one and pass none.
-Nothing that was taken is lost: a worker that dies is started anew and its submission examined again, a GPU that fails
-its probe is left out until it passes.
+There are compile workers, which use CPUs alone, and `EXAMINERS_PER_GPU` examiners on each GPU. The stages of a
+submission come in the order of their cost: static checks and compilation, then the examination. A task is prepared on a
+GPU once, before its first submission is compiled, because its hidden shapes are known only then. With `screen_workers`,
+submissions run in Triton's interpreter first. Screening can reject but never accept.
+
+Nothing that was taken is lost. A worker that dies is started anew and its submission examined again. A GPU that fails
+its probe gets no work until it passes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import queue
@@ -29,47 +32,65 @@ from drkernel.judge.boundary.cuda import setup
 from drkernel.judge.devices.cuda.baselines import Store, add_speedups
 from drkernel.judge.devices.cuda.job_queue import AffinityQueue
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
-from drkernel.judge.trusted.worker_process import Worker, WorkerCrashed, settle
+from drkernel.judge.trusted.worker_process import (
+    ATTEMPTS,
+    MissingLocksWarning,
+    Worker,
+    WorkerCrashed,
+    WorkerNotStarted,
+    WorkerSlot,
+    settle,
+)
 from drkernel.types import DrKernelError, Task
 
-EXAMINERS, SPARE = 2, 5
-"""Examiners that share a GPU; runners that each keeps ready."""
+EXAMINERS_PER_GPU, READY_RUNNERS = 2, 5
+"""Examiners that share a GPU, and runners that each keeps ready."""
 _PREFIX = "drkernel-judge-"
-_ROUNDS, _TRIES, _RECOVERY_S = 8, 2, 5.0
+_MAX_ROUNDS, _RECOVERY_S = 8, 5.0
+"""How often kernels that an examination lacked are compiled, and seconds between attempts to start an examiner."""
 _NICE = 10
-"""What is done on CPUs alone gives way to examiners and runners, which a GPU waits for."""
-SCREENED = ("wrong_values", "wrong_shape", "wrong_dtype", "wrong_structure", "wrong_on_other_shape")
-SCREENED += ("launch_without_effect",)
-"""Refusals that are no matter of the device. Whatever else the interpreter finds, a GPU decides."""
+"""What is done on CPUs alone gives way to examiners and runners, for which a GPU waits."""
+SCREEN_REASONS = frozenset(
+    ("wrong_values", "wrong_shape", "wrong_dtype", "wrong_structure", "wrong_on_other_shape", "launch_without_effect")
+)
+"""Refusals that do not depend on the device. Whatever else the interpreter finds, a GPU decides."""
 _SCREEN, _SCREEN_S = "simulated:H200", 2.0
-"""The screen's device, of whose times nothing is used, and the seconds that one answer may take there."""
+"""The device of the screen, whose times are not used, and the seconds that one call may take there."""
 
 
 @dataclass
 class _Job:
+    """One submission on its way to a verdict; without a source, one task that is to be prepared."""
+
     task: Task
     source: str | None
     future: Future
     plan: Future
+    """What a compile worker needs to know of the task, once it is prepared."""
     began: float = field(default_factory=time.monotonic)
     missing: list[dict[str, Any]] = field(default_factory=list)
+    """Kernels that examinations have met and that were not compiled."""
     rounds: int = 0
-    tries: int = 0
-    sole: bool = False
-    """Whether it must be examined with nobody beside it."""
+    """How often kernels were missing."""
+    attempts: int = 0
+    """How often an examiner died over it."""
+    exclusive: bool = False
+    """Whether no other examination may be on the GPU meanwhile."""
     folder: Path | None = None
     compile_s: float = 0.0
     spans: list = field(default_factory=list)
+    """[stage, start, end] of what was done for it."""
 
 
 class CudaBackend:
-    """See SimulatedBackend, whose methods it has.
+    """An `interface.Backend`.
 
     Args:
         gpus: as CUDA_VISIBLE_DEVICES names them.
-        compilers: processes that compile.
+        compile_workers: processes that compile.
+        timeout_s: seconds that a worker may take for one submission.
         store: baselines that verdicts are compared with as well.
-        screeners: processes that try submissions in the interpreter first; 0: none does.
+        screen_workers: processes that run submissions in the interpreter first; 0: none does.
 
     Raises:
         DrKernelError: there is no GPU.
@@ -80,33 +101,38 @@ class CudaBackend:
         settings: dict[str, Any],
         secret: bytes,
         gpus: Sequence[str | int] | None,
-        compilers: int,
-        patience: float,
+        compile_workers: int,
+        timeout_s: float,
         store: Store | None = None,
-        screeners: int = 0,
+        screen_workers: int = 0,
     ):
         self._gpus = [str(gpu) for gpu in gpus or ()]
         if not self._gpus:
             raise DrKernelError("judge: device 'cuda' needs a GPU and none is visible, use 'simulated'")
-        self._settings, self._secret, self._patience = settings, secret, patience
-        self._store, self._screen = store, None
-        if screeners:
+        self._settings, self._secret, self._timeout_s = settings, secret, timeout_s
+        self._store = store
+        self._screen: SimulatedBackend | None = None
+        if screen_workers:
             config = settings["config"] | {"device": _SCREEN, "timeout_s": _SCREEN_S}
-            self._screen = SimulatedBackend(settings | {"config": config, "nice": _NICE}, secret, screeners, patience)
+            screen_settings = settings | {"config": config, "nice": _NICE}
+            self._screen = SimulatedBackend(screen_settings, secret, screen_workers, timeout_s)
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        _sweep(Path(base or tempfile.gettempdir()))
+        _remove_stale_folders(Path(base or tempfile.gettempdir()))
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
         self._to_compile: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._to_examine = AffinityQueue(len(self._gpus) * EXAMINERS)
+        self._to_examine: AffinityQueue[_Job] = AffinityQueue(len(self._gpus) * EXAMINERS_PER_GPU)
         self._order, self._lock = itertools.count(), threading.Lock()
         self._plans: dict[str, Future] = {}
+        """By the digest of the task."""
         self._open: set[Future] = set()
-        self._closing, self._warned = threading.Event(), False
+        self._closing, self._missing_locks = threading.Event(), MissingLocksWarning()
         self._device = "cuda"
-        seats = list(enumerate(self._gpus * EXAMINERS))
-        self._well = {seat for seat, _ in seats}
-        serve = [(self._compile, (i,)) for i in range(compilers)] + [(self._examine, seat) for seat in seats]
-        self._threads = [threading.Thread(target=target, args=args, daemon=True) for target, args in serve]
+        examiners = list(enumerate(self._gpus * EXAMINERS_PER_GPU))
+        self._healthy = {worker_id for worker_id, _ in examiners}
+        """Examiners that have started, or were not tried yet."""
+        self._threads = [
+            threading.Thread(target=self._compile, args=(i,), daemon=True) for i in range(compile_workers)
+        ] + [threading.Thread(target=self._examine, args=examiner, daemon=True) for examiner in examiners]
         for thread in self._threads:
             thread.start()
 
@@ -120,7 +146,7 @@ class CudaBackend:
         self._open.add(future)
         future.add_done_callback(self._open.discard)
         if source is None:
-            plan.add_done_callback(lambda plan: _pass_on(plan, future))
+            plan.add_done_callback(lambda plan: _settle_check(plan, future))
         else:
             job = _Job(task, source, future, plan)
             plan.add_done_callback(lambda _: self._admit(job))
@@ -146,7 +172,7 @@ class CudaBackend:
     # screening
 
     def _admit(self, job: _Job) -> None:
-        """To be compiled, by way of the screen."""
+        """Passes a submission on to be screened, or to be compiled."""
         if not self._screen or job.plan.exception():
             self._to_compile.put(job)
         else:
@@ -154,12 +180,12 @@ class CudaBackend:
 
     def _screened(self, job: _Job, found: Future) -> None:
         if found.cancelled():
-            return  # all is being closed
+            return  # the judge is being closed
         verdict = None if found.exception() else found.result()
         if verdict:
             job.spans.append(["screen", time.monotonic() - verdict.seconds, time.monotonic()])
         priced = verdict and verdict.status == "hack" and self._settings["config"]["price_hacks"]
-        if not verdict or priced or verdict.reason not in SCREENED:
+        if not verdict or priced or verdict.reason not in SCREEN_REASONS:
             self._to_compile.put(job)
         elif job.future.set_running_or_notify_cancel():
             evidence = verdict.evidence | {"screened": verdict.device}
@@ -168,147 +194,142 @@ class CudaBackend:
 
     # compiling
 
-    def _compile(self, number: int) -> None:
+    def _compile(self, worker_id: int) -> None:
         """One thread per compile worker."""
         settings = self._settings | {"kind": "compiler", "scratch": str(self._scratch), "nice": _NICE}
-        worker: Worker | None = None
-        with contextlib.suppress(WorkerCrashed):
-            worker = Worker(settings, self._secret, setup.COMPILING)
+        slot = WorkerSlot(lambda: Worker(settings, self._secret, setup.COMPILING), retry_start=True)
+        with contextlib.suppress(WorkerNotStarted):
+            slot.start()
         for job in iter(self._to_compile.get, None):
-            if not (job.rounds or job.tries or job.sole) and not job.future.set_running_or_notify_cancel():
+            first_time = not (job.rounds or job.attempts or job.exclusive)
+            if first_time and not job.future.set_running_or_notify_cancel():
                 continue
             if error := job.plan.exception():
                 job.future.set_exception(error)
                 continue
-            answer, problem, start = None, "", time.monotonic()
-            for _ in range(_TRIES):
-                try:
-                    worker = worker or Worker(settings, self._secret, setup.COMPILING)
-                    answer = worker.ask(self._compilation(job), self._patience)
-                    break
-                except WorkerCrashed as broken:
-                    problem = str(broken)
-                    if worker:
-                        worker.kill()
-                    worker = None
+            reply, problem, start = None, "", time.monotonic()
+            try:
+                reply = slot.request(functools.partial(self._compile_request, job), self._timeout_s)
+            except WorkerCrashed as crash:
+                problem = str(crash)
             job.spans.append(["compile", start, time.monotonic()])
             job.compile_s += time.monotonic() - start
-            if answer is not None and "kernels" in answer:
-                job.folder = Path(answer["folder"])
+            if reply is not None and "kernels" in reply:
+                job.folder = Path(reply["folder"])
                 self._to_examine.put(job)
             else:
-                self._end(job, answer, problem)
-        if worker:
-            worker.kill()
+                self._end(job, reply, problem)
+        slot.kill()
 
-    def _compilation(self, job: _Job) -> dict[str, Any]:
+    def _compile_request(self, job: _Job) -> dict[str, Any]:
         body = {"task": dataclasses.asdict(job.task), "source": job.source, "plan": job.plan.result()}
         return body | {"missing": job.missing, "folder": str(self._scratch / f"kernels-{next(self._order)}")}
 
     # examining
 
-    def _examine(self, seat: int, gpu: str) -> None:
+    def _examine(self, worker_id: int, gpu: str) -> None:
         """One thread per examiner."""
-        settings = self._settings | {"kind": "gpu", "scratch": str(self._scratch), "spare": SPARE, "sharing": EXAMINERS}
-        settings["describes"] = self._store is not None
-        worker: Worker | None = None
+        settings = self._settings | {"kind": "gpu", "scratch": str(self._scratch), "ready_runners": READY_RUNNERS}
+        settings |= {"examiners_per_gpu": EXAMINERS_PER_GPU, "describes": self._store is not None}
+        slot = WorkerSlot(lambda: self._start(settings, worker_id, gpu))
         while True:
-            worker = worker or self._recovered(settings, seat, gpu)
-            job = self._to_examine.take(seat)
+            self._wait_until_started(slot, worker_id, gpu)
+            job = self._to_examine.take(worker_id)
             if not job:
                 break
             try:
-                worker = worker or self._start(settings, seat, gpu)
-            except WorkerCrashed as broken:
-                self._left_out(seat, gpu, job, str(broken))
+                slot.start()
+            except WorkerNotStarted as error:
+                self._reassign(worker_id, gpu, job, str(error))
                 continue
             start = time.monotonic()
             try:
-                answer = worker.ask(self._examination(job), self._patience)
-                problem = answer.get("unwell")
-            except WorkerCrashed as broken:
-                problem = str(broken)
+                request = functools.partial(self._examine_request, job)
+                reply = slot.request(request, self._timeout_s, attempts=1)
+                problem = reply.get("unhealthy", "")
+            except WorkerCrashed as error:
+                reply, problem = {}, str(error)
             if problem:
-                worker.kill()
-                worker = None
-                self._to_examine.lost(seat)
-                self._again(job, problem)
+                slot.kill()
+                self._to_examine.forget(worker_id)
+                self._retry(job, problem)
                 continue
             job.spans.append(["examiner", start, time.monotonic()])
-            if "missing" in answer and job.rounds < _ROUNDS:
+            if "missing" in reply and job.rounds < _MAX_ROUNDS:
                 job.rounds += 1
-                job.missing += answer["missing"]
+                job.missing += reply["missing"]
                 self._to_compile.put(job)
-            elif "doubt" in answer:
-                job.sole = True
+            elif "inconclusive" in reply:
+                job.exclusive = True
                 self._to_compile.put(job)
             else:
-                self._end(job, answer, "")
-        if worker:
-            worker.kill()
+                self._end(job, reply, "")
+        slot.kill()
 
-    def _examination(self, job: _Job) -> dict[str, Any]:
+    def _examine_request(self, job: _Job) -> dict[str, Any]:
         body = {"task": dataclasses.asdict(job.task), "source": job.source}
-        return body if job.source is None else body | {"kernels": str(job.folder), "sole": job.sole}
+        return body if job.source is None else body | {"kernels": str(job.folder), "exclusive": job.exclusive}
 
-    def _start(self, settings: dict[str, Any], seat: int, gpu: str) -> Worker:
+    def _start(self, settings: dict[str, Any], worker_id: int, gpu: str) -> Worker:
         worker = Worker(settings, self._secret, setup.visible(gpu))
-        self._well.add(seat)
-        if worker.missing and not self._warned:
-            self._warned = True
-            warnings.warn(f"judge: this machine lacks {'; '.join(worker.missing)}", stacklevel=2)
+        self._healthy.add(worker_id)
+        self._missing_locks.show(worker)
         return worker
 
-    def _recovered(self, settings: dict[str, Any], seat: int, gpu: str) -> Worker | None:
-        """An examiner that has started, at last; meanwhile others do the work. None: there are no others."""
-        while True:
-            try:
-                return self._start(settings, seat, gpu)
-            except WorkerCrashed as broken:
-                if seat in self._well:
-                    warnings.warn(f"judge: GPU {gpu} is left out until it is well: {broken}", stacklevel=2)
-                self._well.discard(seat)
-            if not self._well or self._closing.wait(_RECOVERY_S):
-                return None
+    def _wait_until_started(self, slot: WorkerSlot, worker_id: int, gpu: str) -> None:
+        """Starts the examiner, however long that takes; meanwhile others do the work.
 
-    def _left_out(self, seat: int, gpu: str, job: _Job, problem: str) -> None:
-        """No examiner starts here: the work goes to another GPU, or ends where there is none."""
-        self._to_examine.lost(seat)
-        if self._well and not self._closing.is_set():
+        Returns without an examiner where there are no others, or where the judge is being closed.
+        """
+        while not slot.running:
+            try:
+                slot.start()
+            except WorkerNotStarted as error:
+                if worker_id in self._healthy:
+                    warnings.warn(f"judge: GPU {gpu} is left out until it is well: {error}", stacklevel=2)
+                self._healthy.discard(worker_id)
+                if not self._healthy or self._closing.wait(_RECOVERY_S):
+                    return
+
+    def _reassign(self, worker_id: int, gpu: str, job: _Job, problem: str) -> None:
+        """No examiner starts on this GPU: the job goes to another one, or ends where there is none."""
+        self._to_examine.forget(worker_id)
+        if self._healthy and not self._closing.is_set():
             self._to_examine.put(job)
         else:
             self._plans.pop(job.task.digest, None)  # says nothing of the task
             self._end(job, {"error": f"judge: no examiner starts on GPU {gpu}: {problem}"}, problem)
 
-    def _again(self, job: _Job, problem: str) -> None:
-        """The examiner died or gave up over this submission: it is compiled and examined once more, not for ever."""
-        job.tries += 1
-        if job.tries >= _TRIES:
+    def _retry(self, job: _Job, problem: str) -> None:
+        """The examiner died or gave up over this job. It is compiled and examined again, ATTEMPTS times in all."""
+        job.attempts += 1
+        if job.attempts >= ATTEMPTS:
             self._end(job, None, problem)
         elif job.source is None:
             self._to_examine.put(job)
         else:
             self._to_compile.put(job)
 
-    def _end(self, job: _Job, answer: dict[str, Any] | None, problem: str) -> None:
+    def _end(self, job: _Job, reply: dict[str, Any] | None, problem: str) -> None:
+        """Ends a job's future with the last reply; see settle."""
         if job.source is None:
-            _settle_plan(job.plan, answer, problem)
+            _settle_plan(job.plan, reply, problem)
             return
-        if answer is not None and "missing" in answer:
-            answer = _unpredictable(answer["missing"], self._device)
-        if answer is not None and "verdict" in answer:
-            verdict = answer["verdict"]
+        if reply is not None and "missing" in reply:
+            reply = _verdict_of_endless_kernels(reply["missing"], self._device)
+        if reply is not None and "verdict" in reply:
+            verdict = reply["verdict"]
             if self._store:
-                add_speedups(self._store, job.task, answer)
+                add_speedups(self._store, job.task, reply)
             cost = verdict["evidence"].setdefault("cost", {})
             worked = sum(end - start for _, start, end in job.spans)
             verdict["seconds"] = max(0.0, worked - cost.get("wait", 0.0) / 1e3)
             cost |= {"compile": round(1e3 * job.compile_s, 2), "rounds": job.rounds}
             cost["spans"] = [["queue", job.began, job.spans[0][1]], *job.spans, *cost.get("spans", [])]
-        settle(job.future, answer, problem, self._device)
+        settle(job.future, reply, problem, self._device)
 
 
-def _sweep(base: Path) -> None:
+def _remove_stale_folders(base: Path) -> None:
     """Removes what judges left there that were killed."""
     for folder in base.glob(f"{_PREFIX}*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
@@ -316,16 +337,17 @@ def _sweep(base: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _settle_plan(plan: Future, answer: dict[str, Any] | None, problem: str) -> None:
-    if answer is None or "error" in answer:
+def _settle_plan(plan: Future, reply: dict[str, Any] | None, problem: str) -> None:
+    if reply is None or "error" in reply:
         plan.set_exception(
-            DrKernelError(answer["error"] if answer else f"judge: a task could not be prepared: {problem}")
+            DrKernelError(reply["error"] if reply else f"judge: a task could not be prepared: {problem}")
         )
     else:
-        plan.set_result(answer["plan"])
+        plan.set_result(reply["plan"])
 
 
-def _pass_on(plan: Future, future: Future) -> None:
+def _settle_check(plan: Future, future: Future) -> None:
+    """Ends the check of a task as its preparation ended."""
     if not future.set_running_or_notify_cancel():
         return
     if error := plan.exception():
@@ -334,8 +356,10 @@ def _pass_on(plan: Future, future: Future) -> None:
         future.set_result(None)
 
 
-def _unpredictable(missing: list[dict[str, Any]], device: str) -> dict[str, Any]:
-    detail = f"kernel {missing[0].get('kernel')}: every call needs another specialisation, more than {_ROUNDS} of them"
+def _verdict_of_endless_kernels(missing: list[dict[str, Any]], device: str) -> dict[str, Any]:
+    detail = (
+        f"kernel {missing[0].get('kernel')}: every call needs another specialisation, more than {_MAX_ROUNDS} of them"
+    )
     return {
         "verdict": {"status": "invalid", "reason": "runtime_error", "detail": detail, "device": device, "evidence": {}}
     }

@@ -37,7 +37,7 @@ from rich.progress import track
 from rich.table import Table
 from torch import nn
 
-from drkernel.judge.devices.cuda.gpu_lock import floor
+from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.devices.cuda.interleaving import flush_buffer, median_interval
 from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, interleave, probe
 from drkernel.judge.trusted import cases
@@ -246,12 +246,12 @@ def _compiled(reference: Reference, model: nn.Module) -> tuple[nn.Module | None,
 @contextlib.contextmanager
 def _alone(uuid: str) -> Iterator[None]:
     """A block in which no judge of this host times on the GPU."""
-    turn = floor(uuid)
-    turn.enter(alone=True)
+    lock = gpu_lock(uuid)
+    lock.acquire(exclusive=True)
     try:
         yield
     finally:
-        turn.leave()
+        lock.release()
 
 
 def _parsed(line: str, place: str) -> Row:

@@ -17,11 +17,12 @@ from typing import Annotated, Any
 import msgspec
 import torch
 
+from drkernel.judge.boundary.call_areas import CallAreas
 from drkernel.judge.boundary.cuda import recorder
+from drkernel.judge.boundary.cuda.calls import TimedCalls
 from drkernel.judge.boundary.cuda.device_memory import DeviceArea
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.messages import parse
-from drkernel.judge.untrusted.cuda.runner import CudaRunner
 
 GATED_S = 0.1
 """A forward that waits for the device never finishes enqueueing: after this long the semaphore is set anyway."""
@@ -122,12 +123,13 @@ class DeviceBuffers:
         """Usual difference between the trusted clock and the events of an honest block."""
         self.empty_us = recorder.empty_span()
         self._value, self._watchdog = 0, _Watchdog(self.host_semaphore)
-        self.local = CudaRunner(word=self.host_semaphore.data_ptr())
-        self._take(areas(size))
+        four = areas(size)
+        self.local = TimedCalls(CallAreas(*four[2:]), self.host_semaphore.data_ptr(), {})
+        self._take(four)
 
     def _take(self, four: list[DeviceArea]) -> None:
         self.shared_in, self.shared_out, self.own_in, self.own_out = self._areas = four
-        self.local.use(self.own_in, self.own_out)
+        self.local.areas = CallAreas(self.own_in, self.own_out)
         self.handles = [[area.ipc_handle().hex(), area.size] for area in (self.shared_in, self.shared_out)]
 
     def require(self, bytes_per_call: int) -> None:
@@ -149,8 +151,8 @@ class DeviceBuffers:
         number = len(tree["list"])
         value = self.next_values(number)
         last = value + number - 1
-        enqueue = functools.partial(self.local._arm, 0, tree, slots, train, 0, value, recorded=False)
-        self.local.outputs.clear()
+        enqueue = functools.partial(self.local.enqueue, 0, tree, slots, train, 0, value, recorded=False)
+        self.own_out.clear()
         if not ahead:
             self.host_semaphore.fill_(last)
             start = time.perf_counter()
@@ -161,7 +163,7 @@ class DeviceBuffers:
             start = time.perf_counter()
             self.host_semaphore.fill_(last)
         torch.cuda.synchronize()
-        return block_of(self.local._claims(), 1e6 * (time.perf_counter() - start))
+        return block_of(self.local.report(), 1e6 * (time.perf_counter() - start))
 
     @property
     def hung(self) -> bool:

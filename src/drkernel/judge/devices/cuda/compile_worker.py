@@ -1,4 +1,6 @@
-"""The worker that makes a submission ready for a GPU: static checks, then its kernels, compiled on CPUs."""
+"""What a compile worker runs, a trusted worker process without a GPU: static checks of a submission, then the
+compilation of its kernels.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,16 @@ from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.precompile import Call
 from drkernel.judge.trusted import static_check
 from drkernel.judge.trusted.verdicts import verdict_of_crash, verdict_of_failure
-from drkernel.judge.untrusted.cuda import tracer
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
-PROCESS_SPEC = ProcessSpec(tracer.prepare, tracer.main)
+_TRACER = "drkernel.judge.untrusted.cuda.tracer"
+PROCESS_SPEC = ProcessSpec(f"{_TRACER}:prepare", f"{_TRACER}:main")
+_MIN_TIMEOUT_S = 20.0
+"""Seconds that compilation may take at least."""
 
 
-class Compiler:
+class CompileWorker:
     """Compiles one submission at a time; untrusted code runs in one-shot processes without a GPU.
 
     Args:
@@ -31,7 +35,7 @@ class Compiler:
     """
 
     def __init__(self, settings: dict[str, Any]):
-        self._terms = settings["config"]
+        self._config = settings["config"]
         self._zygote = Zygote(Limits(**settings["limits"]), PROCESS_SPEC)
         self.missing = self._zygote.wait_ready()
         self._shared = Path(settings["scratch"]) / "launchers"
@@ -40,38 +44,39 @@ class Compiler:
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         """{"kernels": number, "folder": path}, or {"verdict": ...} on a submission that needs no GPU to be refused."""
         task, source = Task(**body["task"]), body["source"]
-        config = self._terms
+        config = self._config
         if config["gate"] and (found := static_check.inspect(source, task.answer_name, not config["price_hacks"])):
-            return _verdict(Verdict(found.status, found.reason, found.detail, evidence=found.evidence))
+            return _verdict(found.to_verdict())
         folder = Path(body["folder"])
         process = self._zygote.start()
-        refused = compiled = None
+        compiled: precompile.Compiled | None = None
+        refused: Verdict | None = None
         try:
             calls = _calls(task.id, body["plan"]["source"], task.entry_point, _frozen(body["plan"]))
-            limit = max(20.0, self._terms["timeout_s"])
+            timeout_s = max(_MIN_TIMEOUT_S, config["timeout_s"])
             compiled = precompile.precompile(
-                process, source, task.answer_name, calls, body["missing"], folder, self._shared, limit
+                process, source, task.answer_name, calls, body["missing"], folder, self._shared, timeout_s
             )
-            refused = compiled.failure and _refusal(compiled, source)
+            refused = _refusal(compiled, source)
         except PeerClosed:
             pass
         except DeadlineExceeded:
-            refused = Verdict("invalid", "timeout", f"its kernels were not compiled within {limit:g} s")
+            refused = Verdict("invalid", "timeout", f"its kernels were not compiled within {timeout_s:g} s")
         except ProtocolViolation as error:
             refused = Verdict("invalid", "protocol_violation", str(error))
         finally:
             ending = process.end()
-        if compiled is None and refused is None:
-            refused = verdict_of_crash(ending)
-        if refused is None:
+        if compiled is not None and refused is None:
             return {"kernels": compiled.kernels, "folder": str(folder)}
         shutil.rmtree(folder, ignore_errors=True)
-        return _verdict(refused)
+        return _verdict(refused or verdict_of_crash(ending))
 
 
 def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:
-    """What fails at the published shape fails for good; on another shape, the examination decides what it means."""
-    return None if compiled.call else verdict_of_failure(compiled.failure, source)
+    """The verdict on a failure at the published shape. At a hidden shape, the examination decides what it means."""
+    if compiled.failure is None or compiled.call:
+        return None
+    return verdict_of_failure(compiled.failure, source)
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

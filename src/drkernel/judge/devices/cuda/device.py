@@ -95,7 +95,7 @@ class CudaDevice:
             size = max(size, *(_bytes(tree) for tree in (inputs, outputs)))
             del outputs
             self._buffers.require(size)
-            with self._lease.alone(), self._lease.quiet():
+            with self._lease.exclusively(), self._lease.quiet():
                 waits[train] = timer.waits(self._buffers, model, train, inputs)
                 rows = recorder.times(lambda: reference.forward(model.model, inputs), recorder.empty_span(), 0.01)  # noqa: B023
             profiles[train] = [KernelTime(name, calls, us, triton) for name, triton, calls, us in rows]
@@ -146,9 +146,9 @@ class CudaDevice:
         paired = self._timer(prepared, submission)
         reference_us, launches = sum(row.microseconds for row in reference_profile), _launches(reference_profile)
         _or_verdict(paired.warm_up, reference_us, launches)
-        waited = self._lease.waited
-        with self._lease.alone():
-            submission.client.extend_deadline(self._lease.waited - waited)
+        waited = self._lease.waited_s
+        with self._lease.exclusively():
+            submission.client.extend_deadline(self._lease.waited_s - waited)
             with self._lease.quiet():
                 profile = submission.client.profile(submission.case, self._buffers.empty_us)
             timing = _timed(paired, profile, reference_profile, submission.seeds)

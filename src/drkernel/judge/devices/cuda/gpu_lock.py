@@ -1,8 +1,8 @@
-"""Whose turn it is on a GPU: many may compute on it together, or one alone, in all processes of a machine.
+"""Who may compute on a GPU: many processes together, or one exclusively, across all processes of a machine.
 
-Locks are files (`flock`), so whoever dies lets go. Each `GpuLock` is a gate and a room: who enters passes the gate
-first, and who wants to be alone keeps the gate closed until all others have left. So nobody waits for ever, and those
-inside can see that they are waited for.
+Examiners, and the engine of a training run on the same GPU, run this module. `GpuLock` is a readers-writer lock; a
+waiting writer blocks new readers, so nobody waits for ever. It consists of files (`flock`), so the lock of a process
+that dies is released.
 """
 
 from __future__ import annotations
@@ -20,135 +20,152 @@ Meanwhile = Callable[[], contextlib.AbstractContextManager]
 
 
 class GpuLock:
-    """One shared or exclusive lock. Not for threads: one object per holder."""
+    """A lock that is acquired shared (by readers) or exclusively (by a writer). Not for threads: one object per holder.
+
+    There are two files. Whoever acquires the lock first locks the entry, in the same mode, and unlocks it once the lock
+    itself is acquired. A waiting writer thus keeps the entry, which blocks new readers, and holders can see it.
+    """
 
     def __init__(self, path: Path):
-        self._gate, self._room = (open(f"{path}.{name}.lock", "a") for name in ("gate", "room"))  # noqa: SIM115
+        self._entry, self._lock = (open(f"{path}.{name}.lock", "a") for name in ("entry", "lock"))  # noqa: SIM115
 
-    def enter(self, alone: bool, waiting: Meanwhile = contextlib.nullcontext) -> None:
-        """`waiting` is what happens here while somebody is in the way."""
-        if not self._pass(alone, fcntl.LOCK_NB, fcntl.LOCK_NB):
+    def acquire(self, exclusive: bool, waiting: Meanwhile = contextlib.nullcontext) -> None:
+        """Waits for the lock. `waiting` is entered here while somebody else holds it."""
+        if not self._try(exclusive, fcntl.LOCK_NB, fcntl.LOCK_NB):
             with waiting():
-                self._pass(alone)
+                self._try(exclusive)
 
-    def rise(self) -> bool:
-        """From among others to alone, when they have left; False at once where another waits for that already."""
-        return self._pass(True, gate=fcntl.LOCK_NB)
+    def upgrade(self) -> bool:
+        """From shared to exclusive, once others have released it; False at once where another one waits for that."""
+        return self._try(True, entry_flags=fcntl.LOCK_NB)
 
-    def _pass(self, alone: bool, gate: int = 0, room: int = 0) -> bool:
-        """Through the gate into the room; with LOCK_NB False where either would take time."""
-        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+    def _try(self, exclusive: bool, entry_flags: int = 0, lock_flags: int = 0) -> bool:
+        """Acquires the entry, then the lock. With LOCK_NB, False where that would take time."""
+        mode = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         try:
-            fcntl.flock(self._gate, kind | gate)
+            fcntl.flock(self._entry, mode | entry_flags)
         except BlockingIOError:
             return False
         try:
-            fcntl.flock(self._room, kind | room)
+            fcntl.flock(self._lock, mode | lock_flags)
         except BlockingIOError:
             return False
         finally:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            fcntl.flock(self._entry, fcntl.LOCK_UN)
         return True
 
-    def leave(self) -> None:
-        fcntl.flock(self._room, fcntl.LOCK_UN)
+    def release(self) -> None:
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     @property
-    def wanted(self) -> bool:
-        """Whether somebody waits at the gate for all others to leave."""
+    def writer_waits(self) -> bool:
+        """Whether somebody waits to hold the lock exclusively."""
         try:
-            fcntl.flock(self._gate, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(self._entry, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-        fcntl.flock(self._gate, fcntl.LOCK_UN)
+        fcntl.flock(self._entry, fcntl.LOCK_UN)
         return False
 
 
 class GpuBusy(Exception):
-    """The GPU is busy although nobody else should compute; an examination among others says nothing then."""
+    """The GPU is busy although nobody else should compute: what an examination that shares it finds says nothing."""
 
 
 class GpuUnhealthy(Exception):
-    """The GPU does not pass its probe, has no room, or starts no runner: the process gives up, and is started anew when
+    """The GPU fails its probe, has no memory left, or starts no runner. The examiner gives up, and is started anew when
     the GPU has recovered."""
 
 
-def floor(uuid: object) -> GpuLock:
-    """Whoever computes on this GPU beside a judge holds it, shared; whoever measures holds it alone."""
-    return GpuLock(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.floor")
+def gpu_lock(uuid: object) -> GpuLock:
+    """The lock of a GPU: shared by all who compute on it, and exclusive for whoever measures on it."""
+    return GpuLock(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.compute")
+
+
+def examination_lock(uuid: object) -> GpuLock:
+    """Held by an examination from its beginning to its end: shared, or exclusive where it must be the only one."""
+    return GpuLock(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.examine")
 
 
 class GpuLease:
-    """One examination's lease on a GPU: among others, but for the moments in which it is `alone`.
+    """The lease of an examiner on its GPU, held by one examination after the other.
+
+    An examination usually shares the GPU, and is exclusive only while it is timed. It may also hold the GPU exclusively
+    from its beginning to its end.
 
     Args:
         uuid: of the GPU.
-        check: check(sole) is called when the GPU should be free of others, and raises where it is not.
-        quiet: what happens here while others are alone, and while this examination's calls are timed.
+        check: check(exclusive) is called when nobody else should be computing, and raises where somebody is.
+        quiet: entered here while others hold the GPU exclusively, and while this examination's calls are timed.
     """
 
     def __init__(self, uuid: object, check: Callable[[bool], None], quiet: Meanwhile):
-        self._house, self._floor = GpuLock(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.house"), floor(uuid)
+        self._examinations, self._gpu = examination_lock(uuid), gpu_lock(uuid)
         self._check, self.quiet = check, quiet
-        self._begin(sole=False)
+        self._begin(exclusive=False)
 
-    def _begin(self, sole: bool) -> None:
-        self.sole, self.waited, self.held = sole, 0.0, 0.0
-        self.resting: Meanwhile = contextlib.nullcontext
+    def _begin(self, exclusive: bool) -> None:
+        self.exclusive, self.waited_s, self.exclusive_s = exclusive, 0.0, 0.0
+        self.stop_runner: Meanwhile = contextlib.nullcontext
 
     @contextlib.contextmanager
-    def taken(self, sole: bool) -> Iterator[None]:
-        """Holds the GPU from the beginning to the end of an examination; `sole`: nobody else holds one meanwhile.
+    def hold(self, exclusive: bool) -> Iterator[None]:
+        """Holds the GPU for one examination; `exclusive`: no other examination holds it meanwhile.
 
-        `waited` and `held` count the seconds for which it waited for others, and others for it. `resting` is what
-        happens to its runner while others are alone.
+        `waited_s` counts the seconds for which it waited for others, and `exclusive_s` those for which others could not
+        compute. `stop_runner` is entered while others hold the GPU exclusively.
         """
-        self._begin(sole)
+        self._begin(exclusive)
         began = asked = time.monotonic()
-        self._house.enter(sole, self.quiet)
+        self._examinations.acquire(exclusive, self.quiet)
         try:
-            self._floor.enter(sole, self.quiet)
+            self._gpu.acquire(exclusive, self.quiet)
             began = time.monotonic()
-            self.waited = began - asked
-            if sole:
+            self.waited_s = began - asked
+            if exclusive:
                 self._check(True)
             yield
         finally:
-            if sole:
-                self.held = time.monotonic() - began
-            self._floor.leave()
-            self._house.leave()
+            if exclusive:
+                self.exclusive_s = time.monotonic() - began
+            self._gpu.release()
+            self._examinations.release()
 
     def pause(self) -> float:
-        """Lets those pass who want to be alone; the runner must have nothing to do. Returns how long that took."""
-        return self._enter(alone=False) if not self.sole and self._floor.wanted else 0.0
+        """Lets those go first who wait to hold the GPU exclusively. The runner must be idle.
+
+        Returns:
+            The seconds that it took.
+        """
+        return self._reacquire(exclusive=False) if not self.exclusive and self._gpu.writer_waits else 0.0
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody else computes on the GPU meanwhile; the runner must have nothing to do before and after.
+    def exclusively(self) -> Iterator[None]:
+        """Nobody else computes on the GPU meanwhile. The runner must be idle before and after.
 
-        What its own examiner prepares could still disturb what is timed, which must be `quiet` as well.
+        What this examiner prepares could still disturb what is timed, so that must be `quiet` as well.
         """
-        self._enter(alone=True)
+        self._reacquire(exclusive=True)
         began = time.monotonic()
         try:
             with self.quiet():
-                self._check(self.sole)
+                self._check(self.exclusive)
             yield
         finally:
-            if not self.sole:
-                self.held += time.monotonic() - began
-            self._enter(alone=False)
+            if not self.exclusive:
+                self.exclusive_s += time.monotonic() - began
+            self._reacquire(exclusive=False)
 
-    def _enter(self, alone: bool) -> float:
-        if self.sole:
+    def _reacquire(self, exclusive: bool) -> float:
+        """Changes the mode in which the GPU is held; shared to shared, it lets others go first. Returns the seconds."""
+        if self.exclusive:
             return 0.0
         torch.cuda.synchronize()
         began = time.monotonic()
-        with self.resting():
-            if not (alone and self._floor.rise()):
-                with self.quiet():  # before another is alone
-                    self._floor.leave()
-                    self._floor.enter(alone)
-        self.waited += (waited := time.monotonic() - began)
-        return waited
+        with self.stop_runner():
+            if not (exclusive and self._gpu.upgrade()):
+                with self.quiet():  # before another one is exclusive
+                    self._gpu.release()
+                    self._gpu.acquire(exclusive)
+        self.waited_s += (waited_s := time.monotonic() - began)
+        return waited_s

@@ -19,7 +19,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from drkernel.judge.untrusted.cuda.runner import FLUSH
+from drkernel.judge.boundary.cuda.calls import FLUSH
 
 MAX_CALLS_PER_BLOCK, BLOCK_US = 16, 800.0
 """A block has as many calls as take so long together, and never more than this."""

@@ -1,18 +1,21 @@
-"""What waits for an examiner: who has prepared a task gets the submissions to it, unless they wait too long."""
+"""The queue of jobs that wait for an examiner. Runs in the process of the Judge.
+
+An examiner that has prepared a task gets the submissions to it, unless they wait too long.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter, defaultdict
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from drkernel.types import Task
 
 MANY, LONG_S = 8, 5.0
-"""So many submissions of one task, or so many seconds, may wait for its examiner before another prepares it as well."""
+"""Submissions of one task that may wait for its examiner, and seconds, before another one prepares the task, too."""
 _AHEAD, _SOON_S = 2, 0.2
-"""An examiner with so many more tasks than another leaves new ones to that one, for so long."""
+"""An examiner with so many more tasks than another leaves new ones to that one, for so many seconds."""
 
 
 class Job(Protocol):
@@ -21,34 +24,39 @@ class Job(Protocol):
     """None: the task is to be prepared."""
 
 
-class AffinityQueue:
+J = TypeVar("J", bound=Job)
+
+
+class AffinityQueue(Generic[J]):
     """Jobs by order of arrival, for examiners 0 to n - 1."""
 
     def __init__(self, examiners: int):
         self._examiners = range(examiners)
-        self._jobs: list[tuple[float, Job]] = []
+        self._jobs: list[tuple[float, J]] = []
+        """Each with the time of its arrival."""
         self._owners: dict[str, set[int]] = defaultdict(set)
+        """Examiners that have prepared a task, by its digest."""
         self._changed, self._closed = threading.Condition(), False
 
-    def put(self, job: Job) -> None:
+    def put(self, job: J) -> None:
         with self._changed:
             self._jobs.append((time.monotonic(), job))
             self._changed.notify_all()
 
-    def take(self, examiner: int) -> Job | None:
+    def take(self, examiner: int) -> J | None:
         """The next job for an examiner, which then has its task prepared. Blocks; None once all is closed."""
         with self._changed:
             while not self._closed:
-                place = self._choice(examiner)
-                if place is not None:
-                    _, job = self._jobs.pop(place)
+                index = self._choice(examiner)
+                if index is not None:
+                    _, job = self._jobs.pop(index)
                     self._owners[job.task.digest].add(examiner)
                     return job
                 self._changed.wait(_SOON_S)
         return None
 
-    def lost(self, examiner: int) -> None:
-        """An examiner began anew: it has no task prepared."""
+    def forget(self, examiner: int) -> None:
+        """Notes that an examiner was started anew and has no task prepared."""
         with self._changed:
             for owners in self._owners.values():
                 owners.discard(examiner)
@@ -60,13 +68,14 @@ class AffinityQueue:
             self._changed.notify_all()
 
     def _choice(self, examiner: int) -> int | None:
-        """New tasks first, then submissions to tasks of one's own, then those that nobody else will take soon."""
+        """The index of the job to take: first new tasks, then submissions to tasks that this examiner has prepared,
+        then those that no other examiner will take soon."""
         counts, now = Counter(job.task.digest for _, job in self._jobs), time.monotonic()
         load = Counter(owner for owners in self._owners.values() for owner in owners)
         ahead = load[examiner] - min(load[other] for other in self._examiners)
 
-        def rank(place: int) -> int:
-            since, job = self._jobs[place]
+        def rank(index: int) -> int:
+            since, job = self._jobs[index]
             owners = self._owners[job.task.digest]
             if job.source is None:
                 return 0 if ahead < _AHEAD or since < now - _SOON_S else 3

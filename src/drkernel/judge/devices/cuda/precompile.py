@@ -42,7 +42,7 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
 from drkernel.judge.devices.cuda import ptxas
-from drkernel.judge.trusted.runner_client import Failed, _failure
+from drkernel.judge.trusted.runner_client import Failed, failure_of
 from drkernel.types import DrKernelError
 
 MAX_PTX = 16 * 2**20
@@ -154,7 +154,7 @@ def precompile(
     tracing alone ends only its call's trace: what was not found is met on the GPU.
 
     Args:
-        process: a fresh tracer, asked through `.ask(question, deadline)` and `.outputs`.
+        process: a fresh tracer, asked through `.request(body, deadline)` and `.outputs`.
         folder: what lies in it is not compiled again.
         shared: C modules that all submissions share.
 
@@ -173,7 +173,7 @@ def precompile(
     try:
         for index, question in questions:
             loading, start = question["do"] == "load", time.monotonic()
-            reply = parse(process.ask(question, work.deadline), TracerReply)
+            reply = parse(process.request(question, work.deadline), TracerReply)
             seconds["load" if loading else "trace"] += time.monotonic() - start
             failure = work.start(reply, process.outputs)
             if failure and found is None:
@@ -286,7 +286,7 @@ class _Compilation:
 
 def _failed(error: Any) -> Failed:
     """The tracer's description of an error, read."""
-    failure = _failure(error)
+    failure = failure_of(error)
     if isinstance(failure, ProtocolViolation):
         raise failure
     if not isinstance(failure, Failed):

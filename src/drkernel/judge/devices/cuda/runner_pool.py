@@ -1,4 +1,7 @@
-"""The processes that submissions run in on a GPU: started ahead of time, one after the other for each submission."""
+"""The runner processes on a GPU, as an examiner sees them. Runs in an examiner's process.
+
+Runners are started ahead of time. Each submission gets one, and others one after the other where it needs more.
+"""
 
 from __future__ import annotations
 
@@ -19,56 +22,59 @@ from typing import Any
 
 import torch
 
-from drkernel.judge.boundary.cuda import setup
+from drkernel.judge.boundary.cuda import runner_environment, setup
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.zygote import Process, Zygote
 from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.gpu_lock import GpuUnhealthy
-from drkernel.judge.untrusted.cuda import runner
 
-_START_S, _LIMIT_S, _LOOK_S = 60.0, 10.0, 0.01
+_START_S, _LIMIT_S, _POLL_S = 60.0, 10.0, 0.01
+"""Seconds that a runner may take to start, and to set its memory limit; pause between looks for one that is ready."""
 _PRODUCTS = re.compile(
     r"[\w)\]] *@ *[\w(]|\b(mm|bmm|addmm|baddbmm|matmul|mv|einsum|tensordot|(bi)?linear|scaled_dot_product_attention"
     r"|(Bil|L)inear|LSTM|GRU|RNN|MultiheadAttention)\b"
 )
 
 
-def _mapping(handles: list) -> dict[str, Any]:
+def _map_request(handles: list) -> dict[str, Any]:
     return {"do": "map", "inputs": handles[0], "outputs": handles[1]}
 
 
 @dataclass(frozen=True)
-class _Spare:
+class _WaitingRunner:
+    """A runner that no submission has got yet."""
+
     process: Process
     folder: Path
+    """Where it will look for compiled kernels."""
     handles: list
-    """Of the buffers's memory that it was told to map."""
+    """Of the device memory that it was asked to map."""
     begun: float
     products: bool = False
-    """Whether cuBLAS is ready in it."""
+    """Whether cuBLAS is loaded in it."""
 
 
 def multiplies(source: str) -> bool:
-    """Whether a submission seems to leave products of matrices to PyTorch; a wrong guess costs time alone."""
+    """Whether a submission seems to leave products of matrices to PyTorch. A wrong guess costs only time."""
     return bool(_PRODUCTS.search(source))
 
 
-class Pool:
+class RunnerPool:
     """Runners that are started ahead of time, because a CUDA context takes a quarter of a second.
 
-    In the place of each that is taken comes one for a submission of the same kind: those to one task, which come
-    together, either leave products of matrices to PyTorch or do not.
+    A runner that is taken is replaced by one of the same kind, with or without cuBLAS: submissions to one task come
+    together, and either all leave products of matrices to PyTorch or none does.
     """
 
     def __init__(self, zygote: Zygote, scratch: Path, size: int, buffers: DeviceBuffers):
         self._zygote, self._scratch, self._buffers = zygote, scratch, buffers
-        self._spare: deque[_Spare] = deque()
+        self._waiting: deque[_WaitingRunner] = deque()
         self.terminating: list[Process] = []
-        """Those that were killed; each must be reaped."""
+        """Runners that were killed. For each, `wait_released` must follow."""
         self._environment = setup.only(str(torch.cuda.get_device_properties(0).uuid))
         self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        """Of each that is to be started, whether with cuBLAS."""
+        """For each runner that is to be started, whether with cuBLAS."""
         for _ in range(size):
             self._wanted.put(False)
         self._changed = threading.Condition()
@@ -86,11 +92,11 @@ class Pool:
                 number += 1
                 shutil.copytree(self._shared, folder, copy_function=os.link)
                 with self._changed:
-                    environment = self._environment | {runner.KERNELS: str(folder)}
-                    environment |= {runner.PRODUCTS: "1"} if products else {}
+                    environment = self._environment | {runner_environment.KERNELS: str(folder)}
+                    environment |= {runner_environment.PRODUCTS: "1"} if products else {}
                     process, handles = self._zygote.start(environment), self._buffers.handles
-                    process.post(_mapping(handles), time.monotonic() + _START_S)
-                    self._spare.append(_Spare(process, folder, handles, time.monotonic(), products))
+                    process.send_request(_map_request(handles), time.monotonic() + _START_S)
+                    self._waiting.append(_WaitingRunner(process, folder, handles, time.monotonic(), products))
                     self._changed.notify()
         except BaseException as error:
             with self._changed:
@@ -98,71 +104,74 @@ class Pool:
                 self._changed.notify()
 
     def take(self, memory: float, products: bool = False) -> tuple[Process, Path]:
-        """A runner that shares the buffers's memory, and the folder that it will look for compiled kernels in.
+        """A runner that shares the memory of `buffers`, and the folder in which it will look for compiled kernels.
 
         Args:
-            memory: share of the GPU's memory that it may allocate.
+            memory: fraction of the GPU's memory that it may allocate.
             products: whether one with cuBLAS is better.
+
+        Raises:
+            GpuUnhealthy: no runner starts.
         """
-        spare = self._first(products)
-        process = spare.process
+        runner = self._first_ready(products)
+        process = runner.process
         try:
-            error = process.collect(time.monotonic() + _START_S).get("error")
-            if spare.handles is not self._buffers.handles and not error:
-                error = process.ask(_mapping(self._buffers.handles), time.monotonic() + _START_S).get("error")
-            process.ask({"do": "limit", "memory": memory}, time.monotonic() + _LIMIT_S)
+            error = process.receive_reply(time.monotonic() + _START_S).get("error")
+            if runner.handles is not self._buffers.handles and not error:
+                error = process.request(_map_request(self._buffers.handles), time.monotonic() + _START_S).get("error")
+            process.request({"do": "limit", "memory": memory}, time.monotonic() + _LIMIT_S)
         except (PeerClosed, DeadlineExceeded, ProtocolViolation) as lost:  # no submission has run in it yet
-            raise GpuUnhealthy(f"a runner was lost before its first question: {lost!r}") from lost
+            raise GpuUnhealthy(f"a runner was lost before its first request: {lost!r}") from lost
         if error:
             raise GpuUnhealthy(f"no runner starts: {error}")
         process.areas = [self._buffers.shared_in, self._buffers.shared_out]
-        return process, spare.folder
+        return process, runner.folder
 
-    def _first(self, products: bool) -> _Spare:
-        """The first that is ready, if possible of the right kind.
+    def _first_ready(self, products: bool) -> _WaitingRunner:
+        """The first runner that is ready, if possible of the right kind.
 
-        Once in a while one never is: others are taken, and it is given up in the end.
+        Once in a while a runner never gets ready. Others are taken then, and it is given up in the end.
         """
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             with self._changed:
-                self._changed.wait_for(lambda: self._spare or self._error)
+                self._changed.wait_for(lambda: self._waiting or self._error)
                 if self._error:
                     raise self._error
-                eldest = self._spare[0]
-                late = time.monotonic() > eldest.begun + _START_S and not eldest.process.answered(0.0)
-                ready = (spare for spare in self._spare if spare.process.answered(0.0))
-                taken = eldest if late else min(ready, key=lambda spare: spare.products != products, default=None)
+                eldest = self._waiting[0]
+                late = time.monotonic() > eldest.begun + _START_S and not eldest.process.reply_ready(0.0)
+                ready = (runner for runner in self._waiting if runner.process.reply_ready(0.0))
+                taken = eldest if late else min(ready, key=lambda runner: runner.products != products, default=None)
                 if taken:
-                    self._spare.remove(taken)
+                    self._waiting.remove(taken)
                     self._wanted.put(products)
             if late:
                 self._give_up(eldest)
             elif taken:
                 return taken
             else:
-                eldest.process.answered(_LOOK_S)
+                eldest.process.reply_ready(_POLL_S)
         raise GpuUnhealthy(f"no runner was ready within {_START_S:g} s")
 
-    def _give_up(self, spare: _Spare) -> None:
-        """Ends the process, and says what it was doing: nobody knows yet why it may take for ever."""
-        doing = [_read(f"/proc/{spare.process.pid}/{name}") for name in ("wchan", "syscall")]
+    def _give_up(self, runner: _WaitingRunner) -> None:
+        """Ends a runner and warns what it was doing: it is not known why one may take for ever."""
+        doing = [_read(f"/proc/{runner.process.pid}/{name}") for name in ("wchan", "syscall")]
         warnings.warn(f"judge: a runner was not ready within {_START_S:g} s ({', '.join(doing)})", stacklevel=2)
-        spare.process.end()
-        self.terminating.append(spare.process)
-        shutil.rmtree(spare.folder, ignore_errors=True)
+        runner.process.end()
+        self.terminating.append(runner.process)
+        shutil.rmtree(runner.folder, ignore_errors=True)
 
     @property
-    def burying(self) -> bool:
-        """Whether some that were killed still have part of the GPU."""
-        return not all(process.gone for process in self.terminating)
+    def releasing(self) -> bool:
+        """Whether some runners that were killed still hold part of the GPU."""
+        return not all(process.released for process in self.terminating)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """No runner starts meanwhile: a context that comes into being delays what runs on the GPU by up to 0.2 ms."""
+        """Stops runners that are starting: a CUDA context in the making delays other work by up to 0.2 ms."""
         with contextlib.ExitStack() as stack, self._changed:
-            for spare in self._spare:
-                stack.enter_context(spare.process.stopped())
+            for runner in self._waiting:
+                stack.enter_context(runner.process.stopped())
             yield
 
 
@@ -174,30 +183,30 @@ def _read(path: str) -> str:
 
 
 class RunnerLease:
-    """The runners of one submission, one after the other; each finds its compiled kernels.
+    """The runners of one submission, one after the other. Each finds the submission's compiled kernels.
 
     Args:
-        memory, products: see Pool.take.
+        memory, products: see RunnerPool.take.
     """
 
-    def __init__(self, pool: Pool, memory: float, products: bool = False):
-        self._pool, self._facts = pool, (memory, products)
-        self.process, self.folder = pool.take(*self._facts)
+    def __init__(self, pool: RunnerPool, memory: float, products: bool = False):
+        self._pool, self._memory, self._products = pool, memory, products
+        self.process, self.folder = pool.take(memory, products)
 
     def adopt(self, kernels: Path) -> None:
         """Moves compiled kernels to where the runner looks for them; Triton's index of each names the place."""
         for entry in kernels.iterdir():
-            home = self.folder / entry.name
-            if home.exists():
+            target = self.folder / entry.name
+            if target.exists():
                 continue
-            entry.rename(home)
-            for index in home.glob("__grp__*.json"):
+            entry.rename(target)
+            for index in target.glob("__grp__*.json"):
                 names = json.loads(index.read_text())["child_paths"]
-                index.write_text(json.dumps({"child_paths": {name: str(home / name) for name in names}}))
+                index.write_text(json.dumps({"child_paths": {name: str(target / name) for name in names}}))
 
-    def change(self) -> Process:
-        """Kills the runner and goes on with another."""
-        before, (process, folder) = self.folder, self._pool.take(*self._facts)
+    def replace(self) -> Process:
+        """Kills the runner and continues with another one, which is returned."""
+        before, (process, folder) = self.folder, self._pool.take(self._memory, self._products)
         self.end()
         self.process, self.folder = process, folder
         self.adopt(before)
@@ -205,7 +214,7 @@ class RunnerLease:
         return self.process
 
     def end(self) -> str:
-        """As Process.end; once for each."""
+        """Ends the runner, see Process.end."""
         ending = self.process.end()
         self._pool.terminating.append(self.process)
         return ending

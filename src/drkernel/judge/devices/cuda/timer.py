@@ -32,6 +32,7 @@ from typing import Any
 import numpy
 import torch
 
+from drkernel.judge.boundary.cuda.calls import SCATTERED
 from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
@@ -42,7 +43,6 @@ from drkernel.judge.devices.cuda.timing import Timing, timing_of
 from drkernel.judge.trusted.cases import ReferenceModel
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
 from drkernel.judge.trusted.tolerance import Tolerance
-from drkernel.judge.untrusted.cuda.runner import SCATTERED
 
 MIN_CALLS_PER_BLOCK, LONG_BLOCK_US = 3, 10_000.0
 """A block has so many calls even if they take longer than interleaving.BLOCK_US, unless they take as long as this."""

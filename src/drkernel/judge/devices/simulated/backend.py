@@ -1,45 +1,51 @@
-"""Who does the judging on the simulated device: one thread and one worker process for each submission at a time."""
+"""Judges on the simulated device: one thread of the Judge's process and one worker process per submission at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import queue
 import threading
-import warnings
 from concurrent.futures import Future
 from typing import Any
 
-from drkernel.judge.trusted.worker_process import Worker, WorkerCrashed, settle
+from drkernel.judge.trusted.worker_process import (
+    MissingLocksWarning,
+    Worker,
+    WorkerCrashed,
+    WorkerNotStarted,
+    WorkerSlot,
+    settle,
+)
 from drkernel.types import Task
 
 _ENVIRONMENT = {"TRITON_INTERPRET": "1"}
 
 
 class SimulatedBackend:
-    """Takes tasks and sources, and restarts workers that die; nothing that was taken is lost.
+    """An `interface.Backend`.
 
     Args:
-        settings: see worker.py.
-        patience: seconds that a worker may take for one submission.
+        settings: of the workers, see worker.py.
+        workers: how many there are.
+        timeout_s: seconds that a worker may take for one submission.
     """
 
-    def __init__(self, settings: dict[str, Any], secret: bytes, workers: int, patience: float):
-        self._settings, self._secret, self._patience = settings | {"kind": "simulated"}, secret, patience
+    def __init__(self, settings: dict[str, Any], secret: bytes, workers: int, timeout_s: float):
+        self._settings, self._secret, self._timeout_s = settings | {"kind": "simulated"}, secret, timeout_s
         self._jobs: queue.SimpleQueue[tuple[dict, Future] | None] = queue.SimpleQueue()
-        self._warned = False
+        self._missing_locks = MissingLocksWarning()
         self._threads = [threading.Thread(target=self._serve, daemon=True, name=f"judge-{i}") for i in range(workers)]
         for thread in self._threads:
             thread.start()
 
     def enqueue(self, task: Task, source: str | None) -> Future:
-        """A verdict to come; with no source, whether the task is usable (None, or DrKernelError)."""
         future: Future = Future()
         self._jobs.put(({"task": dataclasses.asdict(task), "source": source}, future))
         return future
 
     def close(self) -> None:
-        """Ends the worker processes; what still waits is cancelled."""
         with contextlib.suppress(queue.Empty):
             while True:
                 if job := self._jobs.get_nowait():
@@ -50,34 +56,25 @@ class SimulatedBackend:
             thread.join()
 
     def _serve(self) -> None:
-        worker: Worker | None = None
-        with contextlib.suppress(WorkerCrashed):
-            worker = self._start()
+        """One thread per worker."""
+        slot = WorkerSlot(self._start)
+        with contextlib.suppress(WorkerNotStarted):
+            slot.start()
         while job := self._jobs.get():
             body, future = job
             if not future.set_running_or_notify_cancel():
                 continue
-            answer, problem = None, ""
-            for _ in range(2):
-                try:
-                    worker = worker or self._start()
-                except WorkerCrashed as error:
-                    answer = {"error": f"judge: no worker process starts: {error}"}
-                    break
-                try:
-                    answer = worker.ask(body, self._patience)
-                    break
-                except WorkerCrashed as error:
-                    problem = str(error)
-                    worker.kill()
-                    worker = None
-            settle(future, answer, problem, self._settings["config"]["device"])
-        if worker:
-            worker.kill()
+            reply, problem = None, ""
+            try:
+                reply = slot.request(functools.partial(dict, body), self._timeout_s)
+            except WorkerNotStarted as error:
+                reply = {"error": f"judge: no worker process starts: {error}"}
+            except WorkerCrashed as error:
+                problem = str(error)
+            settle(future, reply, problem, self._settings["config"]["device"])
+        slot.kill()
 
     def _start(self) -> Worker:
         worker = Worker(self._settings, self._secret, _ENVIRONMENT)
-        if worker.missing and not self._warned:
-            self._warned = True
-            warnings.warn(f"judge: this machine lacks {'; '.join(worker.missing)}", stacklevel=2)
+        self._missing_locks.show(worker)
         return worker

@@ -1,14 +1,12 @@
-"""The process that executes one submission on a GPU. It knows no expected answer and no input before its call.
+"""Runs in the runner process on a GPU, which executes one submission. It knows no expected outputs, and no inputs
+before their call.
 
-It is started ahead of time: confined, then given a CUDA context, then sealed, and only then told what to run.
+The process is started ahead of time: confined, then given a CUDA context, then sealed, and only then sent a submission.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import importlib
-import itertools
 import os
 import socket
 import sys
@@ -20,26 +18,23 @@ from typing import Any
 
 import torch
 
-from drkernel.judge.boundary.cuda import driver, kernel_cache, recorder, setup
+from drkernel.judge.boundary.call_areas import CallAreas
+from drkernel.judge.boundary.cuda import driver, kernel_cache, recorder, runner_environment, setup
+from drkernel.judge.boundary.cuda.calls import TimedCalls
 from drkernel.judge.boundary.cuda.device_memory import DeviceArea
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import Area
 from drkernel.judge.untrusted import runner
 from drkernel.judge.untrusted.cuda import streams
 
-FLUSH = 2**27
-"""Bytes that are read before a timed call: more than twice the L2 cache of an H200 (60 MB)."""
-MAX_MISSING, _STAGE = 64, 2**21
-SCATTERED = 2**24
-"""Bytes of a call's outputs up to which each timed call writes elsewhere; calls that write more average over places."""
-KERNELS = "DRKERNEL_KERNELS"
-"""Environment variable with the folder that the submission's compiled kernels will be put into."""
-PRODUCTS = "DRKERNEL_PRODUCTS"
-"""Environment variable of a runner whose submission will most likely multiply matrices."""
+MAX_MISSING = 64
+"""Descriptions of kernels that were not compiled, in one reply."""
+_WARM_UP_BYTES = 2**21
+"""Of each area that the warm-up uses."""
 
 
 def prepare() -> None:
-    """What all runners share; done once in the zygote, which must not touch CUDA."""
+    """Sets up what all runners share; called once, in the zygote, which must not touch CUDA."""
     for slow in ("torch._dynamo", "triton.experimental.gluon", "triton.tools.tensor_descriptor"):
         importlib.import_module(slow)  # else done at the first custom operator or launch
     from triton.backends.nvidia import driver as launching
@@ -53,106 +48,106 @@ def prepare() -> None:
 
 
 def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None:
-    """Locks the process in, readies the GPU, and answers questions until the connection closes. Never returns."""
-    folder = Path(os.environ[KERNELS])
+    """Locks the process in, sets up CUDA, and answers requests until the connection closes. Never returns."""
+    folder = Path(os.environ[runner_environment.KERNELS])
     runner.leave_session()
     sandbox.confine(readable=folder, devices=map(Path, filter(None, os.environ[setup.DEVICES].split(os.pathsep))))
     connection = runner.close_others(connection)
     try:
         os.environ["TRITON_CACHE_DIR"] = str(folder)
         setup.start(everywhere=True)
-        _warm_up(PRODUCTS in os.environ)
-        warmed_up = CudaRunner(met=kernel_cache.install_cache_only())
-        warmed_up.warm_up()
-        answer = warmed_up.answer
+        _warm_up(runner_environment.PRODUCTS in os.environ)
+        cuda_runner = CudaRunner(kernel_cache.install_cache_only())
+        cuda_runner.warm_up()
+        answer: runner.Answer = cuda_runner.answer
     except Exception as error:
         problem = {"error": runner.describe(error)}
-        answer = lambda question: problem
+        answer = lambda request: problem
     sandbox.seal()
     runner.serve(connection, answer)
 
 
 class CudaRunner(runner.Runner):
-    """Questions beyond Runner's: `map` (which memory to share), `limit`, `enqueue_gated` and `claims` (timed calls), `profile`.
+    """Answers what Runner answers, and further requests: `map` (which memory to share), `limit`, `enqueue_gated`,
+    `wait` and `claims` (timed calls), `profile`, `joins`.
 
-    The examiner has one of its own for the reference, without a sandbox.
+    Until `map` it works in memory of its own.
 
     Args:
-        word: the address of the 32-bit word that gated calls wait for; by default it leads the inputs.
-        met: where the descriptions of launched kernels that have not been compiled appear.
+        missing: where the descriptions of kernels appear that were launched and have not been compiled.
     """
 
     record = staticmethod(recorder.record)
 
-    def __init__(self, word: int = 0, met: list[dict[str, Any]] | None = None):
-        super().__init__(None, None)
-        self._met = met if met is not None else []
-        self._word = word
-        self._flush = torch.zeros(FLUSH // 4, device="cuda")
-        self._armed: tuple[list[torch.cuda.Event], list[dict[str, Any]]] = [], []
+    def __init__(self, missing: list[dict[str, Any]]):
+        self._own_memory: torch.Tensor | None = torch.zeros(2, _WARM_UP_BYTES, dtype=torch.uint8)
+        inputs, outputs = (DeviceArea(row.data_ptr(), _WARM_UP_BYTES, owned=False) for row in self._own_memory)
+        super().__init__(inputs, outputs)
+        self._missing = missing
+        self._timed = TimedCalls(self.areas, inputs.address, self.models)
         self._host_s = 0.0
 
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        enqueues = question["do"] == "enqueue_gated"
-        self._met.clear()
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        enqueues = request["do"] == "enqueue_gated"
+        self._missing.clear()
         try:
-            if self.outputs:
-                self.outputs.clear()
-            answer = self._do()[question.pop("do")](**question)
+            self.outputs.clear()
+            reply = self._methods()[request.pop("do")](**request)
             if not enqueues:
                 torch.cuda.synchronize()
             self._expect_compiled()
-            return answer
+            return reply
         except BaseException as error:
-            return {"error": runner.describe(error) | {"missing": self._met[:MAX_MISSING]}}
+            return {"error": runner.describe(error) | {"missing": self._missing[:MAX_MISSING]}}
 
     def _expect_compiled(self) -> None:
         """A submission may have caught what a kernel that was not compiled raised; the call is void all the same."""
-        if self._met:
-            raise kernel_cache.MissingKernel(self._met[0])
+        if self._missing:
+            raise kernel_cache.MissingKernel(self._missing[0])
 
-    def _do(self) -> dict[str, Callable[..., dict[str, Any]]]:
-        more = {
+    def _methods(self) -> dict[str, Callable[..., dict[str, Any]]]:
+        more: dict[str, Callable[..., dict[str, Any]]] = {
             "map": self._map,
             "limit": self._limit,
-            "enqueue_gated": self._arm,
+            "enqueue_gated": self._enqueue_gated,
             "wait": dict,
-            "claims": self._claims,
+            "claims": self._timed.report,
+            "profile": self._profile,
+            "joins": self._joins,
         }
-        return super()._do() | more | {"profile": self._profile, "joins": self._joins}
+        return super()._methods() | more
 
     def warm_up(self) -> None:
-        """Answers an exam's questions once: then CUDA has loaded the kernels of this class, and its memory is warm."""
-        stages = torch.zeros(2, _STAGE, dtype=torch.uint8)
-        self.inputs, self.outputs = (DeviceArea(stage.data_ptr(), _STAGE, owned=False) for stage in stages)
-        self._word = self.inputs.address
+        """Answers an examination's requests once: then CUDA has loaded the kernels of this class, and its memory is
+        warm."""
         slot = self.inputs.put(torch.ones(64, 64)).to_json()
         given = {"args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0, "model": 0}
         block = {**given, "args": {"list": [given["args"]] * 2}, "do": "enqueue_gated", "word": -1}
         build = {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0}
         call = {**given, "do": "call", "budget": 0.0}
-        questions = [{"do": "load", "source": _REHEARSAL, "name": "ModelNew"}, {**build, "varied": False}]
-        questions += [{**given, "do": "profile", "empty_us": 0.0}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
-        for question in [*questions, block, {"do": "wait"}, {"do": "claims"}]:
-            if error := self.answer(question).get("error"):
-                raise RuntimeError(f"{question.get('do')}: {error}")
-        self.inputs = self.outputs = None
+        requests: list[dict[str, Any]] = [
+            {"do": "load", "source": _WARM_UP_SOURCE, "name": "ModelNew"},
+            {**build, "varied": False},
+        ]
+        requests += [{**given, "do": "profile", "empty_us": 0.0}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
+        for request in [*requests, block, {"do": "wait"}, {"do": "claims"}]:
+            name = request["do"]
+            if error := self.answer(request).get("error"):
+                raise RuntimeError(f"{name}: {error}")
         self.models.clear()
-        self._views.clear()
+        self.areas.forget()
         del sys.modules["submission"]
 
     def _map(self, inputs: list, outputs: list) -> dict[str, Any]:
-        """Opens the areas, each given as (handle, bytes)."""
-        for area in filter(None, (self.inputs, self.outputs)):
-            area.close()
-        self.use(*(DeviceArea.open(bytes.fromhex(handle), size) for handle, size in (inputs, outputs)))
-        self._word = self.inputs.address
+        """Opens the examiner's areas, each given as (IPC handle, bytes), and works in them from now on."""
+        if self._own_memory is None:
+            self.inputs.close()
+            self.outputs.close()
+        opened = [DeviceArea.open(bytes.fromhex(handle), size) for handle, size in (inputs, outputs)]
+        self.areas = self._timed.areas = CallAreas(*opened)
+        self._timed.semaphore = opened[0].address
+        self._own_memory = None
         return {}
-
-    def use(self, inputs: DeviceArea, outputs: DeviceArea) -> None:
-        """From now on questions mean these areas."""
-        self.inputs, self.outputs = inputs, outputs
-        self._views.clear()
 
     def _limit(self, memory: float) -> dict[str, Any]:
         """The largest share of the GPU's memory to allocate from now on."""
@@ -163,63 +158,19 @@ class CudaRunner(runner.Runner):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         return super()._load(source, name)
 
-    def _call(self, **question: Any) -> dict[str, Any]:
+    def _call(self, *args: Any, **call: Any) -> dict[str, Any]:
         _poison_free_memory()
         start = time.perf_counter()
-        answer = super()._call(**question)
+        reply = super()._call(*args, **call)
         self._host_s = time.perf_counter() - start
-        return answer
+        return reply
 
-    def _arm(
-        self, model: int, args: Any, slots: list, train: bool, seed: int, word: int, recorded: bool = True
-    ) -> dict[str, Any]:
-        """Enqueues calls on each of the argument lists in `args`, with a cold L2 cache, and says what each launched.
-
-        The first waits for `word`, each further one for a word that is one more. `recorded`: as the examination's calls
-        are, so that a submission cannot tell them apart.
-        What each returned is kept until the last is enqueued, and as much memory beside it, so that each writes
-        elsewhere: where outputs lie makes a difference of up to 10 % to a call of a few microseconds.
-        """
-        calls = self._values(args, slots)
-        module = self.models[model].train(train)
-        torch.manual_seed(seed)
-        marks, results, kept, traces = [], [], [], []
-        mark = lambda: (marks.append(torch.cuda.Event(enable_timing=True)), marks[-1].record())
-        recording = functools.partial(self.record, brief=True) if recorded else contextlib.nullcontext
-        with torch.no_grad():
-            for turn, values in enumerate(calls, word):
-                driver.wait_for(self._word, turn)
-                mark()
-                self._flush.sum()
-                mark()
-                with recording() as trace:
-                    result = module(*values)
-                mark()
-                traces.append(trace)
-                begun = self.outputs.top
-                results.append(self._exported(result))
-                if (size := self.outputs.top - begun) <= SCATTERED:
-                    kept += result, torch.empty(size, dtype=torch.uint8, device="cuda")
-            mark()
-        self._armed = marks, results
-        return {"traces": [trace.to_json() for trace in traces if trace]}
-
-    def _claims(self) -> dict[str, Any]:
-        """How long each of the calls that were gated took by this process's events, and each copy of its outputs."""
-        marks, results = self._armed
-        spans = [1e3 * one.elapsed_time(other) for one, other in itertools.pairwise(marks)]
-        whole = 1e3 * marks[0].elapsed_time(marks[-1])
-        self._armed = [], []
-        return {
-            "flush_us": [float(us).hex() for us in spans[0::3]],
-            "forward_us": [float(us).hex() for us in spans[1::3]],
-            "copy_us": [float(us).hex() for us in spans[2::3]],
-            "whole_us": float(whole).hex(),
-            "calls": results,
-        }
+    def _enqueue_gated(self, word: int, **calls: Any) -> dict[str, Any]:
+        """Enqueues calls behind the semaphore, see TimedCalls.enqueue, and says what each launched."""
+        return {"traces": [trace.to_json() for trace in self._timed.enqueue(value=word, **calls)]}
 
     def _forward(self, model: int, args: Any, slots: list, train: bool, seed: int) -> Callable[[], Any]:
-        values = self._values(args, slots)
+        values = self.areas.values(args, slots)
         module = self.models[model].train(train)
         torch.manual_seed(seed)
         return lambda: module(*values)
@@ -247,7 +198,7 @@ def _poison_free_memory() -> None:
 
 
 def _warm_up(products: bool) -> None:
-    """Loads what every submission uses, and cuBLAS where it is wanted, which takes long and holds other runners up."""
+    """Loads what every submission uses. `products`: cuBLAS, too, which takes long and delays other runners."""
     from triton.compiler.compiler import max_shared_mem
     from triton.runtime.driver import driver as triton_driver
 
@@ -260,7 +211,7 @@ def _warm_up(products: bool) -> None:
         del poisoned  # what is allocated first comes from here; more would take the driver longer to make and to end
 
 
-_REHEARSAL = """
+_WARM_UP_SOURCE = """
 import torch
 
 class ModelNew(torch.nn.Module):

@@ -35,7 +35,7 @@ from drkernel.judge.boundary import shared_tensors, warm_up
 from drkernel.judge.boundary.cuda import kernel_cache, kernel_description
 from drkernel.judge.boundary.cuda.kernel_cache import MAX_KERNELS
 from drkernel.judge.boundary.sandbox import Sandbox
-from drkernel.judge.boundary.shared_tensors import DTYPES, Area, NotSerializable
+from drkernel.judge.boundary.shared_tensors import DTYPES, Area, HostArea, NotSerializable
 from drkernel.judge.untrusted import runner
 from drkernel.judge.untrusted.cuda import meta_as_cuda
 
@@ -372,7 +372,7 @@ def _excerpt(error: CompilationError) -> str:
 
 def _warm_up() -> None:
     """Traces a small model once, so that the compiler's tables and torch's lazy imports are there in every fork."""
-    tracer = Tracer(Area.create("warm", 2**12), Area.create("warm", 2**20))
+    tracer = Tracer(HostArea.create("warm", 2**12), HostArea.create("warm", 2**20))
     call = {"init": {"list": [{"list": []}, {"dict": []}]}, "args": {"list": [{"tensor": 0}]}, "train": False}
     requests = (
         {"do": "load", "source": warm_up.TRACER, "name": "ModelNew", "known": []},

@@ -1,0 +1,102 @@
+"""Calls that are timed on a GPU: enqueued behind a semaphore, each on a cold L2 cache, and timed by CUDA events.
+
+A runner times the submission's calls with it, and the examiner the reference's, so that both are treated alike. What it
+reports of a submission's calls comes from the runner's process and is not trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from typing import Any
+
+import torch
+from torch import nn
+
+from drkernel.judge.boundary.call_areas import CallAreas
+from drkernel.judge.boundary.cuda import driver, recorder
+from drkernel.judge.boundary.op_trace import OpTrace
+
+FLUSH = 2**27
+"""Bytes that are read before a timed call: more than twice the L2 cache of an H200 (60 MB)."""
+SCATTERED = 2**24
+"""Bytes of a call's outputs up to which each timed call writes to another place. Calls that write more average over
+places by themselves."""
+
+
+class TimedCalls:
+    """Enqueues calls of models and reports how long they took.
+
+    Args:
+        areas: where arguments come from and outputs go to. May be replaced between blocks of calls.
+        semaphore: the address of the 32-bit value that calls wait for. May be replaced likewise.
+        models: by number. Shared with the caller, who may add to it.
+    """
+
+    def __init__(self, areas: CallAreas, semaphore: int, models: dict[int, nn.Module]):
+        self.areas, self.semaphore, self.models = areas, semaphore, models
+        self._flush = torch.zeros(FLUSH // 4, device="cuda")
+        self._events: list[torch.cuda.Event] = []
+        self._outputs: list[dict[str, Any]] = []
+
+    def enqueue(
+        self, model: int, args: Any, slots: list, train: bool, seed: int, value: int, recorded: bool = True
+    ) -> list[OpTrace]:
+        """Enqueues a call on each of the argument lists in `args`, and returns what each launched.
+
+        What each call returned is kept until the last one is enqueued, and as much memory beside it, so that each
+        writes to another place: where outputs lie changes the time of a call of a few microseconds by up to 10 %.
+
+        Args:
+            value: the first call waits until the semaphore is at least this, each further call for one more.
+            recorded: record the calls as the examination's are, so that a submission cannot tell them apart. Without
+                it, nothing is returned.
+        """
+        calls = self.areas.values(args, slots)
+        module = self.models[model].train(train)
+        torch.manual_seed(seed)
+        events: list[torch.cuda.Event] = []
+        outputs: list[dict[str, Any]] = []
+        kept: list[Any] = []
+        traces: list[OpTrace | None] = []
+
+        def mark() -> None:
+            events.append(torch.cuda.Event(enable_timing=True))
+            events[-1].record()
+
+        recording = functools.partial(recorder.record, brief=True) if recorded else contextlib.nullcontext
+        with torch.no_grad():
+            for awaited, values in enumerate(calls, value):
+                driver.wait_for(self.semaphore, awaited)
+                mark()
+                self._flush.sum()
+                mark()
+                with recording() as trace:
+                    result = module(*values)
+                mark()
+                traces.append(trace)
+                begun = self.areas.outputs.top
+                outputs.append(self.areas.copy_out(result))
+                if (size := self.areas.outputs.top - begun) <= SCATTERED:
+                    kept += result, torch.empty(size, dtype=torch.uint8, device="cuda")
+            mark()
+        self._events, self._outputs = events, outputs
+        return [trace for trace in traces if trace]
+
+    def report(self) -> dict[str, Any]:
+        """How long each of the calls that were enqueued took by this process's events, and each copy of its outputs.
+
+        The device must have finished them.
+        """
+        events, outputs = self._events, self._outputs
+        spans = [1e3 * one.elapsed_time(other) for one, other in itertools.pairwise(events)]
+        whole = 1e3 * events[0].elapsed_time(events[-1])
+        self._events, self._outputs = [], []
+        return {
+            "flush_us": [float(us).hex() for us in spans[0::3]],
+            "forward_us": [float(us).hex() for us in spans[1::3]],
+            "copy_us": [float(us).hex() for us in spans[2::3]],
+            "whole_us": float(whole).hex(),
+            "calls": outputs,
+        }
