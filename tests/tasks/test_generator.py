@@ -6,9 +6,10 @@ from collections import Counter
 import pytest
 import torch
 
-from drkernel.tasks.families import FAMILIES, OPERATORS, is_sound
+from drkernel.tasks.families import FAMILIES, is_sound
 from drkernel.tasks.generator import generate
 from drkernel.tasks.module import Reference
+from drkernel.tasks.operators import OPERATORS
 from drkernel.tasks.splits import SPLITS, split_of
 from drkernel.types import DrKernelError, Task
 

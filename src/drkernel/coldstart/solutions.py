@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 from drkernel.coldstart.kernels import Kernel, build
 from drkernel.coldstart.solutions_wrong import mistakes
-from drkernel.tasks.cores import CORES
-from drkernel.tasks.families import FAMILIES, OPERATORS
-from drkernel.tasks.stages import STAGES
+from drkernel.tasks.families import FAMILIES
+from drkernel.tasks.operators import OPERATORS
 from drkernel.tasks.writer import has_second_input, spell
 from drkernel.types import DrKernelError, Task
 
@@ -54,16 +53,16 @@ Plan = tuple[list[str], list[str], list[str]]
 def _plans(info: dict[str, Any]) -> list[tuple[Kind, str, Plan]]:
     """(kind, note, plan) of the right answers, the cheapest first and `fused` last."""
     operators = info["composition"]
-    product = operators[:1] if operators[0] in ("linear", "matmul") else []
+    product = operators[:1] if OPERATORS[operators[0]].template == "product" else []
     rest = operators[len(product) :]
     plans: list[tuple[Kind, str, Plan]] = []
-    stages = [place for place, name in enumerate(operators) if name in STAGES]
+    stages = [place for place, name in enumerate(operators) if OPERATORS[name].is_stage]
     if stages and len(operators) > 1:
         last = stages[-1]
         plans.append(("lazy", "one_stage", (operators[:last], [operators[last]], operators[last + 1 :])))
     if len(rest) > 2:
         plans.append(("partial", "first_in_torch", (product + rest[:1], rest[1:], [])))
-    if len(rest) > 2 or (len(rest) == 2 and rest[0] in CORES and rest[0] != "transpose"):
+    if len(rest) > 2 or (len(rest) == 2 and OPERATORS[rest[0]].template not in ("elementwise", "transpose")):
         plans.append(("partial", "last_in_torch", (product, rest[:-1], rest[-1:])))
     if FAMILIES[info["family"]].lead:
         return [*plans, ("fused", "library_product", (product, rest, []))]

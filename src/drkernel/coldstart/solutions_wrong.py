@@ -10,33 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from drkernel.coldstart.kernels import lines_of
-from drkernel.coldstart.kernels_lines import STAGE_LINES
-from drkernel.tasks.stages import COLUMN_STAGES, INPUT_STAGES, UNARY_STAGES
-
-_PADDING_MATTERS = {
-    "softmax",
-    "log_softmax",
-    "layer_norm",
-    "group_norm",
-    "var",
-    "logsumexp",
-    "kl_loss",
-    "cross_entropy",
-}
-_GROWING = {"linear", "relu", "leaky_relu", "silu", "gelu", "abs", "square", "scale", *INPUT_STAGES, *COLUMN_STAGES}
-_NOT_IN_TRITON = {
-    "relu",
-    "leaky_relu",
-    "silu",
-    "gelu",
-    "tanh",
-    "elu",
-    "softplus",
-    "clamp",
-    "square",
-    "mish",
-    "softsign",
-}
+from drkernel.tasks.operators import OPERATORS, UNARY_STAGES
 
 
 def mistakes(info: dict[str, Any], source: str) -> list[tuple[str, str]]:
@@ -54,7 +28,7 @@ def _stage_lines(info: dict, source: str) -> list[tuple[str, str]]:
     found = []
     for name in info["composition"]:
         if name in UNARY_STAGES:
-            pattern = r"\n +".join(re.escape(line) for line in lines_of(info, name, STAGE_LINES))
+            pattern = r"\n +".join(re.escape(line) for line in lines_of(info, name))
             if match := re.search(rf"^ +{pattern}\n", source, re.MULTILINE):
                 found.append((name, match.group()))
     return found
@@ -68,7 +42,7 @@ def _forgotten_stage(info: dict, source: str) -> str | None:
 def _no_such_function(info: dict, source: str) -> str | None:
     """Spells an activation as torch would: `tl.relu`, `tl.gelu` and the like do not exist."""
     for name, text in _stage_lines(info, source):
-        if name in _NOT_IN_TRITON:
+        if OPERATORS[name].not_in_triton:
             indent = text[: len(text) - len(text.lstrip())]
             return source.replace(text, f"{indent}v = tl.{name}(v)\n", 1)
     return None
@@ -83,7 +57,7 @@ def _wrong_literal(info: dict, source: str) -> str | None:
 
 def _padding_counts(info: dict, source: str) -> str | None:
     """Lets the lanes beyond the row take part in sums and maxima."""
-    if not _PADDING_MATTERS & set(info["composition"]):
+    if not any(OPERATORS[name].padding_matters for name in info["composition"]):
         return None
     return re.sub(r"tl\.where\(m, (v(?: \* v)?), [^()]*(?:\(\"inf\"\))?\)", r"\1", source)
 
@@ -92,7 +66,7 @@ def _no_maximum(info: dict, source: str) -> str | None:
     """Exponentials without the maximum taken off: wrong for large values only, so nothing may bound them before."""
     operators = info["composition"]
     place = next((i for i, name in enumerate(operators) if name in ("softmax", "log_softmax", "kl_loss")), None)
-    if place is None or not set(operators[:place]) <= _GROWING:
+    if place is None or not all(OPERATORS[name].grows for name in operators[:place]):
         return None
     edited = source.replace("tl.exp(v - tl.max(v, 0))", "tl.exp(v)", 1)
     return edited if edited != source else source.replace("    v = v - tl.max(v, 0)\n", "", 1)

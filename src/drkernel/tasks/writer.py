@@ -11,21 +11,11 @@ import random
 import re
 from typing import Any
 
-from drkernel.tasks.families import FAMILIES, OPERATORS
+from drkernel.tasks.families import FAMILIES
 from drkernel.tasks.layouts import LAYOUTS, Layout
-from drkernel.tasks.stages import STAGES, Operator
+from drkernel.tasks.operators import OPERATORS, Operator
+from drkernel.tasks.operators.operator import PARAMETER_NAMES
 
-_ATTRIBUTES = {
-    "bias": ("bias", "b"),
-    "gain": ("gain", "alpha"),
-    "weight": ("weight", "gamma"),
-    "offset": ("offset", "beta"),
-    "linear": ("linear", "fc", "proj"),
-    "embedding": ("embedding", "emb", "table"),
-    "group_norm": ("norm", "gn"),
-    "layer_norm": ("norm", "ln"),
-    "rms_norm": ("norm", "rms"),
-}
 _ARGUMENTS = {
     "k": ("k", "in_dim", "in_features"),
     "g": ("g", "groups", "num_groups"),
@@ -87,14 +77,14 @@ def _add_weights(info: dict[str, Any], op: Operator, arguments: dict[str, str], 
     """Names the operator's weights and adds the statements that make them."""
     values = {**arguments, **info["literals"].get(op.name, {})}
     if info["style"]["spelling"][op.name] == "layer":
-        attribute = rng.choice(_ATTRIBUTES[op.name])
+        attribute = rng.choice(op.attributes)
         info["modules"].append([attribute, op.layer.format(**values)])
         own = {"weight": "weight", "offset": "bias"}
         info["weights"][op.name] = {key: f"{attribute}.{own[key]}" for key in op.parameters}
         return
     info["weights"][op.name] = {}
     for key, constructor in op.parameters.items():
-        attribute = rng.choice(_ATTRIBUTES[key])
+        attribute = rng.choice(PARAMETER_NAMES[key])
         info["modules"].append([attribute, constructor.format(**values)])
         info["weights"][op.name][key] = attribute
 
@@ -175,7 +165,7 @@ def _body(info: dict[str, Any], acts: list[tuple[str, str]]) -> list[str]:
         if op.prepare:
             lines.append(op.prepare.format(x=value))
         if spelling == "layer" and not op.parameters:
-            attribute = "act" if name in STAGES and len(name) % 2 and not acts else name
+            attribute = "act" if op.is_stage and len(name) % 2 and not acts else name
             acts.append((attribute, op.layer.format(**info["literals"].get(name, {}))))
             value = f"self.{attribute}({', '.join([value] + [y] * bool(op.second))})"
         else:
