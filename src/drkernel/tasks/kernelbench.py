@@ -1,4 +1,4 @@
-"""Tasks from Python files: single ones, and folders laid out like KernelBench (`level1/19_ReLU.py`)."""
+"""Tasks from Python files: single ones, and folders in KernelBench's layout (`level1/19_ReLU.py`)."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def write_task(task: Task, path: str | Path) -> None:
 
 
 def read_folder(
-    folder: str | Path, levels: Sequence[int] | None = None, say: Callable[[str], None] | None = None
+    folder: str | Path, levels: Sequence[int] | None = None, on_skip: Callable[[str], None] | None = None
 ) -> list[Task]:
     """The problems of `folder/level*/` or `folder/KernelBench/level*/`, by number; other folders by file name.
 
     Ids are `kernelbench/level1/19`, so that they do not depend on where the folder lies. Splits go by hash of the id.
-    WorkerCrashed files are passed over where there is a `say` to be told of them.
+    With `on_skip`, broken files are skipped, and it is called with one line about each.
 
     Raises:
-        DrKernelError: no folder, or a broken file in it.
+        DrKernelError: no such folder, or a broken file in it and no `on_skip`.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -65,16 +65,16 @@ def read_folder(
     if not readers and levels is None:
         paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
         readers = [lambda path=path: _split(read_task(path)) for path in paths]
-    return [task for read in readers if (task := _tried(read, say))]
+    return [task for read in readers if (task := _tried(read, on_skip))]
 
 
-def _tried(read: Callable[[], Task], say: Callable[[str], None] | None) -> Task | None:
+def _tried(read: Callable[[], Task], on_skip: Callable[[str], None] | None) -> Task | None:
     try:
         return read()
     except DrKernelError as error:
-        if say is None:
+        if on_skip is None:
             raise
-        say(f"passed over: {error}")
+        on_skip(f"passed over: {error}")
 
 
 def _problems(folder: Path) -> list[tuple[int, str, Path]]:
