@@ -90,9 +90,9 @@ def test_outputs_are_not_an_input_handed_through(sample):
     for task in sample:
         reference = Reference(task, task.small)
         inputs = reference.inputs(0)
-        answer = reference.forward(reference.model(0), inputs)
-        same = [x for x in inputs if x.shape == answer.shape and x.is_floating_point()]
-        assert not any(torch.allclose(x, answer, rtol=1e-3) for x in same), task.id
+        found = reference.forward(reference.model(0), inputs)
+        same = [x for x in inputs if x.shape == found.shape and x.is_floating_point()]
+        assert not any(torch.allclose(x, found, rtol=1e-3) for x in same), task.id
 
 
 def test_weights_matter(sample):

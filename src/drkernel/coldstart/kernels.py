@@ -108,7 +108,8 @@ _ROW_BLOCK = {"BLOCK": "triton.next_power_of_2(n)"}
 
 def _row(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
     body = [*_ROW_START, _LOAD, *pre, *lines_of(info, core.name), *post, _STORE]
-    host, sizes = ["n = x.shape[-1]", "o = torch.empty_like(x)"], ("n",)
+    host = ["n = x.shape[-1]", "o = torch.empty_like(x)"]
+    sizes: tuple[str, ...] = ("n",)
     if core.template == "grouped_row":
         layer = "self." + info["weights"][core.name]["weight"].split(".")[0]
         host = [f"g = {layer}.num_groups", "l = x.shape[-1]", "n = x.shape[1] // g * l", "o = torch.empty_like(x)"]
@@ -189,6 +190,7 @@ def _column_reduction(info: Info, core: Operator, pre: Lines, post: Lines, tenso
 def _pool(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
     w, flat = info["literals"][core.name]["w"], core.layout == "pool1d"
     start, fold = _FOLDS["sum" if core.fold == "mean" else core.fold]
+    sizes: tuple[str, ...]
     count = w if flat else str(int(w) ** 2)
     if flat:
         corner, step = f"p = i // (n // {w}) * n + i % (n // {w}) * {w}", "j"

@@ -1,7 +1,8 @@
 """`python train.py stage=coldstart`: tasks -> graded solutions -> verdicts -> trajectories -> tokenizer -> policy.
 
 The run folder then has verdicts.jsonl (every solution and its verdict), metrics.jsonl, and policy/, a Hugging Face
-folder that `policy.path=` takes. Judging is the expensive part: a second call uses the verdicts that are there and goes on.
+folder that `policy.path=` takes. Judging is the expensive part, so a second call keeps the verdicts
+that are there and goes on.
 """
 
 from __future__ import annotations

@@ -58,28 +58,34 @@ def read_folder(
         raise DrKernelError(f"task folder {folder}: no such folder")
     root = folder / "KernelBench" if (folder / "KernelBench").is_dir() else folder
     readers: list[Callable[[], Task]] = []
-    for inner in sorted(path for path in root.iterdir() if path.is_dir() and _LEVEL.fullmatch(path.name)):
-        level = int(_LEVEL.fullmatch(inner.name)[1])
-        if levels is None or level in levels:
-            readers += [partial(_problem, path, number, name, level) for number, name, path in _problems(inner)]
+    for inner in sorted(path for path in root.iterdir() if path.is_dir()):
+        match = _LEVEL.fullmatch(inner.name)
+        if match and (levels is None or int(match[1]) in levels):
+            problems = _problems(inner)
+            readers += [partial(_problem, path, number, name, int(match[1])) for number, name, path in problems]
     if not readers and levels is None:
         paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
-        readers = [lambda path=path: _split(read_task(path)) for path in paths]
-    return [task for read in readers if (task := _tried(read, on_skip))]
+        readers = [partial(_file, path) for path in paths]
+    return [task for read in readers if (task := _read_or_skip(read, on_skip))]
 
 
-def _tried(read: Callable[[], Task], on_skip: Callable[[str], None] | None) -> Task | None:
+def _read_or_skip(read: Callable[[], Task], on_skip: Callable[[str], None] | None) -> Task | None:
     try:
         return read()
     except DrKernelError as error:
         if on_skip is None:
             raise
         on_skip(f"passed over: {error}")
+        return None
 
 
 def _problems(folder: Path) -> list[tuple[int, str, Path]]:
     matches = [(_PROBLEM.fullmatch(path.name), path) for path in folder.glob("*.py")]
     return sorted((int(match[1]), match[2], path) for match, path in matches if match)
+
+
+def _file(path: Path) -> Task:
+    return _split(read_task(path))
 
 
 def _problem(path: Path, number: int, name: str, level: int) -> Task:

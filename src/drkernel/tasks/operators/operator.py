@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from drkernel.types import DrKernelError
 
@@ -95,7 +95,7 @@ class Operator:
     needs_unbounded: bool = False
     sizes: tuple[str, ...] = ALL_SIZES
     """The sizes of values on which it is neither an identity nor a constant."""
-    leaves: Mapping[str, object] = field(default_factory=dict)
+    leaves: Mapping[str, Any] = field(default_factory=dict)
     """The fields of `State` that it sets."""
     accumulates: bool = False
     """It adds up: of values that other operators made, it leaves large ones of one sign."""
