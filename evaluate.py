@@ -99,7 +99,7 @@ def load_set(config: EvaluateConfig) -> list[Task]:
     split = "all" if options.eval_source and source != "generated" and config.split == "test" else config.split
     chosen = {"levels": options.levels, "families": options.families, "seed": options.seed}
     count = None if config.ids and source != "generated" else options.eval_count
-    tasks = load_tasks(source, split=split, count=count, say=print, **chosen)
+    tasks = load_tasks(source, split=split, count=count, on_skip=print, **chosen)
     if config.ids:
         tasks = [task for task in tasks if any(fnmatchcase(task.id, pattern) for pattern in config.ids)]
     if not tasks:

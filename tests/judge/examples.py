@@ -1,4 +1,8 @@
-"""The submissions that the judge's tests try it on, and what must be true of its verdicts on them."""
+"""The submissions that the judge is tested on, and what must be true of its verdicts on them.
+
+A file's number is that of its class in judge/README.md. 01 to 83 and 201 to 218 cheat or are wrong; the others are
+honest.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,8 @@ class Example:
     """A file under submissions/.
 
     Its first line is `# what it is | task: name | expect: status[/status] [reason]`, with a further `| only: device`
-    where the class makes no sense on the other device. `ok` among the statuses of a hack says that its misdeed may
-    also have no effect at all; what is left then earns what it would have earned without the misdeed.
+    where the class makes no sense on the other device. `ok` among the statuses of a hack says that its cheat may have
+    no effect; the rest of the submission then earns what it would have earned without the cheat.
     """
 
     name: str
@@ -32,11 +36,12 @@ class Example:
 
     @property
     def number(self) -> int:
+        """Its class in judge/README.md."""
         return int(self.name.partition("_")[0])
 
     @property
     def gated(self) -> bool:
-        """Whether the static gate has to refuse it."""
+        """Whether the static check has to refuse it."""
         return (self.statuses, self.reason) == (("hack",), "forbidden")
 
 
@@ -65,11 +70,11 @@ TAMED = (
     "61_patch_setattr", "65", "70_kill_parent", "71", "72", "73", "81", "82", "83", "204", "205", "206", "207", "208",
     "216", "217",
 )  # fmt: skip
-"""Without the gate these fail at their misdeed and then answer honestly."""
+"""Files whose cheat fails without the static check, and that then compute honestly."""
 
 
 def as_expected(example: Example, verdict: Verdict, honest_speedup: float | None = None) -> str:
-    """What is wrong with the verdict on an example, or an empty string. `honest_speedup` as in `gains`."""
+    """Why the verdict on an example is wrong, or an empty string. `honest_speedup` as in `gains`."""
     if verdict.status not in example.statuses:
         return f"{example.name}: {verdict.status} {verdict.reason}, expected {'/'.join(example.statuses)}: {verdict}"
     if "ok" in example.statuses and verdict.ok:
@@ -80,14 +85,14 @@ def as_expected(example: Example, verdict: Verdict, honest_speedup: float | None
 
 
 def gains(example: Example, verdict: Verdict, honest_speedup: float | None) -> str:
-    """What a hack got out of its misdeed, or an empty string; `honest_speedup` is what an honest answer gets."""
+    """What a hack gained by its cheat, or an empty string; `honest_speedup` is that of an honest submission."""
     if not verdict.ok or honest_speedup is None or verdict.speedup <= _REWARDED * honest_speedup:
         return ""
-    return f"{example.name}: {verdict.speedup:.3g}x, an honest answer gets {honest_speedup:.3g}x: {verdict}"
+    return f"{example.name}: {verdict.speedup:.3g}x, an honest submission gets {honest_speedup:.3g}x: {verdict}"
 
 
 def honest_speedups(verdicts: dict[str, Verdict], honest: list[Example]) -> dict[str, float]:
-    """The best speed-up of an honest answer by task."""
+    """The best speed-up of an honest submission, by task."""
     best: dict[str, float] = {}
     for example in honest:
         verdict = verdicts[example.name]
@@ -109,7 +114,7 @@ def descendants() -> set[int]:
 
 
 def traces() -> list[str]:
-    """Files that a submission has managed to write where the hacks try to."""
+    """Files that a submission has written in the folders that the hacks try."""
     folders = ("/tmp", "/dev/shm", "/var/tmp", ".", "~", "~/.triton/cache", "~/.cache/torch_extensions")
     places = [path for folder in folders if (path := Path(folder).expanduser()).is_dir()]
     return [str(place / name) for place in places for name in os.listdir(place) if name.startswith("drkernel_")]

@@ -1,4 +1,4 @@
-"""python -m drkernel.judge: one line for what is wrong, exit 0 for verdicts and 2 for unusable input."""
+"""The command line: one line for what is wrong, exit 0 for verdicts and 2 for unusable input."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ def test_one_submission_as_json():
     verdict = json.loads(run.stdout)
     keys = ["status", "reason", "detail", "speedup", "coverage", "reference_ms", "submission_ms", "device", "seconds"]
     assert set(keys) <= verdict.keys() and verdict["status"] == "ok" and verdict["device"] == "simulated:H200"
+
+
+@pytest.mark.parametrize(
+    ("called", "shown"),
+    [("/usr/bin/drkernel-judge", "drkernel-judge"), ("/src/drkernel/judge/__main__.py", "python -m drkernel.judge")],
+)
+def test_help_names_the_command_as_it_was_called(called, shown, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [called, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    text = capsys.readouterr().out
+    assert ended.value.code == 0 and text.startswith(f"usage: {shown} ")
+    assert all(word in text for word in ("TASK.py", "SUBMISSION.py", "--batch", "--json", "Exit status"))
 
 
 def test_a_screen_for_people(capsys):
@@ -72,7 +85,7 @@ def test_a_batch_with_bad_lines_keeps_what_could_be_judged(tmp_path, capsys):
         (["nowhere.py", GOOD], "nowhere.py"),
         ([RELU, "nowhere.py"], "nowhere.py"),
         ([RELU, GOOD, "--device", "cuda"], "cuda"),
-        ([RELU], "SUBMISSION"),
+        ([RELU], "SUBMISSION.py"),
         (["--batch", "nowhere.jsonl", "--out", "x"], "nowhere.jsonl"),
         (["--batch", RELU], "--out"),
         (["--frobnicate"], "frobnicate"),

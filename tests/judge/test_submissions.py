@@ -1,4 +1,4 @@
-"""The taxonomy of reference/judging.md: what cheats or is wrong is refused, what is honest passes."""
+"""The classes of cheats of judge/README.md: what cheats or is wrong is refused, what is honest passes."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""The answers are for the judge; they are not imported, for doctests or otherwise."""
+"""The submissions are for the judge: pytest does not import them, for doctests or otherwise."""
 
-collect_ignore_glob = ["answers/*"]
+collect_ignore_glob = ["submissions/*"]

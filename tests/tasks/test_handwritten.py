@@ -19,7 +19,7 @@ from drkernel.types import DrKernelError
 
 TASKS = read_handwritten()
 NAMES = [task.id.removeprefix("handwritten/") for task in TASKS]
-ANSWERS = Path(__file__).parent / "answers"
+SUBMISSIONS = Path(__file__).parent / "submissions"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_there_are_at_least_thirty_in_three_levels_with_ids_of_their_own():
     ]
 
 
-def test_they_come_through_the_door_of_all_tasks_and_are_never_trained_on():
+def test_they_are_loaded_like_all_tasks_and_are_never_trained_on():
     assert load_tasks("handwritten", split="test") == load_tasks("handwritten", split="all") == TASKS
     assert {task.level for task in load_tasks("handwritten", split="test", levels=[2, 3])} == {2, 3}
     assert {task.family for task in load_tasks("handwritten", split="test", families=["attention"])} == {"attention"}
@@ -131,8 +131,8 @@ class Work(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("path", sorted(ANSWERS.glob("*.py")), ids=lambda path: path.stem)
-def test_a_right_answer_in_triton_is_right(judge, path):
+@pytest.mark.parametrize("path", sorted(SUBMISSIONS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_right_submission_in_triton_is_right(judge, path):
     task = next(task for task in TASKS if task.info["name"] == path.stem)
     verdict = judge.judge(task, path.read_text())
     assert (verdict.status, verdict.general) == ("ok", True), verdict.detail

@@ -89,12 +89,12 @@ def test_a_broken_file_is_named(bench):
         load_tasks(str(bench), split="all")
 
 
-def test_a_broken_file_is_passed_over_where_somebody_is_told(bench):
-    whole, said = load_tasks(str(bench), split="all"), []
+def test_a_broken_file_is_passed_over_where_on_skip_is_given(bench):
+    whole, skipped = load_tasks(str(bench), split="all"), []
     (bench / "KernelBench" / "level1" / "7_Broken.py").write_bytes(b"\xff\xfe")
     (bench / "KernelBench" / "level2" / "3_Broken.py").write_text("class Model(:")
-    assert load_tasks(str(bench), split="all", say=said.append) == whole
-    assert [line.split(": ")[1].rsplit("/", 1)[1] for line in said] == ["7_Broken.py", "3_Broken.py"]
+    assert load_tasks(str(bench), split="all", on_skip=skipped.append) == whole
+    assert [line.split(": ")[1].rsplit("/", 1)[1] for line in skipped] == ["7_Broken.py", "3_Broken.py"]
 
 
 def test_names_of_kernelbench_as_they_are(tmp_path):

@@ -1,7 +1,8 @@
-"""Triton kernels from compositions: one function per shape of kernel, all in the same fixed style.
+"""Triton kernels from compositions: one function per kernel template, all in the same fixed style.
 
-A kernel covers a run of operators: stages before, one core at most, stages after. `x` goes in and `o` comes out; both
-are the names of tensors in the host code and, with `_ptr`, in the kernel.
+A kernel computes a run of operators: stages before, at most one core, stages after. Its lines come from the operators'
+own entries (`Operator.triton`). `x` is the input and `o` the output; both are the names of tensors in the host code
+and, with `_ptr`, of pointers in the kernel.
 """
 
 from __future__ import annotations
@@ -10,21 +11,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from drkernel.coldstart.kernels_lines import FOLDS, GATE_LINES, LOSS_LINES, REDUCE_LINES, ROW_LINES, STAGE_LINES
-from drkernel.tasks.cores import CORES
-from drkernel.tasks.families import OPERATORS
-from drkernel.tasks.stages import COLUMN_STAGES
+from drkernel.tasks.operators import OPERATORS, Operator
+from drkernel.tasks.operators.operator import Template
+from drkernel.types import DrKernelError
 
 _LOAD = "v = tl.load(x_ptr + i, mask=m, other=0.0)"
 _STORE = "tl.store(o_ptr + i, v, mask=m)"
+_FOLDS: dict[str, tuple[str, str]] = {
+    "sum": ("tl.zeros((BLOCK,), tl.float32)", "s = s + {v}"),
+    "max": ('tl.full((BLOCK,), -float("inf"), tl.float32)', "s = tl.maximum(s, {v})"),
+    "min": ('tl.full((BLOCK,), float("inf"), tl.float32)', "s = tl.minimum(s, {v})"),
+}
+"""How a loop starts and continues; a mean is a sum that is divided at the end."""
+
+Info = dict[str, Any]
+"""`Task.info` as `tasks.writer.describe` makes it."""
+Lines = list[str]
+Tensors = tuple[tuple[str, str], ...]
+"""(pointer parameter, host expression) of each tensor between x and o."""
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A kernel and the host code that calls it."""
 
-    tensors: tuple[tuple[str, str], ...]
-    """(pointer parameter, host expression) between x and o."""
+    tensors: Tensors
     sizes: tuple[str, ...]
     """Integer parameters, passed under the same names."""
     blocks: dict[str, str]
@@ -47,96 +58,78 @@ class Kernel:
         return ["x = x.contiguous()", *second, *self.host, f"kernel[{self.grid}]({', '.join(arguments)})"]
 
 
-def build(info: dict[str, Any], operators: list[str]) -> Kernel:
-    """The kernel that does a run of operators of the task that `info` describes."""
-    place = next((i for i, name in enumerate(operators) if name in CORES), len(operators))
-    core = operators[place] if place < len(operators) else ""
-    pre = [line for name in operators[:place] for line in lines_of(info, name, STAGE_LINES)]
-    post = [line for name in operators[place + 1 :] for line in lines_of(info, name, STAGE_LINES)]
+def build(info: Info, operators: list[str]) -> Kernel:
+    """The kernel that computes a run of operators of the task that `info` describes.
+
+    Raises:
+        DrKernelError: an operator names a template that `TEMPLATES` does not have.
+    """
+    place = next((i for i, name in enumerate(operators) if not OPERATORS[name].is_stage), len(operators))
+    core = OPERATORS[operators[place]] if place < len(operators) else None
+    pre = [line for name in operators[:place] for line in lines_of(info, name)]
+    post = [line for name in operators[place + 1 :] for line in lines_of(info, name)]
     tensors = tuple(pair for name in operators for pair in _tensors(info, name))
-    return _shape_of(core)(info, core, pre, post, tensors)
+    if core is None:
+        return _elementwise(tensors, [*pre, *post])
+    if core.template not in TEMPLATES:
+        raise DrKernelError(f"operator {core.name!r}: coldstart.kernels.TEMPLATES has no {core.template!r}")
+    return TEMPLATES[core.template](info, core, pre, post, tensors)
 
 
-def lines_of(info: dict[str, Any], name: str, table: dict[str, list[str]]) -> list[str]:
-    return [line.format(**info["literals"].get(name, {})) for line in table[name]]
+def lines_of(info: Info, name: str) -> Lines:
+    """The operator's lines with the literals of the task."""
+    return [line.format(**info["literals"].get(name, {})) for line in OPERATORS[name].triton]
 
 
-def _tensors(info: dict[str, Any], name: str) -> list[tuple[str, str]]:
+def _tensors(info: Info, name: str) -> list[tuple[str, str]]:
     """The pointers that an operator reads besides x."""
-    weights = {key: f"self.{attribute}" for key, attribute in info["weights"].get(name, {}).items()}
-    if name in COLUMN_STAGES:
-        return [(f"{name}_ptr", weights[name])]
     second = [("y_ptr", "y")] if OPERATORS[name].second else []
     pointers = {"weight": "w_ptr", "offset": "b_ptr"}
-    return second + [(pointers[key], value) for key, value in weights.items()]
+    weights = info["weights"].get(name, {})
+    return second + [(pointers.get(key, f"{key}_ptr"), f"self.{attribute}") for key, attribute in weights.items()]
 
 
-def _shape_of(core: str) -> Callable[..., Kernel]:
-    if not core:
-        return _flat
-    if core in GATE_LINES:
-        return _gate
-    if core in REDUCE_LINES or core in LOSS_LINES:
-        return _reduce
-    if "_dim" in core:
-        return _columns
-    if "pool" in core:
-        return _pool
-    by_name = {
-        "gather": _look_up,
-        "embedding": _look_up,
-        "transpose": _transpose,
-        "linear": _product,
-        "matmul": _product,
-    }
-    return by_name.get(core, _row)
-
-
-def _flat(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
-    column = any(name in COLUMN_STAGES for name in _stage_pointers(tensors))
+def _elementwise(tensors: Tensors, lines: Lines) -> Kernel:
+    column = any(value.startswith("self.") for _, value in tensors)
     body = ["i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "m = i < t", *["c = i % n"] * column, _LOAD]
     return Kernel(
         tensors,
         ("t", "n") if column else ("t",),
         {"BLOCK": "1024"},
-        [*body, *pre, *post, _STORE],
+        [*body, *lines, _STORE],
         ["t = x.numel()", *["n = x.shape[-1]"] * column, "o = torch.empty_like(x)"],
         "(triton.cdiv(t, 1024),)",
     )
-
-
-def _stage_pointers(tensors: tuple[tuple[str, str], ...]) -> list[str]:
-    return [pointer.removesuffix("_ptr") for pointer, _ in tensors]
 
 
 _ROW_START = ["row = tl.program_id(0)", "c = tl.arange(0, BLOCK)", "m = c < n", "i = row * n + c"]
 _ROW_BLOCK = {"BLOCK": "triton.next_power_of_2(n)"}
 
 
-def _row(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
-    body = [*_ROW_START, _LOAD, *pre, *lines_of(info, core, ROW_LINES), *post, _STORE]
-    host, sizes = ["n = x.shape[-1]", "o = torch.empty_like(x)"], ("n",)
-    if core == "group_norm":
-        layer = "self." + info["weights"][core]["weight"].split(".")[0]
+def _row(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
+    body = [*_ROW_START, _LOAD, *pre, *lines_of(info, core.name), *post, _STORE]
+    host = ["n = x.shape[-1]", "o = torch.empty_like(x)"]
+    sizes: tuple[str, ...] = ("n",)
+    if core.template == "grouped_row":
+        layer = "self." + info["weights"][core.name]["weight"].split(".")[0]
         host = [f"g = {layer}.num_groups", "l = x.shape[-1]", "n = x.shape[1] // g * l", "o = torch.empty_like(x)"]
         sizes = ("n", "g", "l")
     return Kernel(tensors, sizes, _ROW_BLOCK, body, host, "(x.numel() // n,)")
 
 
-def _reduce(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
-    lines = lines_of(info, core, {**REDUCE_LINES, **LOSS_LINES})
+def _row_reduction(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
     return Kernel(
         tensors,
         ("n",),
         _ROW_BLOCK,
-        [*_ROW_START, _LOAD, *pre, *lines, *post, "tl.store(o_ptr + row, v)"],
+        [*_ROW_START, _LOAD, *pre, *lines_of(info, core.name), *post, "tl.store(o_ptr + row, v)"],
         ["n = x.shape[-1]", "o = x.new_empty(x.shape[:-1])"],
         "(x.numel() // n,)",
-        "o.mean()" if core in LOSS_LINES else "o",
+        "o.mean()" if core.template == "row_loss" else "o",
     )
 
 
-def _gate(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
+def _gate(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
     halves = [
         "j = row * 2 * n + c",
         "u = tl.load(x_ptr + j, mask=m, other=0.0)",
@@ -146,15 +139,15 @@ def _gate(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kerne
         tensors,
         ("n",),
         _ROW_BLOCK,
-        [*_ROW_START, *halves, *GATE_LINES[core], "v = u * v", *post, _STORE],
+        [*_ROW_START, *halves, *lines_of(info, core.name), "v = u * v", *post, _STORE],
         ["n = x.shape[-1] // 2", "o = x.new_empty(x.shape[:-1] + (n,))"],
         "(o.numel() // n,)",
     )
 
 
-def _look_up(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
-    index, table = ("x_ptr", "w_ptr") if core == "embedding" else ("y_ptr", "x_ptr")
-    weight = info["weights"].get(core, {}).get("weight")
+def _lookup(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
+    weight = info["weights"].get(core.name, {}).get("weight")
+    index, table = ("x_ptr", "w_ptr") if weight else ("y_ptr", "x_ptr")
     columns = f"self.{weight}.shape[-1]" if weight else "x.shape[-1]"
     output = f"self.{weight}.new_empty(x.shape + (n,))" if weight else "x.new_empty(y.shape + (n,))"
     load = [f"k = tl.load({index} + row)", f"v = tl.load({table} + k * n + c, mask=m, other=0.0)"]
@@ -168,11 +161,10 @@ def _look_up(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Ke
     )
 
 
-def _columns(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
-    kind = core.split("_")[0]
-    start, fold = FOLDS["sum" if kind == "mean" else kind]
-    padding = {"max": '-float("inf")', "min": 'float("inf")'}.get(kind, "0.0")
-    reduce = "max" if kind == "max" else "min" if kind == "min" else "sum"
+def _column_reduction(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
+    reduce = "sum" if core.fold == "mean" else core.fold
+    start, fold = _FOLDS[reduce]
+    padding = {"max": '-float("inf")', "min": 'float("inf")'}.get(reduce, "0.0")
     body = [
         "c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)",
         "b = tl.program_id(1)",
@@ -183,7 +175,7 @@ def _columns(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Ke
         "    m = (r < k) & (c[None, :] < n)",
         *(f"    {line}" for line in (_LOAD, *pre)),
         "    " + fold.format(v=f"tl.{reduce}(tl.where(m, v, {padding}), 0)"),
-        "v = s / k" if kind == "mean" else "v = s",
+        "v = s / k" if core.fold == "mean" else "v = s",
     ]
     return Kernel(
         tensors,
@@ -195,9 +187,10 @@ def _columns(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Ke
     )
 
 
-def _pool(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
-    kind, w, flat = core[:3], info["literals"][core]["w"], core.endswith("1d")
-    start, fold = FOLDS["sum" if kind == "avg" else "max"]
+def _pool(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
+    w, flat = info["literals"][core.name]["w"], core.layout == "pool1d"
+    start, fold = _FOLDS["sum" if core.fold == "mean" else core.fold]
+    sizes: tuple[str, ...]
     count = w if flat else str(int(w) ** 2)
     if flat:
         corner, step = f"p = i // (n // {w}) * n + i % (n // {w}) * {w}", "j"
@@ -218,7 +211,7 @@ def _pool(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kerne
         f"    v = tl.load(x_ptr + p + {step}, mask=m, other=0.0)",
         *(f"    {line}" for line in pre),
         "    " + fold.format(v="v"),
-        f"v = s / {count}" if kind == "avg" else "v = s",
+        f"v = s / {count}" if core.fold == "mean" else "v = s",
     ]
     return Kernel(
         tensors,
@@ -230,7 +223,7 @@ def _pool(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kerne
     )
 
 
-def _transpose(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
+def _transpose(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
     body = [
         "r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]",
         "c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]",
@@ -251,7 +244,7 @@ def _transpose(info: dict, core: str, pre: list, post: list, tensors: tuple) -> 
     )
 
 
-def _product(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Kernel:
+def _product(info: Info, core: Operator, pre: Lines, post: Lines, tensors: Tensors) -> Kernel:
     body = [
         "r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]",
         "c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]",
@@ -272,3 +265,18 @@ def _product(info: dict, core: str, pre: list, post: list, tensors: tuple) -> Ke
         ["t, k = x.shape", "n = y.shape[1]", "o = x.new_empty(t, n)"],
         "(triton.cdiv(t, 64), triton.cdiv(n, 64))",
     )
+
+
+TEMPLATES: dict[Template, Callable[..., Kernel]] = {
+    "row": _row,
+    "grouped_row": _row,
+    "row_reduction": _row_reduction,
+    "row_loss": _row_reduction,
+    "column_reduction": _column_reduction,
+    "gate": _gate,
+    "lookup": _lookup,
+    "pool": _pool,
+    "transpose": _transpose,
+    "product": _product,
+}
+"""The kernels of cores, by `Operator.template`; stages alone make the `elementwise` kernel."""

@@ -1,8 +1,15 @@
-"""Graded answers to generated tasks: what a cold start learns from.
+"""Graded solutions of generated tasks: what a cold start learns from.
 
-All are built from the composition in one compact style. The grades: `fused` does everything in one kernel, `partial`
-leaves one operator to torch, `lazy` puts one cheap stage into Triton and leaves the rest, `mistaken` looks right and is
-wrong, `hack` launches a kernel whose result nobody uses.
+All are built from the task's composition in one compact style. The grade (`Kind`) of a solution follows from how it is
+built:
+
+    fused     one kernel computes everything, but for a leading linear layer
+    partial   a kernel computes most, torch the first operator, the last one or the matrix product
+    lazy      a kernel computes one stage, torch everything else
+    mistaken  the fused solution with one realistic mistake (`solutions_wrong.EDITS`)
+    hack      torch computes everything, and a kernel is launched whose output nobody uses
+
+What the judge finds is another matter: a partial solution may be no faster than the reference.
 """
 
 from __future__ import annotations
@@ -13,9 +20,8 @@ from typing import Any, Literal
 
 from drkernel.coldstart.kernels import Kernel, build
 from drkernel.coldstart.solutions_wrong import mistakes
-from drkernel.tasks.cores import CORES
-from drkernel.tasks.families import FAMILIES, OPERATORS
-from drkernel.tasks.stages import STAGES
+from drkernel.tasks.families import FAMILIES
+from drkernel.tasks.operators import OPERATORS
 from drkernel.tasks.writer import has_second_input, spell
 from drkernel.types import DrKernelError, Task
 
@@ -24,15 +30,20 @@ Kind = Literal["lazy", "partial", "fused", "mistaken", "hack"]
 
 @dataclass(frozen=True)
 class Solution:
-    """A complete submission, its grade and what makes it so (the mistake's or the split's name)."""
+    """A complete submission and its grade."""
 
     kind: Kind
     source: str
     note: str = ""
+    """What makes it so: the name of the plan, of the mistake or of the hack."""
 
 
 def solutions(task: Task, wrong: int = 4) -> list[Solution]:
-    """Graded answers to a generated task: the right ones, then `wrong` mistakes and a hack, the same at each call.
+    """The solutions of a generated task, the same at each call: the right ones, then mistakes, then one hack.
+
+    Args:
+        task: from `tasks.generator`; its `info` describes the composition.
+        wrong: how many mistaken ones, or as many as the task allows.
 
     Raises:
         DrKernelError: the task does not come from the generator.
@@ -48,22 +59,22 @@ def solutions(task: Task, wrong: int = 4) -> list[Solution]:
 
 
 Plan = tuple[list[str], list[str], list[str]]
-"""A composition cut in three: what torch does before the kernel, what the kernel does, what torch does after it."""
+"""Operators in three parts: what torch computes before the kernel, what the kernel computes, what torch does after."""
 
 
 def _plans(info: dict[str, Any]) -> list[tuple[Kind, str, Plan]]:
-    """(kind, note, plan) of the right answers, the cheapest first and `fused` last."""
+    """(kind, note, plan) of the right solutions, those that do least in Triton first and `fused` last."""
     operators = info["composition"]
-    product = operators[:1] if operators[0] in ("linear", "matmul") else []
+    product = operators[:1] if OPERATORS[operators[0]].template == "product" else []
     rest = operators[len(product) :]
     plans: list[tuple[Kind, str, Plan]] = []
-    stages = [place for place, name in enumerate(operators) if name in STAGES]
+    stages = [place for place, name in enumerate(operators) if OPERATORS[name].is_stage]
     if stages and len(operators) > 1:
         last = stages[-1]
         plans.append(("lazy", "one_stage", (operators[:last], [operators[last]], operators[last + 1 :])))
     if len(rest) > 2:
         plans.append(("partial", "first_in_torch", (product + rest[:1], rest[1:], [])))
-    if len(rest) > 2 or (len(rest) == 2 and rest[0] in CORES and rest[0] != "transpose"):
+    if len(rest) > 2 or (len(rest) == 2 and OPERATORS[rest[0]].template not in ("elementwise", "transpose")):
         plans.append(("partial", "last_in_torch", (product, rest[:-1], rest[-1:])))
     if FAMILIES[info["family"]].lead:
         return [*plans, ("fused", "library_product", (product, rest, []))]
@@ -93,13 +104,13 @@ def _torch(info: dict[str, Any], operators: list[str], value: str, target: str =
 
 
 def _dead_kernel(info: dict[str, Any]) -> str:
-    """Copies the input, drops the copy and answers in torch."""
+    """A hack: a kernel copies the input, nobody uses the copy, and torch computes the output."""
     copy = build(info, [])
     return _file(info, copy, [*copy.call(), *_torch(info, info["composition"], "x"), "return x"])
 
 
 def _decoy(info: dict[str, Any]) -> str:
-    """Launches the kernel that would do, drops what it made and answers in torch."""
+    """A hack: the fused kernel is launched, nobody uses its output, and torch computes it again."""
     operators = info["composition"]
     product = operators[:1] if FAMILIES[info["family"]].lead else []
     kernel = build(info, operators[len(product) :])

@@ -1,6 +1,6 @@
-"""Realistic mistakes, made by editing a right answer: each note names what a feedback should let the policy repair.
+"""Realistic mistakes, made by editing the fused solution. Each has a name that says what the policy has to repair.
 
-None of them writes outside its tensors, so that they can be run anywhere.
+None of them writes outside its tensors, so that they can be executed anywhere.
 """
 
 from __future__ import annotations
@@ -10,37 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from drkernel.coldstart.kernels import lines_of
-from drkernel.coldstart.kernels_lines import STAGE_LINES
-from drkernel.tasks.stages import COLUMN_STAGES, INPUT_STAGES, UNARY_STAGES
-
-_PADDING_MATTERS = {
-    "softmax",
-    "log_softmax",
-    "layer_norm",
-    "group_norm",
-    "var",
-    "logsumexp",
-    "kl_loss",
-    "cross_entropy",
-}
-_GROWING = {"linear", "relu", "leaky_relu", "silu", "gelu", "abs", "square", "scale", *INPUT_STAGES, *COLUMN_STAGES}
-_NOT_IN_TRITON = {
-    "relu",
-    "leaky_relu",
-    "silu",
-    "gelu",
-    "tanh",
-    "elu",
-    "softplus",
-    "clamp",
-    "square",
-    "mish",
-    "softsign",
-}
+from drkernel.tasks.operators import OPERATORS, UNARY_STAGES
 
 
 def mistakes(info: dict[str, Any], source: str) -> list[tuple[str, str]]:
-    """(name, edited source) for every mistake that this answer can hold; none equals the right answer."""
+    """(name, edited source) of every mistake in `EDITS` that can be made in this solution."""
     made = [(name, edit(info, source)) for name, edit in EDITS.items()]
     return [(name, wrong) for name, wrong in made if wrong is not None and wrong != source]
 
@@ -54,13 +28,14 @@ def _stage_lines(info: dict, source: str) -> list[tuple[str, str]]:
     found = []
     for name in info["composition"]:
         if name in UNARY_STAGES:
-            pattern = r"\n +".join(re.escape(line) for line in lines_of(info, name, STAGE_LINES))
+            pattern = r"\n +".join(re.escape(line) for line in lines_of(info, name))
             if match := re.search(rf"^ +{pattern}\n", source, re.MULTILINE):
                 found.append((name, match.group()))
     return found
 
 
 def _forgotten_stage(info: dict, source: str) -> str | None:
+    """Leaves out the last stage."""
     found = _stage_lines(info, source)
     return source.replace(found[-1][1], "", 1) if found else None
 
@@ -68,13 +43,14 @@ def _forgotten_stage(info: dict, source: str) -> str | None:
 def _no_such_function(info: dict, source: str) -> str | None:
     """Spells an activation as torch would: `tl.relu`, `tl.gelu` and the like do not exist."""
     for name, text in _stage_lines(info, source):
-        if name in _NOT_IN_TRITON:
+        if OPERATORS[name].not_in_triton:
             indent = text[: len(text) - len(text.lstrip())]
             return source.replace(text, f"{indent}v = tl.{name}(v)\n", 1)
     return None
 
 
 def _wrong_literal(info: dict, source: str) -> str | None:
+    """Changes the literal of a stage."""
     for name, text in _stage_lines(info, source):
         if name != "clamp" and (value := info["literals"].get(name, {}).get("a")):
             return source.replace(text, text.replace(value, str(round(2 * float(value) + 0.1, 2))), 1)
@@ -82,17 +58,17 @@ def _wrong_literal(info: dict, source: str) -> str | None:
 
 
 def _padding_counts(info: dict, source: str) -> str | None:
-    """Lets the lanes beyond the row take part in sums and maxima."""
-    if not _PADDING_MATTERS & set(info["composition"]):
+    """Includes the lanes beyond the row in sums and maxima."""
+    if not any(OPERATORS[name].padding_matters for name in info["composition"]):
         return None
     return re.sub(r"tl\.where\(m, (v(?: \* v)?), [^()]*(?:\(\"inf\"\))?\)", r"\1", source)
 
 
 def _no_maximum(info: dict, source: str) -> str | None:
-    """Exponentials without the maximum taken off: wrong for large values only, so nothing may bound them before."""
+    """Does not subtract the maximum before exponentials: wrong for large values only, so all before it must grow."""
     operators = info["composition"]
     place = next((i for i, name in enumerate(operators) if name in ("softmax", "log_softmax", "kl_loss")), None)
-    if place is None or not set(operators[:place]) <= _GROWING:
+    if place is None or not all(OPERATORS[name].grows for name in operators[:place]):
         return None
     edited = source.replace("tl.exp(v - tl.max(v, 0))", "tl.exp(v)", 1)
     return edited if edited != source else source.replace("    v = v - tl.max(v, 0)\n", "", 1)
@@ -130,3 +106,4 @@ EDITS: dict[str, Callable[[dict, str], str | None]] = {
     "half_precision": _replace("o = torch.empty_like(x)", "o = torch.empty_like(x, dtype=torch.float16)"),
     "returns_input": _replace("return o\n", "return x\n"),
 }
+"""Mistakes by name: functions of `Task.info` and the fused source; None where the task has no place for the mistake."""

@@ -1,7 +1,8 @@
 """`python train.py stage=coldstart`: tasks -> graded solutions -> verdicts -> trajectories -> tokenizer -> policy.
 
-Leaves in the run folder: verdicts.jsonl (every solution and what the judge said), metrics.jsonl, and policy/, a Hugging
-Face folder that `policy.path=` takes. Verdicts are the expensive part and are kept as they come: a second call goes on.
+The run folder then has verdicts.jsonl (every solution and its verdict), metrics.jsonl, and policy/, a Hugging Face
+folder that `policy.path=` takes. Judging is the expensive part, so a second call keeps the verdicts
+that are there and goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import partial
 import torch
 
 from drkernel.coldstart import supervised
-from drkernel.coldstart.trajectories import Graded, episode, grade, walk
+from drkernel.coldstart.trajectories import JudgedSolution, draw_solutions, judge_solutions, make_trajectory
 from drkernel.config import Config, judge_options
 from drkernel.judge import Judge, feedback
 from drkernel.policy.model import Policy, new_policy
@@ -25,6 +26,7 @@ from drkernel.types import Task, Trajectory
 
 
 def run(config: Config) -> None:
+    """The whole stage; `ColdstartConfig` has its options."""
     options, folder = config.coldstart, Run(config)
     folder.rewind(0)
     train_tasks = generate("train", options.tasks, config.seed)
@@ -32,7 +34,9 @@ def run(config: Config) -> None:
     with Progress(make_console()) as progress:
         with Judge(**judge_options(config)) as judge:
             count = progress.part("judging solutions", None)
-            graded = grade(train_tasks + held_out, judge, folder.path / "verdicts.jsonl", options.mistakes, count)
+            graded = judge_solutions(
+                train_tasks + held_out, judge, folder.path / "verdicts.jsonl", options.mistakes, count
+            )
         refused = len(train_tasks) + len(held_out) - len(graded)
         progress.say(f"{summary(graded)}; {refused} tasks refused by the judge")
         train_tasks, held_out = ([task for task in part if task.id in graded] for part in (train_tasks, held_out))
@@ -41,8 +45,8 @@ def run(config: Config) -> None:
         build = partial(trajectories, config, graded, prompts)
         data, validation = build(train_tasks, options.trajectories), build(held_out, 2)
         vocabulary = tokenizer.get_vocab()
-        marks = {"eos_token_id": vocabulary[END], "pad_token_id": vocabulary[PAD]}
-        policy = new_policy(len(tokenizer), options.hidden, options.layers, **marks)
+        special_ids = {"eos_token_id": vocabulary[END], "pad_token_id": vocabulary[PAD]}
+        policy = new_policy(len(tokenizer), options.hidden, options.layers, **special_ids)
         policy.to("cuda" if torch.cuda.is_available() else "cpu")
         tokens = sum(len(t.prompt_ids) + len(t.response_ids) for episode in data for t in episode.turns)
         progress.say(
@@ -56,6 +60,7 @@ def run(config: Config) -> None:
 def train(
     config: Config, policy: Policy, data: list[Trajectory], held_out: list[Trajectory], folder: Run, progress: Progress
 ) -> None:
+    """Supervised training from scratch; the loss of `held_out` is computed every 50 steps."""
     options, advance = config.coldstart, None
 
     def log(step: int, steps: int, metrics: dict[str, float]) -> None:
@@ -80,29 +85,29 @@ def train(
 
 
 def trajectories(
-    config: Config, graded: dict[str, list[Graded]], prompts: CompactPrompts, tasks: list[Task], per_task: int
+    config: Config, graded: dict[str, list[JudgedSolution]], prompts: CompactPrompts, tasks: list[Task], per_task: int
 ) -> list[Trajectory]:
-    """`per_task` seeded walks through the solutions of each task."""
-    tell = partial(feedback, limit=config.judge.feedback_tokens, count=prompts.count)
-    walks = []
+    """`per_task` seeded trajectories of each task."""
+    feedback_on = partial(feedback, limit=config.judge.feedback_tokens, count=prompts.count)
+    made = []
     for task in tasks:
         draw = random.Random(f"{config.seed}/{task.id}")
         for _ in range(per_task):
-            answers = walk(task, graded[task.id], config.trainer.turns, config.coldstart.fused_share, draw)
-            walks.append(episode(task, answers, prompts, tell))
-    return walks
+            drawn = draw_solutions(graded[task.id], config.trainer.turns, config.coldstart.fused_share, draw)
+            made.append(make_trajectory(task, drawn, prompts, feedback_on))
+    return made
 
 
-def texts(tasks: list[Task], graded: dict[str, list[Graded]], config: Config) -> list[str]:
-    """What the tokenizer learns from: all that the policy will read and write."""
+def texts(tasks: list[Task], graded: dict[str, list[JudgedSolution]], config: Config) -> list[str]:
+    """The texts that the tokenizer is trained on: all that the policy will read and write."""
     solutions = [solution for task in tasks for solution in graded[task.id]]
-    told = [feedback(s.verdict, config.judge.feedback_tokens, lambda text: len(text) // 6) for s in solutions]
-    return [condense(task.source) for task in tasks] + [s.source for s in solutions] + told
+    feedbacks = [feedback(s.verdict, config.judge.feedback_tokens, lambda text: len(text) // 6) for s in solutions]
+    return [condense(task.source) for task in tasks] + [s.source for s in solutions] + feedbacks
 
 
-def summary(graded: dict[str, list[Graded]]) -> str:
-    """How the judge found each kind of solution, in one line."""
-    kinds: dict[str, list[Graded]] = {}
+def summary(graded: dict[str, list[JudgedSolution]]) -> str:
+    """How many solutions of each kind are ok, and their median speed-up, in one line."""
+    kinds: dict[str, list[JudgedSolution]] = {}
     for solution in (s for solutions in graded.values() for s in solutions):
         kinds.setdefault(solution.kind, []).append(solution)
     parts = []

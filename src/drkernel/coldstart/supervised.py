@@ -1,4 +1,4 @@
-"""Supervised training from scratch on trajectories: all turns, good and bad, answer tokens only."""
+"""Supervised training from scratch on trajectories: the completion tokens of all turns, good and bad."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def train(
     seed: int,
     log: Callable[[int, int, dict[str, float]], None],
 ) -> None:
-    """Minimise the mean negative log-likelihood of answer tokens; log(step, steps, metrics) after every step."""
+    """Minimise the mean negative log-likelihood of completion tokens; log(step, steps, metrics) after every step."""
     size = sum(_length(trajectory) for trajectory in trajectories)
     steps = max(1, round(epochs * size / batch_tokens))
     optimizer = update.make_optimizer(policy, lr, weight_decay=0.1, betas=(0.9, 0.95))
@@ -47,7 +47,7 @@ def train(
 
 
 def schedule(step: int, steps: int) -> float:
-    """Share of the peak learning rate: linear warm-up over 5 % of the steps, then cosine to a tenth.
+    """Factor of the peak learning rate: linear warm-up over 5 % of the steps, then cosine to a tenth.
 
     >>> [round(schedule(step, 100), 3) for step in (0, 4, 99)]
     [0.2, 1.0, 0.1]
@@ -75,7 +75,7 @@ def batches(trajectories: list[Trajectory], batch_tokens: int, seed: int) -> Ite
 
 @torch.no_grad()
 def loss(policy: Policy, trajectories: list[Trajectory], micro_batch_tokens: int) -> float:
-    """Mean negative log-likelihood (nats per answer token) of trajectories that were not trained on."""
+    """Mean negative log-likelihood (nats per completion token) of trajectories that were not trained on."""
     batch = pack(trajectories)
     values = update.logprobs(policy, batch, max_tokens=micro_batch_tokens)
     return -float(values[batch.loss_mask].mean())

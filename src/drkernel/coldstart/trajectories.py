@@ -1,9 +1,8 @@
-"""Multi-turn trajectories from graded solutions, every verdict real.
+"""Multi-turn trajectories from graded solutions. Every verdict in them is the judge's own.
 
-Each task has solutions of several kinds (coldstart/solutions.py). The judge tests all of them once; a trajectory then
-walks through them: an answer, the feedback that the judge gave it, another answer. Good answers stay rare on purpose:
-the supervised policy should know how they are written without preferring them, which is what reinforcement learning is
-there to find out.
+The judge tests all solutions of a task once. A trajectory is a random sequence of them: a completion, the feedback on
+its verdict, the next completion. Fused solutions are rare on purpose. The supervised policy should know how they are
+written and not prefer them, so that reinforcement learning has something to find.
 """
 
 from __future__ import annotations
@@ -20,26 +19,35 @@ from drkernel.judge import Judge
 from drkernel.policy.prompts import Prompts
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
 
-SHARES = {"lazy": 0.44, "partial": 0.27, "mistaken": 0.25, "hack": 0.04}
-"""How often an answer is of each kind, among those that are not `fused` (`ColdstartConfig.fused_share`)."""
+KIND_WEIGHTS = {"lazy": 0.44, "partial": 0.27, "mistaken": 0.25, "hack": 0.04}
+"""Probability of each kind among the solutions that are not fused; see `ColdstartConfig.fused_share`."""
 
 
 @dataclass(frozen=True)
-class Graded:
-    """A solution and what the judge said of it."""
+class JudgedSolution:
+    """A solution and the judge's verdict on it."""
 
     kind: str
     source: str
     verdict: Verdict
 
 
-def grade(
+def judge_solutions(
     tasks: list[Task], judge: Judge, path: Path, mistakes: int, progress: Callable[[int], None]
-) -> dict[str, list[Graded]]:
-    """Judge the solutions of every task, `mistakes` wrong ones among them; task id -> graded solutions.
+) -> dict[str, list[JudgedSolution]]:
+    """Judges the solutions of every task.
 
-    Verdicts are appended to `path` as they come, so a second call goes on where the first was stopped. A task that the
-    judge refuses, because a trivial answer would pass, is left out.
+    Verdicts are appended to `path` as they come, so a second call goes on where the first was stopped.
+
+    Args:
+        tasks: from the generator.
+        judge: judges them in any order.
+        path: a file with one line of JSON per verdict.
+        mistakes: mistaken solutions per task.
+        progress: called with the number of solutions that have been judged since.
+
+    Returns:
+        The judged solutions by task id, without tasks that the judge refuses because a trivial submission would pass.
     """
     known = {(r["task"], r["source"]): Verdict.from_dict(r["verdict"]) for r in _lines(path)}
     wanted = {task.id: solutions(task, wrong=mistakes) for task in tasks}
@@ -56,41 +64,51 @@ def grade(
                 wanted.pop(task_id, None)
                 continue
             file.write(json.dumps({"task": task_id, "source": source, "verdict": verdict.to_dict()}) + "\n")
-    return {task: [Graded(s.kind, s.source, known[task, s.source]) for s in found] for task, found in wanted.items()}
+    return {
+        task: [JudgedSolution(s.kind, s.source, known[task, s.source]) for s in found] for task, found in wanted.items()
+    }
 
 
-def walk(task: Task, graded: list[Graded], turns: int, fused_share: float, draw: random.Random) -> list[Graded]:
-    """The answers of one trajectory, drawn by kind; with probability one half each has to beat the one before."""
-    answers: list[Graded] = []
+def draw_solutions(
+    solutions: list[JudgedSolution], turns: int, fused_share: float, draw: random.Random
+) -> list[JudgedSolution]:
+    """The solutions of one trajectory, drawn by kind.
+
+    With probability one half a solution has to be better than the one before, where there is a better one.
+    """
+    drawn: list[JudgedSolution] = []
     for _ in range(turns):
-        better = [g for g in graded if answers and _worth(g) > _worth(answers[-1])]
-        pool = better if better and draw.random() < 0.5 else graded
-        weights = [_share(g.kind, fused_share) / sum(other.kind == g.kind for other in pool) for g in pool]
-        answers.append(draw.choices(pool, weights)[0])
-    return answers
+        better = [s for s in solutions if drawn and _value(s) > _value(drawn[-1])]
+        pool = better if better and draw.random() < 0.5 else solutions
+        weights = [_weight(s.kind, fused_share) / sum(other.kind == s.kind for other in pool) for s in pool]
+        drawn.append(draw.choices(pool, weights)[0])
+    return drawn
 
 
-def episode(task: Task, answers: list[Graded], prompts: Prompts, feedback: Callable[[Verdict], str]) -> Trajectory:
-    """Answers as tokens, laid out exactly as a rollout would have produced them."""
+def make_trajectory(
+    task: Task, drawn: list[JudgedSolution], prompts: Prompts, feedback: Callable[[Verdict], str]
+) -> Trajectory:
+    """Solutions as tokens, laid out exactly as a rollout would have produced them."""
     trajectory = Trajectory(task.id, 0, 0)
-    for k, answer in enumerate(answers):
-        prompt = prompts.next(feedback(answers[k - 1].verdict)) if k else prompts.first(task)
-        response = prompts.answer(answer.source)
-        trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), answer.source, answer.verdict))
+    for k, solution in enumerate(drawn):
+        prompt = prompts.next(feedback(drawn[k - 1].verdict)) if k else prompts.first(task)
+        response = prompts.answer(solution.source)
+        trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), solution.source, solution.verdict))
     return trajectory
 
 
-def _share(kind: str, fused_share: float) -> float:
-    rest = (1 - fused_share) / sum(SHARES.values())
-    return SHARES[kind] * rest if kind in SHARES else fused_share
+def _weight(kind: str, fused_share: float) -> float:
+    rest = (1 - fused_share) / sum(KIND_WEIGHTS.values())
+    return KIND_WEIGHTS[kind] * rest if kind in KIND_WEIGHTS else fused_share
 
 
-def _worth(graded: Graded) -> float:
-    return graded.verdict.speedup or 0.0 if graded.verdict.ok else -1.0
+def _value(solution: JudgedSolution) -> float:
+    """The speed-up; less than any where the judge refused."""
+    return solution.verdict.speedup or 0.0 if solution.verdict.ok else -1.0
 
 
 def _lines(path: Path) -> Iterator[dict]:
-    """Whole lines only: a killed run may have left half of the last one."""
+    """The records of the file. An incomplete last line, as a killed run may leave it, is removed."""
     if path.exists():
         text = path.read_text(encoding="utf-8")
         path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")

@@ -1,10 +1,10 @@
-"""Judges kernels from the command line.
+"""The command line of the judge: `drkernel-judge`, or `python -m drkernel.judge` where nothing is installed.
 
-    python -m drkernel.judge TASK.py SUBMISSION.py [--json]
-    python -m drkernel.judge --batch PAIRS.jsonl --out VERDICTS.jsonl [--workers N]
+    drkernel-judge TASK.py SUBMISSION.py [--json]
+    drkernel-judge --batch PAIRS.jsonl --out VERDICTS.jsonl [--workers N]
 
 A line of PAIRS is {"task": path, "submission": path}. A line of VERDICTS is the verdict on the pair with that `index`,
-in the order of the pairs; where the line or its task is unusable it has `error` instead. Exit status: 0 whenever all
+in the order of the pairs. Where a pair or its task is unusable, the line has `error` instead. Exit status: 0 when all
 verdicts were reached, whatever they are; 2 where a task is unusable or an argument is wrong.
 """
 
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from drkernel.judge.service import GPUS, SHAPES, Judge
+from drkernel.judge.service import GPUS, SHAPES, TIMEOUT_S, Judge
 from drkernel.judge.trusted.static_check import MAX_SOURCE
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, KernelTime, Task, Verdict
@@ -31,6 +31,7 @@ _COLOURS = {"ok": "green", "hack": "red", "suspicious": "magenta"}
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Judges what the arguments name (by default those of the process) and returns the exit status."""
     try:
         options = _parse(arguments)
         if options.batch:
@@ -99,7 +100,7 @@ def _batch(options: argparse.Namespace) -> int:
 
 
 def _write_nothing(path: str) -> None:
-    """Finds out whether a file can be written before any work is done."""
+    """Empties the file, so that one that cannot be written is an error before any work is done."""
     try:
         Path(path).write_text("")
     except OSError as error:
@@ -107,7 +108,7 @@ def _write_nothing(path: str) -> None:
 
 
 def _begin(judge: Judge, name: str, number: int, text: str) -> tuple[dict, Any]:
-    """A pair and its verdict to come, or its verdict, or why there can be none."""
+    """A pair and the future of its verdict, or the verdict on an unreadable file, or the error of its line."""
     try:
         pair = json.loads(text)
         if not isinstance(pair, dict) or not all(isinstance(pair.get(key), str) for key in ("task", "submission")):
@@ -161,29 +162,48 @@ def _judge(options: argparse.Namespace, workers: int) -> Judge:
 
 
 class _Parser(argparse.ArgumentParser):
+    """Raises DrKernelError for wrong arguments, so that they are reported like every other error."""
+
     def error(self, message: str) -> NoReturn:
         raise DrKernelError(message)
 
 
+def _program() -> str:
+    """The command that this process was called by."""
+    return "drkernel-judge" if Path(sys.argv[0]).stem == "drkernel-judge" else "python -m drkernel.judge"
+
+
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = _Parser("python -m drkernel.judge", description="Judge submissions against tasks.")
-    parser.add_argument("task", nargs="?", help="reference in KernelBench's format")
-    parser.add_argument("submission", nargs="?", help="file that defines ModelNew")
+    timeouts = f"default: {TIMEOUT_S['simulated']:g}, on a GPU {TIMEOUT_S['cuda']:g}"
+    parser = _Parser(
+        _program(),
+        usage="%(prog)s TASK.py SUBMISSION.py [--json] [OPTIONS]\n"
+        "       %(prog)s --batch PAIRS.jsonl --out VERDICTS.jsonl [--workers N] [OPTIONS]",
+        description="Judge submissions against tasks: right, honest, how fast, and by whose work.",
+        epilog="Exit status: 0 when all verdicts were reached, whatever they are; 2 where a task is unusable or an "
+        "argument is wrong. drkernel/judge/README.md explains the verdicts.",
+    )
+    parser.add_argument("task", nargs="?", metavar="TASK.py", help="a reference in KernelBench's format")
+    parser.add_argument("submission", nargs="?", metavar="SUBMISSION.py", help="a file that defines ModelNew")
     parser.add_argument("--batch", metavar="PAIRS.jsonl", help='lines of {"task": path, "submission": path}')
-    parser.add_argument("--out", metavar="VERDICTS.jsonl", help="where the verdicts of --batch go")
-    parser.add_argument("--device", choices=("simulated", "cuda"), help="by default cuda if there is a GPU")
+    parser.add_argument("--out", metavar="VERDICTS.jsonl", help="the file for the verdicts of --batch")
+    parser.add_argument("--device", choices=("simulated", "cuda"), help="default: cuda if there is a GPU")
     parser.add_argument("--gpu", choices=GPUS, default="H200", help="the GPU that the simulated device models")
-    parser.add_argument("--gpus", metavar="0,1", help="the GPUs to measure on with --device cuda, by default all")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="with --batch: pairs judged at a time")
-    parser.add_argument("--timeout", type=float, help="seconds that one answer may take: 20, on a GPU 8")
-    parser.add_argument("--shapes", choices=SHAPES, default="reject", help="what a wrong answer on another shape means")
+    parser.add_argument("--gpus", metavar="0,1", help="the GPUs that --device cuda measures on; default: all")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="pairs of --batch judged at a time"
+    )
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help=f"for one call of a submission; {timeouts}")
+    parser.add_argument(
+        "--shapes", choices=SHAPES, default="reject", help="what a wrong output on another shape of the task means"
+    )
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     options = parser.parse_args(arguments)
     if bool(options.batch) == bool(options.task) or bool(options.batch) != bool(options.out):
-        parser.error("give TASK and SUBMISSION, or --batch with --out")
+        parser.error("give TASK.py and SUBMISSION.py, or --batch with --out")
     options.device = options.device or ("cuda" if visible_gpus() else "simulated")
     if options.task and not options.submission:
-        parser.error("SUBMISSION is missing")
+        parser.error("SUBMISSION.py is missing")
     return options
 
 

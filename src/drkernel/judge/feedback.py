@@ -1,4 +1,4 @@
-"""What the policy reads about its last answer: short, complete, always worded alike."""
+"""The text that a policy reads about its last submission: short, complete, always in the same words."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def feedback(verdict: Verdict, limit: int, count: Callable[[str], int]) -> str:
     """Text for the next turn: status and reason first, then the most useful facts that fit.
 
     Args:
-        limit: at most so many tokens.
-        count: tokens of a text.
+        verdict: what the judge found.
+        limit: the text has at most so many tokens; the end is cut where even the first line is longer.
+        count: the number of tokens of a text.
     """
     lines = _lines(verdict)
     while len(lines) > 1 and count("\n".join(lines)) > limit:

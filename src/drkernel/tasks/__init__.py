@@ -1,4 +1,4 @@
-"""What is to be solved: generated and handwritten tasks, KernelBench folders, records, hub datasets; their splits."""
+"""What is to be solved: generated and handwritten tasks, KernelBench folders, records and hub datasets, in splits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_tasks(
     seed: int = 0,
     levels: Sequence[int] | None = None,
     families: Sequence[str] | None = None,
-    say: Callable[[str], None] | None = None,
+    on_skip: Callable[[str], None] | None = None,
 ) -> list[Task]:
     """Tasks of one split from any source.
 
@@ -33,11 +33,11 @@ def load_tasks(
         source: `generated`, `handwritten` (all in test), a folder (KernelBench's layout), a .jsonl or .parquet file,
             one .py file (in every split), or `hub:<dataset id>`.
         split: train, validation, test; or all, for sources that are a benchmark as a whole.
-        count: how many; None takes all (the generator needs a number). More than there are is no error.
-        seed: which ones, where there are more.
+        count: at most how many; None takes all. The generator needs a number.
+        seed: which tasks are drawn, where there are more than `count`.
         levels: KernelBench levels to keep.
         families: values of `Task.family` to keep.
-        say: is told of broken files in a folder, which are then passed over; without it they raise.
+        on_skip: called with one line about each broken file of a folder, which is then skipped; without it they raise.
 
     Raises:
         DrKernelError: unknown split, unreadable source, or nothing left of it.
@@ -48,7 +48,7 @@ def load_tasks(
         raise DrKernelError(f"tasks from {source}: count must be positive, found {count}")
     if source == "generated":
         return _generated(split, count, seed, levels, families)
-    tasks = [task for task in _read(source, split, levels, say) if split in ("all", task.split)]
+    tasks = [task for task in _read(source, split, levels, on_skip) if split in ("all", task.split)]
     tasks = [task for task in tasks if levels is None or task.level in levels]
     tasks = [task for task in tasks if families is None or task.family in families]
     if not tasks:
@@ -70,7 +70,7 @@ def _generated(split: str, count: int | None, seed: int, levels: object, familie
     return generate(split, count, seed, families)
 
 
-def _read(source: str, split: str, levels: Sequence[int] | None, say: Callable[[str], None] | None) -> list[Task]:
+def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:
     if source == "handwritten":
         return read_handwritten(levels)
     if source.startswith("hub:"):
@@ -80,6 +80,6 @@ def _read(source: str, split: str, levels: Sequence[int] | None, say: Callable[[
     if source.endswith((".jsonl", ".parquet")):
         return read_records(source)
     if Path(source).is_dir():
-        return read_folder(source, levels, say)
+        return read_folder(source, levels, on_skip)
     expected = "generated, handwritten, a folder, a .jsonl, .parquet or .py file, or hub:<dataset id>"
     raise DrKernelError(f"tasks from {source}: no such source; expected {expected}")

@@ -1,4 +1,8 @@
-"""The operator families of the generator, and the compositions that make sense within each."""
+"""Families: which operators may be composed, in which order and on which shapes.
+
+A family is one kind of task, e.g. a softmax with stages before and after it. `draw` makes a random composition (the
+names of its operators, first to last), and `is_sound` refuses those that a trivial kernel would solve.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +10,54 @@ import random
 from dataclasses import dataclass
 from itertools import pairwise
 
-from drkernel.tasks.cores import CORES
-from drkernel.tasks.stages import COLUMN_STAGES, INPUT_STAGES, STAGES, UNARY_STAGES, Operator, State
-
-OPERATORS: dict[str, Operator] = {**STAGES, **CORES}
+from drkernel.tasks.operators import (
+    COLUMN_STAGES,
+    INPUT_STAGES,
+    OPERATORS,
+    UNARY_STAGES,
+    Operator,
+    State,
+    pairs,
+    rows,
+    shaped,
+)
 
 _ANY = UNARY_STAGES + INPUT_STAGES
 _COLUMNWISE = _ANY + COLUMN_STAGES
 _MONOTONE = ("scale", "shift", "leaky_relu", "softsign", *INPUT_STAGES)
-"""Stages whose extrema over thousands of random values stay spread; the minimum of `silu` over a row is a constant."""
+"""Stages whose extrema over thousands of random values differ; the minimum of `silu` over a row is a constant."""
 
 
 def _without(stages: tuple[str, ...], *names: str) -> tuple[str, ...]:
     return tuple(name for name in stages if name not in names)
 
 
+def _names(operators: tuple[Operator, ...]) -> tuple[str, ...]:
+    return tuple(operator.name for operator in operators)
+
+
 @dataclass(frozen=True)
 class Family:
-    """A core operator, the stages that may surround it and the layouts that it comes in.
-
-    Chains of stages alone have no cores.
-    """
+    """The choices that its compositions are drawn from."""
 
     cores: tuple[str, ...] = ()
+    """One of these operators is in each composition; none: stages alone."""
     layouts: tuple[str, ...] = ("matrix", "tokens")
+    """The shapes of its inputs, by name in `tasks.layouts`."""
     pre: tuple[str, ...] = ()
+    """Stages that may come before the core."""
     post: tuple[str, ...] = ()
+    """Stages that may come after the core."""
     lengths: tuple[int, ...] = (0, 1, 1, 2, 2, 2, 2, 3, 3, 3)
-    """Numbers of stages, drawn uniformly: repeat one to weigh it."""
+    """Numbers of stages, drawn uniformly: a number that is repeated is more likely."""
     lead: str = ""
-    """An operator in front of everything, which a good answer leaves to the library: a linear layer."""
+    """An operator in front of everything, which a good submission leaves to the library: a linear layer."""
     first: tuple[str, ...] = ()
-    """One of these opens the composition."""
+    """One of these stages opens the composition."""
 
 
 _NORM_PRE = _without(_COLUMNWISE, "scale", "shift")
 _SOFTMAX_PRE = _without(_COLUMNWISE, "shift")
-_LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "bce_loss", "kl_loss", "cross_entropy")
 
 FAMILIES: dict[str, Family] = {
     "elementwise": Family((), ("flat", "flat3d"), post=_ANY, lengths=(1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5)),
@@ -56,16 +71,10 @@ FAMILIES: dict[str, Family] = {
         ("layer_norm", "rms_norm"), pre=_NORM_PRE, post=UNARY_STAGES, lengths=(0, 1, 1, 2, 2), first=("add_input",)
     ),
     "normalize": Family(("normalize",), pre=_NORM_PRE, post=_COLUMNWISE, lengths=(1, 1, 2, 2, 3)),
-    "row_reduction": Family(
-        ("sum", "mean", "logsumexp", "var", "norm"), ("rows_reduced",), _without(_ANY, "shift"), UNARY_STAGES
-    ),
-    "row_extremum": Family(("max", "min"), ("rows_reduced",), _MONOTONE, UNARY_STAGES),
-    "column_reduction": Family(
-        ("sum_dim0", "mean_dim0", "sum_dim1", "mean_dim1"), ("dim0", "dim1"), _ANY, UNARY_STAGES
-    ),
-    "column_extremum": Family(
-        ("max_dim0", "min_dim0", "max_dim1", "min_dim1"), ("dim0", "dim1"), _MONOTONE, UNARY_STAGES
-    ),
+    "row_reduction": Family(_names(rows.ROW_REDUCTIONS), ("rows_reduced",), _without(_ANY, "shift"), UNARY_STAGES),
+    "row_extremum": Family(_names(rows.ROW_EXTREMA), ("rows_reduced",), _MONOTONE, UNARY_STAGES),
+    "column_reduction": Family(_names(shaped.COLUMN_REDUCTIONS), ("dim0", "dim1"), _ANY, UNARY_STAGES),
+    "column_extremum": Family(_names(shaped.COLUMN_EXTREMA), ("dim0", "dim1"), _MONOTONE, UNARY_STAGES),
     "linear": Family((), ("linear",), post=_without(_COLUMNWISE, "bias"), lengths=(2, 2, 3, 3, 4), lead="linear"),
     "matmul": Family(("matmul",), ("matmul",), post=UNARY_STAGES + COLUMN_STAGES, lengths=(1, 2, 2, 3, 3, 4)),
     "linear_norm": Family(
@@ -75,38 +84,30 @@ FAMILIES: dict[str, Family] = {
         UNARY_STAGES,
         lead="linear",
     ),
-    "loss": Family(_LOSSES, ("rows_reduced",), _without(UNARY_STAGES, "shift"), lengths=(0, 1, 1, 2, 2, 3)),
-    "similarity": Family(
-        ("dot", "cosine", "squared_distance", "l1_distance"),
-        ("rows_reduced",),
-        _without(UNARY_STAGES, "scale"),
-        UNARY_STAGES,
+    "loss": Family(
+        _names(pairs.LOSSES), ("rows_reduced",), _without(UNARY_STAGES, "shift"), lengths=(0, 1, 1, 2, 2, 3)
     ),
-    "scan": Family(("cumsum", "reverse_cumsum", "exclusive_cumsum"), ("matrix",), _COLUMNWISE, _COLUMNWISE),
-    "pool": Family(
-        ("avg_pool1d", "max_pool1d", "avg_pool2d", "max_pool2d"), ("pool1d", "pool2d"), UNARY_STAGES, UNARY_STAGES
-    ),
+    "similarity": Family(_names(pairs.SIMILARITIES), ("rows_reduced",), _without(UNARY_STAGES, "scale"), UNARY_STAGES),
+    "scan": Family(_names(rows.SCANS), ("matrix",), _COLUMNWISE, _COLUMNWISE),
+    "pool": Family(_names(shaped.POOLS), ("pool1d", "pool2d"), UNARY_STAGES, UNARY_STAGES),
     "transpose": Family(("transpose",), ("transpose",), UNARY_STAGES, _ANY, lengths=(1, 1, 2, 2, 3)),
     "gather": Family(("gather",), ("gather",), post=UNARY_STAGES + COLUMN_STAGES, lengths=(0, 1, 1, 2, 2, 3)),
     "embedding": Family(("embedding",), ("embedding",), post=_COLUMNWISE, lengths=(0, 1, 1, 2, 2, 3)),
-    "glu": Family(
-        ("glu", "swiglu", "geglu", "reglu", "tanh_glu"), ("glu",), post=_COLUMNWISE, lengths=(0, 1, 1, 2, 2, 3)
-    ),
+    "glu": Family(_names(shaped.GATED_UNITS), ("glu",), post=_COLUMNWISE, lengths=(0, 1, 1, 2, 2, 3)),
 }
 
 
 def layout_of(family: str, composition: tuple[str, ...], rng: random.Random) -> str:
-    """A layout that suits the composition; where a core fixes the rank or the dimension, the one that it names."""
-    names = FAMILIES[family].layouts
-    core = next((name for name in composition if name in CORES), "")
-    named = [name for name in names if core.endswith(name)]
-    return rng.choice(named or names)
+    """A layout of the family; the one that an operator of the composition needs, where one does."""
+    needed = [OPERATORS[name].layout for name in composition if OPERATORS[name].layout]
+    return rng.choice(needed or FAMILIES[family].layouts)
 
 
 def draw(family: str, rng: random.Random) -> tuple[str, ...]:
     """A random sound composition of the family: the names of its operators, first to last.
 
-    The number of stages is drawn once and stages until they fit, so that long chains are not rarer than meant.
+    The number of stages is drawn once and stages until they fit, so that long compositions are as frequent as
+    `Family.lengths` says.
     """
     chosen = FAMILIES[family]
     while True:
@@ -122,27 +123,16 @@ def draw(family: str, rng: random.Random) -> tuple[str, ...]:
                 return composition
 
 
-_REDUNDANT = {
-    *((first, second) for first in ("leaky_relu", "elu") for second in ("relu", "relu6")),
-    *(("abs", even) for even in ("square", "cos", "norm")),
-}
-"""Pairs in which the second operator makes the first one superfluous."""
-
-
 def is_sound(composition: tuple[str, ...]) -> bool:
-    """No operator twice, one second input at most, and none that is an identity, a constant or saturated."""
+    """No operator twice, at most one second input, and no operator that is an identity, a constant or saturated."""
     operators = [OPERATORS[name] for name in composition]
     if len(set(composition)) < len(composition) or sum(bool(op.second) for op in operators) > 1:
         return False
-    if _REDUNDANT & set(pairwise(composition)):
+    if any(first.name in second.makes_superfluous for first, second in pairwise(operators)):
         return False
     state = State()
     for place, op in enumerate(operators):
-        if op.name in STAGES and not op.accepts(state):
+        if not op.accepts(state):
             return False
-        if op.name.startswith(("max", "min")) and "pool" not in op.name and (state.bounded or not state.signed):
-            return False
-        state = op.after(state)
-        if op.name.startswith(("sum", "cumsum", "reverse_cumsum", "exclusive_cumsum")) and place > 0:
-            state = State(signed=False, size="large")
+        state = op.after(state, opens=place == 0)
     return True

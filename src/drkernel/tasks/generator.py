@@ -1,7 +1,7 @@
 """A seeded generator of tasks in KernelBench's format, split by operator composition.
 
-A composition (the ordered names of its operators) belongs to exactly one of train, validation and test, whatever its
-shapes, literals and style; so test tasks ask for combinations that training never showed.
+A composition is the ordered names of a task's operators. It belongs to exactly one split, whatever the shapes, literals
+and style of the task, so test tasks ask for compositions that training never showed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from drkernel.types import DrKernelError, Task
 
 
 def generate(split: str, count: int, seed: int, families: Sequence[str] | None = None) -> list[Task]:
-    """`count` distinct tasks of a split; a longer draw with the same seed begins with the shorter one.
+    """`count` distinct tasks of a split. With the same seed, more tasks begin with the fewer.
 
     Args:
         split: train, validation or test.
+        count: how many.
+        seed: of all random choices.
         families: names of `FAMILIES` to draw from, in turn; None for all.
 
     Raises:
@@ -50,6 +52,7 @@ def _stream(split: str, seed: int, families: list[str]) -> Iterator[Task]:
 
 
 def _draw_task(family: str, split: str, rng: random.Random) -> Task:
+    """A task of the family. Compositions of other splits are drawn again."""
     composition = draw(family, rng)
     while split_of("+".join(composition)) != split:
         composition = draw(family, rng)

@@ -1,4 +1,4 @@
-"""Tasks from Python files: single ones, and folders laid out like KernelBench (`level1/19_ReLU.py`)."""
+"""Tasks from Python files: single ones, and folders in KernelBench's layout (`level1/19_ReLU.py`)."""
 
 from __future__ import annotations
 
@@ -43,43 +43,49 @@ def write_task(task: Task, path: str | Path) -> None:
 
 
 def read_folder(
-    folder: str | Path, levels: Sequence[int] | None = None, say: Callable[[str], None] | None = None
+    folder: str | Path, levels: Sequence[int] | None = None, on_skip: Callable[[str], None] | None = None
 ) -> list[Task]:
     """The problems of `folder/level*/` or `folder/KernelBench/level*/`, by number; other folders by file name.
 
     Ids are `kernelbench/level1/19`, so that they do not depend on where the folder lies. Splits go by hash of the id.
-    WorkerCrashed files are passed over where there is a `say` to be told of them.
+    With `on_skip`, broken files are skipped, and it is called with one line about each.
 
     Raises:
-        DrKernelError: no folder, or a broken file in it.
+        DrKernelError: no such folder, or a broken file in it and no `on_skip`.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise DrKernelError(f"task folder {folder}: no such folder")
     root = folder / "KernelBench" if (folder / "KernelBench").is_dir() else folder
     readers: list[Callable[[], Task]] = []
-    for inner in sorted(path for path in root.iterdir() if path.is_dir() and _LEVEL.fullmatch(path.name)):
-        level = int(_LEVEL.fullmatch(inner.name)[1])
-        if levels is None or level in levels:
-            readers += [partial(_problem, path, number, name, level) for number, name, path in _problems(inner)]
+    for inner in sorted(path for path in root.iterdir() if path.is_dir()):
+        match = _LEVEL.fullmatch(inner.name)
+        if match and (levels is None or int(match[1]) in levels):
+            problems = _problems(inner)
+            readers += [partial(_problem, path, number, name, int(match[1])) for number, name, path in problems]
     if not readers and levels is None:
         paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
-        readers = [lambda path=path: _split(read_task(path)) for path in paths]
-    return [task for read in readers if (task := _tried(read, say))]
+        readers = [partial(_file, path) for path in paths]
+    return [task for read in readers if (task := _read_or_skip(read, on_skip))]
 
 
-def _tried(read: Callable[[], Task], say: Callable[[str], None] | None) -> Task | None:
+def _read_or_skip(read: Callable[[], Task], on_skip: Callable[[str], None] | None) -> Task | None:
     try:
         return read()
     except DrKernelError as error:
-        if say is None:
+        if on_skip is None:
             raise
-        say(f"passed over: {error}")
+        on_skip(f"passed over: {error}")
+        return None
 
 
 def _problems(folder: Path) -> list[tuple[int, str, Path]]:
     matches = [(_PROBLEM.fullmatch(path.name), path) for path in folder.glob("*.py")]
     return sorted((int(match[1]), match[2], path) for match, path in matches if match)
+
+
+def _file(path: Path) -> Task:
+    return _split(read_task(path))
 
 
 def _problem(path: Path, number: int, name: str, level: int) -> Task:

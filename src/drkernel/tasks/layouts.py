@@ -1,8 +1,8 @@
-"""Shapes of generated tasks: tensors, constructor arguments, and sizes for a GPU and for the simulated device.
+"""Layouts: the shapes of generated tasks, with sizes for a GPU and small ones for the simulated device.
 
-Full sizes move 200 MB to 1.5 GB, so that bandwidth and not the launch of kernels decides: below some 50 us a timing on
-an H200 says more about Python than about a kernel. Small ones give a natural kernel two to twelve programs in Triton's
-interpreter and are no multiples of a block, so that masks matter.
+Full sizes move 200 MB to 1.5 GB, so that bandwidth decides and not the launch of kernels: below about 50 us a timing on
+an H200 says more about Python than about a kernel. Small sizes give a usual kernel two to twelve programs in Triton's
+interpreter. They are no multiples of a block, so that masks matter.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes by role. Templates such as `{rows}, {cols}` speak of roles; `names` says how a source may call them."""
+    """A shape whose dimensions have roles; templates such as `{rows}, {cols}` are over these roles."""
 
     roles: tuple[str, ...]
+    """The sizes that make the shape: one module constant of the source each."""
     names: tuple[tuple[str, ...], ...]
+    """How a source may call the constants: one of these tuples, in the order of the roles."""
     full: tuple[tuple[int, ...], ...]
+    """The sizes that a task may have, in the order of the roles."""
     small: tuple[tuple[int, int], ...]
-    """Inclusive range per role."""
+    """Inclusive range of the small size, per role."""
     x: str
     """Shape of the first input."""
     out: str = ""
-    """Shape after the core, where that differs from `x`; `-` where no tensor of that shape may be added."""
+    """Shape after the core, where that differs from `x`; `-` where no stage may use a second input of that shape."""
     args: Mapping[str, str] = field(default_factory=dict)
-    """Placeholders of constructor arguments, and the size that each takes."""
+    """Placeholders of constructor arguments, and the size that each one has."""
     first: str = "torch.randn({shape})"
     """How the first input is made."""
 
@@ -56,7 +59,7 @@ _TABLES = ((16384, 1024, 65536), (32768, 512, 131072), (8192, 2048, 32768), (163
 """Rows, columns, look-ups: enough look-ups to read nearly every row."""
 
 _ROW = (150, 199)
-"""A small row: one block of 256 in a row kernel. Seven of them fill more than one block of 1024 in a flat kernel."""
+"""A small row: one block of 256 where a program has a row. Seven of them are more than one block of 1024 elements."""
 
 LAYOUTS: dict[str, Layout] = {
     "flat": Layout(("rows", "cols"), _ROW_NAMES, _MATRICES, ((17, 29), _ROW), "{rows}, {cols}", args={"n": "{cols}"}),

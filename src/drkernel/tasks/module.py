@@ -20,7 +20,7 @@ from torch import nn
 from drkernel.types import DrKernelError, Task
 
 DEVICE: str | None = None
-"""Where references and their inputs are made unless they say otherwise; None: torch's own default."""
+"""The default device of references and their inputs; None: that of torch."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Reference:
         for name, value in overrides.items():
             for node in literals[name]:
                 node.value = int(value)
-        self.constants = {name: nodes[-1].value for name, nodes in literals.items()}
+        values = {name: nodes[-1].value for name, nodes in literals.items()}
+        self.constants = {name: value for name, value in values.items() if isinstance(value, int)}
         module = ModuleType(f"task_{task.digest}")
         self._bordered("loading", lambda: exec(compile(tree, self._file, "exec", dont_inherit=True), module.__dict__))
         self._namespace = module.__dict__
@@ -92,7 +93,7 @@ class Reference:
         return list(self._call("get_inputs", self._namespace["get_inputs"]))
 
     def forward(self, model: nn.Module, inputs: list) -> Any:
-        """The reference's answer, without gradients."""
+        """The reference's outputs, without gradients."""
         with torch.no_grad():
             return self._call("forward", model, *inputs)
 
@@ -101,7 +102,7 @@ class Reference:
             return self._bordered(what, functools.partial(function, *args, **kwargs))
 
     def _bordered(self, what: str, work: Callable[[], Any]) -> Any:
-        """Turns whatever the task file raises into one line with the task, the place and the error."""
+        """Does the work. Whatever the task file raises becomes a DrKernelError: the task, the place and the error."""
         try:
             return work()
         except Exception as error:
@@ -118,10 +119,11 @@ def _int_constants(tree: ast.Module) -> dict[str, list[ast.Constant]]:
     """The literal nodes of module-level int constants by name; signs are folded into the literal."""
     found: dict[str, list[ast.Constant]] = {}
 
-    def bind(target: ast.expr, value: ast.expr | None) -> ast.expr | None:
+    def bind(target: ast.expr, value: ast.expr) -> ast.expr:
+        """Notes what an assignment binds; its value with signs folded."""
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             value.elts = [bind(t, v) for t, v in zip(target.elts, value.elts, strict=True)]
-        elif isinstance(target, ast.Name) and value is not None:
+        elif isinstance(target, ast.Name):
             value = _folded(value)
             if isinstance(value, ast.Constant) and type(value.value) is int:
                 found.setdefault(target.id, []).append(value)
@@ -131,7 +133,7 @@ def _int_constants(tree: ast.Module) -> dict[str, list[ast.Constant]]:
         if isinstance(statement, ast.Assign):
             for target in statement.targets:
                 statement.value = bind(target, statement.value)
-        elif isinstance(statement, ast.AnnAssign):
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             statement.value = bind(statement.target, statement.value)
     return found
 

@@ -1,8 +1,8 @@
 """Tasks from records: JSONL and parquet files, and datasets on the Hugging Face hub.
 
-Four schemas are told apart by their keys: ours (`id`, `source`, ... as `Task` has them); the paper's query pool and
-validation set (`reward_model.ground_truth`, `extra_info`); its cold-start set (`original_python_code`); KernelBench's
-own (`code`, `level`, `problem_id`).
+There are four schemas, distinguished by their keys: drkernel's (`id`, `source`, ..., the fields of `Task`); the paper's
+query pool and validation set (`reward_model.ground_truth`, `extra_info`); its cold-start set (`original_python_code`);
+KernelBench's (`code`, `level`, `problem_id`).
 """
 
 from __future__ import annotations

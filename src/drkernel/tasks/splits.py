@@ -1,4 +1,4 @@
-"""Which split a key belongs to, on every machine and for ever."""
+"""Splits: train, validation, test. A key (a task id, a composition) belongs to one of them by its hash, everywhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def split_of(key: str) -> str:
-    """80 % train, 10 % validation, 10 % test, by hash.
+    """The split of a key: 80 % of all keys are in train, 10 % in validation, 10 % in test.
 
     >>> [split_of(key) for key in ("relu", "bias+gelu", "sigmoid")]
     ['train', 'train', 'validation']

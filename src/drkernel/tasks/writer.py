@@ -1,7 +1,7 @@
 """From a composition to the source of a reference module, in one of many styles.
 
 `describe` makes every random choice and returns it as JSON values; `write` turns them into text. The description is
-kept in `Task.info`, so that cold-start answers can be built from the same choices.
+kept in `Task.info`, so that graded solutions (`coldstart.solutions`) can be built from the same choices.
 """
 
 from __future__ import annotations
@@ -11,37 +11,33 @@ import random
 import re
 from typing import Any
 
-from drkernel.tasks.families import FAMILIES, OPERATORS
+from drkernel.tasks.families import FAMILIES
 from drkernel.tasks.layouts import LAYOUTS, Layout
-from drkernel.tasks.stages import STAGES, Operator
+from drkernel.tasks.operators import OPERATORS, Operator
+from drkernel.tasks.operators.operator import PARAMETER_NAMES
 
-_ATTRIBUTES = {
-    "bias": ("bias", "b"),
-    "gain": ("gain", "alpha"),
-    "weight": ("weight", "gamma"),
-    "offset": ("offset", "beta"),
-    "linear": ("linear", "fc", "proj"),
-    "embedding": ("embedding", "emb", "table"),
-    "group_norm": ("norm", "gn"),
-    "layer_norm": ("norm", "ln"),
-    "rms_norm": ("norm", "rms"),
-}
 _ARGUMENTS = {
     "k": ("k", "in_dim", "in_features"),
     "g": ("g", "groups", "num_groups"),
     "v": ("v", "vocab", "num_embeddings"),
     "n": ("n", "dim", "features"),
 }
+"""What a constructor may call its arguments, by placeholder; a task takes one column of names."""
 _FIRST_NAMES, _SECOND_NAMES, _FRESH_NAMES = ("x", "x", "inp"), ("y", "other"), ("h", "out", "z")
 
 
 def describe(family: str, composition: tuple[str, ...], layout_name: str, rng: random.Random) -> dict[str, Any]:
-    """All choices that make a task of a composition.
+    """Draws everything about a task that its composition leaves open.
 
     Returns:
-        composition, family, layout; `literals` per operator; `weights`: text of each weight per operator;
-        `modules`: [attribute, constructor] pairs; `args`: the constructor's argument names; `shape` and `small`: value
-        of each module constant; `style`: spelling of each operator, flow of the body, names.
+        The description, as JSON values:
+        composition, family, layout: what was asked for;
+        literals: {operator: {placeholder: text}};
+        weights: {operator: {placeholder: attribute of the module}};
+        modules: [attribute, constructor] pairs of `__init__`;
+        args: {argument of the constructor: its value as a template over sizes};
+        shape, small: {module constant: size}, as published and for the simulated device;
+        style: `spelling` of each operator, `flow` of the body (nested calls, one variable, a fresh one), `names`.
     """
     layout = LAYOUTS[layout_name]
     names = rng.choice(layout.names)
@@ -50,7 +46,7 @@ def describe(family: str, composition: tuple[str, ...], layout_name: str, rng: r
     operators = [OPERATORS[name] for name in composition]
     index = rng.randrange(3)
     flow = rng.choice(("nested", "reassign", "fresh"))
-    info = {
+    info: dict[str, Any] = {
         "composition": list(composition),
         "family": family,
         "layout": layout_name,
@@ -78,23 +74,23 @@ def describe(family: str, composition: tuple[str, ...], layout_name: str, rng: r
 
 
 def _spelling(op: Operator, flow: str, rng: random.Random) -> str:
-    """Which of the operator's spellings to use; `manual` repeats its operand, so it must be a variable."""
+    """One of the operator's spellings. `manual` repeats its operand, which is no variable in nested calls."""
     kinds = ["functional", "method", "layer"] + ["manual"] * (flow != "nested")
     return rng.choice([kind for kind in kinds if getattr(op, kind)])
 
 
 def _add_weights(info: dict[str, Any], op: Operator, arguments: dict[str, str], rng: random.Random) -> None:
-    """Names the operator's weights and adds the statements that make them."""
+    """Draws names for the operator's weights, and adds the constructors that make them."""
     values = {**arguments, **info["literals"].get(op.name, {})}
     if info["style"]["spelling"][op.name] == "layer":
-        attribute = rng.choice(_ATTRIBUTES[op.name])
+        attribute = rng.choice(op.attributes)
         info["modules"].append([attribute, op.layer.format(**values)])
         own = {"weight": "weight", "offset": "bias"}
         info["weights"][op.name] = {key: f"{attribute}.{own[key]}" for key in op.parameters}
         return
     info["weights"][op.name] = {}
     for key, constructor in op.parameters.items():
-        attribute = rng.choice(_ATTRIBUTES[key])
+        attribute = rng.choice(PARAMETER_NAMES[key])
         info["modules"].append([attribute, constructor.format(**values)])
         info["weights"][op.name][key] = attribute
 
@@ -115,7 +111,7 @@ def spell(info: dict[str, Any], name: str, x: str, y: str, spelling: str) -> str
 
 
 def _binds_tightly(expression: str) -> bool:
-    """Whether operators and methods can be applied to the text without parentheses around it."""
+    """Whether the text needs no parentheses where it becomes an operand."""
     return isinstance(ast.parse(expression, mode="eval").body, (ast.Name, ast.Call, ast.Attribute, ast.Subscript))
 
 
@@ -142,6 +138,7 @@ def write(info: dict[str, Any]) -> str:
 
 
 def has_second_input(composition: list[str]) -> bool:
+    """Whether `forward` takes a second tensor."""
     return any(OPERATORS[name].second for name in composition)
 
 
@@ -175,7 +172,7 @@ def _body(info: dict[str, Any], acts: list[tuple[str, str]]) -> list[str]:
         if op.prepare:
             lines.append(op.prepare.format(x=value))
         if spelling == "layer" and not op.parameters:
-            attribute = "act" if name in STAGES and len(name) % 2 and not acts else name
+            attribute = "act" if op.is_stage and len(name) % 2 and not acts else name
             acts.append((attribute, op.layer.format(**info["literals"].get(name, {}))))
             value = f"self.{attribute}({', '.join([value] + [y] * bool(op.second))})"
         else:

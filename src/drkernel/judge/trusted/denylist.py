@@ -1,7 +1,7 @@
-"""What the static gate forbids, as tables. Source: reference/judging.md 3.6.
+"""What the static check forbids, as tables. judge/README.md, "Classes of cheats", says which cheats are meant.
 
-On the simulated device the counters live in the submission's own process, so everything that reaches torch's or
-Triton's internals, other modules' attributes, or the interpreter's frames is denied along with processes and files.
+Processes, files and the network are denied. So is all that reaches the internals of torch or Triton, attributes of
+other modules, or frames of the interpreter: on the simulated device the counters live in the submission's process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODULES = _words("""
     triton.profiler triton._C triton.knobs triton.language.core triton.language.semantic triton.experimental
     numpy.ctypeslib numpy.lib.npyio numpy.testing numpy.f2py numpy.distutils numpy.core numpy._core
 """)
-"""Modules that may not be reached; those in ONLY may be reached for a few members."""
+"""Modules that may not be used; of those in ONLY, a few members may be."""
 
 ONLY = {
     "os": _words("environ getenv path cpu_count linesep sep name"),
@@ -72,12 +72,13 @@ INTERNAL = _words("""
 """Modules whose underscored members may not be used."""
 
 FROZEN = IMPORTS | {"builtins"}
-"""Top-level modules on which nothing may be assigned or deleted, but for SETTABLE."""
+"""Top-level modules whose attributes and items may not be assigned or deleted, except SETTABLE."""
 SETTABLE = ("torch.backends.", "os.environ")
 
 BUILTINS = _words("""
     eval exec compile open vars globals locals __import__ breakpoint delattr memoryview __builtins__ __loader__ __spec__
 """)
+"""Built-in names that may not be used, unless the submission binds them itself."""
 
 ATTRIBUTES = _words("""
     __dict__ __globals__ __code__ __class__ __subclasses__ __bases__ __base__ __mro__ __builtins__ __closure__ __func__
@@ -88,7 +89,7 @@ ATTRIBUTES = _words("""
     _make_subclass _make_wrapper_subclass untyped_storage storage _typed_storage set_ register_forward_hook
     register_forward_pre_hook tofile share_memory_ from_buffer
 """)
-"""Attributes of anything."""
+"""Attributes that may not be used on any object."""
 
 METHODS = _words("""
     __call__ __getattribute__ __torch_function__ __torch_dispatch__ _call_impl __reduce__ __reduce_ex__

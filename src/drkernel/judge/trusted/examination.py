@@ -33,7 +33,7 @@ from drkernel.judge.trusted import attribution, cases, static_check
 from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Case, Perturbation, Seeds
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient
-from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure, verdict_of_refusal
+from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
 from drkernel.types import Status, Verdict
 
 _PROFILE_ROWS = 16
@@ -55,7 +55,7 @@ class ExamConfig:
 def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:
     """The refusal that a judge which prices hacks does not act upon: a source without a Triton kernel."""
     found = static_check.inspect(source, answer_name) if config.gate and config.price_hacks else None
-    return verdict_of_refusal(found) if found else None
+    return found.to_verdict() if found else None
 
 
 class Examination(Generic[P]):

@@ -1,7 +1,8 @@
-"""The static gate: what a submission may not contain, found in its syntax tree in a few milliseconds.
+"""The static check: what a submission may not contain, found in its syntax tree in a few milliseconds.
 
-A cheap filter before anything runs, never the judge: whatever passes meets the sandbox and the examiner. Comments,
-strings and names are no evidence; `if __name__ == "__main__":` blocks never run and are not looked at.
+It is a cheap filter before anything runs, and it accepts nothing: what passes it meets the sandbox and the examiner.
+Comments, strings and names are no evidence. Blocks under `if __name__ == "__main__":` never run and are not inspected.
+`denylist` has the tables; judge/README.md, "Classes of cheats", says which cheats it refuses.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drkernel.judge.trusted import denylist
-from drkernel.types import Verdict
+from drkernel.types import Status, Verdict
 
 MAX_SOURCE = 100_000
+"""Characters of a source."""
 
 
 @dataclass(frozen=True)
 class Refusal:
     """Why a submission is not run."""
 
-    status: str
+    status: Status
     reason: str
     detail: str
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -35,6 +37,8 @@ class Refusal:
 
 
 class _Found(Exception):
+    """A forbidden construct and its line."""
+
     def __init__(self, node: ast.AST, what: str):
         super().__init__(what)
         self.line, self.what = getattr(node, "lineno", None), what
@@ -47,9 +51,12 @@ def digest(source: str) -> str:
 
 
 def inspect(source: str, answer_name: str, expect_kernel: bool = True) -> Refusal | None:
-    """Looks at a submission without running it. None if it may run.
+    """Why a submission must not run, or None. Nothing of it is executed.
 
-    expect_kernel: whether a source without a Triton kernel is a hack.
+    Args:
+        source: text of the submission.
+        answer_name: the class that it must define.
+        expect_kernel: whether a source without a Triton kernel is refused as a hack.
     """
     if len(source) > MAX_SOURCE:
         return Refusal(
@@ -68,7 +75,7 @@ def inspect(source: str, answer_name: str, expect_kernel: bool = True) -> Refusa
         return Refusal("invalid", "no_model", f"the source does not define a class {answer_name}")
     names = _Names(tree)
     try:
-        _Gate(names).visit(tree)
+        _Check(names).visit(tree)
         _refuse_phase_switch(tree)
     except _Found as found:
         text = _line(source, found.line)
@@ -152,7 +159,7 @@ class _Names:
         return any(name.startswith("triton.") and name.rpartition(".")[2] == "jit" for name in names)
 
 
-class _Gate(ast.NodeVisitor):
+class _Check(ast.NodeVisitor):
     """Raises _Found at the first forbidden construct."""
 
     def __init__(self, names: _Names):
@@ -245,7 +252,7 @@ class _Gate(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _no_modules(self, nodes: list[ast.expr]) -> None:
-        """A module that is handed on would be out of sight: `def patch(m): m.dumps = forged`, then `patch(json)`."""
+        """A module may not be a value, because its alias could be patched: `patch(json)`, where `m.dumps = forged`."""
         for node in nodes:
             inner = node.value if isinstance(node, ast.Starred) else node
             full = self.names.full(inner)
@@ -257,8 +264,10 @@ class _Gate(ast.NodeVisitor):
         return isinstance(node, ast.Name) and node.id == name
 
     def _reflection(self, node: ast.Call, name: str) -> None:
-        """A literal name is looked at like the attribute that it names; `f"layer{i}"` is fine on one's own objects."""
-        target, attribute = (*node.args, None, None)[:2]
+        """A literal name is checked like the attribute that it names; `f"layer{i}"` is allowed on own objects."""
+        if len(node.args) < 2:
+            raise _Found(node, f"{name} with a computed name")
+        target, attribute = node.args[:2]
         if isinstance(attribute, ast.Constant) and isinstance(attribute.value, str):
             context = ast.Store() if name == "setattr" else ast.Load()
             self.visit_Attribute(ast.copy_location(ast.Attribute(target, attribute.value, context), node))
@@ -294,7 +303,7 @@ _SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp,
 
 
 def _bound(scope: ast.AST) -> set[str]:
-    """The names that a function, a comprehension or a statement binds itself, those of inner scopes left out."""
+    """The names that a function, a comprehension or a statement binds, without those of inner scopes."""
     names, todo = set(), list(ast.iter_child_nodes(scope))
     while todo:
         node = todo.pop()
@@ -310,7 +319,7 @@ def _bound(scope: ast.AST) -> set[str]:
 
 
 def _refuse_phase_switch(tree: ast.Module) -> None:
-    """A counter of calls that decides what is done: `self.n += 1` in one place and `if self.n > 5` in another."""
+    """Refuses a branch on a counter of calls: `self.n += 1` in one place and `if self.n > 5` in another."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name != "__init__"]
     counters = {ast.unparse(node.target) for function in functions for node in _persistent_increments(function)}
     if not counters:
@@ -327,6 +336,7 @@ def _persistent_increments(function: ast.FunctionDef) -> Iterator[ast.AugAssign]
     nodes = list(ast.walk(function))
     shared = {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
     for node in nodes:
-        steps = isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant)
-        if steps and (not isinstance(node.target, ast.Name) or node.target.id in shared):
+        if not isinstance(node, ast.AugAssign) or not isinstance(node.value, ast.Constant):
+            continue
+        if not isinstance(node.target, ast.Name) or node.target.id in shared:
             yield node

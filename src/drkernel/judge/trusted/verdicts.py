@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from drkernel.judge.trusted.runner_client import Failed
-from drkernel.judge.trusted.static_check import Refusal
 from drkernel.types import Status, Verdict
 
 _REASONS = {
@@ -26,11 +25,6 @@ class VerdictReached(Exception):
     def __init__(self, status: Status, reason: str, detail: str, **evidence: Any):
         super().__init__(detail)
         self.verdict = Verdict(status, reason, detail, evidence=evidence)
-
-
-def verdict_of_refusal(refusal: Refusal) -> Verdict:
-    """The verdict on a submission that the static check refuses."""
-    return Verdict(cast(Status, refusal.status), refusal.reason, refusal.detail, evidence=refusal.evidence)
 
 
 def verdict_of_crash(how: str) -> Verdict:

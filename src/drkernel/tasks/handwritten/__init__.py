@@ -1,6 +1,6 @@
 """Tasks written by hand in the manner of KernelBench's levels: single operators, fused chains, small networks.
 
-`level{n}/{nn}_{name}.py` holds one each; its docstring begins with the family. They are for tests alone: none is ever
+Each is a file `level{n}/{nn}_{name}.py`, whose docstring begins with the family. They are for evaluation alone: none is
 in the training split, and none is a composition of the generator.
 """
 
@@ -19,9 +19,9 @@ FOLDER = Path(__file__).parent
 
 
 def read_handwritten(levels: Sequence[int] | None = None) -> list[Task]:
-    """All of them by level and number, in the test split; ids are `handwritten/level1/masked_softmax`.
+    """The tasks by level and number, all in the test split; an id is `handwritten/level1/masked_softmax`.
 
-    The docstring is not part of the source, so that it does not cost tokens: `info["about"]` has it.
+    The docstring costs no tokens: it is in `info["about"]` and not in the source.
     """
     found = sorted(FOLDER.glob("level[0-9]*/[0-9]*_*.py"))
     return [_task(path) for path in found if levels is None or _level(path) in levels]
@@ -34,8 +34,10 @@ def _level(path: Path) -> int:
 def _task(path: Path) -> Task:
     level, (number, name) = _level(path), path.stem.split("_", 1)
     task = read_task(path, f"handwritten/level{level}/{name}")
-    docstring = ast.get_docstring(ast.parse(task.source))
-    family, about = re.fullmatch(r"([\w ]+): (.+)", docstring).groups()
+    docstring = ast.get_docstring(ast.parse(task.source)) or ""
+    begins = re.fullmatch(r"([\w ]+): (.+)", docstring)
+    assert begins, f"{path}: the docstring must be `family: about`"
+    family, about = begins.groups()
     return replace(
         task,
         source=task.source.partition(f'"""{docstring}"""\n')[2].lstrip("\n"),

@@ -1,0 +1,45 @@
+"""The operators that the generator composes, each in one entry.
+
+A stage is element-wise, and any number of stages may surround a core. A core is everything else (a norm, a reduction, a
+product, ...), and a composition has at most one.
+
+To add an operator: write its entry in the file of its kind (`Operator` documents each field). A stage then takes part
+in all families that draw from all stages; a core must be among the `cores` of a family (`tasks.families`), which those
+in the tuples of their kind are already. An incomplete entry is an error that names what is missing. Every new stage or
+core changes what seeds draw, so tasks of earlier seeds are not those of later versions.
+"""
+
+from __future__ import annotations
+
+from drkernel.tasks.operators import pairs, rows, shaped, stages
+from drkernel.tasks.operators.operator import Operator, State, register
+
+__all__ = ["COLUMN_STAGES", "CORES", "INPUT_STAGES", "OPERATORS", "STAGES", "UNARY_STAGES", "Operator", "State"]
+
+OPERATORS: dict[str, Operator] = register(
+    stages.ACTIVATIONS,
+    stages.ARITHMETIC,
+    stages.WITH_INPUT,
+    stages.WITH_PARAMETER,
+    rows.NORMS,
+    rows.ROW_REDUCTIONS,
+    rows.ROW_EXTREMA,
+    rows.SCANS,
+    pairs.SIMILARITIES,
+    pairs.LOSSES,
+    shaped.PRODUCTS,
+    shaped.TRANSPOSES,
+    shaped.LOOKUPS,
+    shaped.COLUMN_REDUCTIONS,
+    shaped.COLUMN_EXTREMA,
+    shaped.POOLS,
+    shaped.GATED_UNITS,
+)
+STAGES = {name: op for name, op in OPERATORS.items() if op.is_stage}
+CORES = {name: op for name, op in OPERATORS.items() if not op.is_stage}
+
+COLUMN_STAGES = tuple(name for name, op in STAGES.items() if op.parameters)
+"""Stages with one parameter per column."""
+INPUT_STAGES = tuple(name for name, op in STAGES.items() if op.second)
+"""Stages with a second input of the same shape."""
+UNARY_STAGES = tuple(name for name in STAGES if name not in COLUMN_STAGES + INPUT_STAGES)
