@@ -1,5 +1,6 @@
 """Multi-turn episodes: generations stream to the judge, its feedback streams back."""
 
-from drkernel.rollout.episodes import Judge, Progress, rollout
+from drkernel.rollout.episodes import EpisodeConfig, RolloutProgress, RolloutTimes, Stopped, rollout
+from drkernel.rollout.verdicts import Judge
 
-__all__ = ["Judge", "Progress", "rollout"]
+__all__ = ["EpisodeConfig", "Judge", "RolloutProgress", "RolloutTimes", "Stopped", "rollout"]

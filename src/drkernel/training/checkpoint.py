@@ -56,9 +56,9 @@ def save(
     state: plain values, tensors and containers of them, the same on all ranks; rank 0's are written.
     """
     final, partial = folder / f"step_{step:06d}", folder / f".step_{step:06d}.tmp"
-    if ranks.share((final / "COMPLETE").exists):
+    if ranks.broadcast_object((final / "COMPLETE").exists):
         return final
-    ranks.share(lambda: _fresh(partial))
+    ranks.broadcast_object(lambda: _fresh(partial))
     tensors, scalars = _optimizer_state(policy, optimizer)
     tensors |= dict(_weights(policy))
     writer = HuggingFaceStorageWriter(
@@ -66,12 +66,12 @@ def save(
     )
     with _alone_is_fine():
         dcp.save(tensors, storage_writer=writer, no_dist=not dist.is_initialized())
-    plain = {"state.pt": {"state": state, "optimizer": scalars}} if ranks.first else {}
+    plain = {"state.pt": {"state": state, "optimizer": scalars}} if ranks.is_main else {}
     plain[f"rng_{ranks.rank:05d}.pt"] = rng_state()
-    hashes = ranks.each(lambda: _write(partial, plain) | _shard_hashes(partial, ranks))
+    hashes = ranks.all_gather_object(lambda: _write(partial, plain) | _shard_hashes(partial, ranks))
     files = dict(sorted(chain.from_iterable(part.items() for part in hashes)))
     text = json.dumps({"step": step, "ranks": ranks.size, "files": files}, indent=1)
-    ranks.share(lambda: _publish(partial, final, text, keep))
+    ranks.broadcast_object(lambda: _publish(partial, final, text, keep))
     return final
 
 
@@ -83,13 +83,13 @@ def load_latest(
     Random states come back, too; with another number of ranks than it was saved by they are drawn from (seed, step,
     rank). Raises DrKernelError on all ranks if a file is damaged or does not fit the policy.
     """
-    found = ranks.share(lambda: complete(folder))
+    found = ranks.broadcast_object(lambda: complete(folder))
     if not found:
         return None
     path = found[-1]
     hint = f"remove the folder to resume from {found[-2].name}" if len(found) > 1 else "remove it to start again"
-    description = ranks.share(lambda: _described(path, hint))
-    ranks.each(lambda: _verify(path, sorted(description["files"].items())[ranks.rank :: ranks.size], hint))
+    description = ranks.broadcast_object(lambda: _described(path, hint))
+    ranks.all_gather_object(lambda: _verify(path, sorted(description["files"].items())[ranks.rank :: ranks.size], hint))
     saved = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
     try:
         _restore(path / "tensors", policy, optimizer, saved["optimizer"])

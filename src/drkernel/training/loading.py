@@ -140,7 +140,7 @@ def _on_every_rank(ranks: Ranks, source: str, make):
             made = make()
 
     made = None
-    ranks.each(guarded)
+    ranks.all_gather_object(guarded)
     return made
 
 
