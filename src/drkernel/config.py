@@ -19,6 +19,7 @@ from typing import Any, Optional, TypeVar
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from drkernel.judge.service import DEVICES, GPUS, SHAPES
 from drkernel.objective.advantages import ADVANTAGES
@@ -53,9 +54,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """The fields that take one of a few words."""
 POSITIVE = ("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "judge.workers")
 """The fields that must be at least 1."""
-MAY_CHANGE = ("run_dir", "name", "sweep", "logger", "logger.wandb")
-MAY_CHANGE += ("trainer.gpus", "trainer.steps", "trainer.keep", "trainer.save_every", "trainer.compile")
-MAY_CHANGE += ("trainer.recompute", "engine.sleep", "engine.eager", "judge.workers")
+MAY_CHANGE = (
+    *("run_dir", "name", "sweep", "logger", "logger.wandb"),
+    *("trainer.gpus", "trainer.steps", "trainer.keep", "trainer.save_every", "trainer.compile", "trainer.recompute"),
+    *("engine.sleep", "engine.eager", "judge.workers"),
+)
 """Keys, or first parts of keys, that a resumed run may change: a step's result depends on them by rounding at most.
 conf/train.yaml leaves them out of the run folder's name, too."""
 
@@ -364,6 +367,14 @@ def judge_options(config: Config) -> dict[str, Any]:
 def to_yaml(config: Config) -> str:
     """The whole configuration as YAML, every key in force."""
     return OmegaConf.to_yaml(OmegaConf.structured(config))
+
+
+def with_defaults(tree: dict[str, Any]) -> dict[str, Any]:
+    """What `to_yaml` wrote, perhaps by an older version, with the defaults of the keys that came later."""
+    try:
+        return OmegaConf.to_container(OmegaConf.merge(OmegaConf.structured(Config), tree))  # type: ignore[return-value]
+    except OmegaConfBaseException:  # it has keys that are gone, and is compared as it is
+        return tree
 
 
 ConfigStore.instance().store("schema", Config)

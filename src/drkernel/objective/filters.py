@@ -172,6 +172,7 @@ def decide(filters: Mapping[str, Mapping[str, Any]], rollouts: Rollouts, uniform
         if name in GROUP_FILTERS:
             decision &= GROUP_FILTERS[name](rollouts, **options)
         elif name in TURN_FILTERS:
+            assert uniforms is not None, f"{name} is a turn filter"
             decision &= TURN_FILTERS[name](rollouts, uniforms, **options)
         else:
             known = ", ".join([*GROUP_FILTERS, *TURN_FILTERS])

@@ -41,7 +41,10 @@ def pack(
     Turn k of trajectory b has turn id `b * K + k`, whether it trains or not.
     """
     most = max(len(trajectory.turns) for trajectory in trajectories)
-    tokens, logprobs, lengths, owners, runs = [], [], [], [], []
+    tokens: list[int] = []
+    logprobs: list[float] = []
+    runs: list[tuple[int, int]] = []
+    lengths, owners = [], []
     for b, trajectory in enumerate(trajectories):
         for turns, trained in _rows(trajectory, layout):
             start = len(tokens)

@@ -76,8 +76,8 @@ class Preemption:
         handler = self._before[number]
         self._terminated = False
         if ranks.broadcast_object(lambda: _is_installed(handler)):
-            assert callable(handler) or not ranks.is_main
             if ranks.is_main:
+                assert callable(handler)
                 handler(number, None)
             elif number != signal.SIGTERM:
                 self._wait_for_the_end()

@@ -11,7 +11,6 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -115,7 +114,8 @@ def step(
     }
 
 
-class _Indexed(NamedTuple):
+@dataclass(frozen=True)
+class _Indexed:
     """A loss of a batch's tokens as one of a micro-batch's."""
 
     token_loss: Callable[[Tensor, Tensor], Tensor]
