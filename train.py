@@ -111,7 +111,8 @@ def train(config: Config, ranks: Ranks) -> None:
         else:
             preemption.restore_handlers()  # everything is saved: a signal may now end the process at once
             trainer.should_stop = lambda: False
-            if ranks.broadcast_object(lambda: (run.read("report.json") or {}).get("step") != trainer.state.step):
+            reported = ranks.broadcast_object(lambda: run and (run.read("report.json") or {}).get("step"))
+            if reported != trainer.state.step:
                 finish(trainer, run, held_out)
             if run:
                 report.show(run.read("report.json"), console)
@@ -131,7 +132,7 @@ def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]
         rollouts, batch, sums = prepare(trainer, played)
     with timer("time/update"):
         if trainer.config.engine.sleep:
-            trainer.engine.sleep()
+            trainer.engine.sleep()  # type: ignore[attr-defined]  # vLLM's engine alone has it
         metrics = learn(trainer, optimizer, batch)
     trainer.state = dataclasses.replace(
         state,
@@ -263,15 +264,15 @@ def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
     samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
     held_out = ranks.broadcast_object(lambda: usable_tasks(trainer, held_out))
     export(trainer.policy, Path(config.run_dir) / "policy", trainer.prompts.tokenizer)
-    tables = []
+    tables = {}
     for name, policy in (("before", make_policy(config, ranks)), ("after", trainer.policy)):
         trainer.engine.sync(policy)
         title = f"test split, {name}"
         episodes, _ = play(trainer, held_out, samples, turns, first_group=0, seed=-1, title=title)
-        tables.append(tabulate_rollouts(config.reward, episodes))
+        tables[name] = tabulate_rollouts(config.reward, episodes)
     sizes = f"{len(held_out)} tasks x {samples} samples x {turns} turns"
     if run:
-        report.write(run, trainer.state.step, *tables, title=f"{sizes}, compositions that training never saw")
+        report.write(run, trainer.state.step, **tables, title=f"{sizes}, compositions that training never saw")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Metrics: Fast@p and the shares of correct, lazy and hacked answers, each with its interval.
+"""Metrics: Fast@p and the shares of correct, lazy and hacked turns, each with its interval.
 
 Every sample counts. (The published trainer keys its table by prompt, so that of 16 samples one remains.)
 """
@@ -47,7 +47,7 @@ def fast_at(correct: Tensor, speedup: Tensor, threshold: float) -> Tensor:
 
 
 def best_of_history(correct: Tensor, speedup: Tensor) -> tuple[Tensor, Tensor]:
-    """The fastest correct answer up to each turn, as (correct, speedup), each [B, T]. Paper section 6.
+    """The fastest correct submission up to each turn, as (correct, speedup), each [B, T]. Paper section 6.
 
     >>> correct, speedup = torch.tensor([[True, False, True]]), torch.tensor([[1.5, 9.0, 1.2]])
     >>> best_of_history(correct, speedup)[1].tolist()
@@ -99,7 +99,7 @@ def summary(rollouts: Rollouts) -> dict[str, Estimate]:
     """The table of an evaluation; groups are tasks. `summary(rollouts.first(t))` is the same after t turns.
 
     reward, correct, fast@p at the last turn; best/correct, best/fast@p for the best of the history; hack and lazy as
-    shares of all answers of all turns.
+    shares of all turns.
     """
     return {name: estimate(values, tasks) for name, (values, tasks) in measures(rollouts).items()}
 
@@ -143,8 +143,8 @@ def measures(rollouts: Rollouts) -> dict[str, tuple[Tensor, Tensor]]:
         table[f"{prefix}correct"] = (correct, tasks)
         for threshold in THRESHOLDS:
             table[f"{prefix}fast@{threshold:g}"] = (fast_at(correct, speedup, threshold), tasks)
-    answers = tasks[:, None].expand_as(turn_mask)[turn_mask]
-    return table | {name: (getattr(rollouts, name)[turn_mask], answers) for name in ("hack", "lazy")}
+    task_of_turn = tasks[:, None].expand_as(turn_mask)[turn_mask]
+    return table | {name: (getattr(rollouts, name)[turn_mask], task_of_turn) for name in ("hack", "lazy")}
 
 
 def _task_means(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:

@@ -72,7 +72,7 @@ def profiling(
 
 
 def _measured(correct: Tensor, values: Tensor) -> Tensor:
-    """`values` of correct answers; 0 for the others and for what was not measured."""
+    """`values` of correct submissions; 0 for the others and for what was not measured."""
     return torch.where(correct, values.nan_to_num(0.0), 0.0)
 
 

@@ -218,7 +218,8 @@ def _verify(path: Path, files: list[tuple[str, str]], hint: str) -> None:
 
 def rng_state() -> dict[str, Any]:
     """Every random state of this process and its GPU. Rollouts draw from (seed, step) alone, but libraries may not."""
-    kind, keys, position, has_gauss, gauss = numpy.random.get_state()
+    generator: Any = numpy.random.get_state()
+    kind, keys, position, has_gauss, gauss = generator
     version, internal, gauss_next = random.getstate()
     return {
         "torch": torch.get_rng_state(),

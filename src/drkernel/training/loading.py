@@ -10,13 +10,13 @@ import contextlib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import huggingface_hub
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -52,7 +52,7 @@ def load_policy(source: str | Path, ranks: Ranks, *, seed: int = 0, **options: A
     with _clear_errors(source):
         dcp.load(weights, storage_reader=HuggingFaceStorageReader(str(folder)))
     if (folder / "generation_config.json").exists():
-        policy.model.generation_config = GenerationConfig.from_pretrained(folder)
+        cast(Any, policy.model).generation_config = GenerationConfig.from_pretrained(folder)
     return policy
 
 
@@ -90,14 +90,14 @@ def _fill_buffers(policy: Policy, device: torch.device) -> None:
         try:
             fresh = type(module)(policy.body.config).to(device)
         except Exception as error:
-            kind = type(module).__name__
-            raise DrKernelError(f"model {policy.model.config.model_type}: cannot fill the buffers of {kind}") from error
+            kind, model = type(module).__name__, cast(Any, policy.model)
+            raise DrKernelError(f"model {model.config.model_type}: cannot fill the buffers of {kind}") from error
         for name in computed:
             module._buffers[name] = fresh._buffers[name]
 
 
-def _cut(whole: Tensor, like: nn.Parameter) -> Tensor:
-    """`whole`, known to every rank, sharded like a parameter; nothing is sent."""
+def _cut(whole: Tensor, like: Any) -> Tensor:
+    """`whole`, which every rank has, sharded like the parameter `like`; nothing is sent."""
     return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
 
 

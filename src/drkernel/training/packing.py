@@ -3,11 +3,11 @@
 A trajectory's turns extend each other token by token, so all of them fit in one row. Each turn has one advantage, which
 all its response tokens get:
 
-    row    | task | answer 1 | feedback 1 | answer 2 | feedback 2 | answer 3 |
-    mask   |  0   |    1     |     0      |    1     |     0      |    1     |
-    turn   |  -1  |    0     |    -1      |    1     |    -1      |    2     |
+    row    | task | completion 1 | feedback 1 | completion 2 | feedback 2 | completion 3 |
+    mask   |  0   |      1       |     0      |      1       |     0      |      1       |
+    turn   |  -1  |      0       |    -1      |      1       |    -1      |      2       |
 
-`layout="turn"` writes one row per turn instead (prefix, then that turn's answer): the paper's way, two to three times
+`layout="turn"` writes one row per turn instead (prefix, then that turn's completion): the paper's way, two to three times
 the tokens, the same gradient up to rounding (tests/training/test_update.py).
 """
 

@@ -93,7 +93,10 @@ class Ranks:
         dist.broadcast_object_list(box, src=0)
         value, error = box[0]
         _raise_first([mine.error, error])
-        return mine.value if self.is_main else pickle.loads(value)
+        if self.is_main:
+            return mine.value
+        assert value is not None, "an error was raised"
+        return pickle.loads(value)
 
     def all_gather_list(self, items: list[T]) -> list[T]:
         """Collective, all ranks must call it. The items of all ranks as one list, in rank order."""

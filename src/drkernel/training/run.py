@@ -72,7 +72,7 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
-    def read(self, name: str) -> Any | None:
+    def read(self, name: str) -> Any:
         """A JSON result written earlier, or None."""
         path = self.path / name
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

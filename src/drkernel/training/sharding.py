@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -48,7 +48,7 @@ def shard(
     dtype = dtype or (torch.bfloat16 if ranks.device.type == "cuda" else torch.float32)
     precision = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.promote_types(dtype, torch.float32))
     options: dict[str, Any] = {"mesh": mesh(ranks), "mp_policy": precision}
-    layers = policy.body.layers
+    layers = cast(nn.ModuleList, policy.body.layers)
     for index in range(len(layers)):
         if int((index + 1) * activation_checkpointing) > int(index * activation_checkpointing):
             layers[index] = checkpoint_wrapper(layers[index], preserve_rng_state=False)
@@ -56,7 +56,9 @@ def shard(
             layers[index].compile(**compile)
         fully_shard(layers[index], reshard_after_forward=reshard_after_forward, **options)
     if not tied(policy):
-        fully_shard(policy.model.get_input_embeddings(), reshard_after_forward=reshard_after_forward, **options)
+        fully_shard(
+            cast(Any, policy.model).get_input_embeddings(), reshard_after_forward=reshard_after_forward, **options
+        )
         policy.register_forward_hook(_head_takes_part)
     fully_shard(policy, reshard_after_forward=False, **options)
     # Policy returns a view, which FSDP must warn of; nobody works in place on it.
@@ -99,7 +101,7 @@ def parameters(policy: Policy) -> Iterator[tuple[str, Tensor]]:
 
 
 def tied(policy: Policy) -> bool:
-    return policy.head.weight is policy.model.get_input_embeddings().weight
+    return policy.head.weight is cast(Any, policy.model).get_input_embeddings().weight
 
 
 def _groups(policy: nn.Module) -> list[FSDPModule]:
