@@ -118,8 +118,8 @@ def _weights(policy: Policy) -> list[tuple[str, Tensor]]:
 def _optimizer_state(policy: Policy, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The optimizer's tensors of a parameter's shape, by name; and the rest, the same on all ranks.
 
-    The rest is `groups` (hyperparameters), `names` (of the parameters, in the optimizer's order), `kinds` (which tensors
-    a parameter has) and `scalars` (step counts). The last two are keyed by the position in `names`.
+    The rest is `groups` (hyperparameters), `names` (of the parameters, in the optimizer's order), `kinds` (which
+    tensors a parameter has) and `scalars` (step counts). The last two are keyed by the position in `names`.
     """
     names = {parameter: name for name, parameter in parameters(policy)}
     state, groups = optimizer.state_dict().values()

@@ -7,8 +7,8 @@ all its response tokens get:
     mask   |  0   |      1       |     0      |      1       |     0      |      1       |
     turn   |  -1  |      0       |    -1      |      1       |    -1      |      2       |
 
-`layout="turn"` writes one row per turn instead (prefix, then that turn's completion): the paper's way, two to three times
-the tokens, the same gradient up to rounding (tests/training/test_update.py).
+`layout="turn"` writes one row per turn instead: its prefix, then its completion. This is the paper's way. It has two to
+three times the tokens and the same gradient up to rounding (tests/training/test_update.py).
 """
 
 from __future__ import annotations
