@@ -30,13 +30,13 @@ import hydra
 import torch
 from omegaconf import DictConfig
 
-from drkernel import rollout
 from drkernel.config import REPOSITORY
 from drkernel.overrides import one_line_errors
 from drkernel.policy.endpoint import ChatEndpoint
 from drkernel.policy.engine import Sampling
 from drkernel.policy.model import Policy, load_tokenizer
 from drkernel.policy.prompts import load_prompts
+from drkernel.rollout import RolloutProgress
 from drkernel.scaling import records, report, settings, solutions, study
 from drkernel.scaling.chat import ChatModel
 from drkernel.scaling.models import Model, TokenModel
@@ -47,7 +47,7 @@ from drkernel.training.build import make_engine
 from drkernel.training.judging import judge_of_node, measured_on, reserved_gpus
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
-from drkernel.training.rollout_metrics import reward_of
+from drkernel.training.rollout_metrics import make_reward
 from drkernel.types import DrKernelError, Task, Verdict
 
 
@@ -73,19 +73,19 @@ def evaluate(config: EvaluateConfig, ranks: Ranks) -> None:
     number, shards = number + shards * ranks.rank, shards * ranks.size
     inner = folder / "shards" / f"{number}-of-{shards}" if shards > 1 else folder
     inner.mkdir(parents=True, exist_ok=True)
-    ranks.share(lambda: settings.keep(config, inner if config.shard else folder, tasks, identity(config)))
-    known, path = ranks.share(lambda: study.known(folder)), inner / records.RESULTS
-    with judge_of_node(config, ranks) as judge, Progress(make_console(quiet=not ranks.first)) as progress:
-        options = {"known": known, "say": progress.say, "on_progress": follow(progress, f"{len(tasks)} tasks")}
+    ranks.broadcast_object(lambda: settings.keep(config, inner if config.shard else folder, tasks, identity(config)))
+    known, path = ranks.broadcast_object(lambda: study.known(folder)), inner / records.RESULTS
+    with judge_of_node(config, ranks) as judge, Progress(make_console(quiet=not ranks.is_main)) as progress:
+        options = {"known": known, "say": progress.log, "on_progress": follow(progress, f"{len(tasks)} tasks")}
         if config.solutions:
-            given = solutions.load(config.solutions, tasks, progress.say)[number::shards]
+            given = solutions.load(config.solutions, tasks, progress.log)[number::shards]
             study.judge_solutions(tasks, given, judge, path, label=name_of(config), **options)
         else:
             options |= {"seed": config.seed, "trials": config.scaling.trials, "reward": worth(config)}
-            with model_of(config, ranks, progress.say) as model:
+            with model_of(config, ranks, progress.log) as model:
                 study.play(tasks[number::shards], Strategy(config.scaling), model, judge, path, **options)
-        ranks.any(False)  # the first rank of a node lends its judge to the others until all are done
-    if ranks.first and not config.shard:
+        ranks.barrier()  # the first rank of a node lends its judge to the others until all are done
+    if ranks.is_main and not config.shard:
         study.merge(folder)
         strategy = study.SOLUTIONS if config.solutions else Strategy(config.scaling).label
         conclude(config, [folder], f"{name_of(config)}, {strategy}")
@@ -151,16 +151,16 @@ def name_of(config: EvaluateConfig) -> str:
 
 def worth(config: EvaluateConfig) -> Callable[[Verdict], float]:
     """What the config says a verdict is worth."""
-    reward = reward_of(config.reward)
+    reward = make_reward(config.reward)
     tensor = lambda value: torch.tensor(value or 0.0)
     return lambda v: reward(torch.tensor(v.ok), tensor(v.speedup), tensor(v.coverage)).item()
 
 
-def follow(progress: Progress, title: str) -> Callable[[rollout.Progress], None]:
+def follow(progress: Progress, title: str) -> Callable[[RolloutProgress], None]:
     """A bar on a terminal; elsewhere a line now and then, with the time left."""
     bar, started, told, before = progress.rollout(title), time.monotonic(), [time.monotonic()], []
 
-    def show(state: rollout.Progress) -> None:
+    def show(state: RolloutProgress) -> None:
         bar(state)
         before[:] = before or [state.turns_done]
         now, played = time.monotonic(), state.turns_done - before[0]
@@ -168,7 +168,7 @@ def follow(progress: Progress, title: str) -> Callable[[rollout.Progress], None]
             return
         told[0] = now
         left = (state.turns_total - state.turns_done) * (now - started) / played / 60
-        progress.say(f"{state.turns_done} of {state.turns_total} turns, about {left:.1f} min left")
+        progress.log(f"{state.turns_done} of {state.turns_total} turns, about {left:.1f} min left")
 
     return show
 

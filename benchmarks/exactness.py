@@ -19,7 +19,7 @@ import update_step as bench
 from torch import Tensor
 
 from drkernel.policy.attention import Packed
-from drkernel.training.packing import pack, spread
+from drkernel.training.packing import pack, to_tokens
 from drkernel.training.ranks import Ranks, init_distributed
 from drkernel.training.sharding import shard
 from drkernel.types import Batch, Trajectory, Turn
@@ -96,7 +96,7 @@ def batches(shape: str) -> tuple[Batch, Batch]:
     advantages = torch.randn(6, 3, generator=draw)
     laid_out = pack(trajectories), pack(trajectories, layout="turn")
     for batch in laid_out:
-        batch.advantages = spread(advantages, batch)
+        batch.advantages = to_tokens(advantages, batch)
     return laid_out
 
 

@@ -35,7 +35,7 @@ from shapes import SHAPES, config_of
 
 from drkernel.policy import Engine, Request
 from drkernel.policy.vllm_engine import VllmEngine
-from drkernel.rollout import rollout
+from drkernel.rollout import EpisodeConfig, rollout
 from drkernel.training.loading import random_policy
 from drkernel.training.ranks import init_distributed
 from drkernel.types import Task, Verdict
@@ -178,8 +178,7 @@ def rollout_ways(engine: VllmEngine, options: argparse.Namespace) -> dict[str, C
 
 
 def streaming(engine: Prescribed, judge: SlowJudge, prompts: Stub, tasks, samples: int, limit: int, seed: int) -> None:
-    settings = {"samples_per_task": samples, "turns": 3, "max_tokens": limit, "seed": seed, "feedback_limit": 32}
-    trajectories = rollout(engine, judge, prompts, tasks, **settings)
+    trajectories, _ = rollout(engine, judge, prompts, tasks, samples, EpisodeConfig(3, limit, 32), seed=seed)
     assert all(len(t.turns) == 3 for t in trajectories)
 
 

@@ -38,13 +38,13 @@ def main(options: argparse.Namespace) -> None:
     loss = bench.objective(batch, ranks.device)
     seconds = []
     for _ in range(WARM_UPS + TIMED):
-        ranks.any(False)
+        ranks.barrier()
         bench.synchronize(ranks.device)
         start = time.perf_counter()
         update.step(policy, optimizer, batch, loss, max_tokens=options.tokens, max_grad_norm=1.0, ranks=ranks)
         bench.synchronize(ranks.device)
         seconds.append(time.perf_counter() - start)
-    if ranks.first:
+    if ranks.is_main:
         write(options, ranks, len(batch.tokens), sorted(seconds[WARM_UPS:]))
     ranks.close()
 

@@ -120,7 +120,7 @@ def contender(variant: str) -> Callable[[str, Batch, torch.device], dict]:
         policy = make_policy(shape, device)
         ranks = Ranks(device=device)
         if precision == "fsdp":
-            shard(policy, ranks, recompute=recompute, compile=compiled)
+            shard(policy, ranks, activation_checkpointing=recompute, compile=compiled)
         else:
             assert not recompute, "recomputation comes with shard"
             for layer in policy.body.layers if compiled else ():

@@ -54,7 +54,7 @@ def main() -> None:
         result |= {"distances": distances(engine, policy, exact)}
     result |= {"shape": options.shape, "ranks": ranks.size, "parameters": sum(p.numel() for p in policy.parameters())}
     result |= {"machine": machine(ranks.device), "command": sys.argv}
-    if ranks.first:
+    if ranks.is_main:
         options.out.mkdir(parents=True, exist_ok=True)
         path = options.out / f"weight_sync_{options.shape}_{ranks.size}"
         path.with_name(path.name + ".json").write_text(json.dumps(result, indent=1) + "\n")
@@ -93,11 +93,11 @@ def distances(engine: VllmEngine, policy: Policy, exact: Policy) -> dict[str, fl
 def timed(way: Callable[[], None], ranks: Ranks) -> float:
     """Of the slowest rank."""
     synchronize(ranks.device)
-    ranks.any(False)
+    ranks.barrier()
     started = time.perf_counter()
     way()
     synchronize(ranks.device)
-    return max(ranks.gather([time.perf_counter() - started]))
+    return max(ranks.all_gather_list([time.perf_counter() - started]))
 
 
 def one_at_a_time(engine: VllmEngine, policy: Policy) -> None:

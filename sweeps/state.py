@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from drkernel.config import REPOSITORY
+from drkernel.config import MAY_CHANGE
 from drkernel.slurm import queue
 
 ORDER = ("failed", "held", "stopped", "pending", "requeued", "running", "done")
@@ -126,10 +126,9 @@ def seconds(line: dict[str, Any]) -> float:
 
 def _name(runs: list[RunState]) -> None:
     """A run's setting is what not all runs have in common, the seed apart, and what belongs to the same run."""
-    same = yaml.safe_load((REPOSITORY / "conf/train.yaml").read_text())["hydra"]["job"]["config"]["override_dirname"]
     keys = [dict(override.split("=", 1) for override in run.overrides if "=" in override) for run in runs]
     varied = {key for own in keys for key in own if len({other.get(key) for other in keys}) > 1}
-    varied -= {"seed", *same["exclude_keys"]}
+    varied -= {"seed", *MAY_CHANGE}
     for run, own in zip(runs, keys, strict=True):
         run.seed = own.get("seed", "")
         parts = [f"{key.lstrip('+')}={value}" for key, value in own.items() if key in varied]

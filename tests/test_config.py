@@ -2,18 +2,23 @@
 
 import subprocess
 import sys
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 
 from drkernel import config as configuration
+from drkernel.objective.advantages import ADVANTAGES
+from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
+from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import slug
+from drkernel.training.rollout_metrics import make_estimator, make_reward
 
 ROOT = Path(__file__).parents[1]
-ALGOS, REWARDS = ("grpo", "rloo", "trloo"), ("binary", "speedup", "profiling")
-FILTERS = ("none", "zero_variance", "mrs", "prs", "full", "[zero_variance,mrs]", "[mrs,prs]")
+NAMES = [*GROUP_FILTERS, *TURN_FILTERS, *TOKEN_FILTERS]
+FILTERS = ("none", "full", *NAMES, *(f"[{one},{other}]" for one, other in combinations(NAMES, 2)))
 
 
 def load(*overrides):
@@ -21,11 +26,11 @@ def load(*overrides):
         return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
 
 
-@pytest.mark.parametrize("algo,reward,filters", list(product(ALGOS, REWARDS, FILTERS)))
+@pytest.mark.parametrize("algo,reward,filters", list(product(ADVANTAGES, REWARDS, FILTERS)))
 def test_every_algorithm_composes_with_every_reward_and_every_filter(algo, reward, filters):
     config = load(f"algo={algo}", f"reward={reward}", f"filters={filters}")
     assert (config.algo.advantage, config.reward.name) == (algo, reward)
-    chosen = {name for name in ("zero_variance", "mrs", "prs") if getattr(config.filters, name)}
+    chosen = {name for name in NAMES if getattr(config.filters, name)}
     expected = {"none": "", "full": "zero_variance,mrs,prs"}.get(filters, filters).strip("[]")
     assert chosen == set(filter(None, expected.split(",")))
 
@@ -55,6 +60,30 @@ def test_the_papers_recipe_is_the_full_filter():
     assert filters.prs.width == 0.1 and 0.5 <= filters.prs.tau <= 0.65
 
 
+def test_options_are_those_of_the_functions_and_reach_them():
+    config = load("reward=speedup", "reward.cap=2", "algo=grpo", "algo.std=true", "filters=[zero_variance,mrs]")
+    right, speed = torch.tensor([True]), torch.tensor([9.0])
+    assert make_reward(config.reward)(right, speed, speed).item() == 3.0
+    assert make_estimator(config.algo).keywords == {"std": True}
+    assert config.filters.chosen(GROUP_FILTERS)["zero_variance"].keys() == {"min_std", "min_size", "turns"}
+    assert config.filters.chosen(TOKEN_FILTERS)["mrs"]["level"] == "geometric"
+    assert config.filters.max_refills == 2 and not config.filters.chosen(TURN_FILTERS)
+
+
+def test_every_registered_name_has_a_yaml_file_and_the_other_way_round():
+    def files(group):
+        return {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
+
+    assert files("algo") == set(ADVANTAGES) and files("reward") == set(REWARDS)
+    assert files("filters") - {"none", "full"} == set(NAMES)
+
+
+def test_what_a_resumed_run_may_change_is_no_part_of_its_folders_name():
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        hydra = compose("train", overrides=["run_dir=nowhere"], return_hydra_config=True).hydra
+    assert tuple(hydra.job.config.override_dirname.exclude_keys) == configuration.MAY_CHANGE
+
+
 def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
     assert slug("algo=grpo,seed=1") == "algo=grpo,seed=1"
     assert slug("") == "default"
@@ -75,6 +104,8 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
         ("trainer.steps=many", ["trainer.steps", "many", "Integer"]),
         ("trainer.samples=0", ["trainer.samples", "at least 1"]),
         ("algo.aggregation=token_men", ["token_men", "token_mean"]),
+        ("reward.capp=1", ["reward.capp", "reward.cap"]),
+        ("judge.gpu=H20", ["judge.gpu", "H20", "H200"]),
         ("policy.path=/nowhere/policy", ["/nowhere/policy"]),
         ("tasks.source=/nowhere/tasks.jsonl", ["/nowhere/tasks.jsonl"]),
         ("tasks.families=[nothing]", ["nothing"]),

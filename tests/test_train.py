@@ -20,6 +20,9 @@ from rich.console import Console
 import train
 from drkernel import config as configuration
 from drkernel.judge import Judge
+from drkernel.objective.advantages import ADVANTAGES
+from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
+from drkernel.objective.rewards import REWARDS
 from drkernel.policy import Policy, load_prompts, load_tokenizer
 from drkernel.tasks import load_tasks
 from drkernel.training import update
@@ -45,7 +48,7 @@ def world():
         Progress(Console(quiet=True)) as progress,
     ):
         engine.sync(policy)
-        sampler = Sampler(tasks, config.seed, judge, progress.say)
+        sampler = Sampler(tasks, config.seed, judge, progress.log)
         yield train.Trainer(config, sampler, policy, prompts, engine, judge, progress)
 
 
@@ -64,13 +67,13 @@ def played_once(monkeypatch):
 
 
 EPISODES: dict[tuple, list[Trajectory]] = {}
-FILTERS = ("none", "zero_variance", "mrs", "prs", "full")
+FILTERS = ("none", *GROUP_FILTERS, *TURN_FILTERS, *TOKEN_FILTERS, "full")
 
 
 @pytest.mark.parametrize(
     "algo,reward,filters",
     [
-        *itertools.product(("grpo", "rloo", "trloo"), ("binary", "speedup", "profiling"), FILTERS),
+        *itertools.product(ADVANTAGES, REWARDS, FILTERS),
         ("trloo reward.hack_check=false", "speedup", "full"),
     ],
 )
@@ -81,13 +84,13 @@ def test_every_combination_takes_a_real_step(world, played_once, algo, reward, f
     here = dataclasses.replace(world, config=config, state=State(), policy=Policy.load(config.policy.path))
     optimizer = update.make_optimizer(here.policy, config.policy.lr, config.trainer.weight_decay)
     before = [p.clone() for p in here.policy.parameters()]
-    trajectories, rollouts, decision = train.collect(here)
-    batch, _ = train.prepare(here, trajectories, rollouts, decision)
+    trajectories = (played := train.collect(here)).trajectories
+    rollouts, batch, _ = train.prepare(here, played)
     metrics = train.learn(here, optimizer, batch)
     assert torch.isfinite(torch.tensor(metrics["loss"]))
     moved = any(not torch.equal(p, q) for p, q in zip(here.policy.parameters(), before, strict=True))
     assert moved == bool(batch.loss_mask.any()) == (metrics["skipped"] == 0)
-    assert rollouts.exists.any() and {t.verdict.device for e in trajectories for t in e.turns if t.verdict.ok} <= {
+    assert rollouts.turn_mask.any() and {t.verdict.device for e in trajectories for t in e.turns if t.verdict.ok} <= {
         "simulated:H200"
     }
 

@@ -3,43 +3,64 @@
 Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml). `load` turns what it composed into a
 `Config` in the first line of an entry point; nobody downstream sees OmegaConf. An unknown key, type or variant raises
 `DrKernelError` with the nearest valid name.
+
+Rewards, filters and advantage estimators declare their options themselves (`drkernel.registry`). Those keys and their
+defaults are the keyword-only parameters of the functions in objective/, whose docstrings explain them. Where a key has
+one of a few values, the values come from a registry too (`CHOICES`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional, TypeVar
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from drkernel.judge.service import DEVICES, GPUS, SHAPES
+from drkernel.objective.advantages import ADVANTAGES
+from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
+from drkernel.objective.loss import AGGREGATIONS
+from drkernel.objective.mismatch import LEVELS
+from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import resolve
+from drkernel.registry import options_class, options_of, with_options_of
 
+C = TypeVar("C")
 REPOSITORY = Path(__file__).resolve().parents[2]
-CHOICES = {
+LAYOUTS = ("trajectory", "turn")
+"""What a packed row holds: all turns of a trajectory, or one turn after its prefix."""
+CHOICES: dict[str, tuple[str, ...]] = {
     "stage": ("rl", "coldstart"),
-    "algo.advantage": ("grpo", "rloo", "trloo"),
-    "algo.aggregation": (
-        "token_mean",
-        "sequence_mean_token_sum",
-        "sequence_mean_token_mean",
-        "token_sum_over_constant",
-    ),
-    "reward.name": ("binary", "speedup", "profiling"),
+    "algo.advantage": tuple(ADVANTAGES),
+    "algo.aggregation": tuple(AGGREGATIONS),
+    "algo.importance_level": tuple(LEVELS),
+    "reward.name": tuple(REWARDS),
     "policy.prompts": ("compact", "chat"),
     "engine.name": ("auto", "transformers", "vllm"),
-    "judge.device": ("auto", "simulated", "cuda"),
-    "judge.shapes": ("reject", "penalise", "ignore"),
+    "judge.device": DEVICES,
+    "judge.gpu": GPUS,
+    "judge.shapes": SHAPES,
     "logger.wandb": ("disabled", "offline", "online"),
-    "filters.mrs.level": ("token", "turn", "turn_geometric", "trajectory", "geometric"),
-    "filters.prs.mode": ("turn", "geometric"),
-    "trainer.layout": ("trajectory", "turn"),
+    "filters.mrs.level": tuple(LEVELS),
+    "filters.prs.mode": PRS_MODES,
+    "filters.zero_variance.turns": COMPARED_TURNS,
+    "trainer.layout": LAYOUTS,
 }
 """The fields that take one of a few words."""
 POSITIVE = ("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "judge.workers")
 """The fields that must be at least 1."""
+MAY_CHANGE = (
+    *("run_dir", "name", "sweep", "logger", "logger.wandb"),
+    *("trainer.gpus", "trainer.steps", "trainer.keep", "trainer.save_every", "trainer.compile", "trainer.recompute"),
+    *("engine.sleep", "engine.eager", "judge.workers"),
+)
+"""Keys, or first parts of keys, that a resumed run may change: a step's result depends on them by rounding at most.
+conf/train.yaml leaves them out of the run folder's name, too."""
 
 
 @dataclass
@@ -81,18 +102,18 @@ class EngineConfig:
     name: str = "auto"
     """`auto` takes vLLM where there is a GPU and vLLM, else transformers."""
     max_answer_tokens: int = 400
-    """Longest answer of one turn."""
+    """Most tokens of one completion."""
     max_tokens: int = 2048
-    """Longest trajectory, all turns together; a trajectory that would not fit ends early."""
+    """Most tokens of a trajectory, all turns together; a trajectory that would not fit ends early."""
     slots: int = 64
     """Sequences that decode together."""
     temperature: float = 1.0
-    """Sampling temperature in training; log-probabilities on both sides are those of this temperature."""
+    """Sampling temperature in training; log-probabilities of the engine and the trainer are at this temperature."""
     kv_cache_gib: float = 16.0
     """vLLM only: size of the key-value cache, set explicitly so that nothing has to be estimated."""
     agreement: float = 0.1
-    """vLLM only: a run stops where, after a sync, log-probabilities differ from the trainer's by more on average (nats
-    per token). Two bf16 implementations differ by about 0.03."""
+    """vLLM only: largest mean difference between the engine's log-probabilities and the trainer's after a sync, in nats
+    per token; beyond it the run stops. Two bf16 implementations differ by about 0.03."""
     sleep: bool = False
     """vLLM only: give the GPU's memory to the trainer during the update. For policies that do not fit otherwise."""
     eager: bool = False
@@ -101,7 +122,7 @@ class EngineConfig:
 
 @dataclass
 class JudgeConfig:
-    """What tests, times and profiles the answers (conf/judge/)."""
+    """What tests, times and profiles submissions (conf/judge/)."""
 
     device: str = "auto"
     """`cuda` measures on real GPUs, `simulated` runs Triton's interpreter and models time; `auto`: `cuda` on the last
@@ -111,40 +132,41 @@ class JudgeConfig:
     gpus: list[str] | None = None
     """With `cuda`: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all. Training takes the others."""
     share: bool = False
-    """Measure on GPUs that train, too: the clock runs alone, between two steps of the engine. Verdicts say so."""
+    """Measure on the GPUs that train, too. Timing has the GPU to itself, between two steps of the engine. Verdicts say
+    so."""
     screen: bool | None = None
-    """With `cuda`: what Triton's interpreter finds wrong on a CPU is refused without a GPU; all else a GPU decides. It
-    examines small shapes, so it needs `shapes=reject`. None: wherever that is so."""
+    """With `cuda`: run submissions in Triton's interpreter on a CPU first. Screening can reject but never accept. It
+    uses small shapes, so it needs `shapes=reject`. None: screen wherever that holds."""
     workers: int = 2
     """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
     timeout_s: float | None = None
-    """Wall time that one answer of a submission may take (all together: on a GPU as long, else three times); only a
-    last resort, work is bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
+    """Wall time for one call of a submission. All its calls together may take as long on a GPU, else three times that.
+    A last resort: work is bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
     lazy_below: float = 1.05
-    """A correct answer with a smaller speed-up than this is called lazy."""
+    """A correct submission with a smaller speed-up than this is called lazy."""
     shapes: str = "reject"
-    """An answer that is wrong on another legal shape: `reject`, `penalise` (not_general) or `ignore`."""
+    """A submission that is wrong on another legal shape: `reject`, `penalise` (not_general) or `ignore`."""
     feedback_tokens: int = 96
     """Longest feedback after a turn, in tokens of the policy."""
     baselines: str | None = None
-    """With `cuda`: a file made by `python -m drkernel.judge.devices.cuda.baselines`; verdicts on its tasks then state
-    the speed-up over eager with TF32 and over torch.compile, too."""
+    """With `cuda`: a file made by `python -m drkernel.judge.devices.cuda.baselines`. Verdicts on its tasks then also
+    state the speed-up over eager with TF32 and over torch.compile."""
     secret: str | None = None
     """Key of the hidden inputs. None derives it from `seed`, so that a run can be repeated bit for bit."""
 
 
 @dataclass
+@with_options_of(ADVANTAGES.values())
 class AlgoConfig:
-    """How returns become gradients (conf/algo/)."""
+    """How returns become gradients (conf/algo/). The estimators in objective/advantages.py add their own options: `std`
+    (GRPO only: divide by the standard deviation of the group)."""
 
     advantage: str = "trloo"
-    """grpo | rloo | trloo (objective/advantages.py)."""
-    std: bool = False
-    """GRPO only: divide by the standard deviation of the group."""
+    """Which estimator: a name of objective/advantages.py."""
     gamma: float = 1.0
     """Discount over turns."""
     updates: int = 1
-    """Optimizer steps per rollout. With one, as in the paper, the ratio is 1 and clipping cannot act."""
+    """Optimizer steps per rollout. With one, as in the paper, the probability ratio is 1 and clipping cannot act."""
     clip_low: float = 0.2
     """Lower clip of the probability ratio: 1 - clip_low."""
     clip_high: float = 0.28
@@ -156,75 +178,65 @@ class AlgoConfig:
     loss_scale: float = 1000.0
     """Divisor of `sequence_mean_token_sum` and length of `token_sum_over_constant`."""
     importance_cap: float | None = None
-    """Cap of the truncated importance weights (train / rollout) per token; None: no weights, as in the paper."""
+    """Cap of the truncated importance weights (train / rollout); None: no weights, as in the paper."""
+    importance_level: str = "token"
+    """What a weight is the ratio of: a name of objective/mismatch.py."""
     drop_regressions: bool = False
     """Drop a failed turn that follows a rewarded one, as the paper's code does without saying."""
 
 
 @dataclass
+@with_options_of(REWARDS.values())
 class RewardConfig:
-    """What a verdict is worth (conf/reward/)."""
+    """What a verdict is worth (conf/reward/). The rewards in objective/rewards.py add their own options:
+
+    cap: largest speed-up that pays. scale: factor on the whole reward; the paper's published code uses 0.5.
+    coverage_from: PR pays from this speed-up on, so that a full rewrite at half speed does not beat a faster hybrid;
+    paper: 0.
+    """
 
     name: str = "profiling"
     """binary: C | speedup: C (1 + min(s, cap)) | profiling: C (1 + min(s, cap) + PR)."""
-    cap: float = 3.0
-    """Largest speed-up that pays."""
-    scale: float = 1.0
-    """Factor on the whole reward; the paper's published code uses 0.5."""
-    coverage_from: float = 1.0
-    """PR pays from this speed-up on, so that a full rewrite at half speed does not beat a faster hybrid; paper: 0."""
     hack_check: bool = True
-    """False rewards hacks whose values are right, and tells the policy nothing, as the paper's ablation does. Metrics
-    and the table at the end call them hacks all the same."""
+    """If False, hacks with correct outputs are rewarded and the policy's feedback does not mention them, as in the
+    paper's ablation. Metrics and the table at the end still call them hacks."""
 
 
 @dataclass
-class ZeroVarianceConfig:
-    """Drop groups whose last-turn rewards do not differ, and draw others in their place."""
+class RefillConfig:
+    """What every group filter has besides its own options: dropped groups are replaced by others."""
 
-    min_std: float = 1e-3
-    """Groups below this standard deviation carry no signal."""
     max_refills: int = 2
     """How many times a step may draw more prompts before it goes on with what it has."""
 
 
-@dataclass
-class MrsConfig:
-    """Mismatch rejection sampling: drop what the trainer and the engine disagree on."""
-
-    level: str = "geometric"
-    """token | turn | turn_geometric | trajectory | geometric (over all turns of the trajectory)."""
-    lower: float = 0.999
-    """Smallest accepted ratio at that level."""
-    upper: float = 1.001
-    """Largest accepted ratio at that level."""
-    veto: float = 1e-4
-    """A turn with any token ratio below this is dropped."""
+def one_field_each(config: type[C]) -> type[C]:
+    """A decorator: one optional field for each registered filter."""
+    for name, entry in (GROUP_FILTERS | TURN_FILTERS | TOKEN_FILTERS).items():
+        title, bases = f"{name.title().replace('_', '')}Config", (RefillConfig,) if name in GROUP_FILTERS else ()
+        globals()[title] = options_class(entry, title, __name__, bases)
+        config.__annotations__[name] = Optional[globals()[title]]  # noqa: UP045
+        setattr(config, name, None)
+    return config
 
 
 @dataclass
-class PrsConfig:
-    """Profiling rejection sampling: keep a correct turn with probability clip((PR - tau) / s, 0, 1)."""
-
-    mode: str = "turn"
-    """`turn` judges each turn by its own coverage, `geometric` a trajectory by the mean over its correct turns."""
-    tau: float = 0.55
-    """Threshold on coverage. The paper's 0.3 lives on its inflated scale; 0.5 to 0.65 is the same on an honest one."""
-    width: float = 0.1
-    """Width of the ramp (the paper's s); 0 is the hard variant."""
-    speedup_from: float | None = None
-    """Keep a turn from this speed-up on, whatever its coverage; None switches this off."""
-    rejected_in_baseline: bool = False
-    """Whether rejected turns stay in the baseline, as in the paper's code."""
-
-
-@dataclass
+@one_field_each
 class FiltersConfig:
-    """Which rollouts train (conf/filters/); None switches a filter off. Compose: `filters=[zero_variance,mrs]`."""
+    """Which rollouts train (conf/filters/); None switches a filter off. Compose: `filters=[zero_variance,mrs]`.
 
-    zero_variance: ZeroVarianceConfig | None = None
-    mrs: MrsConfig | None = None
-    prs: PrsConfig | None = None
+    Every filter of objective/filters.py has a field here, None by default. The field's keys are the filter's options.
+    """
+
+    @property
+    def max_refills(self) -> int:
+        """How many times a step may draw more prompts in place of groups that were dropped."""
+        return max((getattr(self, name).max_refills for name in self.chosen(GROUP_FILTERS)), default=0)
+
+    def chosen(self, registry: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """The filters of a registry that are on, and their options."""
+        on = {name: getattr(self, name) for name in registry if getattr(self, name) is not None}
+        return {name: {key: getattr(value, key) for key in options_of(registry[name])} for name, value in on.items()}
 
 
 @dataclass
@@ -251,7 +263,7 @@ class TrainerConfig:
     compile: bool = False
     """On GPUs: torch.compile of each block. Costs a minute at the start; worth it for policies of 0.6B and more."""
     recompute: float = 0.0
-    """Share of the blocks whose activations are computed again in the backward, where memory is short."""
+    """Activation checkpointing: the share of the blocks whose activations are computed again in the backward."""
     layout: str = "trajectory"
     """One packed row per `trajectory` (all turns share their prefix), or per `turn`."""
     save_every: int = 5
@@ -277,7 +289,7 @@ class ColdstartConfig:
     trajectories: int = 8
     """Trajectories built per task."""
     held_out: int = 32
-    """Validation tasks whose answers measure the policy during training."""
+    """Validation tasks whose trajectories measure the policy during training."""
     vocabulary: int = 1024
     """Size of the byte-level BPE."""
     longest_token: int = 16
@@ -293,7 +305,7 @@ class ColdstartConfig:
     batch_tokens: int = 16384
     """Tokens per optimizer step."""
     fused_share: float = 0.15
-    """Share of the best solutions among the answers: low enough that reinforcement learning has something to find."""
+    """Share of the best solutions among the completions, so low that reinforcement learning has something to find."""
 
 
 @dataclass
@@ -357,4 +369,13 @@ def to_yaml(config: Config) -> str:
     return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
+def with_defaults(tree: dict[str, Any]) -> dict[str, Any]:
+    """What `to_yaml` wrote, perhaps by an older version, with the defaults of the keys that came later."""
+    try:
+        return OmegaConf.to_container(OmegaConf.merge(OmegaConf.structured(Config), tree))  # type: ignore[return-value]
+    except OmegaConfBaseException:  # it has keys that are gone, and is compared as it is
+        return tree
+
+
 ConfigStore.instance().store("schema", Config)
+OmegaConf.register_new_resolver("may_change", lambda: list(MAY_CHANGE), replace=True)

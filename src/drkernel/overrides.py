@@ -1,4 +1,4 @@
-"""From what was typed to a typed configuration, and one clear line where that fails.
+"""From the command line to a typed configuration, and one clear line where that fails.
 
 `resolve` type-checks what Hydra composed against any dataclass; `one_line_errors` wraps an entry point. An unknown key,
 type or variant is named with the nearest valid one.
@@ -15,7 +15,7 @@ import re
 import sys
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
@@ -29,17 +29,17 @@ C = TypeVar("C")
 def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[str]], positive: Sequence[str]) -> C:
     """A `kind` with the values that Hydra composed.
 
-    choices: the words that a field may have, by dotted key; positive: keys of numbers that must be at least 1. What
-    the config lacks, or what is None, is passed over.
+    choices: the words that a field may have, by dotted key. positive: keys of numbers that must be at least 1. Keys
+    that the config lacks, and values that are None, are not checked.
 
     Raises DrKernelError naming the key, what was found and what was expected.
     """
     known = valid_keys(kind)
-    for key in _keys(OmegaConf.to_container(composed)):
+    for key in _keys(cast("dict[str, Any]", OmegaConf.to_container(composed))):
         if key not in known:  # Hydra lets in what was added with a plus
             raise DrKernelError(f"config: unknown key {key!r}{_nearest(key, known)}")
     try:
-        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), composed))
+        config = cast(C, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), composed)))
     except OmegaConfBaseException as error:
         raise DrKernelError(f"config: {error.full_key or ''}: {str(error).splitlines()[0]}") from None
     for key, words in choices.items():
@@ -55,10 +55,9 @@ def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[
 
 @contextlib.contextmanager
 def one_line_errors(kind: type) -> Iterator[None]:
-    """What the user got wrong becomes one line on stderr and exit code 2.
+    """The user's errors become one line on stderr and exit code 2.
 
-    Wraps the Hydra entry point, for errors of composition against `kind`, and its body, before Hydra adds lines of its
-    own.
+    Wraps the Hydra entry point, which may fail to compose a `kind`, and its body, before Hydra adds lines of its own.
     """
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     try:
@@ -112,7 +111,7 @@ def valid_keys(kind: type, prefix: str = "") -> list[str]:
     for item in dataclasses.fields(kind):
         keys.append(prefix + item.name)
         for part in (kinds[item.name], *typing.get_args(kinds[item.name])):  # a group, or a group or None
-            if dataclasses.is_dataclass(part):
+            if isinstance(part, type) and dataclasses.is_dataclass(part):
                 keys += valid_keys(part, f"{prefix}{item.name}.")
     return keys
 

@@ -1,10 +1,11 @@
 """The nouns of drkernel: read this file first.
 
-    Task -> Turn (prompt, answer, Verdict) -> Trajectory -> Batch -> update
+    Task -> Turn (prompt, completion, Verdict) -> Trajectory -> Batch -> update
 
-A `Task` is what is to be made fast, a submission is source text that defines `ModelNew`, a `Verdict` is what the judge
-says of it. A `Turn` is one prompt, one answer and one verdict; a `Trajectory` is the turns of one episode; a `Batch` is
-trajectories laid out as packed rows of tokens. Nothing here does any work: no I/O, no device, no configuration.
+A `Task` is what is to be made fast. A completion is what the model wrote; a submission is the source text in it that
+defines `ModelNew`. A `Verdict` is what the judge says of a submission. A `Turn` is one prompt, one completion and one
+verdict; a `Trajectory` is the turns of one episode; a `Batch` is trajectories laid out as packed rows of tokens.
+Nothing here does any work: no I/O, no device, no configuration.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class DrKernelError(Exception):
 
 
 class WorkerLost(RuntimeError):
-    """A process that others wait for has died or does not answer. No input is wrong: another start may go well."""
+    """A process that others wait for has died or does not reply. No input is wrong: another start may succeed."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A reference module in KernelBench's format, and what the judge needs to know to test answers against it."""
+    """A reference module in KernelBench's format, and what the judge needs to test submissions against it."""
 
     id: str
     """Stable across runs and machines, e.g. `generated/row_softmax+scale/3f9c1a2b` or `kernelbench/level1/19`."""
@@ -47,7 +48,7 @@ class Task:
     small: dict[str, int] | None = None
     """Module constants and their values on the simulated device; None lets the judge shrink them itself."""
     precision: Precision = "ieee"
-    """What arithmetic a correct answer may use: `ieee` fp32, `tf32`, or `low` (bf16/fp16 accumulate)."""
+    """What arithmetic a correct submission may use: `ieee` fp32, `tf32`, or `low` (bf16/fp16 accumulate)."""
     info: dict[str, Any] = field(default_factory=dict)
     """Whatever else the loader knew (problem id, composition, operators); JSON values only."""
 
@@ -83,7 +84,7 @@ class Verdict:
     reason: str
     """A short stable word, e.g. `faster`, `lazy`, `wrong_values`, `syntax_error`, `no_triton_launch`, `timeout`."""
     detail: str = ""
-    """What a person or the policy should know: the error with its line, where and how far outputs differ."""
+    """For people and the policy: the error with its line, or where and how far outputs differ."""
     speedup: float | None = None
     """Reference time / submission time, None unless timed. A noisy device reports the lower bound of its interval."""
     coverage: float | None = None
@@ -93,8 +94,8 @@ class Verdict:
     device: str = ""
     """Where the times come from, e.g. `simulated:H200` or `cuda:NVIDIA H200`."""
     seconds: float = 0.0
-    """Wall time that judging took, without the queue for it; the only field that differs when the same submission is
-    judged twice."""
+    """Wall time of judging, without the time in the queue. The only field that differs when a submission is judged
+    twice."""
     general: bool = True
     """False where the submission refuses (with a clear error) other legal shapes."""
     lazy: bool = False
@@ -120,19 +121,19 @@ class Verdict:
 
 @dataclass
 class Turn:
-    """One prompt, one answer, one verdict."""
+    """One prompt, one completion, one verdict."""
 
     prompt_ids: list[int]
-    """What this turn adds before the answer: the task in turn 0, the feedback in later turns."""
+    """What this turn adds before the completion: the task in turn 0, the feedback in later turns."""
     response_ids: list[int]
     """The tokens that the engine sampled, the end mark included; never re-tokenised."""
     logprobs: list[float]
     """log pi(token) of each response token under the engine that sampled it, at the sampling temperature."""
     source: str | None = None
-    """The submission found in the answer, or None."""
+    """The submission found in the completion, or None."""
     verdict: Verdict | None = None
     finished: bool = True
-    """False where the answer was cut at its token limit."""
+    """False where the completion was cut at its token limit."""
 
 
 @dataclass
@@ -161,7 +162,7 @@ class Batch:
     loss_mask: Tensor  # bool [T]
     advantages: Tensor  # float32 [T], the turn's advantage on each of its response tokens, else 0
     rollout_logprobs: Tensor  # float32 [T], 0 outside loss_mask
-    turn_ids: Tensor  # int64 [T], trajectory * most turns + turn; -1 outside the turns' answers
+    turn_ids: Tensor  # int64 [T], trajectory * most turns + turn; -1 outside completions
     trajectory_ids: Tensor  # int64 [T], dense over the batch's trajectories
 
     def to(self, device: torch.device | str) -> Batch:

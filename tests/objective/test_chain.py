@@ -31,11 +31,11 @@ def test_a_policy_learns_to_answer_well_from_these_functions_alone():
             for row, answers in enumerate(chosen.tolist())
         ]
         table = tabulate(trajectories, profiling)
-        returns = reward_to_go(table.rewards, table.exists)
+        returns = reward_to_go(table.rewards, table.turn_mask)
         decision = decide(
             {"zero_variance": {}, "prs": {}}, table, torch.rand(len(table.groups), turns, generator=generator)
         )
-        advantages = trloo(returns, table.exists, table.groups, decision.in_baseline)
+        advantages = trloo(returns, table.turn_mask, table.groups, decision.in_baseline)
 
         logp = logits.log_softmax(-1)[torch.arange(turns), chosen].flatten()
         keep, _ = rollout_correction(logp, logp.detach(), turn_ids, trajectory_ids, decision.keep.flatten())

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from drkernel.objective.loss import AGGREGATIONS, count, policy_loss, token_weights
-from drkernel.objective.tally import add, means
+from drkernel.objective.metric_sums import add, means
 from drkernel.types import DrKernelError
 
 

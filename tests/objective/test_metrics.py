@@ -30,7 +30,7 @@ def test_trajectories_become_a_table():
     assert table.rewards.tolist() == [[0, 3.5], [0, 0], [0, 2.5]]
     assert table.correct.tolist() == [[False, True], [False, False], [False, True]]
     assert table.hack.tolist() == [[False, False], [True, False], [False, False]]
-    assert table.exists.tolist() == [[True, True], [True, False], [True, True]]
+    assert table.turn_mask.tolist() == [[True, True], [True, False], [True, True]]
     assert table.groups.tolist() == [3, 3, 4]
 
 
@@ -43,7 +43,7 @@ def test_without_hack_checks_priced_hacks_are_rewarded_and_still_reported():
 
 def test_a_trajectory_without_turns_is_a_row_of_nothing():
     table = tabulate([trajectory(0, 0), trajectory(0, 1, ok(2.0))], profiling)
-    assert table.exists.tolist() == [[False], [True]]
+    assert table.turn_mask.tolist() == [[False], [True]]
     assert summary(tabulate([trajectory(0, 0)], profiling))["correct"].value == 0, "and counts as a failure"
 
 

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
+from drkernel.objective.metric_sums import add, means
 from drkernel.objective.mismatch import LEVELS, importance_weights, rollout_correction
-from drkernel.objective.tally import add, means
 from drkernel.types import DrKernelError
 
 TURNS = torch.tensor([0, 0, 1, 1, 2, 2])

@@ -168,10 +168,10 @@ def rank() -> None:
     check_agreement(made, policy, PROBE, TOLERANCE)
     check_agreement(made, whole.to(ranks.device), PROBE, TOLERANCE)
     requests = [Request(f"{i}", prompt(i), 20, seed=i) for i in range(1 + 7 * ranks.rank)]
-    answers = ranks.gather([run(made, *requests)["0"].token_ids])
+    answers = ranks.all_gather_list([run(made, *requests)["0"].token_ids])
     assert ranks.device.type == "cuda" or answers[0] == answers[1], "bits depend on the load on a GPU alone"
     made.sync(policy)
-    if ranks.first:
+    if ranks.is_main:
         wrong = new_policy(VOCABULARY, hidden=128, layers=2, seed=9).to(ranks.device)
         made.sync(wrong)
     with pytest.raises(DrKernelError, match="differ from the trainer's by"):
@@ -179,7 +179,7 @@ def rank() -> None:
     made.close()
     del made
     gc.collect()
-    assert dist.is_initialized() and ranks.sum(torch.ones(1, device=ranks.device)).item() == 2
+    assert dist.is_initialized() and ranks.all_reduce_sum(torch.ones(1, device=ranks.device)).item() == 2
     ranks.close()
 
 

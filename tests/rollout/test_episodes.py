@@ -4,14 +4,13 @@ import random
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import pytest
 
 from drkernel.policy import Sampling, load_engine, load_prompts, new_policy
 from drkernel.policy.tokenizer import train_tokenizer
-from drkernel.rollout import rollout
-from drkernel.rollout.episodes import RolloutTimes, Stopped
+from drkernel.rollout import EpisodeConfig, Stopped, rollout
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
 SOURCE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * {}\n"
@@ -47,12 +46,20 @@ def policy(prompts):
     return new_policy(len(prompts.tokenizer), hidden=64, layers=2, seed=4)
 
 
-def play(prompts, policy, judge, slots=16, context=512, **options):
+EPISODE = {field.name for field in fields(EpisodeConfig)}
+
+
+def timed(prompts, policy, judge, slots=16, context=512, samples=4, **options):
     engine = load_engine("transformers", policy, prompts.stop_ids, slots, context)
-    settings = {"samples_per_task": 4, "turns": 3, "max_tokens": 30, "seed": 7, "feedback_limit": 24, **options}
-    trajectories = rollout(engine, judge, prompts, TASKS, **settings)
+    options = {"turns": 3, "max_tokens": 30, "feedback_limit": 24, "seed": 7, **options}
+    config = EpisodeConfig(**{name: options.pop(name) for name in EPISODE & options.keys()})
+    trajectories, times = rollout(engine, judge, prompts, TASKS, samples, config, **options)
     assert not engine.busy and not engine._kept
-    return trajectories
+    return trajectories, times
+
+
+def play(prompts, policy, judge, **options):
+    return timed(prompts, policy, judge, **options)[0]
 
 
 def content(trajectories) -> list[dict]:
@@ -81,15 +88,15 @@ def test_judging_times_and_slots_change_nothing(prompts, policy, played):
 
 
 def test_it_says_what_it_generated_and_what_it_waited_for(prompts, policy):
-    spent, started = RolloutTimes(), time.perf_counter()
-    play(prompts, policy, SlowJudge(0, longest=0.4), turns=1, spent=spent)
-    assert spent.generating > 0 and spent.waiting > 0.1  # the last answer's verdict at least
-    assert spent.generating + spent.waiting < time.perf_counter() - started
+    started = time.perf_counter()
+    _, times = timed(prompts, policy, SlowJudge(0, longest=0.4), turns=1)
+    assert times.generating > 0 and times.waiting > 0.1  # the last completion's verdict at least
+    assert times.generating + times.waiting < time.perf_counter() - started
 
 
 def test_groups_are_independent_of_each_other(prompts, policy, played):
     engine = load_engine("transformers", policy, prompts.stop_ids, 16, 512)
-    only = rollout(engine, SlowJudge(5), prompts, TASKS[2:], 4, 3, 30, 7, 24, first_group=2)
+    only, _ = rollout(engine, SlowJudge(5), prompts, TASKS[2:], 4, EpisodeConfig(3, 30, 24), seed=7, first_group=2)
     assert content(only) == content(played)[8:]
 
 
@@ -192,8 +199,8 @@ def test_a_verdict_that_takes_its_time_is_waited_for(prompts, policy, monkeypatc
         def _judge(self, task, source, delay):
             return super()._judge(task, source, 0.3)
 
-    monkeypatch.setattr("drkernel.rollout.episodes._GLANCE_S", 0.05)
-    assert all(t.turns[0].verdict for t in play(prompts, policy, Slow(0), turns=1, samples_per_task=1))
+    monkeypatch.setattr("drkernel.rollout.verdicts._POLL_S", 0.05)
+    assert all(t.turns[0].verdict for t in play(prompts, policy, Slow(0), turns=1, samples=1))
 
 
 @pytest.mark.parametrize("verdicts_needed", [0, 5, 12])
@@ -207,12 +214,12 @@ def test_a_rollout_is_given_up_as_soon_as_it_is_told_to(prompts, policy, verdict
     judge = Stalling(0)
     start = time.monotonic()
     with pytest.raises(Stopped):
-        play(prompts, policy, judge, stop=lambda: len(judge.sources) >= verdicts_needed)
+        play(prompts, policy, judge, should_stop=lambda: len(judge.sources) >= verdicts_needed)
     assert time.monotonic() - start < 10
 
 
 def test_the_policy_reads_what_it_is_told_and_the_record_keeps_the_verdict(prompts, policy):
-    told = play(prompts, policy, SlowJudge(0), told=lambda verdict: Verdict("invalid", "told"))
+    told = play(prompts, policy, SlowJudge(0), feedback_view=lambda verdict: Verdict("invalid", "told"))
     assert all(t.verdict.status == "incorrect" for episode in told for t in episode.turns)
     later = [prompts.text(t.prompt_ids) for episode in told for t in episode.turns[1:]]
     assert later and all("error: told" in text for text in later)
@@ -222,7 +229,7 @@ def test_seed_changes_all_answers_and_greedy_none(prompts, policy, played):
     other = play(prompts, policy, SlowJudge(0, 0.0), seed=8)
     assert all(a.turns[0].response_ids != b.turns[0].response_ids for a, b in zip(played, other, strict=True))
     assert len({tuple(t.turns[0].response_ids) for t in played[:4]}) > 1
-    greedy = play(prompts, policy, SlowJudge(0, 0.0), sampling=Sampling(temperature=0.0), samples_per_task=2)
+    greedy = play(prompts, policy, SlowJudge(0, 0.0), sampling=Sampling(temperature=0.0), samples=2)
     assert content(greedy)[0]["turns"] == content(greedy)[1]["turns"]
 
 

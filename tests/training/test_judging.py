@@ -6,7 +6,7 @@ import pytest
 
 from drkernel.config import Config, JudgeConfig
 from drkernel.training import judging
-from drkernel.training.judging import GpuSharingEngine, pauses, reserved_gpus
+from drkernel.training.judging import GpuSharingEngine, paused_s, reserved_gpus
 from drkernel.types import DrKernelError
 
 
@@ -62,4 +62,4 @@ def test_an_engine_that_shares_its_gpu_computes_only_while_it_holds_the_lock(mon
     engine = GpuSharingEngine(Engine(), "cuda")
     assert engine.step() == ["completion"] and engine.context == 7
     assert seen == [("acquire", False), "step", "synchronize", "release"]
-    assert pauses(engine) == engine.waited > 0 and pauses(Engine()) == 0
+    assert paused_s(engine) == engine.paused_s > 0 and paused_s(Engine()) == 0

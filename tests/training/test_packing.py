@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from drkernel.training.packing import cost, deal, pack, split, spread
+from drkernel.training.packing import cost, microbatches, pack, shard_microbatches, to_tokens
 from drkernel.types import Trajectory, Turn
 
 
@@ -49,14 +49,14 @@ def test_one_row_per_turn_repeats_the_prefix_and_trains_each_token_once():
 def test_each_answer_token_gets_the_advantage_of_its_turn():
     batch = pack(EPISODES)
     per_turn = torch.arange(9.0).reshape(3, 3) + 1
-    values = spread(per_turn, batch)
+    values = to_tokens(per_turn, batch)
     assert values[:11].tolist() == [0] * 3 + [1] * 2 + [0] * 2 + [2] * 4
     assert values[~batch.loss_mask].abs().sum() == 0
 
 
 def test_micro_batches_hold_every_row_exactly_once_within_the_budget():
     batch = pack([episode((n % 7 + 1, n % 5 + 1), first_token=100 * n) for n in range(40)])
-    parts = split(batch, max_tokens=30)
+    parts = microbatches(batch, max_tokens=30)
     index = torch.cat([part_index for part_index, _ in parts])
     assert sorted(index.tolist()) == list(range(len(batch.tokens)))
     for part_index, part in parts:
@@ -67,12 +67,12 @@ def test_micro_batches_hold_every_row_exactly_once_within_the_budget():
 
 
 def test_rows_that_fill_the_budget_share_a_micro_batch():
-    parts = split(pack([episode((6, 4)) for _ in range(4)]), max_tokens=20)
+    parts = microbatches(pack([episode((6, 4)) for _ in range(4)]), max_tokens=20)
     assert [len(part.tokens) for _, part in parts] == [20, 20]
 
 
 def test_a_row_longer_than_the_budget_stands_alone():
-    parts = split(pack([episode((50, 10)), episode((2, 2)), episode((2, 2))]), max_tokens=20)
+    parts = microbatches(pack([episode((50, 10)), episode((2, 2)), episode((2, 2))]), max_tokens=20)
     assert sorted(len(part.tokens) for _, part in parts) == [8, 60]
 
 
@@ -90,7 +90,7 @@ def trained(dealt):
 @pytest.mark.parametrize("rows", [1, 5, 23])
 def test_ranks_get_every_row_once_and_equally_many_micro_batches_within_the_budget(size, rows):
     batch = log_normal(rows, seed=rows)
-    dealt = deal(batch, 200, size)
+    dealt = shard_microbatches(batch, 200, size)
     assert sorted(torch.cat(trained(dealt)).tolist()) == list(range(len(batch.tokens)))
     assert len(dealt) == size and len({len(share) for share in dealt}) == 1 and dealt[0]
     for index, part in (micro for share in dealt for micro in share):
@@ -99,7 +99,7 @@ def test_ranks_get_every_row_once_and_equally_many_micro_batches_within_the_budg
 
 
 def test_a_filler_is_the_shortest_row_with_nothing_to_train_on():
-    dealt = deal(pack([episode((3, 9)), episode((2, 2))]), 100, 4)
+    dealt = shard_microbatches(pack([episode((3, 9)), episode((2, 2))]), 100, 4)
     fillers = [part for share in dealt for _, part in share if not part.loss_mask.any()]
     assert [len(part.tokens) for part in fillers] == [4, 4]
 
@@ -107,7 +107,7 @@ def test_a_filler_is_the_shortest_row_with_nothing_to_train_on():
 @pytest.mark.parametrize("seed", range(20))
 def test_micro_batches_of_the_same_turn_cost_about_the_same_on_all_ranks(seed):
     """Ranks wait for the slowest at every micro-batch; rows of a tenth of the budget leave them little to wait for."""
-    dealt = deal(log_normal(256, seed), 1000, 4)
+    dealt = shard_microbatches(log_normal(256, seed), 1000, 4)
     turns = [
         [sum(cost(n) for n in part.cu_seqlens.diff().tolist()) for _, part in turn] for turn in zip(*dealt, strict=True)
     ]
@@ -117,7 +117,7 @@ def test_micro_batches_of_the_same_turn_cost_about_the_same_on_all_ranks(seed):
 
 def test_dealing_is_a_function_of_the_batch_and_keeps_the_number_of_micro_batches_small():
     batch = log_normal(64, seed=0)
-    one, two = deal(batch, 500, 2), deal(batch, 500, 2)
+    one, two = shard_microbatches(batch, 500, 2), shard_microbatches(batch, 500, 2)
     for (index, _), (again, _) in zip(one[0] + one[1], two[0] + two[1], strict=True):
         assert torch.equal(index, again)
-    assert len(one[0]) <= len(split(batch, 500)) / 2 + 2
+    assert len(one[0]) <= len(microbatches(batch, 500)) / 2 + 2

@@ -20,14 +20,14 @@ def work(ranks: Ranks, folder) -> dict:
         signal.signal(number, lambda number, frame: calls.append((ranks.rank, number, frame)))
     preemption.WAIT_S = 0.01
     with Preemption() as asking:
-        found["before"] = asking.asked(ranks)
+        found["before"] = asking.agreed(ranks)
         if ranks.rank == ranks.size - 1:
             os.kill(os.getpid(), signal.SIGUSR2)
         if ranks.rank == 0:
             os.kill(os.getpid(), signal.SIGTERM)
-        found["noted"], found["asked"], found["still"] = asking.noted, asking.asked(ranks), asking.asked(ranks)
+        found["noted"], found["asked"], found["still"] = asking.received, asking.agreed(ranks), asking.agreed(ranks)
         found["early calls"] = list(calls)
-        asking.hand_over(ranks)
+        asking.call_previous_handler(ranks)
     found["calls"] = calls
     return found
 
@@ -54,10 +54,10 @@ def test_the_first_rank_alone_calls_the_handler_that_was_there_before_and_only_a
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
 def test_without_an_earlier_handler_handing_over_just_returns(number):
     with Preemption() as asking:
-        assert not asking.asked(ALONE) and not asking.noted
+        assert not asking.agreed(ALONE) and not asking.received
         os.kill(os.getpid(), number)
-        assert asking.noted and asking.asked(ALONE)
-        asking.hand_over(ALONE)
+        assert asking.received and asking.agreed(ALONE)
+        asking.call_previous_handler(ALONE)
 
 
 def test_handlers_are_taken_back(monkeypatch):
@@ -81,7 +81,7 @@ def test_a_handler_that_exits_ends_the_run():
     try:
         with pytest.raises(SystemExit), Preemption() as asking:
             os.kill(os.getpid(), signal.SIGUSR2)
-            assert asking.asked(ALONE)
-            asking.hand_over(ALONE)
+            assert asking.agreed(ALONE)
+            asking.call_previous_handler(ALONE)
     finally:
         signal.signal(signal.SIGUSR2, before)

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from drkernel.training import ranks as module
-from drkernel.training.ranks import RankInfo, Ranks, _place, init_distributed, launch
+from drkernel.training.ranks import RankInfo, Ranks, init_distributed, launch, rank_info
 from drkernel.types import DrKernelError
 from tests.training import gloo
 
@@ -38,16 +38,18 @@ def work(ranks: Ranks, folder) -> dict:
     return {
         "ranks": ranks,
         "again": init_distributed(),
-        "gather": ranks.gather([f"{ranks.rank}/{i}" for i in range(ranks.rank + 1)]),
-        "each": ranks.each(lambda: torch.tensor(ranks.rank)),
-        "share": ranks.share(lambda: {"from": ranks.rank}),
-        "sum": ranks.sum(torch.tensor([1.0, ranks.rank])).tolist(),
-        "any": [ranks.any(False), ranks.any(last), ranks.any(True)],
-        "share fails": caught(lambda: ranks.share(lambda: fail(DrKernelError(f"no such file on {ranks.rank}")))),
-        "share fails oddly": caught(lambda: ranks.share(lambda: fail(Unpicklable("so", "odd")))),
-        "share cannot be sent": caught(lambda: ranks.share(lambda: lambda: 0)) if ranks.size > 1 else None,
-        "each fails": caught(lambda: ranks.each(lambda: last and fail(ValueError("the last one")))),
-        "works on": ranks.gather([ranks.rank]),
+        "gather": ranks.all_gather_list([f"{ranks.rank}/{i}" for i in range(ranks.rank + 1)]),
+        "each": ranks.all_gather_object(lambda: torch.tensor(ranks.rank)),
+        "share": ranks.broadcast_object(lambda: {"from": ranks.rank}),
+        "sum": ranks.all_reduce_sum(torch.tensor([1.0, ranks.rank])).tolist(),
+        "any": [ranks.all_reduce_any(False), ranks.all_reduce_any(last), ranks.all_reduce_any(True)],
+        "share fails": caught(
+            lambda: ranks.broadcast_object(lambda: fail(DrKernelError(f"no such file on {ranks.rank}")))
+        ),
+        "share fails oddly": caught(lambda: ranks.broadcast_object(lambda: fail(Unpicklable("so", "odd")))),
+        "share cannot be sent": caught(lambda: ranks.broadcast_object(lambda: lambda: 0)) if ranks.size > 1 else None,
+        "each fails": caught(lambda: ranks.all_gather_object(lambda: last and fail(ValueError("the last one")))),
+        "works on": ranks.all_gather_list([ranks.rank]),
         "close": ranks.close() or dist.is_initialized(),
     }
 
@@ -61,7 +63,7 @@ def found(tmp_path_factory):
 def test_everybody_knows_what_everybody_said(found, size):
     for rank, result in enumerate(found[size]):
         assert result["ranks"] == result["again"] == Ranks(rank, size, rank, size)
-        assert result["ranks"].first == (rank == 0)
+        assert result["ranks"].is_main == (rank == 0)
         assert result["gather"] == [f"{r}/{i}" for r in range(size) for i in range(r + 1)]
         assert result["each"] == [torch.tensor(r) for r in range(size)]
         assert result["share"] == {"from": 0}
@@ -88,17 +90,17 @@ SRUN |= {"SLURM_STEP_NODELIST": "gpu[07-09,12]"}
 
 
 def test_torchrun_and_srun_are_recognised():
-    assert _place({}) is None
-    assert _place(TORCHRUN) == RankInfo(5, 16, 1, 4, "gpu03", 1234)
-    assert _place(TORCHRUN).environment() == TORCHRUN
-    assert _place(SRUN) == RankInfo(9, 12, 1, 4, "gpu07", 15007)
-    assert _place(SRUN | TORCHRUN) == RankInfo(5, 16, 1, 4, "gpu03", 1234)
+    assert rank_info({}) is None
+    assert rank_info(TORCHRUN) == RankInfo(5, 16, 1, 4, "gpu03", 1234)
+    assert rank_info(TORCHRUN).environment() == TORCHRUN
+    assert rank_info(SRUN) == RankInfo(9, 12, 1, 4, "gpu07", 15007)
+    assert rank_info(SRUN | TORCHRUN) == RankInfo(5, 16, 1, 4, "gpu03", 1234)
 
 
 def test_one_slurm_task_and_a_batch_script_of_many_are_one_process():
-    assert _place(SRUN | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"}) is None
+    assert rank_info(SRUN | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"}) is None
     batch_script = {k: v for k, v in SRUN.items() if "STEP" not in k}
-    assert _place(batch_script) is None
+    assert rank_info(batch_script) is None
 
 
 def test_ranks_take_the_gpus_that_the_judge_left(monkeypatch):
@@ -138,7 +140,7 @@ mode, folder = sys.argv[1], Path(sys.argv[2])
 ranks = init_distributed()
 if mode == "listen":
     signal.signal(signal.SIGUSR1, lambda *_: (folder / f"heard{ranks.rank}").touch())
-(folder / f"up{ranks.rank}").write_text(f"{os.getpid()} {os.getcwd()} {ranks.gather([ranks.rank])}")
+(folder / f"up{ranks.rank}").write_text(f"{os.getpid()} {os.getcwd()} {ranks.all_gather_list([ranks.rank])}")
 if mode == "fail" and ranks.rank == 1:
     sys.exit(7)
 if mode == "killed" and ranks.rank == 1:

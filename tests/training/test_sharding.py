@@ -15,7 +15,7 @@ VOCABULARY, ROWS, LENGTH = 45, 8, 6  # a vocabulary that four ranks cannot share
 VARIANTS = {
     "plain": {},
     "kept": {"reshard_after_forward": False},
-    "recompute": {"recompute": 0.5},
+    "activation_checkpointing": {"activation_checkpointing": 0.5},
     "compiled": {"compile": {"backend": "eager"}},
     "float32": {"dtype": torch.float32},
 }
@@ -61,7 +61,7 @@ def two_steps(policy: Policy, micro_batches: list[Batch], synchronise_all: bool 
     for step in range(2):
         optimizer.zero_grad()
         for number, micro in enumerate(micro_batches):
-            sharding.synchronise(policy, synchronise_all or number == len(micro_batches) - 1)
+            sharding.set_gradient_sync(policy, synchronise_all or number == len(micro_batches) - 1)
             policy.backward(micro, loss)
         if step == 0:
             gradients = {name: full(p.grad) for name, p in sharding.parameters(policy)}
@@ -123,7 +123,7 @@ def stale(ranks: Ranks) -> list:
 def silent(ranks: Ranks) -> bool:
     """Whether a backward whose gradients are not added up over ranks leaves none in the shards."""
     policy = sharding.shard(make_policy(), ranks)
-    sharding.synchronise(policy, False)
+    sharding.set_gradient_sync(policy, False)
     policy.backward(batch([0]), loss)
     return all(p.grad is None for _, p in sharding.parameters(policy))
 

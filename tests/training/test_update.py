@@ -11,7 +11,7 @@ import torch
 from drkernel.objective.loss import count, policy_loss, token_weights
 from drkernel.policy.model import new_policy
 from drkernel.training import update
-from drkernel.training.packing import pack, parts, spread
+from drkernel.training.packing import minibatches, pack, to_tokens
 from drkernel.types import Trajectory, Turn
 
 
@@ -32,7 +32,7 @@ def gradients(episodes, layout, max_tokens, aggregation="token_mean"):
     torch.manual_seed(0)
     policy = new_policy(50, hidden=64, layers=2).double()
     batch = pack(episodes, layout)
-    batch.advantages = spread(torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(4, 3), batch)
+    batch.advantages = to_tokens(torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(4, 3), batch)
     totals = count(batch.loss_mask, batch.turn_ids)
     weights = token_weights(aggregation, batch.loss_mask, batch.turn_ids, totals)
     loss = lambda lp, i: policy_loss(lp, lp.detach(), batch.advantages[i], weights[i])[0]
@@ -67,7 +67,7 @@ def test_a_step_whose_gradient_is_not_finite_changes_nothing_and_is_counted(epis
 
 def test_several_updates_share_the_rows_between_them(episodes):
     batch = pack(episodes)
-    index = torch.cat([i for i, _ in parts(batch, 3)])
+    index = torch.cat([i for i, _ in minibatches(batch, 3)])
     assert sorted(index.tolist()) == list(range(len(batch.tokens)))
 
 
@@ -83,7 +83,7 @@ class Thread:
     barrier: Barrier
     posted: dict
 
-    def sum(self, tensor):
+    def all_reduce_sum(self, tensor):
         self.posted[self.rank] = tensor.clone()
         self.barrier.wait()
         tensor.copy_(sum(self.posted[rank] for rank in range(self.size)))
@@ -112,7 +112,7 @@ def one_step(episodes, ranks, scale=1.0):
 
 @pytest.mark.parametrize("size", [2, 3, 7])  # of 7 ranks some have fillers only
 def test_any_number_of_ranks_takes_the_step_of_one(episodes, size):
-    metrics, gradient, before = one_step(episodes, update.ALONE)
+    metrics, gradient, before = one_step(episodes, update.SINGLE)
     for others in on_ranks(size, lambda ranks: one_step(episodes, ranks)):
         assert others[0] == pytest.approx(metrics, rel=1e-5)
         torch.testing.assert_close(others[1], gradient, rtol=1e-5, atol=1e-8)
@@ -129,10 +129,10 @@ def test_all_ranks_skip_a_step_whose_gradient_is_not_finite_on_one(episodes):
 def test_entropy_is_per_sampled_token(episodes):
     batch = pack(episodes)
     entropy = POLICY.logprobs(batch).entropy[batch.loss_mask].mean().item()
-    assert one_step(episodes, update.ALONE)[0]["entropy"] == pytest.approx(entropy, rel=1e-5)
+    assert one_step(episodes, update.SINGLE)[0]["entropy"] == pytest.approx(entropy, rel=1e-5)
 
 
 def test_gradients_are_clipped_over_all_parameters_together(episodes):
-    metrics, gradient, _ = one_step(episodes, update.ALONE)
+    metrics, gradient, _ = one_step(episodes, update.SINGLE)
     assert metrics["grad_norm"] > 0.5
     assert float(gradient.norm()) == pytest.approx(0.5, rel=1e-4)

@@ -33,12 +33,12 @@ def run(config: Config) -> None:
     held_out = generate("validation", options.held_out, config.seed)
     with Progress(make_console()) as progress:
         with Judge(**judge_options(config)) as judge:
-            count = progress.part("judging solutions", None)
+            count = progress.bar("judging solutions", None)
             graded = judge_solutions(
                 train_tasks + held_out, judge, folder.path / "verdicts.jsonl", options.mistakes, count
             )
         refused = len(train_tasks) + len(held_out) - len(graded)
-        progress.say(f"{summary(graded)}; {refused} tasks refused by the judge")
+        progress.log(f"{summary(graded)}; {refused} tasks refused by the judge")
         train_tasks, held_out = ([task for task in part if task.id in graded] for part in (train_tasks, held_out))
         tokenizer = train_tokenizer(texts(train_tasks, graded, config), options.vocabulary, options.longest_token)
         prompts = CompactPrompts(tokenizer)
@@ -49,7 +49,7 @@ def run(config: Config) -> None:
         policy = new_policy(len(tokenizer), options.hidden, options.layers, **special_ids)
         policy.to("cuda" if torch.cuda.is_available() else "cpu")
         tokens = sum(len(t.prompt_ids) + len(t.response_ids) for episode in data for t in episode.turns)
-        progress.say(
+        progress.log(
             f"{len(data)} trajectories, {tokens / len(data):.0f} tokens each, {_millions(policy):.1f}M parameters"
         )
         train(config, policy, data, validation, folder, progress)
@@ -65,11 +65,11 @@ def train(
 
     def log(step: int, steps: int, metrics: dict[str, float]) -> None:
         nonlocal advance
-        advance = advance or progress.part("supervised training", steps)
+        advance = advance or progress.bar("supervised training", steps)
         advance(1)
         if step % 50 == 0 or step == steps:
             metrics["held_out"] = supervised.loss(policy, held_out, config.trainer.micro_batch_tokens)
-            progress.say(f"step {step}/{steps}: loss {metrics['loss']:.4f}, held out {metrics['held_out']:.4f}")
+            progress.log(f"step {step}/{steps}: loss {metrics['loss']:.4f}, held out {metrics['held_out']:.4f}")
         folder.log(step, metrics)
 
     supervised.train(

@@ -11,9 +11,12 @@
     loss.py         6.1         the clipped surrogate and its token weights
     metrics.py      6           Fast@p with intervals
 
-Two helpers carry them: `segments.py` (sums within groups) and `tally.py` (metrics that add up). One optimizer step is
+Two helpers carry them: `segments.py` (sums within groups) and `metric_sums.py` (metrics that add up). One
+optimizer step is
 
     rollouts -> rewards -> reward_to_go -> decide -> ADVANTAGES -> (packing) -> rollout_correction -> policy_loss
 
+The capitals are the registries: REWARDS, GROUP_FILTERS, TURN_FILTERS, TOKEN_FILTERS, ADVANTAGES, AGGREGATIONS, LEVELS.
+A configuration may name what they hold and set its keyword-only parameters, and nothing else (`drkernel.registry`).
 Nothing here reads a configuration, a file, a clock or a random number, and nothing talks to another process.
 """

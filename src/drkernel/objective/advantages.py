@@ -2,26 +2,28 @@
 
 All estimators compare returns within a group and differ in what they subtract:
 
-    grpo       the mean of the group, the turn itself included
-    grpo_std   the same, divided by the group's standard deviation
+    grpo       the mean of the group, the turn itself included; with `std` also divided by the standard deviation
     rloo       the mean of the others, one number for a whole trajectory
     trloo      the mean of the others at the same turn: the paper's estimator
 
 The group of a turn is (prompt, turn index). Trajectories may end early, so groups of later turns can be smaller than
-those of the first. Every estimator has the same arguments:
+those of the first. Every estimator has the same tensor arguments:
 
     returns   float [B, T]   reward-to-go of each turn
-    exists    bool  [B, T]   which turns there are
+    turn_mask bool  [B, T]   which turns there are
     groups    int64 [B]      trajectories with the same number answer the same prompt
     baseline  bool  [B, T]   which turns count in the baseline, all that exist unless given (`filters.Decision`)
 
 and returns float [B, T], 0 where there is no turn. A turn outside `baseline` still gets an advantage, relative to the
 turns that are inside. Where there is nobody to compare with, the baseline is 0 and the advantage is the return.
+
+Options are keyword-only parameters with defaults, which become keys of the `algo` config group. An estimator that
+remembers something from step to step, such as a running mean, is a class: its `__init__` takes the options, a run makes
+one instance, and the instance is called with the tensors above. Its `state_dict()`, plain values and tensors, goes into
+checkpoints and comes back through `load_state_dict(state)`. tests/objective/test_advantages.py has an example.
 """
 
 from __future__ import annotations
-
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -31,33 +33,33 @@ from drkernel.objective.segments import segment_sum
 
 def grpo(
     returns: Tensor,
-    exists: Tensor,
+    turn_mask: Tensor,
     groups: Tensor,
     baseline: Tensor | None = None,
     *,
-    normalise_std: bool = False,
+    std: bool = False,
 ) -> Tensor:
-    """A_i = G_i - mean(G), divided by std(G) if `normalise_std`. Paper section 4; the std is of Shao et al. 2024.
+    """A_i = G_i - mean(G), with `std` divided by std(G). Paper section 4; the std is of Shao et al. 2024.
 
     G_i is part of its own baseline, which shrinks the gradient: E[g] = (1 - 1/N) grad J (paper, appendix A). The std is
     the sample's (N - 1), plus 1e-6; below 1e-6 it counts as 1. Departure: the published code ignores the std flag as
     soon as there are several turns; here it holds for any number.
 
-    >>> returns, exists, groups = torch.tensor([[0.0], [4.0]]), torch.ones(2, 1, dtype=torch.bool), torch.tensor([0, 0])
-    >>> grpo(returns, exists, groups).tolist()
+    >>> turn_mask, groups = torch.ones(2, 1, dtype=torch.bool), torch.tensor([0, 0])
+    >>> grpo(torch.tensor([[0.0], [4.0]]), turn_mask, groups).tolist()
     [[-2.0], [2.0]]
     """
-    counted, number, others = _members(returns, exists, groups, baseline)
+    counted, number, others = _members(returns, turn_mask, groups, baseline)
     mean = segment_sum(torch.where(counted, returns, 0.0), groups) / number.clamp(min=1)
     advantages = returns - torch.where(others > 0, mean, 0.0)
-    if normalise_std:
+    if std:
         squares = segment_sum(torch.where(counted, (returns - mean) ** 2, 0.0), groups)
-        std = (squares / (number - 1).clamp(min=1)).sqrt()
-        advantages = advantages / torch.where(std > 1e-6, std + 1e-6, 1.0)
-    return torch.where(exists, advantages, 0.0)
+        deviation = (squares / (number - 1).clamp(min=1)).sqrt()
+        advantages = advantages / torch.where(deviation > 1e-6, deviation + 1e-6, 1.0)
+    return torch.where(turn_mask, advantages, 0.0)
 
 
-def trloo(returns: Tensor, exists: Tensor, groups: Tensor, baseline: Tensor | None = None) -> Tensor:
+def trloo(returns: Tensor, turn_mask: Tensor, groups: Tensor, baseline: Tensor | None = None) -> Tensor:
     """A_i = G_i - mean of G_j over the others = N / (N - 1) * (G_i - mean(G)). Paper section 4, appendix A.
 
     G_i is not part of its own baseline, so the gradient is unbiased for any N. Against `grpo` a turn in a group of N
@@ -66,36 +68,39 @@ def trloo(returns: Tensor, exists: Tensor, groups: Tensor, baseline: Tensor | No
     Two trajectories of three turns, of which the second ends after one:
 
     >>> returns = torch.tensor([[5.0, 3.0, 2.0], [1.0, 0.0, 0.0]])
-    >>> exists = torch.tensor([[True, True, True], [True, False, False]])
-    >>> trloo(returns, exists, torch.tensor([0, 0])).tolist()
+    >>> turn_mask = torch.tensor([[True, True, True], [True, False, False]])
+    >>> trloo(returns, turn_mask, torch.tensor([0, 0])).tolist()
     [[4.0, 3.0, 2.0], [-4.0, 0.0, 0.0]]
     """
-    counted, _, others = _members(returns, exists, groups, baseline)
+    counted, _, others = _members(returns, turn_mask, groups, baseline)
     own = torch.where(counted, returns, 0.0)
     mean_of_others = (segment_sum(own, groups) - own) / others.clamp(min=1)
-    return torch.where(exists, returns - torch.where(others > 0, mean_of_others, 0.0), 0.0)
+    return torch.where(turn_mask, returns - torch.where(others > 0, mean_of_others, 0.0), 0.0)
 
 
-def rloo(returns: Tensor, exists: Tensor, groups: Tensor, baseline: Tensor | None = None) -> Tensor:
+def rloo(returns: Tensor, turn_mask: Tensor, groups: Tensor, baseline: Tensor | None = None) -> Tensor:
     """A_i = G_i - mean of G_j over the others, with G the return of turn 0, on every turn. Ahmadian et al. 2024.
 
     The trajectory is one action: its advantage does not tell a turn that helped from a turn that did not. A trajectory
     counts in the baseline if any of its turns does.
 
-    >>> returns, exists = torch.tensor([[5.0, 3.0], [1.0, 1.0]]), torch.ones(2, 2, dtype=torch.bool)
-    >>> rloo(returns, exists, torch.tensor([0, 0])).tolist()
+    >>> returns, turn_mask = torch.tensor([[5.0, 3.0], [1.0, 1.0]]), torch.ones(2, 2, dtype=torch.bool)
+    >>> rloo(returns, turn_mask, torch.tensor([0, 0])).tolist()
     [[4.0, 4.0], [-4.0, -4.0]]
     """
-    counted = exists if baseline is None else exists & baseline
-    whole = trloo(returns[:, :1], exists.any(1, keepdim=True), groups, counted.any(1, keepdim=True))
-    return torch.where(exists, whole, 0.0)
+    counted = turn_mask if baseline is None else turn_mask & baseline
+    whole = trloo(returns[:, :1], turn_mask.any(1, keepdim=True), groups, counted.any(1, keepdim=True))
+    return torch.where(turn_mask, whole, 0.0)
 
 
-def _members(returns: Tensor, exists: Tensor, groups: Tensor, baseline: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _members(
+    returns: Tensor, turn_mask: Tensor, groups: Tensor, baseline: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Which turns count in the baseline; how many of them each turn's group has; how many besides the turn itself."""
-    counted = exists if baseline is None else exists & baseline
+    counted = turn_mask if baseline is None else turn_mask & baseline
     number = segment_sum(counted.to(returns.dtype), groups)
     return counted, number, number - counted.to(returns.dtype)
 
 
-ADVANTAGES = {"grpo": grpo, "grpo_std": partial(grpo, normalise_std=True), "rloo": rloo, "trloo": trloo}
+ADVANTAGES = {"grpo": grpo, "rloo": rloo, "trloo": trloo}
+"""The values of `algo.advantage`."""

@@ -1,35 +1,39 @@
-"""Filters: which turns train, and which of the others still count in the baseline.
+"""Filters: which turns train, and which of the others still count in the baseline of their group.
 
-Turn filters judge the table of rollouts, before advantages: `filter(rollouts, uniforms, **options) -> Decision`.
-`uniforms`, float [B, T] in [0, 1), is all the chance that they may use; the caller draws it.
+There are three kinds, one registry each. A filter is on where `filters.<name>` is set; its keyword-only parameters are
+the keys below that.
 
-    none           keep all
-    zero_variance  drop groups whose trajectories all end alike
-    prs            keep correct turns with a probability that grows with their coverage
+    GROUP_FILTERS   (rollouts) -> Decision             whole groups, right after the rollout; dropped ones are refilled
+    TURN_FILTERS    (rollouts, uniforms) -> Decision   single turns, before advantages
+    TOKEN_FILTERS   (log-probabilities, ...) -> mask   single tokens, after packing (`mismatch.py`)
 
-Token filters need the trainer's log-probabilities, so they come after packing and mask tokens:
+`uniforms`, float [B, T] in [0, 1), is all the randomness that a turn filter may use; the caller draws it.
 
-    mrs            `mismatch.rollout_correction`
-
-A filter sees the rollouts as they are, never what another filter left of them: their order does not matter. In the
-published code every rejected turn stays in the baseline. Here each filter says what its rejected turns do: with `mrs`
-they stay, since their returns are as good as any and only their log-probabilities are in doubt; with `zero_variance`
-the question does not arise, since whole groups go; with `prs` they leave, see there.
+A filter sees the rollouts as they are, never what another filter left of them, so their order does not matter. In the
+published code every rejected turn stays in the baseline. Here each filter says what its rejected turns do. With `mrs`
+they stay: their returns are as good as any, and only their log-probabilities are in doubt. With `zero_variance` the
+question does not arise, since whole groups go. With `prs` they leave; its docstring says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from drkernel.objective.metric_sums import MetricSums, mean_of
+from drkernel.objective.mismatch import rollout_correction
 from drkernel.objective.rollouts import Rollouts, last_turn
 from drkernel.objective.segments import segment_sum
-from drkernel.objective.tally import Tally, mean_of
 from drkernel.types import DrKernelError
+
+COMPARED_TURNS = ("last", "any")
+"""The values of `filters.zero_variance.turns`."""
+PRS_MODES = ("turn", "geometric")
+"""The values of `filters.prs.mode`."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +42,32 @@ class Decision:
 
     keep: Tensor  # bool [B, T], turns that train
     in_baseline: Tensor  # bool [B, T], turns that count in the baseline of their group
-    tally: Tally = field(default_factory=dict)
+    metrics: MetricSums = field(default_factory=dict)
 
     def __and__(self, other: Decision) -> Decision:
         """A turn trains, or counts in the baseline, if both say so."""
-        return Decision(self.keep & other.keep, self.in_baseline & other.in_baseline, self.tally | other.tally)
+        return Decision(self.keep & other.keep, self.in_baseline & other.in_baseline, self.metrics | other.metrics)
 
 
-def none(rollouts: Rollouts, uniforms: Tensor) -> Decision:
+def keep_all(rollouts: Rollouts) -> Decision:
     """Every turn trains."""
-    return Decision(rollouts.exists, rollouts.exists)
+    return Decision(rollouts.turn_mask, rollouts.turn_mask)
 
 
-def zero_variance(
-    rollouts: Rollouts,
-    uniforms: Tensor,
-    *,
-    min_std: float = 1e-3,
-    min_size: int = 2,
-    turns: str = "last",
-) -> Decision:
+def keep_groups(rollouts: Rollouts, groups: Collection[int], name: str) -> Decision:
+    """The turns of some groups train, the others do not; `name` is that of the metric, `<name>/kept`.
+
+    >>> from dataclasses import replace
+    >>> table = replace(Rollouts.empty(2, 1), turn_mask=torch.tensor([[True], [True]]), groups=torch.tensor([3, 5]))
+    >>> keep_groups(table, {5}, "example").keep.tolist()
+    [[False], [True]]
+    """
+    survives = torch.tensor([group in groups for group in rollouts.groups.tolist()], dtype=torch.bool)
+    keep = rollouts.turn_mask & survives[:, None]
+    return Decision(keep, keep, {f"{name}/kept": mean_of(survives.double(), rollouts.turn_mask.any(1))})
+
+
+def zero_variance(rollouts: Rollouts, *, min_std: float = 1e-3, min_size: int = 2, turns: str = "last") -> Decision:
     """Drop groups in which the reward does not tell one trajectory from another; the caller draws others.
 
     Source: DAPO's dynamic sampling (Yu et al. 2025) with the bounds of the paper's published code.
@@ -72,26 +82,25 @@ def zero_variance(
     >>> from dataclasses import replace
     >>> table = replace(
     ...     Rollouts.empty(4, 2),
-    ...     exists=torch.ones(4, 2, dtype=torch.bool),
+    ...     turn_mask=torch.ones(4, 2, dtype=torch.bool),
     ...     rewards=torch.tensor([[0.0, 2.0], [1.0, 2.0], [1.0, 3.0], [1.0, 0.0]]),
     ...     groups=torch.tensor([7, 7, 8, 8]),
     ... )
-    >>> decision = zero_variance(table, torch.zeros(4, 2))
+    >>> decision = zero_variance(table)
     >>> decision.keep.tolist(), surviving_groups(decision, table.groups).tolist()
     ([[False, False], [False, False], [True, True], [True, True]], [8])
     """
-    if turns not in ("last", "any"):
-        raise DrKernelError(f"zero_variance turns: found {turns!r}, expected last or any")
-    rewards, judged = rollouts.rewards.double(), rollouts.exists
+    if turns not in COMPARED_TURNS:
+        raise DrKernelError(f"zero_variance turns: found {turns!r}, expected one of {', '.join(COMPARED_TURNS)}")
+    rewards, judged = rollouts.rewards.double(), rollouts.turn_mask
     if turns == "last":
         rewards, judged = last_turn(rewards, judged)[:, None], judged.any(1, keepdim=True)
     number = segment_sum(judged.double(), rollouts.groups).clamp(min=1)
     mean = segment_sum(rewards * judged, rollouts.groups) / number
     variance = segment_sum((rewards - mean) ** 2 * judged, rollouts.groups) / number
-    has_turns = rollouts.exists.any(1)
-    survives = (variance.sqrt() >= min_std).any(1) & (segment_sum(has_turns.long(), rollouts.groups) >= min_size)
-    keep = rollouts.exists & survives[:, None]
-    return Decision(keep, keep, {"zero_variance/kept": mean_of(survives.double(), has_turns)})
+    size = segment_sum(rollouts.turn_mask.any(1).long(), rollouts.groups)
+    survives = (variance.sqrt() >= min_std).any(1) & (size >= min_size)
+    return keep_groups(rollouts, set(rollouts.groups[survives].tolist()), "zero_variance")
 
 
 def prs(
@@ -113,37 +122,38 @@ def prs(
     speedup_from  a turn at least this fast is kept whatever its PR; None switches the rule off
     rejected_in_baseline   True is the published code
 
-    Turns that earn nothing are always kept: they are what the others are better than.
+    Turns that earn nothing are always kept: the others are compared with them.
 
     Departures. (1) The paper's tau = 0.3 was tuned on a coverage that adds host time and counts ATen work once per
-    nesting level; ours is a share of device time. With k levels, 0.3 there is 0.3 k / (0.7 + 0.3 k) here: 0.46 for
+    nesting level; this one is a share of device time. With k levels, 0.3 there is 0.3 k / (0.7 + 0.3 k) here: 0.46 for
     two, 0.56 for three, 0.63 for four, hence 0.55. (2) Rejected turns leave the baseline. If they stay, advantages of
-    the turns that train no longer sum to 0: all of them are pushed up or down for answers that do not train. Only a
-    turn that is left alone is compared with the rejected, for without a baseline it would count for its whole return.
+    the turns that train no longer sum to 0: all of them are pushed up or down by turns that do not train. A turn that
+    is left alone in its group is still compared with the rejected ones: without a baseline its advantage would be its
+    whole return.
 
     >>> from dataclasses import replace
     >>> table = replace(
     ...     Rollouts.empty(3, 2),
-    ...     exists=torch.ones(3, 2, dtype=torch.bool),
-    ...     paid=torch.tensor([[True, True], [True, True], [False, True]]),
+    ...     turn_mask=torch.ones(3, 2, dtype=torch.bool),
+    ...     rewarded=torch.tensor([[True, True], [True, True], [False, True]]),
     ...     coverage=torch.tensor([[0.5, 0.7], [0.6, 0.6], [0.0, 0.5]]),
     ... )
     >>> uniforms = torch.tensor([[0.0, 0.9], [0.3, 0.7], [0.9, 0.0]])
     >>> prs(table, uniforms).keep.tolist()
     [[False, True], [True, False], [True, False]]
     """
-    if mode not in ("turn", "geometric"):
-        raise DrKernelError(f"prs mode: found {mode!r}, expected turn or geometric")
-    coverage, paid = rollouts.coverage, rollouts.paid
+    if mode not in PRS_MODES:
+        raise DrKernelError(f"prs mode: found {mode!r}, expected one of {', '.join(PRS_MODES)}")
+    coverage, rewarded = rollouts.coverage, rollouts.rewarded
     if mode == "geometric":
-        coverage, uniforms = _geometric_mean(coverage, paid), uniforms[:, :1]
+        coverage, uniforms = _geometric_mean(coverage, rewarded), uniforms[:, :1]
     passed = uniforms < ((coverage - tau) / width).clamp(0, 1) if width else coverage >= tau
     if speedup_from is not None:
         passed = passed | (rollouts.speedup >= speedup_from)
-    keep = rollouts.exists & (passed | ~paid)
+    keep = rollouts.turn_mask & (passed | ~rewarded)
     alone = segment_sum(keep.long(), rollouts.groups) <= 1
-    in_baseline = torch.where(alone | rejected_in_baseline, rollouts.exists, keep)
-    return Decision(keep, in_baseline, {"prs/kept": mean_of(keep.double(), rollouts.exists & paid)})
+    in_baseline = torch.where(alone | rejected_in_baseline, rollouts.turn_mask, keep)
+    return Decision(keep, in_baseline, {"prs/kept": mean_of(keep.double(), rollouts.turn_mask & rewarded)})
 
 
 def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:
@@ -152,19 +162,29 @@ def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:
     return (logs / mask.sum(1, keepdim=True).clamp(min=1)).exp()
 
 
-def decide(filters: Mapping[str, Mapping[str, Any]], rollouts: Rollouts, uniforms: Tensor) -> Decision:
-    """What several turn filters, name -> options, say together; `{}` keeps all."""
-    decision = none(rollouts, uniforms)
+def decide(filters: Mapping[str, Mapping[str, Any]], rollouts: Rollouts, uniforms: Tensor | None = None) -> Decision:
+    """What several group and turn filters, name -> options, say together; `{}` keeps all.
+
+    uniforms: as above; group filters need none.
+    """
+    decision = keep_all(rollouts)
     for name, options in filters.items():
-        if name not in TURN_FILTERS:
-            raise DrKernelError(f"turn filter: found {name!r}, expected one of {', '.join(TURN_FILTERS)}")
-        decision = decision & TURN_FILTERS[name](rollouts, uniforms, **options)
+        if name in GROUP_FILTERS:
+            decision &= GROUP_FILTERS[name](rollouts, **options)
+        elif name in TURN_FILTERS:
+            assert uniforms is not None, f"{name} is a turn filter"
+            decision &= TURN_FILTERS[name](rollouts, uniforms, **options)
+        else:
+            known = ", ".join([*GROUP_FILTERS, *TURN_FILTERS])
+            raise DrKernelError(f"turn filter: found {name!r}, expected one of {known}")
     return decision
 
 
 def surviving_groups(decision: Decision, groups: Tensor) -> Tensor:
-    """The groups of which at least one turn is kept, sorted: int64 [G]; for `zero_variance`, those to train on."""
+    """The groups of which at least one turn is kept, sorted: int64 [G]."""
     return groups[decision.keep.any(1)].unique()
 
 
-TURN_FILTERS = {"none": none, "zero_variance": zero_variance, "prs": prs}
+GROUP_FILTERS = {"zero_variance": zero_variance}
+TURN_FILTERS = {"prs": prs}
+TOKEN_FILTERS = {"mrs": rollout_correction}

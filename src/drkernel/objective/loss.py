@@ -8,14 +8,15 @@ whole optimizer step. So losses and gradients of chunks, micro-batches and ranks
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from drkernel.objective.metric_sums import MetricSums, mean_of
 from drkernel.objective.segments import segment_sum
-from drkernel.objective.tally import Tally, mean_of
 from drkernel.types import DrKernelError
 
-AGGREGATIONS = ("token_mean", "sequence_mean_token_sum", "sequence_mean_token_mean", "token_sum_over_constant")
 LOG_RATIO_LIMIT = 20.0
 
 
@@ -57,16 +58,19 @@ def token_weights(
     """
     tokens, sequences = totals.float().clamp(min=1)
     mask = loss_mask.float()
-    match mode:
-        case "token_mean":
-            return mask / tokens
-        case "sequence_mean_token_sum":
-            return mask / (sequences * divisor)
-        case "sequence_mean_token_mean":
-            return mask / (sequences * segment_sum(mask, sequence_ids).clamp(min=1))
-        case "token_sum_over_constant":
-            return mask / divisor
-    raise DrKernelError(f"loss aggregation: found {mode!r}, expected one of {', '.join(AGGREGATIONS)}")
+    if mode not in AGGREGATIONS:
+        raise DrKernelError(f"loss aggregation: found {mode!r}, expected one of {', '.join(AGGREGATIONS)}")
+    lengths = segment_sum(mask, sequence_ids).clamp(min=1)
+    return mask / AGGREGATIONS[mode](tokens, sequences, divisor, lengths)
+
+
+AGGREGATIONS: dict[str, Callable[[Tensor, Tensor, float, Tensor], Tensor | float]] = {
+    "token_mean": lambda tokens, sequences, divisor, lengths: tokens,
+    "sequence_mean_token_sum": lambda tokens, sequences, divisor, lengths: sequences * divisor,
+    "sequence_mean_token_mean": lambda tokens, sequences, divisor, lengths: sequences * lengths,
+    "token_sum_over_constant": lambda tokens, sequences, divisor, lengths: divisor,
+}
+"""The values of `algo.aggregation`: what a token's loss is divided by; `lengths` are those of the tokens' sequences."""
 
 
 def policy_loss(
@@ -78,7 +82,7 @@ def policy_loss(
     clip_low: float = 0.2,
     clip_high: float = 0.28,
     dual_clip: float = 3.0,
-) -> tuple[Tensor, Tally]:
+) -> tuple[Tensor, MetricSums]:
     """The clipped surrogate of PPO with dual clip, summed with `weights`.
 
     Source: Schulman et al. 2017; unequal bounds, Yu et al. 2025; dual clip, Ye et al. 2020; numbers, paper section 6.1.

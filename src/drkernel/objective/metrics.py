@@ -1,4 +1,4 @@
-"""Metrics: Fast@p and the shares of correct, lazy and hacked answers, each with its interval.
+"""Metrics: Fast@p and the shares of correct, lazy and hacked turns, each with its interval.
 
 Every sample counts. (The published trainer keys its table by prompt, so that of 16 samples one remains.)
 """
@@ -47,7 +47,7 @@ def fast_at(correct: Tensor, speedup: Tensor, threshold: float) -> Tensor:
 
 
 def best_of_history(correct: Tensor, speedup: Tensor) -> tuple[Tensor, Tensor]:
-    """The fastest correct answer up to each turn, as (correct, speedup), each [B, T]. Paper section 6.
+    """The fastest correct submission up to each turn, as (correct, speedup), each [B, T]. Paper section 6.
 
     >>> correct, speedup = torch.tensor([[True, False, True]]), torch.tensor([[1.5, 9.0, 1.2]])
     >>> best_of_history(correct, speedup)[1].tolist()
@@ -99,7 +99,7 @@ def summary(rollouts: Rollouts) -> dict[str, Estimate]:
     """The table of an evaluation; groups are tasks. `summary(rollouts.first(t))` is the same after t turns.
 
     reward, correct, fast@p at the last turn; best/correct, best/fast@p for the best of the history; hack and lazy as
-    shares of all answers of all turns.
+    shares of all turns.
     """
     return {name: estimate(values, tasks) for name, (values, tasks) in measures(rollouts).items()}
 
@@ -110,7 +110,7 @@ def difference(before: Rollouts, after: Rollouts) -> dict[str, Estimate]:
     >>> from drkernel.objective.rollouts import Rollouts
     >>> before, after = Rollouts.empty(4, 1), Rollouts.empty(4, 1)
     >>> for table, right in ((before, [0, 0, 1, 0]), (after, [1, 1, 1, 0])):
-    ...     table.exists[:], table.groups[:] = True, torch.tensor([0, 1, 2, 3])
+    ...     table.turn_mask[:], table.groups[:] = True, torch.tensor([0, 1, 2, 3])
     ...     table.correct[:, 0] = torch.tensor(right).bool()
     >>> difference(before, after)["correct"].value
     0.5
@@ -128,23 +128,23 @@ def measures(rollouts: Rollouts) -> dict[str, tuple[Tensor, Tensor]]:
     """What `summary` averages: name -> (values [N], the task of each [N]).
 
     >>> table = Rollouts.empty(rows=2, turns=3)
-    >>> table.exists[:] = True
+    >>> table.turn_mask[:] = True
     >>> {name: len(values) for name, (values, tasks) in measures(table).items() if name in ("reward", "hack")}
     {'reward': 2, 'hack': 6}
     """
-    exists, tasks = rollouts.exists, rollouts.groups
+    turn_mask, tasks = rollouts.turn_mask, rollouts.groups
     best_correct, best_speedup = best_of_history(rollouts.correct, rollouts.speedup)
     views = {
-        "": (last_turn(rollouts.correct, exists), last_turn(rollouts.speedup, exists)),
+        "": (last_turn(rollouts.correct, turn_mask), last_turn(rollouts.speedup, turn_mask)),
         "best/": (best_correct[:, -1], best_speedup[:, -1]),
     }
-    table = {"reward": (last_turn(rollouts.rewards, exists), tasks)}
+    table = {"reward": (last_turn(rollouts.rewards, turn_mask), tasks)}
     for prefix, (correct, speedup) in views.items():
         table[f"{prefix}correct"] = (correct, tasks)
         for threshold in THRESHOLDS:
             table[f"{prefix}fast@{threshold:g}"] = (fast_at(correct, speedup, threshold), tasks)
-    answers = tasks[:, None].expand_as(exists)[exists]
-    return table | {name: (getattr(rollouts, name)[exists], answers) for name in ("hack", "lazy")}
+    task_of_turn = tasks[:, None].expand_as(turn_mask)[turn_mask]
+    return table | {name: (getattr(rollouts, name)[turn_mask], task_of_turn) for name in ("hack", "lazy")}
 
 
 def _task_means(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:

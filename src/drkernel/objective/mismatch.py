@@ -29,11 +29,18 @@ import math
 import torch
 from torch import Tensor
 
+from drkernel.objective.metric_sums import MetricSums, mean_of, ratio
 from drkernel.objective.segments import segment_sum
-from drkernel.objective.tally import Tally, mean_of, ratio
 from drkernel.types import DrKernelError
 
-LEVELS = ("token", "turn", "trajectory", "turn_geometric", "geometric")
+LEVELS = {
+    "token": ("token", False),
+    "turn": ("turn", False),
+    "trajectory": ("trajectory", False),
+    "turn_geometric": ("turn", True),
+    "geometric": ("trajectory", True),
+}
+"""The values of `filters.mrs.level` and `algo.importance_level`: over what log ratios are added, and if averaged."""
 EXPONENT_LIMIT = 20.0  # exp(20) is 5e8: beyond every bound, and far from overflow
 
 
@@ -48,7 +55,7 @@ def rollout_correction(
     lower: float = 0.999,
     upper: float = 1.001,
     veto: float = 1e-4,
-) -> tuple[Tensor, Tally]:
+) -> tuple[Tensor, MetricSums]:
     """MRS: keep a token iff lower <= ratio of its `level` <= upper and its turn is not vetoed. Paper eq. 6.
 
     One token with exp(delta) < `veto` rejects its whole turn; 0 switches the veto off. The defaults are the paper's.
@@ -118,14 +125,15 @@ def _by_level(delta: Tensor, valid: Tensor, turn_ids: Tensor, trajectory_ids: Te
     """The log of the ratio that each token is judged by, [T]."""
     if level not in LEVELS:
         raise DrKernelError(f"mismatch level: found {level!r}, expected one of {', '.join(LEVELS)}")
-    if level == "token":
+    unit, averaged = LEVELS[level]
+    if unit == "token":
         return delta
-    ids = turn_ids if level.startswith("turn") else trajectory_ids
+    ids = turn_ids if unit == "turn" else trajectory_ids
     total = segment_sum(delta, ids)
-    return total / segment_sum(valid.double(), ids).clamp(min=1) if level.endswith("geometric") else total
+    return total / segment_sum(valid.double(), ids).clamp(min=1) if averaged else total
 
 
-def _diagnose(delta: Tensor, valid: Tensor, loss_mask: Tensor) -> Tally:
+def _diagnose(delta: Tensor, valid: Tensor, loss_mask: Tensor) -> MetricSums:
     """How far the engine is from the trainer, before anything is rejected.
 
     kl is the k3 estimate of KL(rollout || train). ess is sum(w) / sum(w^2) of the token ratios w: the effective share

@@ -4,12 +4,16 @@
     speedup     C * (1 + min(s, cap))          and how fast
     profiling   C * (1 + min(s, cap) + PR)     and how much of the work is its own (paper eq. 1, 8)
 
-C is 1 for a correct and honest answer, s the speed-up, PR the coverage. Failed, wrong and hacked answers earn 0,
-whatever was measured of them. All share one signature, so that a config can name any of them; each uses what it needs:
+C is 1 for a correct and honest submission, s the speed-up, PR the coverage. Failed, wrong and hacked submissions earn
+0, whatever was measured of them. Every reward takes the same three tensors, so that a config can name any of them:
 
     correct   bool  [...]   C
     speedup   float [...]   reference time / submission time; NaN or 0 where not timed
     coverage  float [...]   share in [0, 1] of device time in the submission's own Triton kernels; NaN or 0 if unknown
+
+Its own options are keyword-only parameters with defaults, which become keys of the `reward` config group. Two rewards
+that share an option agree on its default. Those of today:
+
     cap       speed-up from which more speed pays no more
     scale     factor on everything; 1 is the paper, 0.5 its published code
     coverage_from   speed-up from which coverage pays; 0 is the paper
@@ -21,15 +25,7 @@ import torch
 from torch import Tensor
 
 
-def binary(
-    correct: Tensor,
-    speedup: Tensor,
-    coverage: Tensor,
-    *,
-    cap: float = 3.0,
-    scale: float = 1.0,
-    coverage_from: float = 1.0,
-) -> Tensor:
+def binary(correct: Tensor, speedup: Tensor, coverage: Tensor, *, scale: float = 1.0) -> Tensor:
     """R = C. float32 [...].
 
     >>> binary(torch.tensor([True, False]), torch.tensor([2.0, 2.0]), torch.tensor([0.5, 0.5])).tolist()
@@ -38,15 +34,7 @@ def binary(
     return scale * correct.float()
 
 
-def speedup(
-    correct: Tensor,
-    speedup: Tensor,
-    coverage: Tensor,
-    *,
-    cap: float = 3.0,
-    scale: float = 1.0,
-    coverage_from: float = 1.0,
-) -> Tensor:
+def speedup(correct: Tensor, speedup: Tensor, coverage: Tensor, *, cap: float = 3.0, scale: float = 1.0) -> Tensor:
     """R = C * (1 + min(s, cap)). Paper section 4: eq. 1 without coverage. float32 [...].
 
     >>> right, s = torch.tensor([True, True, False]), torch.tensor([1.5, 40.0, 40.0])
@@ -84,8 +72,9 @@ def profiling(
 
 
 def _measured(correct: Tensor, values: Tensor) -> Tensor:
-    """`values` of correct answers; 0 for the others and for what was not measured."""
+    """`values` of correct submissions; 0 for the others and for what was not measured."""
     return torch.where(correct, values.nan_to_num(0.0), 0.0)
 
 
 REWARDS = {"binary": binary, "speedup": speedup, "profiling": profiling}
+"""The values of `reward.name`."""

@@ -16,26 +16,26 @@ from drkernel.types import Trajectory, Verdict
 class Rollouts:
     """What filters, advantages and metrics look at: B trajectories of at most T turns.
 
-    Where `exists` is False, every other [B, T] tensor holds 0 or False.
+    Where `turn_mask` is False, every other [B, T] tensor holds 0 or False.
     """
 
     rewards: Tensor  # float32 [B, T]
     correct: Tensor  # bool [B, T], right and honest: the paper's C
     speedup: Tensor  # float32 [B, T], reference time / submission time, 0 where not timed
     coverage: Tensor  # float32 [B, T], the paper's PR, 0 where not profiled
-    paid: Tensor  # bool [B, T], what the reward took for right: `correct`, but in the ablation without hack checks
+    rewarded: Tensor  # bool [B, T], what the reward took for correct; differs from `correct` without hack checks
     hack: Tensor  # bool [B, T]
     lazy: Tensor  # bool [B, T]
-    exists: Tensor  # bool [B, T], a trajectory may end before turn T
+    finished: Tensor  # bool [B, T], False where the completion was cut at its token limit
+    turn_mask: Tensor  # bool [B, T], which turns there are: a trajectory may end before turn T
     groups: Tensor  # int64 [B], trajectories of one group answer the same prompt
 
     @classmethod
     def empty(cls, rows: int, turns: int) -> Rollouts:
-        """A table in which no turn exists yet."""
+        """A table without a turn."""
         measures = {name: torch.zeros(rows, turns) for name in ("rewards", "speedup", "coverage")}
-        flags = {
-            name: torch.zeros(rows, turns, dtype=torch.bool) for name in ("correct", "paid", "hack", "lazy", "exists")
-        }
+        names = ("correct", "rewarded", "hack", "lazy", "finished", "turn_mask")
+        flags = {name: torch.zeros(rows, turns, dtype=torch.bool) for name in names}
         return cls(**measures, **flags, groups=torch.zeros(rows, dtype=torch.int64))
 
     def first(self, turns: int) -> Rollouts:
@@ -52,16 +52,16 @@ def tabulate(
     """Lay trajectories out as a table and reward each turn.
 
     reward   a function of `rewards.py`, its options bound: (correct, speedup, coverage), each [B, T] -> [B, T]
-    hack_check   False rewards `forgiven` verdicts; what is correct and what is a hack stays as it is
+    hack_check   if False, hacks with correct outputs are rewarded; `correct` and `hack` stay as they are
 
-    A turn without a verdict (no code in the answer) exists and is not correct.
+    A turn without a verdict is in the table and is not correct.
 
     >>> from drkernel.objective.rewards import speedup
     >>> from drkernel.types import Turn
     >>> wrong, fast = Verdict("incorrect", "wrong_values"), Verdict("ok", "faster", speedup=1.5)
     >>> turns = [Turn([1], [2], [0.0], verdict=verdict) for verdict in (wrong, fast)]
     >>> table = tabulate([Trajectory("t", 0, 0, turns), Trajectory("t", 0, 1, turns[:1])], speedup)
-    >>> table.rewards.tolist(), table.exists.tolist()
+    >>> table.rewards.tolist(), table.turn_mask.tolist()
     ([[0.0, 2.5], [0.0, 0.0]], [[True, True], [True, False]])
     """
     turns = max((len(trajectory.turns) for trajectory in trajectories), default=1)
@@ -69,26 +69,28 @@ def tabulate(
     for row, trajectory in enumerate(trajectories):
         table.groups[row] = trajectory.group
         for column, turn in enumerate(trajectory.turns):
-            table.exists[row, column] = True
+            table.turn_mask[row, column] = True
+            table.finished[row, column] = turn.finished
             if turn.verdict is None:
                 continue
             table.correct[row, column] = turn.verdict.ok
-            table.paid[row, column] = turn.verdict.ok if hack_check else forgiven(turn.verdict).ok
+            table.rewarded[row, column] = turn.verdict.ok if hack_check else ignoring_hack_check(turn.verdict).ok
             table.speedup[row, column] = turn.verdict.speedup or 0.0
             table.coverage[row, column] = turn.verdict.coverage or 0.0
             table.hack[row, column] = turn.verdict.status == "hack"
             table.lazy[row, column] = turn.verdict.lazy
-    return dataclasses.replace(table, rewards=reward(table.paid, table.speedup, table.coverage))
+    return dataclasses.replace(table, rewards=reward(table.rewarded, table.speedup, table.coverage))
 
 
-def forgiven(verdict: Verdict) -> Verdict:
-    """What a judge without hack checks would say (the paper's ablation): an answer is right if its values are.
+def ignoring_hack_check(verdict: Verdict) -> Verdict:
+    """What a judge without hack checks would say (the paper's ablation): right outputs make a submission correct.
 
-    Needs a judge with `price_hacks`. What was refused unseen, or for its clock, stays refused.
+    Needs a judge with `price_hacks`. Static and timing rejections stand.
 
-    >>> forgiven(Verdict("hack", "no_triton_launch", speedup=1.0, coverage=0.0, evidence={"priced_as": "lazy"})).reason
+    >>> evidence = {"priced_as": "lazy"}
+    >>> ignoring_hack_check(Verdict("hack", "no_triton_launch", speedup=1.0, coverage=0.0, evidence=evidence)).reason
     'lazy'
-    >>> forgiven(Verdict("hack", "forbidden")).reason
+    >>> ignoring_hack_check(Verdict("hack", "forbidden")).reason
     'forbidden'
     """
     if verdict.status != "hack" or verdict.speedup is None:
@@ -97,11 +99,11 @@ def forgiven(verdict: Verdict) -> Verdict:
     return dataclasses.replace(verdict, status="ok", reason=reason, detail="", lazy=reason != "faster")
 
 
-def last_turn(values: Tensor, exists: Tensor) -> Tensor:
+def last_turn(values: Tensor, turn_mask: Tensor) -> Tensor:
     """The value at each trajectory's own last turn, 0 or False if it has no turn. [B, T], bool [B, T] -> [B].
 
     >>> last_turn(torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([[True, True], [True, False]])).tolist()
     [2.0, 3.0]
     """
-    is_last = exists & (exists.cumsum(1) == exists.sum(1, keepdim=True))
+    is_last = turn_mask & (turn_mask.cumsum(1) == turn_mask.sum(1, keepdim=True))
     return torch.where(is_last, values, 0).sum(1).to(values.dtype)

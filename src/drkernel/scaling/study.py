@@ -7,17 +7,15 @@ before is not played again. An answer depends on (weights, prompt, seed, task, t
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any
 
 from drkernel.judge import JudgeProtocol
-from drkernel.rollout import Progress
+from drkernel.rollout import RolloutProgress
+from drkernel.rollout.verdicts import VerdictQueue, completion_seed, no_code, resolved
 from drkernel.scaling import records
 from drkernel.scaling.models import Answer, Model
 from drkernel.scaling.records import Record
@@ -43,7 +41,7 @@ def play(
     trials: int = 1,
     known: Iterable[Record] = (),
     say: Callable[[str], None] = print,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[RolloutProgress], None] | None = None,
     deadline_s: float = 900.0,
 ) -> None:
     """Plays the strategy on every task and trial, and appends each turn to `path` as soon as it is judged.
@@ -68,13 +66,13 @@ def judge_solutions(
     label: str,
     known: Iterable[Record] = (),
     say: Callable[[str], None] = print,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[RolloutProgress], None] | None = None,
     deadline_s: float = 900.0,
 ) -> None:
     """Judges answers that were made elsewhere, and appends them to `path` as records of the strategy `solutions` by the
     model `label`; those in `known` only if their source has changed. How many of them are to other tasks than `tasks`,
     and how many tasks have none, is told."""
-    by_id, arrivals = {task.id: task for task in tasks}, _Arrivals(deadline_s)
+    by_id, arrivals = {task.id: task for task in tasks}, VerdictQueue(deadline_s, DrKernelError)
     done = {(*record.key, record.source) for record in known}
     chosen = [(by_id[each.task], each.trial, each.source) for each in solutions if each.task in by_id]
     if others := len(solutions) - len(chosen):
@@ -97,12 +95,12 @@ def judge_solutions(
         records.append(path, _record(asked, answer, future.result(), "solutions", label))
 
     for task, trial, source in left:
-        verdict = _done(_no_code(task)) if source is None else judge.submit(task, source)
-        arrivals.expect(verdict, judged, task, trial, source, time.time())
-    while arrivals.awaited:
+        verdict = resolved(no_code(task)) if source is None else judge.submit(task, source)
+        arrivals.add(verdict, judged, task, trial, source, time.time())
+    while arrivals.pending:
         arrivals.take(wait=True)
         if on_progress:
-            on_progress(Progress(counted, len(chosen), 0, arrivals.awaited))
+            on_progress(RolloutProgress(counted, len(chosen), 0, arrivals.pending))
 
 
 def parts(folder: Path) -> list[Path]:
@@ -124,39 +122,6 @@ def merge(folder: Path) -> None:
     """Collects what the shards of a study played in its own results.jsonl, ordered by task, trial and call. Harmless to
     do twice; the shards must have ended, or the rest of theirs is missing."""
     records.write(folder / records.RESULTS, sorted(known(folder), key=lambda record: record.key))
-
-
-def answer_seed(seed: int, task: str, trial: int, call: int) -> int:
-    """63 bits that name one answer of a study, the same on every machine and for every strategy."""
-    digest = hashlib.sha256(f"{seed}/{task}/{trial}/{call}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-class _Arrivals:
-    """What futures bring, handed over in the thread of the loop."""
-
-    def __init__(self, deadline_s: float):
-        self.awaited, self._deadline_s = 0, deadline_s
-        self._queue: SimpleQueue[tuple[Callable, tuple]] = SimpleQueue()
-
-    def expect(self, future: Future, then: Callable[..., None], *arguments: Any) -> None:
-        """Calls `then(*arguments, future)` from `take`, once the future is done."""
-        self.awaited += 1
-        future.add_done_callback(lambda done: self._queue.put((then, (*arguments, done))))
-
-    def take(self, wait: bool) -> None:
-        """Handles what has arrived; with `wait` at least one. DrKernelError where that takes too long."""
-        while self.awaited:
-            try:
-                then, arguments = self._queue.get(block=wait, timeout=self._deadline_s)
-            except Empty:
-                if not wait:
-                    return
-                waited = f"no verdict within {self._deadline_s:g} s, {self.awaited} are awaited"
-                raise DrKernelError(f"judge: {waited}") from None
-            wait = False
-            self.awaited -= 1
-            then(*arguments)
 
 
 @dataclass
@@ -189,19 +154,19 @@ class _Study:
     reward: Callable[[Verdict], float]
     seed: int
     say: Callable[[str], None]
-    on_progress: Callable[[Progress], None] | None
+    on_progress: Callable[[RolloutProgress], None] | None
     deadline_s: float
 
     def run(self, tasks: Sequence[Task], trials: int, known: Iterable[Record]) -> None:
         self.open: dict[str, _Asked] = {}
-        self.arrivals, self.done, self.tokens = _Arrivals(self.deadline_s), 0, 0
+        self.arrivals, self.done, self.tokens = VerdictQueue(self.deadline_s, DrKernelError), 0, 0
         self.total, self.ending = len(tasks) * trials * self.strategy.calls, False
         self.pool = ThreadPoolExecutor(CHECKING, thread_name_prefix="check")
         try:
             for task, going in self._trials(tasks, trials, known):
-                self.arrivals.expect(self.pool.submit(self.judge.check_task, task), self._checked, going)
+                self.arrivals.add(self.pool.submit(self.judge.check_task, task), self._checked, going)
             self._report()
-            while self.model.busy or self.arrivals.awaited:
+            while self.model.busy or self.arrivals.pending:
                 self.arrivals.take(wait=not self.model.busy)
                 for answer in self._step() if self.model.busy else ():
                     self._answered(answer)
@@ -216,7 +181,7 @@ class _Study:
         except DrKernelError:
             self.ending = True
             self.pool.shutdown(wait=False, cancel_futures=True)
-            while self.arrivals.awaited:
+            while self.arrivals.pending:
                 self.arrivals.take(wait=True)
             raise
 
@@ -266,7 +231,7 @@ class _Study:
     def _ask(self, trial: _Trial, ask: Ask) -> bool:
         """Requests a turn, with fewer turns shown where the context is short; False where the chain is full."""
         id = f"{trial.task.id}/{trial.number}/{ask.call}"
-        seed = answer_seed(self.seed, trial.task.id, trial.number, ask.call)
+        seed = completion_seed(self.seed, trial.task.id, trial.number, ask.call)
         while not (fits := self.model.add(id, trial.task, [trial.turns[call] for call in ask.shown], seed)):
             if (smaller := ask.smaller()) is None:
                 break
@@ -281,7 +246,7 @@ class _Study:
 
     def _no_room(self, id: str) -> None:
         verdict = Verdict("invalid", "no_room", "The task leaves no room for an answer in the model's context.")
-        self._await(Answer(id, None, None, 0, 0, False, 0.0), _done(verdict))
+        self._await(Answer(id, None, None, 0, 0, False, 0.0), resolved(verdict))
 
     def _did_not_fit(self, id: str) -> None:
         """What `_ask` does at once where the model knows it at once."""
@@ -301,14 +266,14 @@ class _Study:
         if not answer.fits:
             self._did_not_fit(answer.id)
         elif answer.refused is not None:
-            self._await(answer, _done(Verdict("invalid", "refused", answer.refused)))
+            self._await(answer, resolved(Verdict("invalid", "refused", answer.refused)))
         elif answer.source is None:
-            self._await(answer, _done(_no_code(task)))
+            self._await(answer, resolved(no_code(task)))
         else:
             self._await(answer, self.judge.submit(task, answer.source))
 
     def _await(self, answer: Answer, verdict: Future[Verdict]) -> None:
-        self.arrivals.expect(verdict, self._judged, answer)
+        self.arrivals.add(verdict, self._judged, answer)
 
     def _judged(self, answer: Answer, verdict: Future[Verdict]) -> None:
         asked = self.open.pop(answer.id)
@@ -335,7 +300,7 @@ class _Study:
 
     def _report(self) -> None:
         if self.on_progress:
-            self.on_progress(Progress(self.done, self.total, self.tokens, self.arrivals.awaited))
+            self.on_progress(RolloutProgress(self.done, self.total, self.tokens, self.arrivals.pending))
 
 
 def _record(asked: _Asked, answer: Answer, verdict: Verdict, strategy: str, model: str) -> Record:
@@ -362,13 +327,3 @@ def _record(asked: _Asked, answer: Answer, verdict: Verdict, strategy: str, mode
         model=model,
         answer=answer.content,
     )
-
-
-def _no_code(task: Task) -> Verdict:
-    return Verdict("invalid", "no_code", f"The answer has no code that defines class {task.answer_name}.")
-
-
-def _done(verdict: Verdict) -> Future[Verdict]:
-    future: Future[Verdict] = Future()
-    future.set_result(verdict)
-    return future

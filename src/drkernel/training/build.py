@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from drkernel.config import Config
+from drkernel.judge.service import longest_s
+from drkernel.objective.rollouts import ignoring_hack_check
 from drkernel.policy import load_engine
-from drkernel.policy.engine import Engine
+from drkernel.policy.engine import Engine, Sampling
 from drkernel.policy.model import Policy
 from drkernel.policy.prompts import Prompts
+from drkernel.rollout import EpisodeConfig
 from drkernel.tasks import load_tasks
 from drkernel.training.judging import GpuSharingEngine
 from drkernel.training.loading import load_policy
@@ -18,7 +21,8 @@ from drkernel.types import Task
 
 def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
-    options, chosen = config.tasks, {"levels": config.tasks.levels, "families": config.tasks.families}
+    options = config.tasks
+    chosen: dict[str, Any] = {"levels": config.tasks.levels, "families": config.tasks.families}
     tasks = load_tasks(options.source, split="train", count=options.count, seed=options.seed, **chosen)
     source = options.eval_source or options.source
     split = "test" if source in (options.source, "generated") else "all"
@@ -27,6 +31,7 @@ def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
 
 
 def engine_options(config: Config) -> dict[str, Any]:
+    """The arguments of `drkernel.policy.load_engine`."""
     options = config.engine
     return {
         "name": options.name,
@@ -38,12 +43,24 @@ def engine_options(config: Config) -> dict[str, Any]:
     }
 
 
+def episode_config(config: Config, turns: int) -> EpisodeConfig:
+    """What the config says about an episode of at most `turns` turns."""
+    return EpisodeConfig(
+        turns=turns,
+        max_tokens=config.engine.max_answer_tokens,
+        feedback_limit=config.judge.feedback_tokens,
+        sampling=Sampling(temperature=config.engine.temperature),
+        feedback_view=(lambda verdict: verdict) if config.reward.hack_check else ignoring_hack_check,
+        deadline_s=2 * longest_s(config.judge.timeout_s) + 300,  # the judge gives up before that
+    )
+
+
 def make_policy(config: Config, ranks: Ranks) -> Policy:
-    """Sharded over the ranks; a single CPU process has it whole, whose results repeat bit for bit."""
+    """The policy, sharded over the ranks. A single CPU process has it whole, so that its results repeat bit for bit."""
     if ranks.size == 1 and ranks.device.type == "cpu":
         return Policy.load(config.policy.path)
     compiled = {"fullgraph": True, "dynamic": True} if config.trainer.compile and ranks.device.type == "cuda" else None
-    return load_policy(config.policy.path, ranks, recompute=config.trainer.recompute, compile=compiled)
+    return load_policy(config.policy.path, ranks, activation_checkpointing=config.trainer.recompute, compile=compiled)
 
 
 def make_engine(config: Config, policy: Policy, prompts: Prompts) -> Engine:

@@ -5,9 +5,13 @@
     checkpoints/step_000010/rng_00000.pt   every random state of a rank
     checkpoints/step_000010/COMPLETE       JSON: step, ranks, SHA-256 of every file; written last
 
-A checkpoint is written beside its place and renamed into it, so a killed run leaves the last whole one. Nothing in it
-is a pickle that could run code: state is read with `weights_only`, and torch.distributed.checkpoint (DCP) with its
-safetensors storage instead of its own.
+A checkpoint is written to a temporary folder and renamed at the end, so a killed run leaves the last whole one. Nothing
+in it is a pickle that could run code: state is read with `weights_only`, and torch.distributed.checkpoint (DCP) uses
+its safetensors storage instead of its default.
+
+The optimizer's state is taken apart here and not by DCP's `get_optimizer_state_dict`. That function takes a step with
+an optimizer that has no state yet, which would change the bias correction of all later steps. And safetensors cannot
+hold the hyperparameters and step counts beside the tensors.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ from drkernel.training.sharding import parameters
 from drkernel.types import DrKernelError
 
 FILE_BYTES = 2 << 30
-"""Largest size, over all ranks, of what goes into one round of files: DCP holds a rank's part twice in host memory."""
+"""Most bytes, over all ranks, of one round of files: DCP holds a rank's part of a round twice in host memory."""
 
 
 def save(
@@ -51,27 +55,27 @@ def save(
     keep: int,
     ranks: Ranks,
 ) -> Path:
-    """Write step `step`, unless it is there already; keep the newest `keep`. All ranks take part.
+    """Write step `step`, unless it is there already; keep the newest `keep`. Collective, all ranks must call it.
 
     state: plain values, tensors and containers of them, the same on all ranks; rank 0's are written.
     """
     final, partial = folder / f"step_{step:06d}", folder / f".step_{step:06d}.tmp"
-    if ranks.share((final / "COMPLETE").exists):
+    if ranks.broadcast_object((final / "COMPLETE").exists):
         return final
-    ranks.share(lambda: _fresh(partial))
+    ranks.broadcast_object(lambda: _fresh(partial))
     tensors, scalars = _optimizer_state(policy, optimizer)
     tensors |= dict(_weights(policy))
     writer = HuggingFaceStorageWriter(
         str(partial / "tensors"), fqn_to_index_mapping=_file_of(tensors), save_distributed=True
     )
-    with _alone_is_fine():
+    with _without_warning():
         dcp.save(tensors, storage_writer=writer, no_dist=not dist.is_initialized())
-    plain = {"state.pt": {"state": state, "optimizer": scalars}} if ranks.first else {}
+    plain = {"state.pt": {"state": state, "optimizer": scalars}} if ranks.is_main else {}
     plain[f"rng_{ranks.rank:05d}.pt"] = rng_state()
-    hashes = ranks.each(lambda: _write(partial, plain) | _shard_hashes(partial, ranks))
+    hashes = ranks.all_gather_object(lambda: _write(partial, plain) | _shard_hashes(partial, ranks))
     files = dict(sorted(chain.from_iterable(part.items() for part in hashes)))
     text = json.dumps({"step": step, "ranks": ranks.size, "files": files}, indent=1)
-    ranks.share(lambda: _publish(partial, final, text, keep))
+    ranks.broadcast_object(lambda: _publish(partial, final, text, keep))
     return final
 
 
@@ -80,16 +84,16 @@ def load_latest(
 ) -> dict[str, Any] | None:
     """Restore the newest whole checkpoint into policy and optimizer and return its `state`, or None without one.
 
-    Random states come back, too; with another number of ranks than it was saved by they are drawn from (seed, step,
-    rank). Raises DrKernelError on all ranks if a file is damaged or does not fit the policy.
+    Random states are restored, too. If another number of ranks saved it, they are drawn from (seed, step, rank).
+    Collective, all ranks must call it. Raises DrKernelError on all ranks if a file is damaged or does not fit.
     """
-    found = ranks.share(lambda: complete(folder))
+    found = ranks.broadcast_object(lambda: complete(folder))
     if not found:
         return None
     path = found[-1]
     hint = f"remove the folder to resume from {found[-2].name}" if len(found) > 1 else "remove it to start again"
-    description = ranks.share(lambda: _described(path, hint))
-    ranks.each(lambda: _verify(path, sorted(description["files"].items())[ranks.rank :: ranks.size], hint))
+    description = ranks.broadcast_object(lambda: _described(path, hint))
+    ranks.all_gather_object(lambda: _verify(path, sorted(description["files"].items())[ranks.rank :: ranks.size], hint))
     saved = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
     try:
         _restore(path / "tensors", policy, optimizer, saved["optimizer"])
@@ -112,15 +116,16 @@ def _weights(policy: Policy) -> list[tuple[str, Tensor]]:
 
 
 def _optimizer_state(policy: Policy, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What is shaped like a parameter, by name; and the rest, which is the same on all ranks.
+    """The optimizer's tensors of a parameter's shape, by name; and the rest, the same on all ranks.
 
-    The rest: `groups` (hyperparameters), `names` (of the parameters, in the optimizer's order), `kinds` (what there is
-    of each parameter's shape) and `scalars` (step counts), both by position in `names`.
+    The rest is `groups` (hyperparameters), `names` (of the parameters, in the optimizer's order), `kinds` (which
+    tensors a parameter has) and `scalars` (step counts). The last two are keyed by the position in `names`.
     """
     names = {parameter: name for name, parameter in parameters(policy)}
     state, groups = optimizer.state_dict().values()
     order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    tensors, kinds, scalars = {}, {}, {}
+    tensors: dict[str, Tensor] = {}
+    kinds, scalars = {}, {}
     for position, values in state.items():
         shaped = {key for key, value in values.items() if getattr(value, "shape", ()) == order[position].shape}
         kinds[position] = sorted(shaped)
@@ -145,7 +150,7 @@ def _restore(folder: Path, policy: Policy, optimizer: torch.optim.Optimizer, sav
         for key in kinds
     }
     reader = HuggingFaceStorageReader(str(folder))
-    with _alone_is_fine():
+    with _without_warning():
         dcp.load(weights | moments, storage_reader=reader, no_dist=not dist.is_initialized())
     optimizer.load_state_dict({"state": state, "param_groups": saved["groups"]})
 
@@ -212,8 +217,9 @@ def _verify(path: Path, files: list[tuple[str, str]], hint: str) -> None:
 
 
 def rng_state() -> dict[str, Any]:
-    """Every random state of this process and its GPU; rollouts draw from (seed, step) alone, libraries may not."""
-    kind, keys, position, has_gauss, gauss = numpy.random.get_state()
+    """Every random state of this process and its GPU. Rollouts draw from (seed, step) alone, but libraries may not."""
+    generator: Any = numpy.random.get_state()
+    kind, keys, position, has_gauss, gauss = generator
     version, internal, gauss_next = random.getstate()
     return {
         "torch": torch.get_rng_state(),
@@ -250,14 +256,15 @@ def _sha256(path: Path) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What went wrong, short. DCP's own exception, no `Exception`, holds one per rank with its traceback."""
+    """A short message. DCP's own exception is no `Exception` and holds one per rank with its traceback."""
     if isinstance(error, CheckpointException):
         error = next(iter(error.failures.values()))[0]
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 @contextlib.contextmanager
-def _alone_is_fine() -> Iterator[None]:
+def _without_warning() -> Iterator[None]:
+    """DCP warns of a run without a process group."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         yield

@@ -1,4 +1,4 @@
-"""Who judges for a rank, and how a judge and an engine share a GPU."""
+"""Which judge a rank asks, and how a judge and an engine share a GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from drkernel.types import DrKernelError
 
 
 def reserved_gpus(config: Config) -> list[str]:
-    """The GPUs that the judge has for itself, as CUDA_VISIBLE_DEVICES names them.
+    """The GPUs that only the judge uses, as CUDA_VISIBLE_DEVICES names them.
 
     Raises DrKernelError where that would leave none for training.
     """
@@ -54,7 +54,7 @@ def measured_on(judge: JudgeConfig) -> str:
 
 @contextlib.contextmanager
 def judge_of_node(config: Config, ranks: Ranks) -> Iterator[Judge | Client]:
-    """The node's one judge: its first rank owns it, the others ask it."""
+    """The node's only judge. Its first rank owns it; the others ask it over a socket. Collective."""
     with contextlib.ExitStack() as stack:
         own: list[Judge] = []
 
@@ -65,25 +65,36 @@ def judge_of_node(config: Config, ranks: Ranks) -> Iterator[Judge | Client]:
             server = stack.enter_context(serve(own[0])) if ranks.local_size > 1 else None
             return (server.address, server.key) if server else ("", b"")
 
-        offers = ranks.each(offer)
+        offers = ranks.all_gather_object(offer)
         yield own[0] if own else stack.enter_context(contextlib.closing(Client(*offers[ranks.rank - ranks.local_rank])))
 
 
+@contextlib.contextmanager
+def cores_for_judge(workers: int) -> Iterator[None]:
+    """Leaves cores to the judge's processes. A thread of torch that waits for a core would delay all the others."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads - workers))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class GpuSharingEngine:
-    """An engine on a GPU that a judge measures on: between two steps it lets the judge's clock be alone."""
+    """An engine on a GPU that a judge measures on. Between two steps the judge's timing has the GPU to itself."""
 
     def __init__(self, engine: Engine, device: torch.device):
         self._engine, self._gpu_lock = engine, gpu_lock(torch.cuda.get_device_properties(device).uuid)
-        self.waited = 0.0
-        """Seconds that the judge had the GPU meanwhile."""
+        self.paused_s = 0.0
+        """Seconds that steps have waited while the judge had the GPU."""
 
     def __getattr__(self, name: str):
         return getattr(self._engine, name)
 
     def step(self) -> list[Completion]:
-        asked = time.perf_counter()
+        started = time.perf_counter()
         self._gpu_lock.acquire(exclusive=False)
-        self.waited += time.perf_counter() - asked
+        self.paused_s += time.perf_counter() - started
         try:
             completed = self._engine.step()
             torch.cuda.synchronize()
@@ -92,6 +103,6 @@ class GpuSharingEngine:
             self._gpu_lock.release()
 
 
-def pauses(engine: Engine) -> float:
-    """Seconds that a judge on the same GPU has had it, so far."""
-    return engine.waited if isinstance(engine, GpuSharingEngine) else 0.0
+def paused_s(engine: Engine) -> float:
+    """Seconds that an engine's steps have waited for a judge on the same GPU."""
+    return engine.paused_s if isinstance(engine, GpuSharingEngine) else 0.0

@@ -1,4 +1,4 @@
-"""A sharded policy without a whole copy of it on any host: built without storage, sharded, then filled.
+"""Loads a sharded policy with no whole copy of it on any host: built without storage, sharded, then filled.
 
 load_policy("Qwen/Qwen3-8B", ranks)                a hub id or local folder; each rank reads its own slices
 load_policy("random:conf/shapes/qwen3", ranks)     a folder with a config.json, weights drawn from `seed`
@@ -10,13 +10,13 @@ import contextlib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import huggingface_hub
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -30,14 +30,14 @@ from drkernel.training.sharding import parameters, shard
 from drkernel.types import DrKernelError
 
 RANDOM = "random:"
-WANTED = ("*.json", "*.safetensors", "*.txt", "*.jinja")
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja")
 """What is downloaded of a hub repository: weights, configs, tokenizer."""
 
 
 def load_policy(source: str | Path, ranks: Ranks, *, seed: int = 0, **options: Any) -> Policy:
     """A policy from a local Hugging Face folder, a hub id, or `random:<folder with config.json>`, sharded over ranks.
 
-    options: those of drkernel.training.sharding.shard. Weights become float32, whatever they are stored as.
+    options: those of drkernel.training.sharding.shard. Collective. Weights become float32, whatever they are stored as.
     Raises DrKernelError on all ranks where something is missing, damaged or of another shape.
     """
     source = str(source)
@@ -49,10 +49,10 @@ def load_policy(source: str | Path, ranks: Ranks, *, seed: int = 0, **options: A
     policy = _empty(config, ranks, options)
     weights = {name.removeprefix("model."): parameter.detach() for name, parameter in parameters(policy)}
     _on_every_rank(ranks, source, lambda: _check(folder, weights))
-    with _refused(source):
+    with _clear_errors(source):
         dcp.load(weights, storage_reader=HuggingFaceStorageReader(str(folder)))
     if (folder / "generation_config.json").exists():
-        policy.model.generation_config = GenerationConfig.from_pretrained(folder)
+        cast(Any, policy.model).generation_config = GenerationConfig.from_pretrained(folder)
     return policy
 
 
@@ -82,7 +82,7 @@ def _empty(config: PretrainedConfig, ranks: Ranks, options: dict[str, Any]) -> P
 
 
 def _fill_buffers(policy: Policy, device: torch.device) -> None:
-    """What is not stored with the weights (rotary frequencies) is what a new module has."""
+    """Buffers that are not stored with the weights (rotary frequencies) get the values of a new module."""
     for module in list(policy.modules()):
         computed = module._non_persistent_buffers_set
         if not computed:
@@ -90,14 +90,14 @@ def _fill_buffers(policy: Policy, device: torch.device) -> None:
         try:
             fresh = type(module)(policy.body.config).to(device)
         except Exception as error:
-            kind = type(module).__name__
-            raise DrKernelError(f"model {policy.model.config.model_type}: cannot fill the buffers of {kind}") from error
+            kind, model = type(module).__name__, cast(Any, policy.model)
+            raise DrKernelError(f"model {model.config.model_type}: cannot fill the buffers of {kind}") from error
         for name in computed:
             module._buffers[name] = fresh._buffers[name]
 
 
-def _cut(whole: Tensor, like: nn.Parameter) -> Tensor:
-    """`whole`, known to every rank, sharded like a parameter; nothing is sent."""
+def _cut(whole: Tensor, like: Any) -> Tensor:
+    """`whole`, which every rank has, sharded like the parameter `like`; nothing is sent."""
     return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
 
 
@@ -109,7 +109,7 @@ def _local(source: str, ranks: Ranks) -> Path:
     """The folder of a source on this node; a hub id is downloaded once per node."""
     if Path(source).is_dir():
         return Path(source)
-    fetch = lambda: Path(huggingface_hub.snapshot_download(source, allow_patterns=list(WANTED)))
+    fetch = lambda: Path(huggingface_hub.snapshot_download(source, allow_patterns=list(HUB_FILES)))
     _on_every_rank(ranks, source, lambda: fetch() if ranks.local_rank == 0 else None)
     return _on_every_rank(ranks, source, fetch)
 
@@ -132,21 +132,21 @@ def _check(folder: Path, weights: dict[str, Tensor]) -> None:
 
 
 def _on_every_rank(ranks: Ranks, source: str, make):
-    """What this rank makes; a failure of any is one DrKernelError on all."""
+    """What `make` returns on this rank. If it fails on any, all raise one DrKernelError. Collective."""
 
     def guarded():
-        with _refused(source):
+        with _clear_errors(source):
             nonlocal made
             made = make()
 
     made = None
-    ranks.each(guarded)
+    ranks.all_gather_object(guarded)
     return made
 
 
 @contextlib.contextmanager
-def _refused(source: str) -> Iterator[None]:
-    # Reading what others wrote is a process border: a dozen unrelated types are raised there.
+def _clear_errors(source: str) -> Iterator[None]:
+    # Files from elsewhere: transformers and safetensors raise a dozen unrelated types there.
     try:
         yield
     except (Exception, CheckpointException) as error:

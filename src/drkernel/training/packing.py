@@ -1,14 +1,14 @@
 """Trajectories become one packed Batch, and the Batch becomes micro-batches.
 
-A trajectory's turns extend each other token by token, so all of them fit in one row, with one advantage per turn spread
-over that turn's response tokens:
+A trajectory's turns extend each other token by token, so all of them fit in one row. Each turn has one advantage, which
+all its response tokens get:
 
-    row    | task | answer 1 | feedback 1 | answer 2 | feedback 2 | answer 3 |
-    mask   |  0   |    1     |     0      |    1     |     0      |    1     |
-    turn   |  -1  |    0     |    -1      |    1     |    -1      |    2     |
+    row    | task | completion 1 | feedback 1 | completion 2 | feedback 2 | completion 3 |
+    mask   |  0   |      1       |     0      |      1       |     0      |      1       |
+    turn   |  -1  |      0       |    -1      |      1       |    -1      |      2       |
 
-`layout="turn"` writes one row per turn instead (prefix, then that turn's answer): the paper's way, two to three times
-the tokens, the same gradient up to rounding (tests/training/test_update.py).
+`layout="turn"` writes one row per turn instead: its prefix, then its completion. This is the paper's way. It has two to
+three times the tokens and the same gradient up to rounding (tests/training/test_update.py).
 """
 
 from __future__ import annotations
@@ -22,17 +22,29 @@ from torch import Tensor
 
 from drkernel.types import Batch, Trajectory, Turn
 
-EVEN = 16_384
-"""Length of a row whose attention takes about as long as its matrix products with weights."""
+BREAK_EVEN = 16_384
+"""Tokens of a row whose attention takes about as long as its matrix products with weights."""
 
 
-def pack(trajectories: list[Trajectory], layout: str = "trajectory") -> Batch:
-    """All trajectories of a step end to end. Advantages are zero until `spread` fills them.
+def pack(
+    trajectories: list[Trajectory],
+    layout: str = "trajectory",
+    *,
+    advantages: Tensor | None = None,
+    train: Tensor | None = None,
+) -> Batch:
+    """All trajectories of a step, B with at most K turns, end to end.
 
-    Turn k of trajectory b has turn id `b * K + k`, where K is the largest number of turns.
+    advantages: float [B, K], one per turn; zero if not given.
+    train: bool [B, K], the turns that train; all if not given. `Batch.loss_mask` is restricted to them.
+
+    Turn k of trajectory b has turn id `b * K + k`, whether it trains or not.
     """
     most = max(len(trajectory.turns) for trajectory in trajectories)
-    tokens, logprobs, lengths, owners, runs = [], [], [], [], []
+    tokens: list[int] = []
+    logprobs: list[float] = []
+    runs: list[tuple[int, int]] = []
+    lengths, owners = [], []
     for b, trajectory in enumerate(trajectories):
         for turns, trained in _rows(trajectory, layout):
             start = len(tokens)
@@ -55,6 +67,10 @@ def pack(trajectories: list[Trajectory], layout: str = "trajectory") -> Batch:
         trajectory_ids=torch.tensor(owners).repeat_interleave(torch.tensor(lengths)),
     )
     batch.rollout_logprobs[batch.loss_mask] = torch.from_numpy(numpy.array(logprobs, numpy.float32))
+    if advantages is not None:
+        batch.advantages = to_tokens(advantages, batch)
+    if train is not None:
+        batch.loss_mask = to_tokens(train, batch)
     return batch
 
 
@@ -66,14 +82,13 @@ def _rows(trajectory: Trajectory, layout: str) -> list[tuple[list[Turn], Sequenc
     return [(turns[: k + 1], [k]) for k in range(len(turns))]
 
 
-def spread(per_turn: Tensor, batch: Batch) -> Tensor:
+def to_tokens(per_turn: Tensor, batch: Batch) -> Tensor:
     """A value per turn [B, K] onto that turn's response tokens [T]; zero elsewhere."""
-    return torch.where(
-        batch.loss_mask, per_turn.flatten()[batch.turn_ids.clamp(min=0)], torch.zeros((), dtype=per_turn.dtype)
-    )
+    values = per_turn.flatten()[batch.turn_ids.clamp(min=0)]
+    return torch.where(batch.turn_ids >= 0, values, torch.zeros((), dtype=per_turn.dtype))
 
 
-def split(batch: Batch, max_tokens: int) -> list[tuple[Tensor, Batch]]:
+def microbatches(batch: Batch, max_tokens: int) -> list[tuple[Tensor, Batch]]:
     """Micro-batches of at most `max_tokens` tokens (a longer row stands alone), each with its positions in the batch.
 
     Rows are taken longest first into the first micro-batch with room, so that few micro-batches are needed.
@@ -81,14 +96,15 @@ def split(batch: Batch, max_tokens: int) -> list[tuple[Tensor, Batch]]:
     return [select(batch, sorted(rows)) for rows in _first_fit(_lengths(batch), max_tokens)]
 
 
-def deal(batch: Batch, max_tokens: int, size: int) -> list[list[tuple[Tensor, Batch]]]:
-    """For each of `size` ranks its micro-batches as in `split`; the same number for all ranks, of like cost.
+def shard_microbatches(batch: Batch, max_tokens: int, size: int) -> list[list[tuple[Tensor, Batch]]]:
+    """For each of `size` ranks its micro-batches, the same number for all ranks.
 
-    Sharded ranks work in step, so what counts is that the k-th micro-batches of all ranks cost the same. Where there
-    are too few rows a rank gets fillers: the shortest row once more, with an empty loss mask. One rank gets `split`.
+    Sharded ranks wait for each other in every micro-batch, so the k-th ones of all ranks should cost the same. Where
+    there are too few rows a rank gets fillers: the shortest row again, with an empty loss mask. A single rank gets
+    those of `microbatches`.
     """
     if size == 1:
-        return [split(batch, max_tokens)]
+        return [microbatches(batch, max_tokens)]
     lengths = _lengths(batch)
     number = -(-len(_first_fit(lengths, max_tokens)) // size) * size
     while (bins := _balanced(lengths, max_tokens, number)) is None:
@@ -101,23 +117,24 @@ def deal(batch: Batch, max_tokens: int, size: int) -> list[list[tuple[Tensor, Ba
 def cost(length: int) -> float:
     """What a row's passes take, in tokens: linear, and quadratic for attention.
 
-    Both are equal at EVEN tokens: by operations that is 10k for Qwen3-0.6B and 50k for 8B, but attention runs slower.
+    Both are equal at BREAK_EVEN tokens. Counting operations that is 10k for Qwen3-0.6B and 50k for 8B, but attention
+    runs slower.
 
-    >>> cost(1024), cost(EVEN) / EVEN
+    >>> cost(1024), cost(BREAK_EVEN) / BREAK_EVEN
     (1088.0, 2.0)
     """
-    return length + length * length / EVEN
+    return length + length * length / BREAK_EVEN
 
 
-def parts(batch: Batch, number: int) -> Iterator[tuple[Tensor, Batch]]:
-    """The rows dealt out in turn to at most `number` batches, each for one optimizer step."""
+def minibatches(batch: Batch, number: int) -> Iterator[tuple[Tensor, Batch]]:
+    """At most `number` batches for one optimizer step each, with their positions in the batch; rows go round-robin."""
     rows = len(batch.cu_seqlens) - 1
     for first in range(min(number, rows)):
         yield select(batch, list(range(first, rows, number)))
 
 
 def select(batch: Batch, rows: list[int]) -> tuple[Tensor, Batch]:
-    """Some rows of a batch, and where their tokens stood in it."""
+    """Some rows of a batch, and the positions of their tokens in it."""
     spans = [(int(batch.cu_seqlens[r]), int(batch.cu_seqlens[r + 1])) for r in rows]
     index = torch.cat([torch.arange(start, end) for start, end in spans])
     names = ("tokens", "positions", "loss_mask", "advantages", "rollout_logprobs", "turn_ids", "trajectory_ids")

@@ -1,19 +1,19 @@
-"""Signals that announce the end: noted at once, agreed among ranks at a step boundary, answered with a checkpoint.
+"""Signals that announce the end of a job: recorded at once, agreed among ranks between steps, answered by a checkpoint.
 
 SLURM sends SIGUSR1 or SIGUSR2 before a time limit or a preemption (submitit: SIGUSR2), and SIGTERM when a job ends. A
-handler cannot save: that takes all ranks, and each may be in another collective. So the loop asks between steps:
+handler cannot save, since saving takes all ranks and each may be in another collective. So the loop asks between steps:
 
     with Preemption() as preemption:
         for step in ...:
             ...
-            if preemption.asked(ranks):
+            if preemption.agreed(ranks):
                 save(...)
-                preemption.hand_over(ranks)
+                preemption.call_previous_handler(ranks)
                 return
 
-`hand_over` calls the handler that was installed before, which is submitit's inside its jobs: on rank 0 it requeues the
-job and exits. submitit ignores SIGTERM; a job that Slurm preempts with it alone exits with a code that has it requeued
-(drkernel.slurm.guard). Elsewhere nothing was installed; returning ends the run, and the same command resumes it.
+Inside a job of submitit the previous handler is submitit's: on rank 0 it requeues the job and exits. submitit ignores
+SIGTERM; a job that Slurm preempts with SIGTERM alone exits with a code that has it requeued (drkernel.slurm.guard).
+Elsewhere there is no previous handler: returning ends the run, and the same command resumes it.
 """
 
 from __future__ import annotations
@@ -29,54 +29,55 @@ from drkernel.slurm.guard import AGAIN
 from drkernel.training.ranks import Ranks
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""Least telling first: with submitit only the user signal requeues, and SIGTERM may come beside it."""
+"""By precedence, lowest first: submitit requeues on the user signal only, and SIGTERM may come with it."""
 WAIT_S = 300.0
-"""How long the other ranks wait to be ended while rank 0 requeues: one that left early would count as finished."""
+"""How long the other ranks wait to be ended while rank 0 requeues. A rank that exits early would count as finished."""
 
 
 class Preemption:
-    """Installs the handlers (in the main thread) and takes them back at the end."""
+    """Installs signal handlers (in the main thread) and restores the previous ones at the end."""
 
     def __init__(self) -> None:
         self._received = 0  # 1 + index in SIGNALS, 0 for none
         self._agreed = 0
         self._terminated = False
-        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        self._before = {number: signal.signal(number, self._record) for number in SIGNALS}
 
     def __enter__(self) -> Preemption:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self.restore_handlers()
 
-    def release(self) -> None:
-        """Put back the handlers that were there before. For when all is saved: from here on a signal acts at once."""
+    def restore_handlers(self) -> None:
+        """Restore the previous handlers. To be called when everything is saved: a signal then acts at once."""
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     @property
-    def noted(self) -> bool:
-        """This rank received a signal; others may not know yet. For giving up a rollout early, all ranks by `asked`."""
+    def received(self) -> bool:
+        """Whether this rank received a signal. Other ranks may not have; `agreed` tells all."""
         return self._received > 0
 
-    def asked(self, ranks: Ranks) -> bool:
-        """True on all ranks where any of them received a signal. To be called by all at the same point of a step."""
-        self._agreed = max(ranks.each(lambda: self._received))
+    def agreed(self, ranks: Ranks) -> bool:
+        """Collective, all ranks must call it. True on all ranks if any of them received a signal."""
+        self._agreed = max(ranks.all_gather_object(lambda: self._received))
         return self._agreed > 0
 
-    def hand_over(self, ranks: Ranks) -> None:
-        """After the save: let the handler that was there before decide. It may requeue and exit; if it returns, or if
-        there was none, the caller ends the run. Other ranks then wait for their end where rank 0 has a handler.
+    def call_previous_handler(self, ranks: Ranks) -> None:
+        """Collective, all ranks must call it, after the save. Rank 0 calls the handler that was installed before.
 
-        Never returns in a job of submitit, where to return would be to have finished.
+        The handler may requeue the job and exit; meanwhile the other ranks wait to be ended. If it returns, or if there
+        is none, the caller ends the run. In a job of submitit this method never returns, since a process that returns
+        counts as finished.
         """
-        assert self._agreed, "asked() comes first"
+        assert self._agreed, "agreed() comes first"
         number = SIGNALS[self._agreed - 1]
         handler = self._before[number]
         self._terminated = False
-        if ranks.share(lambda: _is_own(handler)):
-            assert callable(handler) or not ranks.first
-            if ranks.first:
+        if ranks.broadcast_object(lambda: _is_installed(handler)):
+            if ranks.is_main:
+                assert callable(handler)
                 handler(number, None)
             elif number != signal.SIGTERM:
                 self._wait_for_the_end()
@@ -88,11 +89,11 @@ class Preemption:
         while time.monotonic() < deadline and not self._terminated:
             time.sleep(min(WAIT_S, 0.1))
 
-    def _note(self, number: int, _: FrameType | None) -> None:
+    def _record(self, number: int, _: FrameType | None) -> None:
         self._received = max(self._received, 1 + SIGNALS.index(signal.Signals(number)))
         self._terminated |= number == signal.SIGTERM
 
 
-def _is_own(handler: Callable | int | None) -> bool:
-    """Whether somebody installed a handler, and it is neither the system's nor Python's."""
+def _is_installed(handler: Callable | int | None) -> bool:
+    """Whether a handler is neither the system's nor Python's."""
     return callable(handler) and handler is not signal.default_int_handler

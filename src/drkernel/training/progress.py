@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from rich import progress as bars
 from rich.console import Console
 
-from drkernel import rollout
+from drkernel.rollout import RolloutProgress
 
 
 def make_console(quiet: bool = False) -> Console:
-    """A terminal's own width; enough for a table of four columns where there is no terminal to ask."""
+    """A console as wide as the terminal; without one, wide enough for a table of four columns."""
     console = Console(quiet=quiet)
     return console if console.is_terminal else Console(width=120, quiet=quiet)
 
 
 class Progress:
-    """Two bars: the run's steps, and whatever the present step is busy with."""
+    """Two bars: the run's steps, and the present part of a step."""
 
     def __init__(self, console: Console):
         self.console = console
@@ -47,8 +47,8 @@ class Progress:
             yield step
             self._bars.update(task, completed=step + 1)
 
-    def part(self, title: str, total: int | None) -> Callable[[int], None]:
-        """A bar for one part of a step; call the result with how much was done. Done parts leave the screen."""
+    def bar(self, title: str, total: int | None) -> Callable[[int], None]:
+        """A bar for one part of a step. Call the result with how much was done; a full bar leaves the screen."""
         task = self._bars.add_task(title, total=total, note="")
         done = 0
 
@@ -61,17 +61,17 @@ class Progress:
 
         return advance
 
-    def rollout(self, title: str) -> Callable[[rollout.Progress], None]:
+    def rollout(self, title: str) -> Callable[[RolloutProgress], None]:
         """A bar for a rollout: turns done, tokens sampled, verdicts awaited."""
         task = self._bars.add_task(title, total=None, note="")
 
-        def show(state: rollout.Progress) -> None:
+        def show(state: RolloutProgress) -> None:
             note = f"{state.tokens} tokens, {state.judging} at the judge"
             done = state.turns_done == state.turns_total
             self._bars.update(task, total=state.turns_total, completed=state.turns_done, note=note, visible=not done)
 
         return show
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """A line that stays, with the minutes since the start."""
         self.console.print(f"[dim]{(time.perf_counter() - self._started) / 60:5.1f} min[/dim]  {line}", highlight=False)

@@ -1,11 +1,11 @@
-"""Ranks: one process per GPU, how they are started, and what they tell each other.
+"""Ranks: one process per GPU, how they are started, and the collectives between them.
 
     python train.py trainer.gpus=8        starts its own ranks (`launch`)
     torchrun ... train.py                 RANK, WORLD_SIZE, ... are recognised
     srun, submitit                        one task per GPU; SLURM_PROCID, SLURM_STEP_NUM_TASKS, ... are recognised
 
-Without any of these there is one rank and no process group; everything here works without one. Messages are Python
-objects over gloo and need no GPU; gradients and weights go through NCCL where there are GPUs.
+Without any of these there is one rank and no process group; everything here works without one. Python objects travel
+over gloo and need no GPU; gradients and weights go through NCCL where there are GPUs.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ TIMEOUT = timedelta(hours=2)
 """How long a rank waits within one collective: longer than the slowest rank's share of a rollout."""
 GRACE_S = 20.0
 """After one rank failed, the launcher gives the others this long between SIGTERM and SIGKILL."""
-_LAST_S = 0.5
-"""gloo's threads outlive the group, which a mesh keeps, and need Python to let go of the last message's tensors: if it
-ends first, the process aborts."""
+_GLOO_IDLE_S = 0.5
+"""A device mesh keeps the process group alive, and with it gloo's threads. They need Python to free the tensors of the
+last message: where Python ends first, the process aborts."""
 LAUNCHER = "DRKERNEL_LAUNCHER"  # process id of the launcher, for its ranks
-PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among its peers. Every method but `first` must be called by all ranks in the same order."""
+    """This process among its peers. Every method is a collective: all ranks must call it, in the same order, or those
+    that call it wait for the others until TIMEOUT."""
 
     rank: int = 0
     size: int = 1
@@ -63,11 +64,15 @@ class Ranks:
     device: torch.device = CPU
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
+        """Whether this is rank 0, which writes files and talks to the user. No collective."""
         return self.rank == 0
 
-    def each(self, make: Callable[[], T]) -> list[T]:
-        """Every rank makes its own and gets all of them, in rank order. An error of any rank is raised on all."""
+    def all_gather_object(self, make: Callable[[], T]) -> list[T]:
+        """Collective, all ranks must call it. Every rank calls `make` and gets what all ranks made, in rank order.
+
+        An error of any rank is raised on all.
+        """
         if self.size == 1:
             return [make()]
         mine = _attempt(make)
@@ -76,61 +81,71 @@ class Ranks:
         _raise_first([mine.error, *(error for value, error in outcomes if error)])
         return [pickle.loads(value) for value, _ in outcomes]
 
-    def share(self, make: Callable[[], T]) -> T:
-        """Rank 0 makes it and all get it. An error of rank 0 is raised on all."""
+    def broadcast_object(self, make: Callable[[], T]) -> T:
+        """Collective, all ranks must call it. Rank 0 alone calls `make`, and all ranks get what it made.
+
+        An error of rank 0 is raised on all.
+        """
         if self.size == 1:
             return make()
-        mine = _attempt(make) if self.first else _Outcome(None, (None, None), None)
+        mine = _attempt(make) if self.is_main else _Outcome(None, (None, None), None)
         box = [mine.message]
         dist.broadcast_object_list(box, src=0)
         value, error = box[0]
         _raise_first([mine.error, error])
-        return mine.value if self.first else pickle.loads(value)
+        if self.is_main:
+            return mine.value
+        assert value is not None, "an error was raised"
+        return pickle.loads(value)
 
-    def gather(self, items: list[T]) -> list[T]:
-        """The items of all ranks as one list, in rank order."""
-        return list(chain.from_iterable(self.each(lambda: items)))
+    def all_gather_list(self, items: list[T]) -> list[T]:
+        """Collective, all ranks must call it. The items of all ranks as one list, in rank order."""
+        return list(chain.from_iterable(self.all_gather_object(lambda: items)))
 
-    def sum(self, tensor: Tensor) -> Tensor:
-        """Sums over ranks, in place, and returns the tensor."""
+    def all_reduce_sum(self, tensor: Tensor) -> Tensor:
+        """Collective, all ranks must call it. Sums over ranks, in place, and returns the tensor."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
 
-    def any(self, flag: bool) -> bool:
-        """True where any rank says so. Also a barrier."""
+    def all_reduce_any(self, flag: bool) -> bool:
+        """Collective, all ranks must call it. True on all ranks where `flag` is true on any."""
         if self.size == 1:
             return flag
         votes = torch.tensor(int(flag))
         dist.all_reduce(votes, dist.ReduceOp.MAX)
         return bool(votes)
 
+    def barrier(self) -> None:
+        """Collective, all ranks must call it. Returns once all ranks have come here."""
+        self.all_reduce_any(False)
+
     def close(self) -> None:
-        """Ends the process group after a run that went well; after an error the process just ends."""
-        self.any(False)
+        """Collective, all ranks must call it. Ends the process group; after an error the process just ends."""
+        self.barrier()
         _leave()
 
 
 def init_distributed(reserved: Sequence[str] = ()) -> Ranks:
-    """Find this process's place among the ranks and join them; harmless to call twice.
+    """Find out which rank this process is and join the others; harmless to call twice.
 
-    reserved: GPUs that the judge has for itself, as CUDA_VISIBLE_DEVICES names them; ranks take the others in order.
+    reserved: the judge's GPUs, as CUDA_VISIBLE_DEVICES names them; ranks take the others in order.
     """
     if launcher := os.environ.pop(LAUNCHER, None):
         _die_with(int(launcher))
-    place = _place(os.environ)
-    if place is None or place.size == 1:
+    info = rank_info(os.environ)
+    if info is None or info.size == 1:
         return Ranks(device=_device(0, 1, reserved))
-    device = _device(place.local_rank, place.local_size, reserved)
-    os.environ.update(place.environment())  # vLLM's external launcher reads them, too
+    device = _device(info.local_rank, info.local_size, reserved)
+    os.environ.update(info.environment())  # vLLM's external launcher reads them, too
     if not dist.is_initialized():
-        store, *_ = next(rendezvous("env://", place.rank, place.size, timeout=START_TIMEOUT))
+        store, *_ = next(rendezvous("env://", info.rank, info.size, timeout=START_TIMEOUT))
         store.set_timeout(TIMEOUT)
-        join(device, dist.PrefixStore("drkernel", store), place.rank, place.size)
-    return Ranks(place.rank, place.size, place.local_rank, place.local_size, device)
+        init_process_group(device, dist.PrefixStore("drkernel", store), info.rank, info.size)
+    return Ranks(info.rank, info.size, info.local_rank, info.local_size, device)
 
 
-def join(device: torch.device, store: dist.Store, rank: int, size: int) -> None:
+def init_process_group(device: torch.device, store: dist.Store, rank: int, size: int) -> None:
     """Start the process group: gloo for what is on the CPU, NCCL for what is on GPUs."""
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
@@ -142,17 +157,17 @@ def join(device: torch.device, store: dist.Store, rank: int, size: int) -> None:
 def _leave() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
-        time.sleep(_LAST_S)
+        time.sleep(_GLOO_IDLE_S)
 
 
 def launch(gpus: int, reserved: Sequence[str] = ()) -> int | None:
     """Start this very command as `gpus` ranks on this machine, wait, and return the exit code for this process.
 
     None where there is nothing to start: for one rank, and where this process already is a rank. Without GPUs the ranks
-    are CPU processes. Signals are passed on; when a rank fails the others are ended, and its code is the result
+    are CPU processes. Signals are forwarded. When a rank fails the others are ended, and its exit code is the result
     (128 + number for a signal). Raises DrKernelError where there are fewer GPUs than asked for.
     """
-    if gpus <= 1 or _place(os.environ) is not None:
+    if gpus <= 1 or rank_info(os.environ) is not None:
         return None
     if "SUBMITIT_EXECUTOR" in os.environ:
         # A copy of the command would be a second submitit task with the same number and result file.
@@ -162,13 +177,14 @@ def launch(gpus: int, reserved: Sequence[str] = ()) -> int | None:
     free = free_gpus(reserved)
     if free and len(free) < gpus:
         raise DrKernelError(f"trainer.gpus is {gpus}, expected at most {len(free)}: {_described(reserved)}")
-    asked, port = [], _free_port()
-    with _noted(asked):
-        return _wait([_start(rank, gpus, port) for rank in range(gpus)], asked)
+    signals: list[int] = []
+    port = _free_port()
+    with _recorded(signals):
+        return _wait([_start(rank, gpus, port) for rank in range(gpus)], signals)
 
 
 def free_gpus(reserved: Sequence[str] = ()) -> list[int]:
-    """Indices of the visible GPUs that the judge has not for itself; all of them where it has them all (shared)."""
+    """Indices of the visible GPUs that are not reserved; all of them where all are (the judge shares them)."""
     if not torch.cuda.is_available():
         return []
     names = visible_gpus()
@@ -191,7 +207,8 @@ class RankInfo(NamedTuple):
         return {name: str(value) for name, value in zip(names, self, strict=True)}
 
 
-def _place(env: Mapping[str, str]) -> RankInfo | None:
+def rank_info(env: Mapping[str, str]) -> RankInfo | None:
+    """Which rank the environment says this process is; None for a single process."""
     if "RANK" in env and "WORLD_SIZE" in env:
         rank, size = int(env["RANK"]), int(env["WORLD_SIZE"])
         local = int(env.get("LOCAL_RANK", rank)), int(env.get("LOCAL_WORLD_SIZE", size))
@@ -271,19 +288,19 @@ def _raise_first(errors: list[Exception | None]) -> None:
 
 
 def _start(rank: int, size: int, port: int) -> subprocess.Popen:
-    place = RankInfo(rank, size, rank, size, "127.0.0.1", port)
-    environment = {**os.environ, **place.environment(), LAUNCHER: str(os.getpid())}
+    info = RankInfo(rank, size, rank, size, "127.0.0.1", port)
+    environment = {**os.environ, **info.environment(), LAUNCHER: str(os.getpid())}
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // size)))
     # A session of its own: Ctrl-C reaches a rank once, through the launcher.
     return subprocess.Popen([sys.executable, *sys.orig_argv[1:]], env=environment, start_new_session=True)
 
 
-def _wait(ranks: list[subprocess.Popen], asked: list[int]) -> int:
+def _wait(ranks: list[subprocess.Popen], signals: list[int]) -> int:
     code, deadline = 0, float("inf")
     while True:
         codes = [rank.poll() for rank in ranks]
-        while asked:
-            _signal_all(ranks, asked.pop(0))
+        while signals:
+            _signal_all(ranks, signals.pop(0))
         if code == 0 and (failed := [c for c in codes if c]):
             code, deadline = failed[0] if failed[0] > 0 else 128 - failed[0], time.monotonic() + GRACE_S
             _signal_all(ranks, signal.SIGTERM)
@@ -300,9 +317,9 @@ def _signal_all(ranks: list[subprocess.Popen], number: int) -> None:
 
 
 @contextlib.contextmanager
-def _noted(asked: list[int]) -> Iterator[None]:
-    """Signals are only noted in `asked`."""
-    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in PASSED_ON}
+def _recorded(signals: list[int]) -> Iterator[None]:
+    """Signals are appended to `signals` and do nothing else."""
+    before = {number: signal.signal(number, lambda number, _: signals.append(number)) for number in FORWARDED_SIGNALS}
     try:
         yield
     finally:
@@ -311,7 +328,7 @@ def _noted(asked: list[int]) -> Iterator[None]:
 
 
 def _die_with(parent: int) -> None:
-    """End when the launcher is killed: a rank alone would wait in a collective, holding its GPU, for two hours."""
+    """End this process when the launcher is killed: otherwise it waits in a collective for TIMEOUT, holding its GPU."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

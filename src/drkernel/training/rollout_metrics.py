@@ -1,45 +1,43 @@
-"""What the config makes of rollouts: rewards, filters and the numbers that describe them."""
+"""What the config makes of rollouts: rewards, the advantage estimator, and the numbers that describe rollouts."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 
 from torch import Tensor
 
-from drkernel.config import Config, RewardConfig
+from drkernel.config import AlgoConfig, RewardConfig
+from drkernel.objective.advantages import ADVANTAGES
+from drkernel.objective.metric_sums import mean_of, means
 from drkernel.objective.metrics import fast_at
 from drkernel.objective.rewards import REWARDS
 from drkernel.objective.rollouts import Rollouts, tabulate
-from drkernel.objective.tally import mean_of, means
+from drkernel.registry import bind
 from drkernel.types import Trajectory
 
 
-def tabulated(config: Config, trajectories: list[Trajectory]) -> Rollouts:
+def tabulate_rollouts(config: RewardConfig, trajectories: list[Trajectory]) -> Rollouts:
     """Verdicts as tensors, and the reward that the config chooses."""
-    return tabulate(trajectories, reward_of(config.reward), config.reward.hack_check)
+    return tabulate(trajectories, make_reward(config), config.hack_check)
 
 
-def reward_of(config: RewardConfig) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The chosen function of objective/rewards.py, its options bound: (correct, speedup, coverage) -> reward."""
-    options = dataclasses.asdict(config)
-    del options["hack_check"]  # decides what counts as correct
-    return partial(REWARDS[options.pop("name")], **options)
+def make_reward(config: RewardConfig) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """The chosen function of objective/rewards.py with its options: (correct, speedup, coverage) -> reward."""
+    return bind(REWARDS[config.name], dataclasses.asdict(config))
 
 
-def turn_filters(config: Config) -> dict[str, dict]:
-    """The filters of `objective.filters` that are on, with their options."""
-    chosen = {}
-    if config.filters.zero_variance:
-        chosen["zero_variance"] = {"min_std": config.filters.zero_variance.min_std}
-    if config.filters.prs:
-        chosen["prs"] = dataclasses.asdict(config.filters.prs)
-    return chosen
+def make_estimator(config: AlgoConfig) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """The chosen entry of objective/advantages.py with its options.
+
+    (returns, turn_mask, groups, baseline) -> advantages. To be made once per run: an estimator may remember what it has
+    seen.
+    """
+    return bind(ADVANTAGES[config.advantage], dataclasses.asdict(config))
 
 
 def describe(rollouts: Rollouts) -> dict[str, float]:
-    """What the rollouts of a step were like, over all turns; `speedup` and `coverage` over correct answers."""
+    """Means over all turns of a step; those of `speedup` and `coverage` over correct turns."""
     every = {
         "reward": rollouts.rewards,
         "correct": rollouts.correct,
@@ -48,6 +46,6 @@ def describe(rollouts: Rollouts) -> dict[str, float]:
         "hacks": rollouts.hack,
         "lazy": rollouts.lazy,
     }
-    tally = {name: mean_of(values.double(), rollouts.exists) for name, values in every.items()}
-    right = {name: mean_of(getattr(rollouts, name), rollouts.correct) for name in ("speedup", "coverage")}
-    return means(tally | right)
+    sums = {name: mean_of(values.double(), rollouts.turn_mask) for name, values in every.items()}
+    correct = {name: mean_of(getattr(rollouts, name), rollouts.correct) for name in ("speedup", "coverage")}
+    return means(sums | correct)

@@ -5,8 +5,8 @@
       metrics.jsonl                                                     one line per step; the truth
       checkpoints/ policy/ plots/ report.json wandb/                    what came out
 
-The folder's name has no time in it, so the same command finds its own checkpoints and goes on. metrics.jsonl is cut
-back to the length that the checkpoint remembers, so a step stands in it exactly once, whatever killed the run before.
+The folder's name has no time in it, so the same command finds its own checkpoints and goes on. A resumed run cuts
+metrics.jsonl back to the length that the checkpoint states, so that each step is in it exactly once.
 """
 
 from __future__ import annotations
@@ -24,17 +24,13 @@ from typing import Any
 import yaml
 
 from drkernel import config as configuration
-from drkernel.config import REPOSITORY, Config
+from drkernel.config import MAY_CHANGE, REPOSITORY, Config
 from drkernel.slurm import snapshot
 from drkernel.training.judging import measured_on
 from drkernel.types import DrKernelError
 
-MAY_CHANGE = ("run_dir", "name", "logger", "trainer.steps", "trainer.keep", "trainer.save_every", "trainer.gpus")
-MAY_CHANGE += ("trainer.compile", "trainer.recompute", "engine.sleep", "engine.eager", "judge.workers")
-"""Keys that a resumed run may change: nothing that a step's result depends on but for rounding."""
-
 OWNER = ".owner"
-"""Which start may write to the folder: the newest."""
+"""A token of the newest start, which alone may write to the folder."""
 
 
 class Run:
@@ -50,11 +46,11 @@ class Run:
         write_text(self.path / OWNER, self._token)
         describe(self.path, configuration.to_yaml(self.config), judge=device)
         self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")  # noqa: SIM115
-        self._wandb = None
+        self._wandb: Any = None
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Append one line. Keys under `time/` are wall-clock; all others repeat bit for bit on the CPU."""
-        self._expect_to_own_it()
+        self._expect_ownership()
         self._metrics.write(json.dumps({"step": step, **metrics}) + "\n")
         self._metrics.flush()
         if self._wandb:
@@ -62,21 +58,21 @@ class Run:
 
     @property
     def metrics_offset(self) -> int:
-        """Bytes of metrics.jsonl that are final; a checkpoint remembers them."""
-        self._expect_to_own_it()
+        """Length of metrics.jsonl in bytes, all of them on disk; checkpoints state it."""
+        self._expect_ownership()
         self._metrics.flush()
         os.fsync(self._metrics.fileno())
         return self._metrics.tell()
 
     def rewind(self, offset: int) -> None:
-        """Forget the metrics of steps that are about to be repeated."""
+        """Cut off the metrics of steps that are about to be repeated."""
         self._metrics.truncate(offset)
         self._metrics.seek(offset)
 
     def metrics(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
-    def read(self, name: str) -> Any | None:
+    def read(self, name: str) -> Any:
         """A JSON result written earlier, or None."""
         path = self.path / name
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
@@ -93,7 +89,12 @@ class Run:
         import wandb
 
         os.environ.setdefault("WANDB_SILENT", "true")
-        settings = {"project": self.config.logger.project, "dir": str(self.path), "mode": mode, "id": wandb_id}
+        settings: dict[str, Any] = {
+            "project": self.config.logger.project,
+            "dir": str(self.path),
+            "mode": mode,
+            "id": wandb_id,
+        }
         name = f"{self.config.name}/{self.path.name}"
         self._wandb = wandb.init(name=name, resume="allow" if wandb_id else None, **settings)
         # wandb refuses to log an earlier step again after a rollback, hence a step metric of our own.
@@ -105,8 +106,8 @@ class Run:
         if self._wandb:
             self._wandb.finish()
 
-    def _expect_to_own_it(self) -> None:
-        """A node that lost its network may go on with a run that was started again elsewhere."""
+    def _expect_ownership(self) -> None:
+        """Raises DrKernelError where another start owns the folder: a node without network may still be running."""
         if (self.path / OWNER).read_text() != self._token:
             raise DrKernelError(f"{self.path}: another start of this run has taken over")
 
@@ -115,7 +116,8 @@ class Run:
         if not path.exists():
             return
         texts = path.read_text(), configuration.to_yaml(self.config)
-        before, now = (flatten(yaml.safe_load(_without_snapshots(text))) for text in texts)
+        trees = (configuration.with_defaults(yaml.safe_load(_without_snapshots(text))) for text in texts)
+        before, now = (flatten(tree) for tree in trees)
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key) and not key.startswith(MAY_CHANGE):
                 raise DrKernelError(
@@ -124,7 +126,7 @@ class Run:
                 )
 
     def _check_same_device(self) -> str:
-        """What answers are measured on. Rewards from another GPU, or from none, are other rewards."""
+        """What submissions are measured on. Another kind of device gives other rewards, so a run keeps to one."""
         now, path = measured_on(self.config.judge), self.path / "starts.jsonl"
         starts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         before = next((device for line in starts if (device := json.loads(line).get("judge"))), now)
@@ -137,7 +139,7 @@ class Run:
 
 
 def describe(folder: Path, config: str, **more: str) -> None:
-    """Leave what reproduces a run: its configuration, every start, and the first one's packages and local changes."""
+    """Write what reproduces a run: its configuration, every start, and the first start's packages and local changes."""
     start = {"time": time.time(), "command": sys.argv, "commit": snapshot.commit(REPOSITORY), **more}
     if "SLURM_JOB_ID" in os.environ:
         names = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT")
@@ -175,5 +177,5 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _without_snapshots(text: str) -> str:
-    """Paths into a snapshot of the code as if from the repository's root: resubmission makes another snapshot."""
+    """Paths into a snapshot of the code as paths from the repository's root; resubmission makes another snapshot."""
     return re.sub(r"(?<=: )/\S*/\.code/[0-9a-f]{12}/", "", text).replace(f"{REPOSITORY}/", "")

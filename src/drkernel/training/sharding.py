@@ -1,16 +1,16 @@
 """A policy over several GPUs: FSDP2 by hand, with float32 master weights and gradients that are sums over ranks.
 
-Groups: every block is one. Norm and head (and the embedding, where it is tied to the head) belong to the root, which
-stays whole from its forward to the end of its backward; so `Policy.backward` can apply the head in chunks in between,
-each with a backward of its own into the whole head. The root is `Policy` itself: FSDP's hooks run on the module it was
-called on, and on a causal LM that nobody calls they would never run.
+Every block is an FSDP group. Norm and head (and the embedding, where it is tied to the head) belong to the root group.
+The root stays whole from its forward to the end of its backward, so `Policy.backward` can apply the head in chunks in
+between, each with its own backward into the whole head. The root is `Policy` itself, since FSDP's hooks run when that
+module is called; the causal LM inside is never called itself.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -20,7 +20,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from drkernel.policy.model import Policy
-from drkernel.training.ranks import Ranks, join
+from drkernel.training.ranks import Ranks, init_process_group
 
 WRAPPER = "_checkpoint_wrapped_module."
 
@@ -30,7 +30,7 @@ def shard(
     ranks: Ranks,
     *,
     reshard_after_forward: bool = True,
-    recompute: float = 0.0,
+    activation_checkpointing: float = 0.0,
     compile: Mapping[str, Any] | None = None,
     dtype: torch.dtype | None = None,
 ) -> Policy:
@@ -41,22 +41,24 @@ def shard(
 
     reshard_after_forward: free each block's whole weights between forward and backward; False keeps them and saves an
         all-gather: 2 bytes per parameter.
-    recompute: share of the blocks, in [0, 1], whose activations are computed again in the backward.
+    activation_checkpointing: share of the blocks, in [0, 1], whose activations are computed again in the backward.
     compile: options of torch.compile, applied to each block, e.g. {"fullgraph": True}; None: not compiled.
     dtype: bfloat16 on GPUs and float32 elsewhere where it is None.
     """
     dtype = dtype or (torch.bfloat16 if ranks.device.type == "cuda" else torch.float32)
     precision = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.promote_types(dtype, torch.float32))
     options: dict[str, Any] = {"mesh": mesh(ranks), "mp_policy": precision}
-    layers = policy.body.layers
+    layers = cast(nn.ModuleList, policy.body.layers)
     for index in range(len(layers)):
-        if int((index + 1) * recompute) > int(index * recompute):
+        if int((index + 1) * activation_checkpointing) > int(index * activation_checkpointing):
             layers[index] = checkpoint_wrapper(layers[index], preserve_rng_state=False)
         if compile is not None:
             layers[index].compile(**compile)
         fully_shard(layers[index], reshard_after_forward=reshard_after_forward, **options)
     if not tied(policy):
-        fully_shard(policy.model.get_input_embeddings(), reshard_after_forward=reshard_after_forward, **options)
+        fully_shard(
+            cast(Any, policy.model).get_input_embeddings(), reshard_after_forward=reshard_after_forward, **options
+        )
         policy.register_forward_hook(_head_takes_part)
     fully_shard(policy, reshard_after_forward=False, **options)
     # Policy returns a view, which FSDP must warn of; nobody works in place on it.
@@ -72,23 +74,23 @@ def shard(
 def mesh(ranks: Ranks) -> DeviceMesh:
     """All ranks in a line. A single rank without a process group gets a group of one."""
     if not dist.is_initialized():
-        join(ranks.device, dist.HashStore(), rank=0, size=1)
+        init_process_group(ranks.device, dist.HashStore(), rank=0, size=1)
     return init_device_mesh(ranks.device.type, (ranks.size,))
 
 
 def reshard(policy: Policy) -> None:
-    """Drop whole weights that a forward without a backward left behind: after an optimizer step they would be old."""
+    """Drop whole weights that a forward without a backward left behind; an optimizer step would not update them."""
     for module in _groups(policy):
         module.reshard()
 
 
-def synchronise(policy: Policy, wanted: bool) -> None:
-    """Whether the next backward adds gradients up over ranks. Every optimizer step's last backward must.
+def set_gradient_sync(policy: Policy, enabled: bool) -> None:
+    """Whether the next backward adds gradients up over ranks. The last backward of an optimizer step must.
 
     Without it a backward saves its reduce-scatter and keeps whole float32 gradients: 4 bytes per parameter.
     """
     for module in _groups(policy):
-        module.set_requires_gradient_sync(wanted, recurse=False)
+        module.set_requires_gradient_sync(enabled, recurse=False)
 
 
 def parameters(policy: Policy) -> Iterator[tuple[str, Tensor]]:
@@ -99,7 +101,7 @@ def parameters(policy: Policy) -> Iterator[tuple[str, Tensor]]:
 
 
 def tied(policy: Policy) -> bool:
-    return policy.head.weight is policy.model.get_input_embeddings().weight
+    return policy.head.weight is cast(Any, policy.model).get_input_embeddings().weight
 
 
 def _groups(policy: nn.Module) -> list[FSDPModule]:

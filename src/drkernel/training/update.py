@@ -1,8 +1,8 @@
-"""One optimizer step over a packed batch, in micro-batches that add up exactly, shared out among ranks.
+"""One optimizer step over a packed batch, in micro-batches that add up exactly, distributed over ranks.
 
-Every rank calls with the whole batch, works on its own micro-batches (`packing.deal`) and gets the whole result: the
-losses of tokens carry weights that were made from the counts of the whole batch, so gradients, losses and entropies of
-micro-batches and ranks are sums. The host never waits for the device between micro-batches.
+Every rank calls with the whole batch, works on its own micro-batches (`packing.shard_microbatches`) and gets the whole
+result. Each token's loss carries a weight that was made from the counts of the whole batch, so gradients, losses and
+entropies of micro-batches and ranks are sums. The host never waits for the device between micro-batches.
 """
 
 from __future__ import annotations
@@ -10,22 +10,52 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
+from drkernel.config import AlgoConfig
+from drkernel.objective.loss import count, policy_loss, token_weights
+from drkernel.objective.metric_sums import MetricSums
 from drkernel.policy.attention import to_device
 from drkernel.policy.model import Policy
-from drkernel.training.packing import deal
+from drkernel.training.packing import shard_microbatches
 from drkernel.training.ranks import Ranks
-from drkernel.training.sharding import synchronise
+from drkernel.training.sharding import set_gradient_sync
 from drkernel.types import Batch
 
-ALONE = Ranks()
+SINGLE = Ranks()
 WHOLE_GRADIENTS = 2**33
-"""Bytes: a sharded policy with smaller float32 gradients keeps them whole until the last micro-batch, and adds them up
-over ranks once."""
+"""Bytes. A sharded policy whose float32 gradients are smaller keeps them whole until the last micro-batch, and adds
+them up over ranks once."""
+
+
+@dataclass
+class PolicyLoss:
+    """The clipped loss of one minibatch, to be called by `step` with some of its tokens."""
+
+    algo: AlgoConfig
+    advantages: Tensor  # float32 [T]
+    weights: Tensor  # float32 [T], from the counts of the whole minibatch
+    old_logprobs: Tensor | None  # float32 [T], before the rollout's first optimizer step; None: this is the first
+    metrics: list[MetricSums] = field(default_factory=list)
+    """Those of each call; they add up."""
+
+    @classmethod
+    def of(cls, algo: AlgoConfig, minibatch: Batch, old_logprobs: Tensor | None, device: torch.device) -> PolicyLoss:
+        """For a packed batch that holds its advantages and the tokens that train."""
+        mask, turns = minibatch.loss_mask, minibatch.turn_ids
+        weights = token_weights(algo.aggregation, mask, turns, count(mask, turns), algo.loss_scale)
+        return cls(algo, minibatch.advantages.to(device), weights.to(device), old_logprobs)
+
+    def __call__(self, logprobs: Tensor, index: Tensor) -> Tensor:
+        old = logprobs.detach() if self.old_logprobs is None else self.old_logprobs[index]
+        clip = {"clip_low": self.algo.clip_low, "clip_high": self.algo.clip_high, "dual_clip": self.algo.dual_clip}
+        loss, metrics = policy_loss(logprobs, old, self.advantages[index], self.weights[index], **clip)
+        self.metrics.append(metrics)
+        return loss
 
 
 def make_optimizer(policy: Policy, lr: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999)):
@@ -45,9 +75,9 @@ def step(
     max_tokens: int,
     max_grad_norm: float,
     temperature: float = 1.0,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE,
 ) -> dict[str, float]:
-    """Accumulate gradients over micro-batches of at most `max_tokens` tokens, clip, step.
+    """Accumulate gradients over micro-batches of at most `max_tokens` tokens, clip, step. Collective.
 
     batch: the whole optimizer step's, on the CPU, the same on every rank.
     token_loss(logprobs float32 [n], index int64 [n]) -> scalar: the sum of the losses of the tokens at `index` of
@@ -61,21 +91,20 @@ def step(
     optimizer.zero_grad(set_to_none=True)
     device = policy.device
     sums = torch.zeros(2, dtype=torch.float64, device=device)
-    share = deal(batch, max_tokens, ranks.size)[ranks.rank]
-    late = isinstance(policy, FSDPModule) and 4 * sum(p.numel() for p in policy.parameters()) <= WHOLE_GRADIENTS
-    for number, (index, micro) in enumerate(share, 1):
-        where = to_device(index, device)
-        if late:
-            synchronise(policy, number == len(share))
+    microbatches = shard_microbatches(batch, max_tokens, ranks.size)[ranks.rank]
+    sync_once = isinstance(policy, FSDPModule) and 4 * sum(p.numel() for p in policy.parameters()) <= WHOLE_GRADIENTS
+    for number, (index, micro) in enumerate(microbatches, 1):
+        if sync_once:
+            set_gradient_sync(policy, number == len(microbatches))
         with autocast(policy):
-            scores = policy.backward(micro, lambda lp, part: token_loss(lp, where[part]), temperature)  # noqa: B023
+            scores = policy.backward(micro, _Indexed(token_loss, to_device(index, device)), temperature)
         sums += torch.stack((scores.loss, scores.entropy.sum()))
     norm = clip_gradients(policy, max_grad_norm, ranks)
     sampled = int(batch.loss_mask.sum())
     skipped = not math.isfinite(norm) or not sampled
     if not skipped:
         optimizer.step()
-    loss, entropy = ranks.sum(sums).tolist()
+    loss, entropy = ranks.all_reduce_sum(sums).tolist()
     return {
         "loss": loss,
         "entropy": entropy / max(sampled, 1),
@@ -85,10 +114,21 @@ def step(
     }
 
 
-def over_steps(steps: list[dict[str, float]]) -> dict[str, float]:
-    """What the optimizer steps on the parts of one batch were like together.
+@dataclass(frozen=True)
+class _Indexed:
+    """A loss of a batch's tokens as one of a micro-batch's."""
 
-    >>> over_steps([{"loss": 1.0, "skipped": 1, "tokens": 4}, {"loss": 2.0, "skipped": 0, "tokens": 6}])
+    token_loss: Callable[[Tensor, Tensor], Tensor]
+    positions: Tensor  # int64 [tokens of the micro-batch], in the batch
+
+    def __call__(self, logprobs: Tensor, index: Tensor) -> Tensor:
+        return self.token_loss(logprobs, self.positions[index])
+
+
+def merge_steps(steps: list[dict[str, float]]) -> dict[str, float]:
+    """The metrics of all optimizer steps of one rollout: `skipped` and `tokens` are sums, the others means.
+
+    >>> merge_steps([{"loss": 1.0, "skipped": 1, "tokens": 4}, {"loss": 2.0, "skipped": 0, "tokens": 6}])
     {'loss': 1.5, 'skipped': 1, 'tokens': 10}
     """
     sums = {name: sum(step[name] for step in steps) for name in steps[0]}
@@ -96,8 +136,10 @@ def over_steps(steps: list[dict[str, float]]) -> dict[str, float]:
 
 
 @torch.no_grad()
-def clip_gradients(policy: Policy, max_norm: float, ranks: Ranks = ALONE) -> float:
-    """Scale gradients down to a norm of at most `max_norm` over all parameters and ranks; the norm before that.
+def clip_gradients(policy: Policy, max_norm: float, ranks: Ranks = SINGLE) -> float:
+    """Scale gradients down to a norm of at most `max_norm` over all parameters and ranks; returns the norm before.
+
+    Collective.
 
     Gradients of a sharded policy are sums over ranks already; those of a whole one are added up here.
     """
@@ -105,7 +147,7 @@ def clip_gradients(policy: Policy, max_norm: float, ranks: Ranks = ALONE) -> flo
     if ranks.size > 1 and not isinstance(policy, FSDPModule):
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            ranks.sum(parameter.grad)
+            ranks.all_reduce_sum(parameter.grad)
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
     torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
@@ -113,20 +155,23 @@ def clip_gradients(policy: Policy, max_norm: float, ranks: Ranks = ALONE) -> flo
 
 
 def logprobs(
-    policy: Policy, batch: Batch, *, max_tokens: int, temperature: float = 1.0, ranks: Ranks = ALONE
+    policy: Policy, batch: Batch, *, max_tokens: int, temperature: float = 1.0, ranks: Ranks = SINGLE
 ) -> Tensor:
-    """log pi(token) under the trainer for the whole batch, float32 [T] on the CPU; 0 outside the loss mask."""
+    """log pi(token) under the trainer for the whole batch, float32 [T] on the CPU; 0 outside the loss mask.
+
+    Collective.
+    """
     values = torch.zeros(len(batch.tokens), device=policy.device)
-    for index, micro in deal(batch, max_tokens, ranks.size)[ranks.rank]:
+    for index, micro in shard_microbatches(batch, max_tokens, ranks.size)[ranks.rank]:
         with autocast(policy):
             # A filler repeats a row with nothing to score: it adds zeros.
             values[to_device(index, values.device)] += policy.logprobs(micro, temperature).logprobs
-    return ranks.sum(values).cpu()
+    return ranks.all_reduce_sum(values).cpu()
 
 
 @contextlib.contextmanager
 def autocast(policy: Policy) -> Iterator[None]:
-    """bfloat16 matrix products on a GPU, float32 elsewhere; master weights stay float32. A sharded policy casts by
+    """bfloat16 matrix products on a GPU, float32 elsewhere. Master weights stay float32; a sharded policy casts by
     itself."""
     needed = policy.device.type == "cuda" and not isinstance(policy, FSDPModule)
     with torch.autocast("cuda", torch.bfloat16, enabled=needed):

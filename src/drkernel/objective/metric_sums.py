@@ -1,7 +1,8 @@
 """Metrics that add up exactly over chunks, micro-batches and ranks.
 
-A tally maps a name to a float64 tensor [2]: a sum and the count it belongs to. Add tallies, all-reduce them, and divide
-once at the end; averages of averages, which weigh a short micro-batch like a long one, cannot happen.
+Metric sums map a name to a float64 tensor [2]: a sum, and the count that it belongs to. Add them up over chunks or
+ranks, and divide once at the end. An average of averages, in which a short micro-batch weighs as much as a long one,
+cannot happen.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-Tally = dict[str, Tensor]
+MetricSums = dict[str, Tensor]
 
 
 def ratio(total: Tensor, count: Tensor) -> Tensor:
-    """One entry of a tally: scalars (sum, count) -> [2]."""
+    """One entry: scalars (sum, count) -> [2]."""
     return torch.stack((total.double(), count.double())).detach()
 
 
@@ -26,19 +27,19 @@ def mean_of(values: Tensor, mask: Tensor) -> Tensor:
     return ratio(torch.where(mask, values, 0).sum(), mask.sum())
 
 
-def add(*tallies: Tally) -> Tally:
-    """The tally of everything that the given ones have seen.
+def add(*parts: MetricSums) -> MetricSums:
+    """The metric sums of everything that the given ones have counted.
 
     >>> means(add({"kl": torch.tensor([2.0, 1.0])}, {"kl": torch.tensor([1.0, 5.0])}))
     {'kl': 0.5}
     """
-    total: Tally = {}
-    for tally in tallies:
-        for name, entry in tally.items():
+    total: MetricSums = {}
+    for part in parts:
+        for name, entry in part.items():
             total[name] = total[name] + entry if name in total else entry
     return total
 
 
-def means(tally: Tally) -> dict[str, float]:
+def means(sums: MetricSums) -> dict[str, float]:
     """Sum / count of each entry; NaN where nothing was counted."""
-    return {name: (entry[0] / entry[1]).item() for name, entry in tally.items()}
+    return {name: (entry[0] / entry[1]).item() for name, entry in sums.items()}
