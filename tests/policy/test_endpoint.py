@@ -240,8 +240,12 @@ def test_parameters_that_a_model_does_not_take_are_left_out_or_renamed():
 
 
 def test_a_parameter_that_is_refused_to_many_at_once_is_left_out_for_all():
-    refused = status(400, "Unsupported: seed", code="unsupported_parameter", param="seed")
-    with serving(*[refused] * 3, concurrency=3) as (server, endpoint):
+    def no_seed(request):
+        time.sleep(0.1)  # until all three are under way
+        refused = status(400, "Unsupported: seed", code="unsupported_parameter", param="seed")
+        return refused if "seed" in request else good(request)
+
+    with serving(*[no_seed] * 6, concurrency=3) as (server, endpoint):
         futures = [ask(endpoint, str(n)) for n in range(3)]
         assert [future.result(timeout=10).tokens for future in futures] == [10, 11, 12]
         assert {"seed"} == endpoint.not_sent and len(server.requests) == 6
