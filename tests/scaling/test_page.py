@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from drkernel.scaling import measures, page
-from drkernel.scaling.measures import Trials
 from drkernel.scaling.records import Record
+from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import KernelTime, Verdict
 from tests.scaling import synthetic
 from tests.scaling.browser import CHROMIUM, Browser, chromium
@@ -83,7 +83,7 @@ def test_every_task_has_a_row_and_every_run_a_line(browser, file, study):
 @needs_browser
 def test_the_page_measures_what_the_tables_say(browser, file, study):
     browser.open(file)
-    runs = measures.aligned({name: Trials.of(rows) for name, rows in study.items()})
+    runs = aligned({name: Trials.of(rows) for name, rows in study.items()})
     for number, run in enumerate(runs.values()):
         assert browser.run(f"reach({number}, 'calls')") == run.reach("calls")
         assert browser.run(f"reach({number}, 'tokens')") == run.reach("tokens")
