@@ -196,7 +196,7 @@ def test_best_of_k_is_the_mean_best_of_all_choices_ties_included():
 def test_the_interval_of_a_mean_is_that_of_resampled_tasks():
     torch.manual_seed(0)
     means = torch.rand(200, 1)
-    found = bootstrap(means, torch.ones(200, 1), share=False)[0]
+    found = bootstrap(means, torch.ones(200, 1), is_proportion=False)[0]
     error = means.std().item() / math.sqrt(200)
     assert (found.high - found.low) / (2 * 1.96 * error) == pytest.approx(1, abs=0.12)
     assert resamples(200).shape == (RESAMPLES, 200)
@@ -227,14 +227,14 @@ def test_the_bounds_of_a_share_grow_with_every_hit(trials):
 
 
 def test_one_task_says_nothing_of_others():
-    found = bootstrap(torch.tensor([[3.0]]), torch.tensor([[6.0]]), share=False)[0]
+    found = bootstrap(torch.tensor([[3.0]]), torch.tensor([[6.0]]), is_proportion=False)[0]
     assert found.value == 0.5 and math.isnan(found.low)
 
 
 def test_a_paired_difference_is_surer_than_its_sides():
     torch.manual_seed(0)
     first = torch.rand(60)
-    side = bootstrap(first[:, None], torch.ones(60, 1), share=False)[0]
+    side = bootstrap(first[:, None], torch.ones(60, 1), is_proportion=False)[0]
     change = paired(first, first + 0.05)
     assert 0 < change.low < 0.05 < change.high
     assert (change.high - change.low) < 0.2 * (side.high - side.low)

@@ -67,7 +67,7 @@ def geometric_mean(trials: Trials, correct: Tensor, speedup: Tensor) -> Estimate
     """Of the speed-ups [B] of correct answers [B], with its interval over tasks; NaN where nothing is correct."""
     right = correct & (speedup > 0)
     logs = torch.where(right, speedup.log(), 0.0)
-    return _exp(bootstrap(trials.per_task(logs)[:, None], trials.per_task(right)[:, None], share=False)[0])
+    return _exp(bootstrap(trials.per_task(logs)[:, None], trials.per_task(right)[:, None], is_proportion=False)[0])
 
 
 def _exp(found: Estimate) -> Estimate:
@@ -83,7 +83,7 @@ def of_calls(trials: Trials, budget: float = math.inf, axis: str = "calls") -> d
     found = bootstrap(trials.per_task(torch.stack(shares, 1)), number.expand(-1, 2))
     costs = torch.stack([(paid * each).sum(1) for each in (trials.exists, trials.tokens, trials.seconds)], 1)
     rows = trials.per_task(torch.ones(len(costs)))[:, None].expand(-1, 3)
-    means = bootstrap(trials.per_task(costs), rows, share=False)
+    means = bootstrap(trials.per_task(costs), rows, is_proportion=False)
     return dict(zip(("honest", "lazy"), found, strict=True)) | {
         f"cost/{name}": mean for name, mean in zip(AXES, means, strict=True)
     }
@@ -93,27 +93,10 @@ def curve(
     trials: Trials, budgets: Sequence[float], axis: str, threshold: float, view: str = "best", baseline: str = "eager"
 ) -> list[Estimate]:
     """Fast@threshold after each budget of judge calls, generated tokens or seconds."""
-    return curves(trials, budgets, axis, [threshold], view, baseline)[0]
-
-
-def curves(
-    trials: Trials,
-    budgets: Sequence[float],
-    axis: str,
-    thresholds: Sequence[float] = THRESHOLDS,
-    view: str = "best",
-    baseline: str = "eager",
-) -> list[list[Estimate]]:
-    """The `curve` of each threshold."""
-    if not budgets:
-        return [[] for _ in thresholds]
     trials = trials.comparable(baseline)
     correct, speedup = trials.standing(view, baseline)
-    hits = [trials.at(budgets, axis, fast_at(correct, speedup, p)) for p in thresholds]
-    # Neighbouring budgets and thresholds often have the same hits; those are resampled once.
-    sums, places = trials.per_task(torch.cat(hits, 1)).unique(dim=1, return_inverse=True)
-    found = bootstrap(sums, trials.per_task(torch.ones(len(correct)))[:, None].expand_as(sums))
-    return [[found[place] for place in row] for row in places.view(len(thresholds), -1).tolist()]
+    hit = trials.per_task(trials.at(budgets, axis, fast_at(correct, speedup, threshold)))
+    return bootstrap(hit, trials.per_task(torch.ones(len(correct)))[:, None].expand_as(hit))
 
 
 def speedup_distribution(
@@ -286,6 +269,6 @@ def of_k_samples(trials: Trials, thresholds: Sequence[float] = THRESHOLDS) -> di
         ]
         sums = torch.tensor(rows, dtype=torch.float64)
         shares = bootstrap(sums[:, :-1], torch.ones_like(sums[:, :-1]))
-        best = _exp(bootstrap(sums[:, -1:], torch.ones(len(sums), 1), share=False)[0])
+        best = _exp(bootstrap(sums[:, -1:], torch.ones(len(sums), 1), is_proportion=False)[0])
         table[k] = dict(zip([*hits, "speedup"], [*shares, best], strict=True))
     return table

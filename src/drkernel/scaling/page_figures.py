@@ -14,13 +14,15 @@ import torch
 
 from drkernel.objective.metrics import Estimate, fast_at
 from drkernel.scaling import measures
-from drkernel.scaling.intervals import Paired
+from drkernel.scaling.intervals import Paired, bootstrap
 from drkernel.scaling.measures import AXES, THRESHOLDS, VIEWS, fast
 from drkernel.scaling.records import Record
 from drkernel.scaling.trials import Trials
 
 SPEEDUPS = [0.5 * 16 ** (k / 60) for k in range(61)]
 """Where the distribution of speed-ups is drawn."""
+PREFIXES = {"best": "", "last": "last/"}
+"""What the names of a view's measures begin with."""
 DIGITS = 6
 """Decimals of what is only drawn. What the page shows as text keeps all of them."""
 
@@ -47,50 +49,68 @@ def figures(
     return found
 
 
-def _against(runs: Sequence[Trials], baseline: str, reach: Sequence[float]) -> dict[str, list[dict[str, Any] | None]]:
-    """By view, the figures of each run over one baseline; None where no task of the run was compared with it."""
-    runs = [run.comparable(baseline) if baseline == "eager" or baseline in run.over else None for run in runs]
-    there = {number: run for number, run in enumerate(runs) if run is not None and run.tasks}
+def _against(runs: Sequence[Trials], baseline: str, reach: Sequence[float]) -> list[dict[str, Any] | None]:
+    """The figures of each run over one baseline; None where no task of the run was compared with it."""
+    runs = [run.comparable(baseline) if baseline == "eager" or baseline in run.over else run.only(()) for run in runs]
+    there = {number: run for number, run in enumerate(runs) if run.tasks}
     budgets = {axis: measures.grid(list(there.values()), axis) for axis in AXES} if there else {}
-    pairs = {
-        (first, other): measures.compare(there[first], there[other], min(reach[first], reach[other]), "calls", baseline)
-        for first, other in combinations(there, 2)
-    }
-    turns = {number: _turns(run, baseline) for number, run in there.items()}
-    found: dict[str, list[dict[str, Any] | None]] = {}
-    for view in VIEWS:
-        prefix = "" if view == "best" else f"{view}/"
-        found[view] = [_run(there[i], view, baseline, budgets) if i in there else None for i in range(len(runs))]
-        for other, figures in enumerate(found[view]):
-            if figures is not None:
-                sides = [(min(reach[i], reach[other]), pairs.get((i, other), {})) for i in range(len(runs))]
-                figures["turns"] = turns[other]
-                figures["paired"] = [
-                    [_paired(changes[prefix + fast(p)], calls) for p in THRESHOLDS] if changes else None
-                    for calls, changes in sides
-                ]
-    return found
+    found = {number: _run(run, baseline, budgets) for number, run in there.items()}
+    for first, other in combinations(there, 2):
+        calls = min(reach[first], reach[other])
+        changes = measures.compare(there[first], there[other], calls, "calls", baseline)
+        for view, prefix in PREFIXES.items() if changes else ():
+            rows = [_paired(changes[prefix + fast(p)], calls) for p in THRESHOLDS]
+            found[other][view]["paired"][first] = rows
+    return [found.get(number) for number in range(len(runs))]
 
 
-def _run(run: Trials, view: str, baseline: str, budgets: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    summary = measures.of_view(run, view, baseline) | measures.of_calls(run)
+def _run(run: Trials, baseline: str, budgets: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """`estimates` holds each different estimate of a curve once; `fast` of a curve are places in it."""
+    calls = measures.of_calls(run)
+    had = {axis: measures.within(budgets[axis], run.reach(axis)) for axis in AXES}
+    curves, estimates = _curves(run, baseline, had)
     return {
         "tasks": len(run.tasks),
         "trials": len(run.groups),
-        **{name: _estimate(summary[name]) for name in ("correct", "speedup", "honest")},
+        "honest": _estimate(calls["honest"]),
+        **{axis: calls[f"cost/{axis}"].value for axis in AXES},
+        "turns": _turns(run, baseline),
+        "budgets": had,
+        "estimates": estimates,
+        **{view: _view(run, view, baseline) | {"curves": curves[view], "paired": {}} for view in VIEWS},
+    }
+
+
+def _view(run: Trials, view: str, baseline: str) -> dict[str, Any]:
+    summary = measures.of_view(run, view, baseline)
+    return {
+        **{name: _estimate(summary[name]) for name in ("correct", "speedup")},
         "fast": [_estimate(summary[fast(p)]) for p in THRESHOLDS],
-        **{axis: summary[f"cost/{axis}"].value for axis in AXES},
-        "curves": {axis: _curves(run, axis, budgets[axis], view, baseline) for axis in AXES},
         "distribution": _rounded(measures.speedup_distribution(run, SPEEDUPS, view, baseline)),
         "families": _families(run, view, baseline),
     }
 
 
-def _curves(run: Trials, axis: str, budgets: Sequence[float], view: str, baseline: str) -> dict[str, Any]:
-    """`at`: the budgets that the run had; `fast`: for each threshold the estimates there."""
-    had = measures.within(budgets, run.reach(axis))
-    found = measures.curves(run, had, axis, THRESHOLDS, view, baseline)
-    return {"at": had, "fast": [[_rounded(_estimate(each)) for each in row] for row in found]}
+def _curves(
+    run: Trials, baseline: str, budgets: Mapping[str, Sequence[float]]
+) -> tuple[dict[str, dict[str, list[list[int]]]], list[list[float]]]:
+    """By view and axis, for each threshold the places of the estimates at the budgets; and all different estimates.
+
+    They are those of `measures.curve`, each resampled once: neighbours often have the same hits.
+    """
+    hits = {}
+    for view in VIEWS:
+        correct, speedup = run.standing(view, baseline)
+        fasts = torch.stack([fast_at(correct, speedup, p) for p in THRESHOLDS], 2)  # [B, C, P]
+        for axis in AXES:
+            hits[view, axis] = run.at(budgets[axis], axis, fasts).transpose(1, 2).flatten(1)
+    sums, places = run.per_task(torch.cat(list(hits.values()), 1)).unique(dim=1, return_inverse=True)
+    found = bootstrap(sums, run.per_task(torch.ones(len(run.groups)))[:, None].expand_as(sums))
+    split = places.split([table.shape[1] for table in hits.values()])
+    curves: dict[str, dict[str, list[list[int]]]] = {view: {} for view in VIEWS}
+    for (view, axis), own in zip(hits, split, strict=True):
+        curves[view][axis] = own.view(len(THRESHOLDS), -1).tolist() if budgets[axis] else [[] for _ in THRESHOLDS]
+    return curves, [_rounded(_estimate(each)) for each in found]
 
 
 def _turns(run: Trials, baseline: str) -> list[list[list[float] | None]]:

@@ -95,10 +95,11 @@ class Trials:
         return self.correct.gather(1, last), speedup.gather(1, last)
 
     def at(self, budgets: Sequence[float], axis: str, values: Tensor) -> Tensor:
-        """`values` [B, C] after the last call that each budget pays for, [B, P]; 0 or False where it pays for none."""
+        """`values` [B, C, ...] after the last call that each budget pays for, [B, P, ...]; 0 or False where it pays for
+        none."""
         paid = torch.searchsorted(self.spent(axis), torch.tensor(budgets).double().repeat(len(values), 1), right=True)
-        before = torch.cat([values.new_zeros(len(values), 1), values], dim=1)
-        return before.gather(1, paid)
+        before = torch.cat([values.new_zeros(len(values), 1, *values.shape[2:]), values], dim=1)
+        return before[torch.arange(len(values))[:, None], paid]
 
     def comparable(self, baseline: str) -> Trials:
         """What is left with the tasks that have a figure over this baseline for every correct answer."""

@@ -37,7 +37,8 @@ let figures = {};
 const packedFigures = document.getElementById("figures").textContent.trim();
 
 // What runs have reached on the chosen tasks, a list over runs; null where nothing can be compared.
-const reached = ({ view, baseline }) => figures[choiceOfTasks()].runs[baseline][view];
+const reached = ({ view, baseline }) =>
+  figures[choiceOfTasks()].runs[baseline].map((run) => run && { ...run, ...run[view] });
 const estimate = ([value, low, high]) => ({ value, low, high });
 
 const inflated = new Map();

@@ -2,8 +2,9 @@
 
 function drawCurves(box, known, found, { p, k, axis }) {
   const series = known.map((r) => {
-    const { at, fast } = found[r].curves[axis];
-    return { run: r, name: runs[r].name, points: at.map((x, i) => ({ x, ...estimate(fast[k][i]) })) };
+    const { budgets, estimates, curves } = found[r];
+    const points = budgets[axis].map((x, i) => ({ x, ...estimate(estimates[curves[axis][k][i]]) }));
+    return { run: r, name: runs[r].name, points };
   });
   const spent = series.flatMap((one) => one.points.map((point) => point.x));
   const calls = axis === "calls",
