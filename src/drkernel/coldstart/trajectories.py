@@ -75,7 +75,7 @@ def episode(task: Task, answers: list[Graded], prompts: Prompts, feedback: Calla
     trajectory = Trajectory(task.id, 0, 0)
     for k, answer in enumerate(answers):
         prompt = prompts.next(feedback(answers[k - 1].verdict)) if k else prompts.first(task)
-        response = prompts.answer(answer.source)
+        response = prompts.completion(answer.source)
         trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), answer.source, answer.verdict))
     return trajectory
 
