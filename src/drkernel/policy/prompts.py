@@ -125,11 +125,7 @@ class ChatPrompts(_Base):
         return [*encode(self.tokenizer, f"```python\n{source.strip()}\n```"), *self._end]
 
     def extract(self, completion: str, name: str = "ModelNew") -> str | None:
-        closed = [block for language, block, complete in fences(completion) if complete and language in PYTHON]
-        blocks = closed or [block for language, block, _ in fences(completion) if language in PYTHON]
-        if not blocks and "```" not in completion:
-            blocks = [completion]
-        return next((block for block in reversed(blocks) if defines(block, name)), None)
+        return extract_code(completion, name)
 
 
 def load_prompts(style: str, tokenizer: PreTrainedTokenizerBase) -> Prompts:
@@ -142,6 +138,15 @@ def load_prompts(style: str, tokenizer: PreTrainedTokenizerBase) -> Prompts:
 PROMPTS: dict[str, type[CompactPrompts] | type[ChatPrompts]] = {"compact": CompactPrompts, "chat": ChatPrompts}
 """What `policy.prompts` may be."""
 PYTHON = {"python", "py", "python3", ""}
+
+
+def extract_code(completion: str, name: str) -> str | None:
+    """The last Python block that defines class `name`; one that was never closed only where no other is there."""
+    closed = [block for language, block, complete in fences(completion) if complete and language in PYTHON]
+    blocks = closed or [block for language, block, _ in fences(completion) if language in PYTHON]
+    if not blocks and "```" not in completion:
+        blocks = [completion]
+    return next((block for block in reversed(blocks) if defines(block, name)), None)
 
 
 def fences(text: str) -> list[tuple[str, str, bool]]:
