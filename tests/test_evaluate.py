@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_dir
 
 import evaluate
 from drkernel.overrides import valid_keys
-from drkernel.scaling import records, settings
+from drkernel.scaling import records, settings, setup
 from drkernel.training.judging import measured_on
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError, Task
@@ -157,11 +157,11 @@ def test_the_fingerprint_of_a_policy_is_that_of_its_weights(tmp_path):
 
 def test_the_identity_of_a_study_names_weights_or_model_and_the_device(monkeypatch):
     hosted = SimpleNamespace(model="as the server names it")
-    monkeypatch.setattr(evaluate, "endpoint_of", lambda config: contextlib.nullcontext(hosted))
+    monkeypatch.setattr(setup, "open_endpoint", lambda config: contextlib.nullcontext(hosted))
     weights, simulated = settings.fingerprint(str(ROOT / "assets" / "seed")), "judge.device=simulated"
-    assert evaluate.identity(load(simulated)) == {"device": "simulated:H200", "weights": weights}
-    assert evaluate.identity(load(simulated, "judge.gpu=A100", "solutions=x")) == {"device": "simulated:A100"}
-    found = evaluate.identity(load(simulated, "endpoint.url=http://host/v1"))
+    assert setup.identity(load(simulated)) == {"device": "simulated:H200", "weights": weights}
+    assert setup.identity(load(simulated, "judge.gpu=A100", "solutions=x")) == {"device": "simulated:A100"}
+    found = setup.identity(load(simulated, "endpoint.url=http://host/v1"))
     assert found == {"device": "simulated:H200", "model": "as the server names it"}
 
 
@@ -188,13 +188,13 @@ def test_every_variant_of_every_group_composes_and_is_short(group):
 
 
 def test_tasks_are_chosen_by_split_and_by_id():
-    tasks = evaluate.load_set(load("tasks=handwritten"))
+    tasks = setup.study_tasks(load("tasks=handwritten"))
     assert len(tasks) >= 30 and {task.level for task in tasks} == {1, 2, 3}
-    chosen = evaluate.load_set(load("tasks=handwritten", f"ids=['{tasks[0].id}','{tasks[1].id[:-1]}?']"))
+    chosen = setup.study_tasks(load("tasks=handwritten", f"ids=['{tasks[0].id}','{tasks[1].id[:-1]}?']"))
     assert {task.id for task in chosen} >= {tasks[0].id, tasks[1].id} and len(chosen) < 30
-    assert {task.split for task in evaluate.load_set(load("split=validation", "tasks.eval_count=2"))} == {"validation"}
+    assert {task.split for task in setup.study_tasks(load("split=validation", "tasks.eval_count=2"))} == {"validation"}
     with pytest.raises(DrKernelError, match="no task of generated has such an id"):
-        evaluate.load_set(load("ids=[nothing]"))
+        setup.study_tasks(load("ids=[nothing]"))
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_what_only_training_needs_may_be_in_a_policy_s_file_but_not_typed():
 
 def test_only_finished_studies_can_be_compared(tmp_path):
     with pytest.raises(DrKernelError, match=r"nowhere: no results\.jsonl there"):
-        evaluate.conclude(load(), [tmp_path / "nowhere"], "title")
+        evaluate.write_report(load(), [tmp_path / "nowhere"], "title")
     (tmp_path / records.RESULTS).touch()
     for report in ("true", "false"):
         with pytest.raises(DrKernelError, match=r"results\.jsonl: no judged turn in it"):
-            evaluate.conclude(load(f"report={report}"), [tmp_path], "title")
+            evaluate.write_report(load(f"report={report}"), [tmp_path], "title")

@@ -18,13 +18,15 @@ class Server:
     """Answers each request with what `plan` yields next: a status, an answer or a mischief; then it is good."""
 
     def __init__(self, *plan, port=0):
-        self.plan, self.requests, self.headers, self.times = list(plan), [], [], []
+        self.plan, self.requests, self.times = list(plan), [], []
+        self.paths, self.headers = [], []
         self.lock, self.open, self.most_open = threading.Lock(), 0, 0
         self.models = 200, {"data": [{"id": "only", "max_model_len": 4096}]}
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
+                outer.note(self)
                 status, answer = outer.models
                 self.reply(status, json.dumps(answer).encode())
 
@@ -53,11 +55,15 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}/v1"
         threading.Thread(target=self.listener.serve_forever, args=(0.01,), daemon=True).start()
 
+    def note(self, handler):
+        self.paths.append(handler.path)
+        self.headers.append(handler.headers)  # which are looked up whatever their case
+
     def serve(self, handler):
         body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
         with self.lock:
             self.requests.append(body)
-            self.headers.append(dict(handler.headers))
+            self.note(handler)
             self.times.append(time.monotonic())
             self.open += 1
             self.most_open = max(self.most_open, self.open)

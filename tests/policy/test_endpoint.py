@@ -239,6 +239,33 @@ def test_parameters_that_a_model_does_not_take_are_left_out_or_renamed():
         assert server.requests[2]["max_completion_tokens"] == 64
 
 
+def test_a_parameter_that_is_refused_to_many_at_once_is_left_out_for_all():
+    def no_seed(request):
+        time.sleep(0.1)  # until all three are under way
+        refused = status(400, "Unsupported: seed", code="unsupported_parameter", param="seed")
+        return refused if "seed" in request else good(request)
+
+    with serving(*[no_seed] * 6, concurrency=3) as (server, endpoint):
+        futures = [ask(endpoint, str(n)) for n in range(3)]
+        assert [future.result(timeout=10).tokens for future in futures] == [10, 11, 12]
+        assert {"seed"} == endpoint.not_sent and len(server.requests) == 6
+
+
+def test_a_query_in_the_address_is_sent_with_every_request():
+    server = Server()
+    with ChatEndpoint(f"{server.url}?api-version=2&x=ab") as endpoint:
+        assert ask(endpoint, "1").result(timeout=5).text == "answer to 1"
+    server.stop()
+    assert server.paths == ["/v1/models?api-version=2&x=ab", "/v1/chat/completions?api-version=2&x=ab"]
+
+
+def test_a_redirection_is_not_followed():
+    with serving((302, {}, {"Location": "/v1/elsewhere"})) as (server, endpoint):
+        with pytest.raises(DrKernelError, match="status 302"):
+            ask(endpoint).result(timeout=10)
+        assert server.paths == ["/v1/chat/completions"]
+
+
 def test_answers_that_were_cut_say_so():
     cut = good({"messages": [{"content": "1"}]})
     cut["choices"][0] |= {"finish_reason": "length", "message": {"content": None}}
@@ -260,6 +287,7 @@ def test_without_a_key_none_is_sent(monkeypatch):
     with serving() as (server, endpoint):
         ask(endpoint).result(timeout=10)
         assert "Authorization" not in server.headers[0]
+        assert endpoint.context is None and "Authorization" not in server.headers[1]
 
 
 def test_a_server_with_one_model_need_not_be_told_which():
@@ -301,5 +329,7 @@ def test_closing_cancels_what_waits():
         time.sleep(0.1)
         endpoint.close()
         assert [future.cancelled() for future in futures] == [False, True, True, True]
+        with pytest.raises(DrKernelError, match="closed"):
+            futures[0].result(timeout=1)
         with pytest.raises(DrKernelError, match="already closed"):
             ask(endpoint)

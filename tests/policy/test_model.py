@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from drkernel.policy import Policy, load_tokenizer, new_policy
+from drkernel.policy import Policy, export, load_tokenizer, new_policy
 from drkernel.policy.attention import ATTENTION, Packed
 from drkernel.types import Batch, DrKernelError
 
@@ -134,7 +134,7 @@ def test_gradients_accumulate_over_micro_batches():
 
 def test_saved_folder_loads_in_transformers_with_the_same_log_probabilities(tmp_path, tokenizer):
     ours = new_policy(len(tokenizer), hidden=32, layers=2)
-    ours.save(tmp_path, tokenizer)
+    export(ours, tmp_path, tokenizer)
     data = batch([11])
     plain = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
     logits = plain(input_ids=data.tokens.unsqueeze(0)).logits[0].float()
@@ -149,8 +149,8 @@ def test_saved_folder_loads_in_transformers_with_the_same_log_probabilities(tmp_
 
 def test_bfloat16_folder_is_half_as_large_and_holds_tied_weights_once(tmp_path, tokenizer):
     ours = new_policy(len(tokenizer), hidden=32, layers=2)
-    ours.save(tmp_path / "full", tokenizer)
-    ours.save(tmp_path / "half", tokenizer, torch.bfloat16)
+    export(ours, tmp_path / "full", tokenizer)
+    export(ours, tmp_path / "half", tokenizer, torch.bfloat16)
     full, half = ((tmp_path / name / "model.safetensors").stat().st_size for name in ("full", "half"))
     parameters = sum(p.numel() for p in ours.parameters())
     assert full < 4 * parameters + 10_000 and half < 2 * parameters + 10_000
@@ -163,7 +163,7 @@ def test_missing_or_damaged_folder_is_one_clear_line(tmp_path, tokenizer, damage
     if damage == "empty folder":
         folder.mkdir()
     elif damage != "no folder":
-        new_policy(len(tokenizer), hidden=32, layers=1).save(folder, tokenizer)
+        export(new_policy(len(tokenizer), hidden=32, layers=1), folder, tokenizer)
         weights = folder / "model.safetensors"
         if damage == "no weights":
             weights.unlink()

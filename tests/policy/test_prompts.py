@@ -41,7 +41,7 @@ def task(source: str = SOURCE) -> Task:
 
 def test_compact_layout(tokenizer):
     prompts = load_prompts("compact", tokenizer)
-    tokens = [*prompts.first(task()), *prompts.answer("class ModelNew: pass"), *prompts.next("wrong values")]
+    tokens = [*prompts.first(task()), *prompts.completion("class ModelNew: pass"), *prompts.next("wrong values")]
     assert tokenizer.decode(tokens) == (
         "<|task|>N = 64\nclass Model(nn.Module):\n    def forward(self, x):\n        return x\n<|answer|>"
         "class ModelNew: pass<|end|><|feedback|>wrong values<|answer|>"
@@ -52,7 +52,7 @@ def test_compact_layout(tokenizer):
 def test_compact_answer_is_the_submission(tokenizer):
     prompts = load_prompts("compact", tokenizer)
     source = "class ModelNew: pass\n"
-    assert prompts.extract(prompts.text(prompts.answer(source))) == source
+    assert prompts.extract(prompts.text(prompts.completion(source))) == source
     assert prompts.extract(" \n") is None
 
 
@@ -65,7 +65,11 @@ def test_cut_answer_is_ended_before_the_feedback(tokenizer, chat_tokenizer):
 
 def test_chat_dialogue_is_what_the_template_renders(chat_tokenizer):
     prompts = load_prompts("chat", chat_tokenizer)
-    first, answer, following = prompts.first(task()), prompts.answer("class ModelNew: pass"), prompts.next("too slow")
+    first, answer, following = (
+        prompts.first(task()),
+        prompts.completion("class ModelNew: pass"),
+        prompts.next("too slow"),
+    )
     text = chat_tokenizer.decode(first + answer + following)
     question = chat_tokenizer.decode(first).removeprefix("<|im_start|>user\n").split("<|im_end|>")[0]
     revision = chat_tokenizer.decode(following).split("<|im_start|>user\n")[1].split("<|im_end|>")[0]

@@ -10,8 +10,8 @@ from drkernel.objective.rewards import profiling
 from drkernel.objective.rollouts import tabulate
 from drkernel.scaling import measures
 from drkernel.scaling.intervals import RESAMPLES, best_of, bootstrap, paired, pass_at, resamples
-from drkernel.scaling.measures import Trials
 from drkernel.scaling.records import Record
+from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import Trajectory, Turn, Verdict
 from tests.scaling import synthetic
 
@@ -120,7 +120,7 @@ def test_another_baseline_counts_only_tasks_that_have_it():
 def test_another_baseline_has_the_same_tasks_in_all_runs():
     solves = Trials.of(trial("a", 0, ok(3.0)) + trial("b", 0, ok(2.0, compile=1.1)))
     fails = Trials.of(trial("a", 0, WRONG) + trial("b", 0, WRONG, ok(2.0, compile=1.3)))
-    found = measures.aligned({"solves": solves, "fails": fails})
+    found = aligned({"solves": solves, "fails": fails})
     for run in found.values():
         fast = measures.summary(run)["compile/fast@1"]
         assert (fast.value, fast.samples) == (1, 1)
@@ -129,7 +129,7 @@ def test_another_baseline_has_the_same_tasks_in_all_runs():
 
 def test_a_run_that_solves_nothing_has_a_place_in_every_comparison_and_one_without_figures_in_none():
     runs = {"best": (ok(2.0, compile=1.1),), "none": (WRONG,), "uncompared": (ok(2.0),)}
-    found = measures.aligned({name: Trials.of(trial("a", 0, *verdicts)) for name, verdicts in runs.items()})
+    found = aligned({name: Trials.of(trial("a", 0, *verdicts)) for name, verdicts in runs.items()})
     shares = {name: measures.summary(run).get("compile/fast@1") for name, run in found.items()}
     assert (shares["best"].value, shares["none"].value, shares["uncompared"]) == (1, 0, None)
 
@@ -196,7 +196,7 @@ def test_best_of_k_is_the_mean_best_of_all_choices_ties_included():
 def test_the_interval_of_a_mean_is_that_of_resampled_tasks():
     torch.manual_seed(0)
     means = torch.rand(200, 1)
-    found = bootstrap(means, torch.ones(200, 1), share=False)[0]
+    found = bootstrap(means, torch.ones(200, 1), is_proportion=False)[0]
     error = means.std().item() / math.sqrt(200)
     assert (found.high - found.low) / (2 * 1.96 * error) == pytest.approx(1, abs=0.12)
     assert resamples(200).shape == (RESAMPLES, 200)
@@ -227,14 +227,14 @@ def test_the_bounds_of_a_share_grow_with_every_hit(trials):
 
 
 def test_one_task_says_nothing_of_others():
-    found = bootstrap(torch.tensor([[3.0]]), torch.tensor([[6.0]]), share=False)[0]
+    found = bootstrap(torch.tensor([[3.0]]), torch.tensor([[6.0]]), is_proportion=False)[0]
     assert found.value == 0.5 and math.isnan(found.low)
 
 
 def test_a_paired_difference_is_surer_than_its_sides():
     torch.manual_seed(0)
     first = torch.rand(60)
-    side = bootstrap(first[:, None], torch.ones(60, 1), share=False)[0]
+    side = bootstrap(first[:, None], torch.ones(60, 1), is_proportion=False)[0]
     change = paired(first, first + 0.05)
     assert 0 < change.low < 0.05 < change.high
     assert (change.high - change.low) < 0.2 * (side.high - side.low)

@@ -1,12 +1,16 @@
+import base64
 import dataclasses
+import itertools
 import json
+import re
+import zlib
 from pathlib import Path
 
 import pytest
 
-from drkernel.scaling import measures, page
-from drkernel.scaling.measures import Trials
+from drkernel.scaling import measures, page, page_figures, report
 from drkernel.scaling.records import Record
+from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import KernelTime, Verdict
 from tests.scaling import synthetic
 from tests.scaling.browser import CHROMIUM, Browser, chromium
@@ -64,7 +68,7 @@ def test_untrusted_text_cannot_end_a_script(study):
     bad = dataclasses.replace(row, task=HOSTILE, family=HOSTILE, source=HOSTILE, model=HOSTILE)
     text = page.render({HOSTILE: [bad]}, HOSTILE)
     assert "<img" not in text and "<!--" not in text
-    assert text.count("</script>") == text.count("<script") == 3
+    assert text.count("</script>") == text.count("<script") == 4  # the overview, its figures, the task, the program
 
 
 def test_numbers_that_json_has_not_become_words():
@@ -80,34 +84,78 @@ def test_every_task_has_a_row_and_every_run_a_line(browser, file, study):
     assert browser.run("document.querySelectorAll('.chart path.curve').length") >= 3
 
 
-@needs_browser
-def test_the_page_measures_what_the_tables_say(browser, file, study):
-    browser.open(file)
-    runs = measures.aligned({name: Trials.of(rows) for name, rows in study.items()})
-    for number, run in enumerate(runs.values()):
-        assert browser.run(f"reach({number}, 'calls')") == run.reach("calls")
-        assert browser.run(f"reach({number}, 'tokens')") == run.reach("tokens")
-        assert len(run.comparable("compile").tasks) == len(run.tasks) - 1
-        for view in measures.VIEWS:
-            for axis, budgets in (("calls", [1, 2, 4, 8]), ("tokens", [500, 1500.5]), ("seconds", [3, 9.25])):
-                options = {"p": 1.2, "axis": axis, "view": view, "baseline": "compile"}
-                theirs = browser.run(f"curve({number}, chosenTasks(), {json.dumps(options)}, {budgets})")
+def test_the_figures_of_the_page_are_what_the_tables_say(study, file):
+    runs = aligned({name: Trials.of(rows) for name, rows in study.items()})
+    softmax = {row.task for rows in study.values() for row in rows if row.family == "softmax"}
+    packed = re.search('id="figures">(.*?)<', file.read_text())[1]
+    found = json.loads(zlib.decompress(base64.b64decode(packed)))
+    assert found.keys() == {"", *(f"level={n}" for n in (1, 2, 3)), *(f"family={name}" for name in synthetic.FAMILIES)}
+    for choice, chosen in (("", runs), ("family=softmax", {name: run.only(softmax) for name, run in runs.items()})):
+        figures = found[choice]["runs"]
+        for (number, run), view in itertools.product(enumerate(chosen.values()), measures.VIEWS):
+            mine, compared = figures["compile"][number], run.comparable("compile")
+            assert mine["tasks"] == len(compared.tasks) == len(run.tasks) - 1
+            for axis, budgets in mine["budgets"].items():
+                assert budgets[-1] == compared.reach(axis)
                 ours = measures.curve(run, budgets, axis, 1.2, view, "compile")
-                for a, b in zip(theirs, ours, strict=True):
-                    assert [a["value"], a["low"], a["high"]] == pytest.approx([b.value, b.low, b.high], abs=1e-12)
-    theirs = browser.run("summary(2, chosenTasks(), {view: 'best', baseline: 'eager'})")
-    ours = measures.summary(Trials.of(study["managed w=4"]))
-    for name in ("correct", "honest", "speedup"):
-        found = [theirs[name][side] for side in ("value", "low", "high")]
-        assert found == pytest.approx([ours[name].value, ours[name].low, ours[name].high])
-    for first, other, p, calls in ((0, 2, 1.5, 1), (1, 2, 1.2, 8), (2, 2, 1.2, 8)):
-        sides = [list(runs.values())[number] for number in (first, other)]
-        change = measures.compare(*sides, calls, "calls")[measures.fast(p)]
-        theirs = browser.run(
-            f"difference({first}, {other}, chosenTasks(), {{p: {p}, view: 'best', baseline: 'eager'}})"
-        )
-        found = [theirs[side] for side in ("value", "low", "high", "better", "worse", "calls")]
-        assert found == pytest.approx([change.value, change.low, change.high, change.better, change.worse, calls])
+                for place, each in zip(mine[view]["curves"][axis][2], ours, strict=True):
+                    theirs = mine["estimates"][place]
+                    assert theirs == pytest.approx([each.value, each.low, each.high], abs=1e-6)
+        ours, theirs = measures.summary(chosen["managed w=4"]), figures["eager"][2]
+        for name, found_there in (("correct", "best"), ("speedup", "best"), ("last/correct", "last")):
+            shown = theirs[found_there][name.removeprefix("last/")]
+            assert shown == [ours[name].value, ours[name].low, ours[name].high]
+        assert theirs["honest"] == [ours["honest"].value, ours["honest"].low, ours["honest"].high]
+        assert theirs["best"]["fast"][4] == [ours["fast@2"].value, ours["fast@2"].low, ours["fast@2"].high]
+        for place, turn in enumerate(measures.per_turn(chosen["managed w=4"])):
+            assert theirs["turns"][2][place][0] == pytest.approx(turn["fast@1.2"].value, abs=1e-6)
+        for first, other, p, calls in ((0, 2, 1.5, 1), (1, 2, 1.2, 8)):
+            sides = [list(chosen.values())[number] for number in (first, other)]
+            change = measures.compare(*sides, calls, "calls")[measures.fast(p)]
+            theirs = figures["eager"][other]["best"]["paired"][str(first)][measures.THRESHOLDS.index(p)]
+            assert theirs == [change.value, change.low, change.high, calls]
+
+
+def test_a_run_that_was_never_compared_with_a_baseline_has_no_figures_over_it():
+    records = runs(synthetic.records(tasks=12, trials=1))
+    assert any(row.verdict.ok for row in records["single"])
+    bare = [dataclasses.replace(r, verdict=dataclasses.replace(r.verdict, evidence={})) for r in records["single"]]
+    records["single"] = bare
+    trials = aligned({name: Trials.of(rows) for name, rows in records.items()})
+    over = page_figures.figures(trials, records, ["eager", "compile"])[""]["runs"]
+    assert over["compile"][0] is None and over["eager"][0] is not None
+    assert over["compile"][2]["best"]["paired"].keys() == {1} and over["eager"][2]["best"]["paired"].keys() == {0, 1}
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("fragment", "numbers", "view", "baseline", "chosen"),
+    [
+        ("", (0, 1, 2), "best", "eager", lambda row: True),
+        ("#/?view=last&baseline=compile&family=softmax", (0, 1, 2), "last", "compile", lambda r: r.family == "softmax"),
+        ("#/?hide=0&level=2&p=2", (1, 2), "best", "eager", lambda row: row.level == 2),
+        ("#/?text=softmax&level=7", (0, 1, 2), "best", "eager", lambda row: True),
+    ],
+)
+def test_the_table_of_runs_shows_its_figures(browser, file, study, fragment, numbers, view, baseline, chosen):
+    browser.open(file, fragment)
+    cells = "[...tr.querySelectorAll('td')].map(td => td.innerText.replace(/\\s+/g, ' ').trim())"
+    rows = browser.run(f"[...document.querySelectorAll('.numbers tbody tr')].map(tr => {cells})")
+    runs = list(aligned({name: Trials.of(records) for name, records in study.items()}).values())
+    tasks = {row.task for records in study.values() for row in records if chosen(row)}
+    for number, row in zip(numbers, rows, strict=True):
+        run = runs[number].only(tasks).comparable(baseline)
+        ours = measures.of_view(run, view, baseline) | measures.of_calls(run)
+        names = ("correct", *report.FASTS, "speedup", "honest")
+        assert [cell.replace("\u00d7", "x") for cell in row[: len(names)]] == [report.text(n, ours[n]) for n in names]
+
+
+@needs_browser
+def test_searching_narrows_the_list_of_tasks_alone(browser, file, study):
+    browser.open(file, "#/?text=softmax")
+    rows = {row.task for records in study.values() for row in records if row.family == "softmax"}
+    assert browser.run("document.querySelectorAll('table.tasks tbody tr').length") == len(rows) < 24
+    assert "24 tasks" in browser.run("document.querySelector('.numbers tbody th').textContent")
 
 
 @needs_browser
@@ -222,6 +270,7 @@ def test_hostile_text_stays_text(browser, tmp_path):
 @needs_browser
 def test_long_lists_are_drawn_as_they_come_into_view(browser, tmp_path):
     rows = [row for row in synthetic.records(tasks=300, trials=1) if row.strategy == "parallel 8"]
+    rows = [dataclasses.replace(row, level=None, family="") for row in rows]  # one choice of tasks, so few figures
     path = tmp_path / "index.html"
     path.write_text(page.render({"parallel 8": rows}, "Many"), encoding="utf-8")
     browser.open(path)

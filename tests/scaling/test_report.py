@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from drkernel.scaling import measures, report
-from drkernel.scaling.measures import Trials
 from drkernel.scaling.records import RESULTS, write
+from drkernel.scaling.trials import Trials
 from drkernel.types import DrKernelError
 from tests.scaling import synthetic
 

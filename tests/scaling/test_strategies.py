@@ -2,8 +2,7 @@
 
 import pytest
 
-from drkernel.scaling.settings import ScalingConfig
-from drkernel.scaling.strategies import Ask, Played, Strategy
+from drkernel.scaling.strategies import Ask, Played, ScalingConfig, Strategy
 
 
 def chain(*rewards, **others):

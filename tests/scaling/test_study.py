@@ -9,10 +9,9 @@ import pytest
 
 from drkernel.judge import feedback
 from drkernel.scaling import records, study
-from drkernel.scaling.models import Answer, TokenModel
-from drkernel.scaling.settings import ScalingConfig
+from drkernel.scaling.models import TaskCompletion, TokenModel
 from drkernel.scaling.solutions import Solution
-from drkernel.scaling.strategies import Strategy
+from drkernel.scaling.strategies import ScalingConfig, Strategy
 from drkernel.types import DrKernelError, Task, Verdict
 from tests.scaling.playing import TASKS, Engine, Interrupted, Judge, Prompts, content, model_of, play
 
@@ -147,7 +146,7 @@ def test_a_model_that_learns_late_that_a_prompt_is_too_long_is_asked_again_with_
 
         def step(self):
             late, self.refused = self.refused, []
-            return [Answer(id, None, None, 0, 0, False, 0.0, fits=False) for id in late] + super().step()
+            return [TaskCompletion(id, None, None, 0, 0, False, 0.0, fits=False) for id in late] + super().step()
 
     for number, options in enumerate((ScalingConfig("managed", budget=6), ScalingConfig("mixture", budget=30))):
         for context in (10, 30):
@@ -181,7 +180,7 @@ def test_nobody_waits_for_the_verdicts_of_others(tmp_path):
 
 def test_a_task_that_the_judge_cannot_use_is_passed_over_and_told(tmp_path):
     told = []
-    played = play(tmp_path, STRATEGIES[2], judge=Judge(unusable=["set/1"]), say=told.append)
+    played = play(tmp_path, STRATEGIES[2], judge=Judge(unusable=["set/1"]), log=told.append)
     assert {record.task for record in played.values()} == {"set/0", "set/2", "set/3", "set/4"}
     assert told == ["passed over: task set/1: its reference fails"]
 
@@ -189,7 +188,7 @@ def test_a_task_that_the_judge_cannot_use_is_passed_over_and_told(tmp_path):
 def test_a_share_without_a_usable_task_ends_like_any_other(tmp_path):
     told, seen = [], []
     judge = Judge(unusable=[task.id for task in TASKS])
-    assert not play(tmp_path, STRATEGIES[2], judge=judge, say=told.append, on_progress=seen.append)
+    assert not play(tmp_path, STRATEGIES[2], judge=judge, log=told.append, on_progress=seen.append)
     assert sorted(told) == [f"passed over: task {task.id}: its reference fails" for task in TASKS]
     assert seen[-1].turns_total == 0
 

@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from drkernel.policy.model import Policy, new_policy
+from drkernel.policy.transfer import export
 from drkernel.training.loading import load_policy, random_policy
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError
@@ -31,8 +32,14 @@ def untied() -> Policy:
     return policy
 
 
+def whole_weights(policy: Policy) -> dict[str, torch.Tensor]:
+    """Every weight, tied ones under each of their names; sharded ones gathered."""
+    named = policy.model.state_dict().items()
+    return {name: tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for name, tensor in named}
+
+
 def everything(policy: Policy) -> dict:
-    weights = {name: tensor.clone() for name, tensor in policy.weights()}
+    weights = {name: tensor.clone() for name, tensor in whole_weights(policy).items()}
     buffers = {name: tensor.clone() for name, tensor in policy.named_buffers()}
     return {"weights": weights, "buffers": buffers, "logprobs": policy.logprobs(batch([0, 1])).logprobs}
 
@@ -66,19 +73,19 @@ def stepped(policy: Policy) -> bool:
     optimizer = torch.optim.SGD(policy.parameters(), lr=1.0)
     policy.backward(batch([0]), lambda logprobs, _: logprobs.sum())
     optimizer.step()
-    weights = dict(policy.weights())
+    weights = whole_weights(policy)
     return torch.equal(weights["lm_head.weight"], weights["model.embed_tokens.weight"])
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sources")
-    tiny().save(folder / "tied", NoTokenizer())
-    tiny().save(folder / "half", NoTokenizer(), dtype=torch.bfloat16)
+    export(tiny(), folder / "tied", NoTokenizer())
+    export(tiny(), folder / "half", NoTokenizer(), torch.bfloat16)
     torch.manual_seed(0)
-    untied().save(folder / "untied", NoTokenizer())
+    export(untied(), folder / "untied", NoTokenizer())
     for name in ("damaged", "partial", "empty", "pieces"):
-        tiny().save(folder / name, NoTokenizer())
+        export(tiny(), folder / name, NoTokenizer())
     weights = load_file(folder / "tied" / "model.safetensors")
     data = (folder / "tied" / "model.safetensors").read_bytes()
     (folder / "damaged" / "model.safetensors").write_bytes(data[: len(data) // 2])

@@ -19,6 +19,7 @@ from drkernel.judge import Judge, feedback
 from drkernel.policy.model import Policy, new_policy
 from drkernel.policy.prompts import CompactPrompts, condense
 from drkernel.policy.tokenizer import END, PAD, train_tokenizer
+from drkernel.policy.transfer import export
 from drkernel.tasks.generator import generate
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.run import Run
@@ -53,7 +54,7 @@ def run(config: Config) -> None:
             f"{len(data)} trajectories, {tokens / len(data):.0f} tokens each, {_millions(policy):.1f}M parameters"
         )
         train(config, policy, data, validation, folder, progress)
-    policy.save(folder.path / "policy", tokenizer, dtype=torch.bfloat16)
+    export(policy, folder.path / "policy", tokenizer, torch.bfloat16)
     folder.close()
 
 

@@ -92,7 +92,7 @@ def make_trajectory(
     trajectory = Trajectory(task.id, 0, 0)
     for k, solution in enumerate(drawn):
         prompt = prompts.next(feedback(drawn[k - 1].verdict)) if k else prompts.first(task)
-        response = prompts.answer(solution.source)
+        response = prompts.completion(solution.source)
         trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), solution.source, solution.verdict))
     return trajectory
 

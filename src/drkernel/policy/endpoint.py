@@ -1,12 +1,17 @@
-"""Hosted models: any server with OpenAI's chat interface. Requests run in threads; what may pass is tried again.
+"""Hosted models: any server with OpenAI's chat interface, through the `openai` package.
 
-A request is lost only where trying again cannot help or has not helped for long; its future then raises TooLong or
-Refused, which concern this request alone, or another DrKernelError (a wrong key, a server that stays away), after which
-no request can be hoped for. Keys come from the environment, and appear in no message.
+The package sends one request; this file decides when it is sent again. The package's own retries are off: they neither
+wait for a server that is down, nor let all requests heed one Retry-After, nor limit the time of a whole attempt.
+
+A request fails only where another attempt cannot help or has not helped for long. Its future then raises TooLong or
+Refused, which concern this request alone, or another DrKernelError (a wrong key, a server that stays away), which
+concerns every request. Keys come from the environment, and appear in no message.
 """
 
 from __future__ import annotations
 
+import asyncio
+import email.utils
 import itertools
 import json
 import logging
@@ -14,45 +19,48 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
-from queue import SimpleQueue
-from random import Random
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from functools import cached_property, partial
+from random import uniform
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from drkernel.policy.http import NoConnection, exchange, retry_after
+import openai
+
 from drkernel.types import DrKernelError
 
 _LOG = logging.getLogger(__name__)
-_PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
-_WAITING = (429, 503, 529)
+_RETRIED, _BUSY = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529), (429, 503, 529)
 _OF_THE_REQUEST = (400, 413, 422)
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|(prompt|input) is too long|exceeds? the maximum number of tokens", re.IGNORECASE
 )
 _REFUSALS = 16
 """So many refusals in a row concern more than single requests."""
-_JITTER = Random()
 _LONGEST_PAUSE_S = 60.0
-_NOT_SENT, _RENAMED = ("seed", "temperature", "top_p"), {"max_tokens": "max_completion_tokens"}
+_OPTIONAL, _RENAMED = ("seed", "temperature", "top_p"), {"max_tokens": "max_completion_tokens"}
+T = TypeVar("T")
+_Send = Callable[[], AbstractAsyncContextManager]
+"""Sends a request; the context is its streamed response."""
 
 
 class TooLong(DrKernelError):
-    """The prompt and the longest answer do not fit the model's context."""
+    """The prompt and the longest completion do not fit the model's context."""
 
 
 class Refused(DrKernelError):
     """The server does not answer this very request, e.g. for what its filter finds in it."""
 
 
-class _Passing(Exception):
-    """An error after which the same request may succeed; `waiting` says that the server only asks for patience."""
+class _Retryable(Exception):
+    """An error after which the same request may succeed; `busy` says that the server is away or asks to wait."""
 
-    def __init__(self, what: str, pause: float | None = None, waiting: bool = False):
+    def __init__(self, what: str, pause: float | None = None, busy: bool = False):
         super().__init__(what)
-        self.pause, self.waiting = pause, waiting
+        self.pause, self.busy = pause, busy
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class Reply:
     seconds: float
     """From sending the request that was answered to its answer; failed attempts and pauses are not counted."""
     finished: bool
-    """False where the answer was cut at max_tokens, or by the server's filter."""
+    """False where the completion was cut at max_tokens, or by the server's filter."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +98,11 @@ class ChatEndpoint:
         concurrency: requests under way together; others wait in order.
         requests_per_minute: most requests begun per minute; None: no limit.
         timeout_s: how long one attempt may take as a whole.
-        retries: how many failures (5xx, timeouts, malformed answers) of a request are made good.
-        patience_s: how long a server that is down, or that asks for patience (429, 503, 529), is waited for.
+        retries: how often a request is sent again after failures (5xx, timeouts, malformed answers).
+        patience_s: how long a server that is down, or that asks to wait (429, 503, 529), is waited for.
         prompt_price, answer_price: dollars for a million tokens.
 
-    Raises DrKernelError for a URL that is none or holds credentials, and where the model is not given and not plain.
+    Raises DrKernelError for a URL that is none or holds credentials, and where the model is neither given nor clear.
     """
 
     def __init__(
@@ -113,28 +121,36 @@ class ChatEndpoint:
     ):
         self._url, self._key = _checked(url), os.environ.get(key_variable, "").strip()
         self._timeout_s, self._retries, self._patience_s = timeout_s, retries, patience_s
+        self._headers: dict[str, Any] = {} if self._key else {"extra_headers": {"Authorization": openai.Omit()}}
         self._prices = prompt_price / 1e6, answer_price / 1e6
         self._interval = 60.0 / requests_per_minute if requests_per_minute else 0.0
-        self._queue: SimpleQueue = SimpleQueue()
-        self._lock, self._closed = threading.Lock(), threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._concurrency, self._next_start, self._usage, self._refusals = concurrency, 0.0, Usage(), 0
+        self._slots = asyncio.Semaphore(concurrency)
+        self._next_start, self._usage, self._refusals = 0.0, Usage(), 0
+        self._futures, self._closed = set[Future](), False
         self.not_sent: set[str] = set()
         """Parameters that the server refused and that are left out since, e.g. `seed`."""
-        self.model = model or self._only_model()
+        # All requests run in one event loop, in a thread of its own. Only it changes the state above.
+        self._client, self._loop = _client(url, self._key), asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        try:
+            self.model = model or self._only_model()
+        except DrKernelError:
+            self.close()
+            raise
 
     def __enter__(self) -> ChatEndpoint:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @cached_property
     def context(self) -> int | None:
-        """The most tokens that prompt and answer may have together, where the server's list of models says so (vLLM's
-        does). It is asked at the first look."""
+        """The most tokens that prompt and completion may have together, where the server's list of models says so
+        (vLLM's does). It is asked at the first look."""
         try:
-            models = self._offered(retries=min(2, self._retries))
+            models = self._in_loop(self._offered(min(2, self._retries)))
         except DrKernelError:
             return None  # many servers have no such list
         found = [model.get("max_model_len") for model in models if model["id"] == self.model]
@@ -142,8 +158,7 @@ class ChatEndpoint:
 
     @property
     def usage(self) -> Usage:
-        with self._lock:
-            return self._usage
+        return self._usage
 
     def submit(
         self, messages: list[dict], seed: int, max_tokens: int, temperature: float = 1.0, top_p: float = 1.0
@@ -153,159 +168,213 @@ class ChatEndpoint:
         The future raises TooLong or Refused where the server does not answer this request, and another DrKernelError
         where it answers none: for a wrong key, model or quota, after 16 refusals in a row, or when it was given up.
         """
-        if self._closed.is_set():
+        if self._closed:
             raise DrKernelError(f"endpoint {self._url}: already closed")
-        body = {
+        options: dict[str, Any] = {
             "model": self.model,
             "messages": messages,
             "max_tokens": max_tokens,
             "temperature": temperature,
             "seed": seed % 2**31,  # some servers take 32 bits
         }
+        if top_p != 1.0:
+            options["top_p"] = top_p
         future: Future[Reply] = Future()
-        self._queue.put((future, body if top_p == 1.0 else {**body, "top_p": top_p}))
-        if len(self._threads) < self._concurrency:
-            self._threads.append(threading.Thread(target=self._work, daemon=True))
-            self._threads[-1].start()
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+        asyncio.run_coroutine_threadsafe(self._serve(future, options), self._loop)
         return future
 
     def close(self) -> None:
-        """Cancels what waits; what is under way is abandoned."""
-        self._closed.set()
-        while not self._queue.empty():
-            if item := self._queue.get():
-                item[0].cancel()
-        for _ in self._threads:
-            self._queue.put(None)
+        """Cancels what waits; what is under way ends with a DrKernelError."""
+        if not self._closed:
+            self._closed = True
+            asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
-    def _work(self) -> None:
-        while item := self._queue.get():
-            future, body = item
+    async def _shut_down(self) -> None:
+        for future in list(self._futures):
+            if not future.cancel() and not future.done():
+                future.set_exception(DrKernelError(f"endpoint {self._url}: closed"))
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.close()
+
+    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _serve(self, future: Future[Reply], options: dict[str, Any]) -> None:
+        async with self._slots:
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(self._persist("/chat/completions", body, self._reply))
+                    send = partial(self._complete, options)
+                    future.set_result(await self._until_answered(send, self._reply, self._retries))
                 except Refused as error:
                     future.set_exception(self._once_more(error))
-                except BaseException as error:
+                except Exception as error:
                     future.set_exception(error)
 
     def _once_more(self, error: Refused) -> DrKernelError:
         """The refusal, or what it means after many without an answer in between."""
-        with self._lock:
-            self._refusals += 1
-            many = self._refusals >= _REFUSALS
+        self._refusals += 1
         what = f"endpoint {self._url}: {_REFUSALS} requests in a row were refused, the last one with {error}"
-        return DrKernelError(what) if many else error
+        return DrKernelError(what) if self._refusals >= _REFUSALS else error
 
-    def _persist(self, path: str, body: dict | None, understand: Any, retries: int | None = None) -> Any:
+    def _complete(self, options: dict[str, Any]) -> AbstractAsyncContextManager:
+        """Asks for a completion, without the parameters that the server has refused until now."""
+        sent = {name: value for name, value in options.items() if name not in self.not_sent}
+        sent |= {new: options[old] for old, new in _RENAMED.items() if old in self.not_sent}
+        return self._client.chat.completions.with_streaming_response.create(**sent, **self._headers)
+
+    async def _until_answered(self, send: _Send, read: Callable[[Any, float], T], retries: int) -> T:
         """Sends a request until it is answered, or trying again makes no sense."""
-        retries = self._retries if retries is None else retries
-        failures, waiting_since = 0, None
-        for attempt in itertools.count():
-            self._pace()
+        failures, busy_since = 0, None
+        for attempt in itertools.count(1):
+            await self._pace()
             try:
-                result = understand(*self._attempt(path, body))
-            except _Passing as error:
+                return read(*await self._attempt(send))
+            except _Retryable as error:
                 trouble = error
-            else:
-                return result
             self._count(failures=1)
-            now = time.monotonic()
-            pause = trouble.pause
+            now, pause = time.monotonic(), trouble.pause
             if pause is None:
-                pause = min(_LONGEST_PAUSE_S, 2.0 ** min(attempt, 10)) * _JITTER.uniform(0.5, 1.0)
-            if trouble.waiting:
-                waiting_since = now if waiting_since is None else waiting_since
-                given_up = now + pause - waiting_since > self._patience_s
+                pause = min(_LONGEST_PAUSE_S, 2.0 ** min(attempt - 1, 10)) * uniform(0.5, 1.0)
+            if trouble.busy:
+                busy_since = now if busy_since is None else busy_since
+                given_up = now + pause - busy_since > self._patience_s
             else:
-                failures, waiting_since = failures + 1, None
+                failures, busy_since = failures + 1, None
                 given_up = failures > retries
             if given_up:
-                raise DrKernelError(f"endpoint {self._url}: given up after {attempt + 1} attempts: {trouble}")
+                raise DrKernelError(f"endpoint {self._url}: given up after {attempt} attempts: {trouble}")
             _LOG.warning("endpoint %s: %s; again in %.1f s", self._url, trouble, pause)
-            if self._closed.wait(pause):
-                raise DrKernelError(f"endpoint {self._url}: closed")
+            await asyncio.sleep(pause)
+        raise AssertionError("attempts have no end")
 
-    def _pace(self) -> None:
-        """Waits for this request's place in time: for the rate limit, and for what a Retry-After asked of everyone."""
-        with self._lock:
-            start = max(time.monotonic(), self._next_start)
-            self._next_start = start + self._interval
-        if self._closed.wait(max(0.0, start - time.monotonic())):
-            raise DrKernelError(f"endpoint {self._url}: closed")
+    async def _pace(self) -> None:
+        """Waits until the rate limit, and what a Retry-After asked of everyone, allow one more request."""
+        start = max(time.monotonic(), self._next_start)
+        self._next_start = start + self._interval
+        await asyncio.sleep(start - time.monotonic())
 
-    def _attempt(self, path: str, body: dict | None) -> tuple[Any, float]:
-        """The answer as JSON, and the seconds that it took. Raises _Passing or DrKernelError."""
-        sent = {key: value for key, value in (body or {}).items() if key not in self.not_sent}
-        for old, new in _RENAMED.items():
-            if old in self.not_sent and body:
-                sent[new] = body[old]
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+    async def _attempt(self, send: _Send) -> tuple[Any, float]:
+        """The answer as JSON, and the seconds that it took. Raises _Retryable or DrKernelError."""
+        answering = False
+
+        async def exchange() -> bytes:
+            nonlocal answering
+            async with send() as response:
+                answering = True
+                return await response.read()
+
         began = time.monotonic()
         try:
-            status, answer, given = exchange(_join(self._url, path), body and sent, headers, self._timeout_s)
-        except NoConnection as error:
-            raise _Passing(self._hide(str(error)), waiting=True) from None
-        except (OSError, ValueError) as error:
-            raise _Passing(self._hide(f"{type(error).__name__}: {error}")) from None
-        if status != 200:
-            self._refused(status, answer, given, sent)
+            # One deadline over connecting, sending and every byte of the answer: a server may drip.
+            answer = await asyncio.wait_for(exchange(), self._timeout_s)
+        except asyncio.TimeoutError:
+            what = "the answer was not complete" if answering else "no answer"
+            raise _Retryable(f"TimeoutError: {what} within {self._timeout_s:g} s") from None
+        except openai.APIStatusError as error:
+            raise self._meaning(error) from None
+        except openai.APIConnectionError as error:
+            raise _Retryable(self._hide(f"no connection ({_origin(error)})"), busy=True) from None
+        except TypeError:  # arguments that the package does not take
+            raise
+        except Exception as error:  # what the HTTP library raises while an answer is read
+            raise _Retryable(self._hide(f"{type(error).__name__}: {error}")) from None
         try:
             return json.loads(answer), time.monotonic() - began
         except ValueError:
-            raise _Passing("the answer is not JSON") from None
+            raise _Retryable("the answer is not JSON") from None
 
-    def _refused(self, status: int, answer: bytes, headers: Any, sent: dict) -> None:
-        """Raises what a status other than 200 means."""
-        error = _error(answer)
-        code, kind, name, text = (str(error.get(key) or "") for key in ("code", "type", "param", "message"))
+    def _meaning(self, error: openai.APIStatusError) -> Exception:
+        """What a status that is not a success means."""
+        status, said = error.status_code, error.body if isinstance(error.body, dict) else {"message": error.body}
+        code, kind, name, text = (str(said.get(key) or "") for key in ("code", "type", "param", "message"))
         what = self._hide(f"status {status}: {' '.join(text.split())[:300]}")
+        no_quota = "insufficient_quota" in (code, kind)
         if status != 429 and _TOO_LONG.search(f"{code} {kind} {text}"):  # some servers call it an error of theirs
-            raise TooLong(f"endpoint {self._url}: {what}")
-        if status in _PASSING and "insufficient_quota" not in (code, kind):
-            pause = retry_after(headers)
+            return TooLong(f"endpoint {self._url}: {what}")
+        if status in _RETRIED and not no_quota:
+            pause = retry_after(error.response.headers)
             if pause is not None:
-                with self._lock:
-                    self._next_start = max(self._next_start, time.monotonic() + pause)
-            raise _Passing(what, pause, waiting=status in _WAITING)
-        if status == 400 and code.startswith("unsupported") and name in (*_NOT_SENT, *_RENAMED) and name in sent:
+                self._next_start = max(self._next_start, time.monotonic() + pause)
+            return _Retryable(what, pause, busy=status in _BUSY)
+        unsupported = status == 400 and code.startswith("unsupported") and name in (*_OPTIONAL, *_RENAMED)
+        if unsupported and name in json.loads(error.request.content):  # else leaving it out did not help
             self.not_sent.add(name)
-            raise _Passing(what, 0.0)
-        if status in _OF_THE_REQUEST and "insufficient_quota" not in (code, kind):
-            raise Refused(what)
-        raise DrKernelError(f"endpoint {self._url}: {what}")
+            return _Retryable(what, 0.0)
+        if status in _OF_THE_REQUEST and not no_quota:
+            return Refused(what)
+        return DrKernelError(f"endpoint {self._url}: {what}")
 
     def _reply(self, answer: Any, seconds: float) -> Reply:
+        """Read by hand: the package takes anything for a completion, and checks no type."""
         try:
             choice, usage = answer["choices"][0], answer["usage"]
             text, why = choice["message"]["content"], choice.get("finish_reason")
             counts = usage["prompt_tokens"], usage["completion_tokens"]
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise _Passing(f"the answer has no {error}") from None
+            raise _Retryable(f"the answer has no {error}") from None
         if not isinstance(text, (str, type(None))) or not all(type(count) is int for count in counts):
-            raise _Passing("the answer's text or its token counts are of another type")
+            raise _Retryable("the answer's text or its token counts are of another type")
         self._count(replies=1, prompt_tokens=counts[0], tokens=counts[1])
         return Reply(text or "", *counts, seconds, why not in ("length", "content_filter"))
 
     def _count(self, **more: int) -> None:
-        with self._lock:
-            usage = replace(self._usage, **{key: getattr(self._usage, key) + n for key, n in more.items()})
-            dear = self._prices[0] * usage.prompt_tokens + self._prices[1] * usage.tokens
-            self._usage = replace(usage, cost=dear)
-            self._refusals = 0 if more.get("replies") else self._refusals
+        usage = replace(self._usage, **{key: getattr(self._usage, key) + n for key, n in more.items()})
+        cost = self._prices[0] * usage.prompt_tokens + self._prices[1] * usage.tokens
+        self._usage = replace(usage, cost=cost)
+        self._refusals = 0 if more.get("replies") else self._refusals
 
     def _only_model(self) -> str:
-        models = self._offered()
+        models = self._in_loop(self._offered(self._retries))
         if len(models) != 1:
             offered = ", ".join(model["id"] for model in models[:8])
             raise DrKernelError(f"endpoint.model: the server offers {len(models)} ({offered}); name one")
         return models[0]["id"]
 
-    def _offered(self, retries: int | None = None) -> list[dict]:
-        return self._persist("/models", None, lambda answer, _: _models(answer), retries)
+    async def _offered(self, retries: int) -> list[dict]:
+        send = partial(self._client.models.with_streaming_response.list, **self._headers)
+        return await self._until_answered(send, _models, retries)
 
     def _hide(self, text: str) -> str:
         return text.replace(self._key, "[key]") if self._key else text
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a Retry-After header asks for, as a number or as a date; None where there is none.
+
+    >>> retry_after({"Retry-After": "1.5"}), retry_after({"Retry-After": "soon"}), retry_after({})
+    (1.5, None, None)
+    """
+    value = headers.get("Retry-After") or ""
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def _client(url: str, key: str) -> openai.AsyncOpenAI:
+    parts = urlsplit(url)
+    return openai.AsyncOpenAI(
+        base_url=urlunsplit(parts._replace(query="")),
+        default_query=dict(parse_qsl(parts.query)),  # some servers want one: `?api-version=...`
+        api_key=key or "none",
+        # A kept connection that the server has closed meanwhile would look like a server that is down.
+        default_headers={"Connection": "close"},
+        timeout=None,
+        max_retries=0,
+        http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
+    )
 
 
 def _checked(url: str) -> str:
@@ -317,24 +386,15 @@ def _checked(url: str) -> str:
     return url
 
 
-def _join(url: str, path: str) -> str:
-    """The path is added before a query, which some servers want (`?api-version=...`)."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
+def _origin(error: BaseException) -> str:
+    """The error of the operating system that a chain of errors began with, or whatever it began with."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return f"{type(error).__name__}: {error}"
 
 
-def _error(answer: bytes) -> dict:
-    """The error in a refusal, whatever its form."""
-    try:
-        error = json.loads(answer)
-        error = error.get("error", error) if isinstance(error, dict) else error
-    except ValueError:
-        error = answer.decode(errors="replace")
-    return error if isinstance(error, dict) else {"message": str(error)}
-
-
-def _models(answer: Any) -> list[dict]:
+def _models(answer: Any, seconds: float) -> list[dict]:
     try:
         return [dict(model, id=str(model["id"])) for model in answer["data"]]
     except (KeyError, TypeError, ValueError):
-        raise _Passing("the list of models is malformed") from None
+        raise _Retryable("the list of models is malformed") from None

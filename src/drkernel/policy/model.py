@@ -7,7 +7,7 @@ torchtitan's ChunkedLossWrapper does. That needs losses that are sums over token
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,16 +49,6 @@ class Policy(nn.Module):
         )
         return cls(model.to(device), chunk)
 
-    def save(self, folder: str | Path, tokenizer: PreTrainedTokenizerBase, dtype: torch.dtype | None = None) -> None:
-        """Writes a Hugging Face folder (config, safetensors, tokenizer) that transformers and vLLM load.
-
-        dtype: what the weights are stored as, e.g. torch.bfloat16; None keeps theirs.
-        """
-        stored: dict[int, Tensor] = {}  # by address, so that tied weights stay tied and are written once
-        state = {name: stored.setdefault(w.data_ptr(), w.to(dtype or w.dtype)) for name, w in self.weights()}
-        self.model.save_pretrained(folder, state_dict=state)
-        tokenizer.save_pretrained(folder)
-
     @property
     def body(self) -> nn.Module:
         return self.model.base_model
@@ -70,11 +60,6 @@ class Policy(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.head.weight.device
-
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """(Hugging Face name, full tensor) of every weight, for an engine; sharded ones are gathered one at a time."""
-        for name, tensor in self.model.state_dict().items():
-            yield name, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor.detach()
 
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [T, hidden] of the packed rows. From a batch on the CPU nothing waits for the device."""

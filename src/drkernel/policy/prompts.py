@@ -1,7 +1,7 @@
 """What the policy reads: `chat` for instruct models, `compact` for small policies with drkernel's own tokenizer.
 
-A trajectory is one growing token sequence, first(task) answer next(feedback) answer ..., and nothing generated is ever
-re-tokenised. Text of tasks and feedback is encoded with special tokens off, so that it cannot end or forge a turn.
+A trajectory is one growing token sequence: first(task) completion next(feedback) completion ... Nothing generated is
+ever re-tokenised. Text of tasks and feedback is encoded with special tokens off, so that it cannot end or forge a turn.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from drkernel.types import DrKernelError, Task
 class Prompts(Protocol):
     tokenizer: PreTrainedTokenizerBase
     stop_ids: set[int]
-    """Tokens that end an answer."""
+    """Tokens that end a completion."""
 
     def first(self, task: Task) -> list[int]:
-        """The tokens before the first answer."""
+        """The tokens before the first completion."""
 
     def next(self, feedback: str, finished: bool = True) -> list[int]:
-        """The tokens between an answer and the next one; `finished=False` also ends an answer that was cut short."""
+        """The tokens between a completion and the next one; `finished=False` also ends one that was cut short."""
 
-    def answer(self, source: str) -> list[int]:
-        """The tokens of an answer that submits `source`, the end mark included (for supervised training)."""
+    def completion(self, source: str) -> list[int]:
+        """The tokens of a completion that submits `source`, the end mark included (for supervised training)."""
 
-    def extract(self, answer: str, name: str = "ModelNew") -> str | None:
-        """The submission in an answer's text: source that defines class `name`, or None."""
+    def extract(self, completion: str, name: str = "ModelNew") -> str | None:
+        """The submission in a completion's text: source that defines class `name`, or None."""
 
     def text(self, ids: list[int]) -> str:
         """The text of generated tokens."""
@@ -70,15 +70,15 @@ class CompactPrompts(_Base):
         cut = [] if finished else [self._end]
         return [*cut, self._feedback, *encode(self.tokenizer, feedback), self._answer]
 
-    def answer(self, source: str) -> list[int]:
+    def completion(self, source: str) -> list[int]:
         return [*encode(self.tokenizer, source), self._end]
 
-    def extract(self, answer: str, name: str = "ModelNew") -> str | None:
-        return answer if answer.strip() else None
+    def extract(self, completion: str, name: str = "ModelNew") -> str | None:
+        return completion if completion.strip() else None
 
 
 class ChatPrompts(_Base):
-    """Through the tokenizer's chat template; content as the paper's (reference/dr-kernel.md 1.2), in our own words.
+    """Through the tokenizer's chat template. The messages say what the paper's prompts say, in other words.
 
     The template is rendered once around marks; the pieces between them are the glue that surrounds every message.
     """
@@ -121,31 +121,38 @@ class ChatPrompts(_Base):
         text = encode(self.tokenizer, REVISION.format(feedback=feedback.strip()))
         return [*([] if finished else self._end), *self._between, *text, *self._after_feedback]
 
-    def answer(self, source: str) -> list[int]:
+    def completion(self, source: str) -> list[int]:
         return [*encode(self.tokenizer, f"```python\n{source.strip()}\n```"), *self._end]
 
-    def extract(self, answer: str, name: str = "ModelNew") -> str | None:
-        closed = [block for language, block, complete in fences(answer) if complete and language in PYTHON]
-        blocks = closed or [block for language, block, _ in fences(answer) if language in PYTHON]
-        if not blocks and "```" not in answer:
-            blocks = [answer]
-        return next((block for block in reversed(blocks) if defines(block, name)), None)
+    def extract(self, completion: str, name: str = "ModelNew") -> str | None:
+        return extract_code(completion, name)
 
 
 def load_prompts(style: str, tokenizer: PreTrainedTokenizerBase) -> Prompts:
-    """`compact` or `chat`."""
-    styles = {"compact": CompactPrompts, "chat": ChatPrompts}
-    if style not in styles:
-        raise DrKernelError(f"policy.prompts: found {style!r}, expected one of {', '.join(styles)}")
-    return styles[style](tokenizer)
+    """The prompts of that style."""
+    if style not in PROMPTS:
+        raise DrKernelError(f"policy.prompts: found {style!r}, expected one of {', '.join(PROMPTS)}")
+    return PROMPTS[style](tokenizer)
 
 
+PROMPTS: dict[str, type[CompactPrompts] | type[ChatPrompts]] = {"compact": CompactPrompts, "chat": ChatPrompts}
+"""What `policy.prompts` may be."""
 PYTHON = {"python", "py", "python3", ""}
 
 
+def extract_code(completion: str, name: str) -> str | None:
+    """The last Python block that defines class `name`; one that was never closed only where no other is there."""
+    closed = [block for language, block, complete in fences(completion) if complete and language in PYTHON]
+    blocks = closed or [block for language, block, _ in fences(completion) if language in PYTHON]
+    if not blocks and "```" not in completion:
+        blocks = [completion]
+    return next((block for block in reversed(blocks) if defines(block, name)), None)
+
+
 def fences(text: str) -> list[tuple[str, str, bool]]:
-    """(language, content, closed) of each fenced block, read line by line as Markdown does: a heading before a block or
-    backticks within a line are no fences (the original's heading patterns took them in, reference/dr-kernel.md 9.2.14).
+    """(language, content, closed) of each fenced block, read line by line as Markdown does.
+
+    A heading before a block and backticks within a line are no fences. The paper's code takes both for code.
 
     >>> fences("# Kernel\\n```python\\nx = 1\\n```\\nand ```y```\\n```\\nz")
     [('python', 'x = 1\\n', True), ('', 'z\\n', False)]
@@ -169,7 +176,7 @@ def defines(source: str, name: str) -> bool:
 
 
 def condense(source: str) -> str:
-    """A task's source without what says nothing: blank lines, trailing blanks, and the imports that all tasks share.
+    """A task's source without blank lines, trailing blanks, and the imports that all tasks share.
 
     >>> condense("import torch\\nimport torch.nn as nn\\n\\nclass Model(nn.Module):  \\n    pass\\n")
     'class Model(nn.Module):\\n    pass\\n'

@@ -1,4 +1,4 @@
-"""The words of the `chat` prompts: all that the paper's contain (reference/dr-kernel.md 1.2), in our own wording."""
+"""The text of the `chat` prompts. It says all that the paper's prompts say (arXiv 2602.05885), in other words."""
 
 EXAMPLE = """\
 ```python

@@ -27,7 +27,7 @@ WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.")
 all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 """One flat tensor from each rank into one flat tensor; torch 2.13 renamed it."""
 PROBES, PROBE_TOKENS = 16, 8
-"""How many answers `check_agreement` samples, and their length: enough tokens for a mean, few steps of the engine."""
+"""How many completions `check_agreement` samples, and how long: enough tokens for a mean, few steps of the engine."""
 
 
 def weights(policy: Policy, dtype: torch.dtype, bucket_bytes: int = BUCKET_BYTES) -> Iterator[tuple[str, Tensor]]:
@@ -52,16 +52,25 @@ def weights(policy: Policy, dtype: torch.dtype, bucket_bytes: int = BUCKET_BYTES
         yield from _gather(bucket, dtype)
 
 
-def export(policy: Policy, folder: str | Path, tokenizer: PreTrainedTokenizerBase) -> None:
+def export(
+    policy: Policy, folder: str | Path, tokenizer: PreTrainedTokenizerBase, dtype: torch.dtype = torch.float32
+) -> None:
     """Writes a Hugging Face folder (config, safetensors, tokenizer) that transformers and vLLM load.
 
-    Collective for a sharded policy: rank 0 gathers all weights in its host's memory and writes them.
+    dtype: what the weights are stored as. Collective for a sharded policy: rank 0 gathers all weights in its host's
+    memory and writes them.
     """
     first = not dist.is_initialized() or dist.get_rank() == 0
-    state = {name: tensor.cpu() if first else None for name, tensor in weights(policy, torch.float32)}
+    state = {name: _on_host(tensor) if first else None for name, tensor in weights(policy, dtype)}
     if first:
         policy.model.save_pretrained(folder, state_dict=state)
         tokenizer.save_pretrained(folder)
+
+
+def _on_host(tensor: Tensor) -> Tensor:
+    """A weight in memory of its own: what shares a bucket with others would be taken for tied to them."""
+    tensor = tensor.cpu()
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
 
 
 def check_agreement(engine: Engine, policy: Policy, token_ids: list[int], bound: float) -> float:
@@ -89,7 +98,7 @@ def check_agreement(engine: Engine, policy: Policy, token_ids: list[int], bound:
 
 
 def sampled(engine: Engine, token_ids: list[int], device: torch.device) -> tuple[Batch, Tensor]:
-    """PROBES answers of PROBE_TOKENS tokens to `token_ids` that the engine samples now, a row each, and its
+    """PROBES completions of PROBE_TOKENS tokens of `token_ids` that the engine samples now, a row each, and its
     log-probabilities float32 [N] of the sampled tokens, in their order; both on `device`."""
     requests = [Request(f"agreement.{i}", token_ids, PROBE_TOKENS, seed=i) for i in range(PROBES)]
     for request in requests:
@@ -163,9 +172,9 @@ def _gather(bucket: list[_Shard], dtype: torch.dtype) -> Iterator[tuple[str, Ten
         yield shard.name, part.reshape(-1)[: shard.shape.numel()].view(shard.shape)
 
 
-def _rows(prompt: list[int], answers: list[list[int]]) -> Batch:
-    """One packed row per answer, which is what is scored."""
-    rows = [torch.tensor(prompt + answer) for answer in answers]
+def _rows(prompt: list[int], completions: list[list[int]]) -> Batch:
+    """One packed row per completion, which is what is scored."""
+    rows = [torch.tensor(prompt + completion) for completion in completions]
     positions = torch.cat([torch.arange(len(row)) for row in rows])
     ends = torch.tensor([0] + [len(row) for row in rows]).cumsum(0).int()
     zeros = torch.zeros(len(positions))

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from drkernel.types import WorkerLost
+from drkernel.types import Task, Verdict, WorkerLost
 
 _POLL_S = 1.0
 """How often a wait for a verdict asks whether to stop."""

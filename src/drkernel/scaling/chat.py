@@ -1,4 +1,4 @@
-"""A hosted model in a study: the chat prompts as messages, answers as text."""
+"""A hosted model in a study: the chat prompts as messages, completions as text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from queue import Empty, SimpleQueue
 from drkernel.judge import feedback
 from drkernel.policy.endpoint import ChatEndpoint, Refused, Reply, TooLong
 from drkernel.policy.engine import Sampling
-from drkernel.policy.prompts import ChatPrompts
+from drkernel.policy.prompts import extract_code
 from drkernel.policy.templates import EXAMPLE, OPENING, REVISION
-from drkernel.scaling.models import Answer
+from drkernel.scaling.models import TaskCompletion
 from drkernel.scaling.records import Record
 from drkernel.types import DrKernelError, Task
 
@@ -27,15 +27,15 @@ class ChatModel:
     A prompt that the server itself finds too long is asked again with fewer turns; nothing is concluded for others,
     whose characters may make fewer tokens.
 
-    What the server refuses for another reason counts as answered only once it accepts something else, or when nothing
-    else is under way: a server that refuses everything ends the study, and must leave no turns behind.
+    What the server refuses for another reason becomes a turn only once the server accepts something else, or when
+    nothing else is under way. A server that refuses everything ends the study, and must leave no turns behind.
     """
 
     def __init__(self, label: str, endpoint: ChatEndpoint, *, max_tokens: int, feedback_limit: int, sampling: Sampling):
-        """max_tokens: longest answer. feedback_limit: in tokens, about."""
+        """max_tokens: longest completion. feedback_limit: in tokens, about."""
         self.label, self._endpoint = label, endpoint
         self._max_tokens, self._feedback_limit, self._sampling = max_tokens, feedback_limit, sampling
-        self._answers: SimpleQueue[tuple[str, Task, Future[Reply]]] = SimpleQueue()
+        self._done: SimpleQueue[tuple[str, Task, Future[Reply]]] = SimpleQueue()
         self._awaited, self._refused = 0, []
         self._failure: DrKernelError | None = None
 
@@ -63,30 +63,30 @@ class ChatModel:
         self._awaited += 1
         sampling = self._sampling
         future = self._endpoint.submit(conversation, seed, self._max_tokens, sampling.temperature, sampling.top_p)
-        future.add_done_callback(lambda done: self._answers.put((id, task, done)))
+        future.add_done_callback(lambda done: self._done.put((id, task, done)))
         return True
 
-    def step(self) -> list[Answer]:
-        """Raises DrKernelError where the endpoint has given a request up, after all that was answered until then."""
+    def step(self) -> list[TaskCompletion]:
+        """Raises DrKernelError where the endpoint has given a request up, after all that was completed until then."""
         if self._failure:
             raise self._failure
-        answers: list[Answer] = []
+        completions: list[TaskCompletion] = []
         while self._awaited:
             try:
-                id, task, future = self._answers.get(timeout=0 if answers or self._failure else _WAIT_S)
+                id, task, future = self._done.get(timeout=0 if completions or self._failure else _WAIT_S)
             except Empty:
                 break
             self._awaited -= 1
             try:
-                answers += self._answered(id, task, future)
+                completions += self._understand(id, task, future)
             except DrKernelError as error:
                 self._failure = error
-        if self._failure and not answers:
+        if self._failure and not completions:
             raise self._failure
-        return answers if self._awaited or self._failure else answers + self._take_refused()
+        return completions if self._awaited or self._failure else completions + self._take_refused()
 
-    def _answered(self, id: str, task: Task, future: Future[Reply]) -> list[Answer]:
-        nothing = Answer(id, None, None, 0, 0, False, 0.0)
+    def _understand(self, id: str, task: Task, future: Future[Reply]) -> list[TaskCompletion]:
+        nothing = TaskCompletion(id, None, None, 0, 0, False, 0.0)
         try:
             reply = future.result()
         except TooLong:
@@ -94,17 +94,18 @@ class ChatModel:
         except Refused as error:
             self._refused.append(replace(nothing, refused=str(error)))
             return []
-        source = extract(reply.text, task.answer_name)
-        answer = Answer(id, reply.text, source, reply.prompt_tokens, reply.tokens, reply.finished, reply.seconds)
-        return [*self._take_refused(), answer]
+        source = extract_code(reply.text, task.answer_name)
+        counts = reply.prompt_tokens, reply.tokens
+        completion = TaskCompletion(id, reply.text, source, *counts, reply.finished, reply.seconds)
+        return [*self._take_refused(), completion]
 
-    def _take_refused(self) -> list[Answer]:
+    def _take_refused(self) -> list[TaskCompletion]:
         taken, self._refused = self._refused, []
         return taken
 
 
 def messages(task: Task, shown: Sequence[Record], feedback_limit: int) -> list[dict]:
-    """The conversation whose next message is the answer: the task, then each shown turn with what was found."""
+    """The conversation whose next message is the completion: the task, then each shown turn with what was found."""
     words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
     conversation = [{"role": "user", "content": OPENING.format(source=task.source.strip(), **words)}]
     for record in shown:
@@ -114,11 +115,6 @@ def messages(task: Task, shown: Sequence[Record], feedback_limit: int) -> list[d
             {"role": "user", "content": REVISION.format(feedback=text.strip())},
         ]
     return conversation
-
-
-def extract(answer: str, name: str) -> str | None:
-    """The submission in an answer's text, as from any other chat model."""
-    return ChatPrompts.extract(None, answer, name)  # it looks at the text alone
 
 
 def _tokens(text: str) -> int:

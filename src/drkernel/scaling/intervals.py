@@ -1,7 +1,6 @@
 """Estimators of a scaling study: intervals by resampling tasks, paired differences, and what k samples would give.
 
-The resampled tasks come from a counter-based generator that the report's page has too (page/measures.js), so that a
-table, a plot and the page show the same interval for the same numbers.
+The resampled tasks come from a counter-based generator, so that the same numbers have the same interval everywhere.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import functools
 import math
 from dataclasses import dataclass
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -49,11 +49,11 @@ def resamples(tasks: int) -> Tensor:
     )
 
 
-def bootstrap(sums: Tensor, numbers: Tensor, share: bool = True) -> list[Estimate]:
+def bootstrap(sums: Tensor, numbers: Tensor, is_proportion: bool = True) -> list[Estimate]:
     """Means over samples with 95 % intervals over tasks like these, for M measures at once.
 
     sums, numbers   [tasks, M]: the total of a measure over the samples of each task, and how many samples there are
-    share           the measure is a share; its interval then holds what few hits or few misses leave possible
+    is_proportion   the measure is a share; its interval then holds what few hits or few misses leave possible
                     (`_unsure`; Wilson's where each task has one sample), and is Wilson's where all tasks agree
 
     >>> print(bootstrap(torch.tensor([[1.0], [0.0], [2.0], [1.0]]), torch.full((4, 1), 2.0))[0])
@@ -63,16 +63,17 @@ def bootstrap(sums: Tensor, numbers: Tensor, share: bool = True) -> list[Estimat
     """
     sums, numbers = sums.double(), numbers.double()
     weights = resamples(len(sums))
-    bounds = _quantiles((weights @ sums) / (weights @ numbers))
+    same = numbers.stride(1) == 0  # one column for all measures
+    bounds = _quantiles((weights @ sums) / (weights @ (numbers[:, :1] if same else numbers)))
     means, tasks = (sums.sum(0) / numbers.sum(0)).tolist(), (numbers > 0).sum(0).tolist()
     shares = (sums / numbers).T
     found = []
     for mean, (low, high), count, total, each in zip(
         means, bounds, tasks, numbers.sum(0).tolist(), shares, strict=True
     ):
-        if share and low == high and count:
+        if is_proportion and low == high and count:
             low, high = wilson(mean, count)
-        elif share and count > 1:
+        elif is_proportion and count > 1:
             hits = each[each.isfinite()]
             low, high = min(low, mean - _unsure(1 - hits)[1]), max(high, mean + _unsure(hits)[1])
             low, high = max(low, 0.0), min(high, 1.0)
@@ -103,7 +104,16 @@ def _quantiles(values: Tensor) -> list[list[float]]:
     """The 2.5 % and 97.5 % quantiles of each column [R, M], without the resamples that drew no sample."""
     if not values.numel():
         return []
-    return values.nanquantile(torch.tensor([0.025, 0.975], dtype=values.dtype), dim=0).T.tolist()
+    quantiles = torch.tensor([0.025, 0.975], dtype=values.dtype)
+    if values.isnan().any():
+        return values.nanquantile(quantiles, dim=0).T.tolist()
+    # The same to the bit, and several times as fast: only four places of a column need to be sorted.
+    ranks = quantiles * (len(values) - 1)
+    below, above = ranks.floor().long(), ranks.ceil().long()
+    columns = numpy.ascontiguousarray(values.numpy().T)
+    columns.partition([*below.tolist(), *above.tolist()], axis=1)
+    ordered = torch.from_numpy(columns)
+    return torch.lerp(ordered[:, below], ordered[:, above], ranks - below).tolist()
 
 
 @dataclass(frozen=True)
@@ -139,7 +149,7 @@ def paired(first: Tensor, other: Tensor, ratio: bool = False) -> Paired:
     change = change[change.isfinite()]
     if len(change) == 0:
         return Paired(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
-    found = bootstrap(change[:, None], torch.ones(len(change), 1), share=False)[0]
+    found = bootstrap(change[:, None], torch.ones(len(change), 1), is_proportion=False)[0]
     better, worse = ((sign * change > 1e-9).double().mean().item() for sign in (1, -1))
     if ratio:
         low, high = math.exp(found.low), math.exp(found.high)

@@ -1,166 +1,27 @@
 """What a scaling study measures: Fast@p and its companions, of the last and of the best call, at every budget.
 
-The records of one run become a table `Trials`: one row per trial (a task, a repetition), one column per judge call. A
-trial that ended early keeps what it had. Every trial counts; intervals are over tasks.
+Every trial counts; intervals are over tasks.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, Context
-from itertools import compress
 
 import torch
 from torch import Tensor
 
-from drkernel.objective.metrics import Estimate, best_of_history, fast_at
+from drkernel.objective.metrics import Estimate, fast_at
 from drkernel.scaling.intervals import Paired, best_of, bootstrap, paired, pass_at
 from drkernel.scaling.records import Record
+from drkernel.scaling.trials import Trials
 
 THRESHOLDS = (0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 VIEWS = ("best", "last")
 AXES = ("calls", "tokens", "seconds")
 BASELINES = {"eager": "eager", "eager_tf32": "eager, TF32", "compile": "torch.compile"}
-
-
-@dataclass(frozen=True)
-class Trials:
-    """The judge calls of one run: B trials, at most C calls each. Where `exists` is False all else is 0 or False."""
-
-    tasks: tuple[str, ...]
-    """Sorted ids."""
-    families: tuple[str, ...]
-    """Of each task."""
-    levels: tuple[int | None, ...]
-    groups: Tensor  # int64 [B], the trial's task
-    exists: Tensor  # bool [B, C], always a prefix of the row
-    correct: Tensor  # bool [B, C], right and honest
-    hack: Tensor  # bool [B, C]
-    lazy: Tensor  # bool [B, C]
-    speedup: Tensor  # float64 [B, C]
-    over: dict[str, Tensor]
-    """float64 [B, C], the speed-up over other baselines; NaN where a correct answer has no such figure."""
-    turn: Tensor  # int64 [B, C], the place in its chain
-    alone: Tensor  # bool [B, C], the prompt held no earlier turn: such answers are independent of each other
-    tokens: Tensor  # float64 [B, C], sampled
-    seconds: Tensor  # float64 [B, C], generating and judging
-
-    @classmethod
-    def of(cls, records: Iterable[Record]) -> Trials:
-        """The table of one run's records; calls are laid out in their order."""
-        known: dict[str, Record] = {}
-        rows: dict[tuple[str, int], list[Record]] = {}
-        for record in sorted(records, key=lambda record: (record.task, record.trial, record.call)):
-            known.setdefault(record.task, record)
-            rows.setdefault((record.task, record.trial), []).append(record)
-        place = {task: index for index, task in enumerate(known)}
-        width = max((len(row) for row in rows.values()), default=0)
-        flags = {name: torch.zeros(len(rows), width, dtype=torch.bool) for name in ("exists", *_FLAGS)}
-        numbers = {name: torch.zeros(len(rows), width, dtype=torch.float64) for name in _NUMBERS}
-        others = {name for row in rows.values() for record in row for name in _speedup_over(record)}
-        over = {name: torch.zeros(len(rows), width, dtype=torch.float64) for name in sorted(others)}
-        turn = torch.zeros(len(rows), width, dtype=torch.int64)
-        for b, row in enumerate(rows.values()):
-            flags["exists"][b, : len(row)] = True
-            turn[b, : len(row)] = torch.tensor([record.turn for record in row])
-            for name, read in _FLAGS.items():
-                flags[name][b, : len(row)] = torch.tensor([bool(read(record)) for record in row])
-            for name, read in _NUMBERS.items():
-                numbers[name][b, : len(row)] = torch.tensor([float(read(record)) for record in row])
-            for name, values in over.items():
-                missing = [math.nan if record.verdict.ok else 0.0 for record in row]
-                found = [_speedup_over(record).get(name, none) for record, none in zip(row, missing, strict=True)]
-                values[b, : len(row)] = torch.tensor(found)
-        families = tuple(record.family for record in known.values())
-        levels = tuple(record.level for record in known.values())
-        groups = torch.tensor([place[task] for task, _ in rows], dtype=torch.int64)
-        return cls(tuple(known), families, levels, groups, over=over, turn=turn, **flags, **numbers)
-
-    @property
-    def calls(self) -> int:
-        """The most judge calls of a trial."""
-        return self.exists.shape[1]
-
-    def spent(self, axis: str) -> Tensor:
-        """What a trial has cost after each call, float64 [B, C]: calls, tokens or seconds; inf where none is."""
-        each = {"calls": self.exists.double(), "tokens": self.tokens, "seconds": self.seconds}[axis]
-        return torch.where(self.exists, each.cumsum(1), math.inf)
-
-    def reach(self, axis: str) -> float:
-        """The most that a trial has cost: calls, tokens or seconds; 0 where nobody counted."""
-        spent = self.spent(axis)
-        return float(spent[spent.isfinite()].max())
-
-    def standing(self, view: str, baseline: str = "eager") -> tuple[Tensor, Tensor]:
-        """(correct, speed-up) that a trial stands at after each call, [B, C]: its `best` so far, or its `last`."""
-        speedup = self.speedup if baseline == "eager" else self.over[baseline]
-        if view == "best":
-            return best_of_history(self.correct, speedup)
-        last = (torch.arange(self.calls) * self.exists).cummax(1).values
-        return self.correct.gather(1, last), speedup.gather(1, last)
-
-    def at(self, budgets: Sequence[float], axis: str, values: Tensor) -> Tensor:
-        """`values` [B, C] after the last call that each budget pays for, [B, P]; 0 or False where it pays for none."""
-        paid = torch.searchsorted(self.spent(axis), torch.tensor(budgets).double().repeat(len(values), 1), right=True)
-        before = torch.cat([values.new_zeros(len(values), 1), values], dim=1)
-        return before.gather(1, paid)
-
-    def comparable(self, baseline: str) -> Trials:
-        """What is left with the tasks that have a figure over this baseline for every correct answer."""
-        if baseline == "eager":
-            return self
-        kept = self.per_task(self.over[baseline].isnan().any(1)) == 0
-        rows = kept[self.groups]
-        known = {name: tuple(compress(getattr(self, name), kept.tolist())) for name in ("tasks", "families", "levels")}
-        tables = {name: table[rows] for name, table in vars(self).items() if isinstance(table, Tensor)}
-        tables["groups"] = (kept.cumsum(0) - 1)[tables["groups"]]
-        over = {name: values[rows] for name, values in self.over.items()}
-        return dataclasses.replace(self, over=over, **known, **tables)
-
-    def per_task(self, values: Tensor) -> Tensor:
-        """The sums of `values` [B, ...] over each task's trials, float64 [tasks, ...]."""
-        sums = torch.zeros(len(self.tasks), *values.shape[1:], dtype=torch.float64)
-        return sums.index_add_(0, self.groups, values.double())
-
-
-_FLAGS = {
-    "correct": lambda record: record.verdict.ok,
-    "hack": lambda record: record.verdict.status == "hack",
-    "lazy": lambda record: record.verdict.lazy,
-    "alone": lambda record: not record.shown,
-}
-_NUMBERS = {
-    "speedup": lambda record: record.verdict.speedup or 0.0,
-    "tokens": lambda record: record.tokens,
-    "seconds": lambda record: record.generate_s + record.judge_s,
-}
-
-
-def _speedup_over(record: Record) -> dict[str, float]:
-    return record.verdict.evidence.get("speedup_over", {}) if record.verdict.ok else {}
-
-
-def aligned(runs: Mapping[str, Trials]) -> dict[str, Trials]:
-    """The same runs, comparable over other baselines: each baseline is left with the same tasks in all of them.
-
-    A task goes where any run has a correct answer to it without the figure, whether the others solve it or not. A run
-    that is right somewhere and has no figure at all was never compared: it goes as a whole.
-    """
-    over: dict[str, dict[str, Tensor]] = {name: {} for name in runs}
-    for baseline in sorted({name for run in runs.values() for name in run.over}):
-        sides = {name: run for name, run in runs.items() if baseline in run.over or not run.correct.any()}
-        figures = {name: run.over.get(baseline, torch.zeros_like(run.speedup)) for name, run in sides.items()}
-        lacking = {
-            run.tasks[task] for name, run in sides.items() for task in run.groups[figures[name].isnan().any(1)].tolist()
-        }
-        for name, run in sides.items():
-            gone = torch.tensor([task in lacking for task in run.tasks])[run.groups]
-            over[name][baseline] = torch.where(gone[:, None], math.nan, figures[name])
-    return {name: dataclasses.replace(run, over=over[name]) for name, run in runs.items()}
 
 
 def fast(threshold: float) -> str:
@@ -182,14 +43,17 @@ def summary(trials: Trials, budget: float = math.inf, axis: str = "calls") -> di
     table = {}
     for view in VIEWS:
         prefix = "" if view == "best" else "last/"
-        table |= {prefix + name: found for name, found in _view(trials, view, "eager", budget, axis).items()}
+        table |= {prefix + name: found for name, found in of_view(trials, view, "eager", budget, axis).items()}
     for baseline in trials.over:
-        found = _view(trials, "best", baseline, budget, axis)
+        found = of_view(trials, "best", baseline, budget, axis)
         table |= {f"{baseline}/{name}": value for name, value in found.items() if name != "correct"}
-    return table | _calls(trials, budget, axis)
+    return table | of_calls(trials, budget, axis)
 
 
-def _view(trials: Trials, view: str, baseline: str, budget: float, axis: str) -> dict[str, Estimate]:
+def of_view(
+    trials: Trials, view: str, baseline: str = "eager", budget: float = math.inf, axis: str = "calls"
+) -> dict[str, Estimate]:
+    """correct, fast@p and speedup of one view, against one baseline."""
     trials = trials.comparable(baseline)
     states = (trials.at([budget], axis, values)[:, 0] for values in trials.standing(view, baseline))
     correct, speedup = states
@@ -203,7 +67,7 @@ def geometric_mean(trials: Trials, correct: Tensor, speedup: Tensor) -> Estimate
     """Of the speed-ups [B] of correct answers [B], with its interval over tasks; NaN where nothing is correct."""
     right = correct & (speedup > 0)
     logs = torch.where(right, speedup.log(), 0.0)
-    return _exp(bootstrap(trials.per_task(logs)[:, None], trials.per_task(right)[:, None], share=False)[0])
+    return _exp(bootstrap(trials.per_task(logs)[:, None], trials.per_task(right)[:, None], is_proportion=False)[0])
 
 
 def _exp(found: Estimate) -> Estimate:
@@ -211,14 +75,15 @@ def _exp(found: Estimate) -> Estimate:
     return Estimate(*(math.exp(x) for x in (found.value, found.low, found.high)), found.samples)
 
 
-def _calls(trials: Trials, budget: float, axis: str) -> dict[str, Estimate]:
+def of_calls(trials: Trials, budget: float = math.inf, axis: str = "calls") -> dict[str, Estimate]:
+    """honest, lazy and the costs."""
     paid = trials.exists & (trials.spent(axis) <= budget)
     shares = [(paid & ~trials.hack).sum(1), (paid & trials.lazy).sum(1)]
     number = trials.per_task(paid.sum(1))[:, None]
     found = bootstrap(trials.per_task(torch.stack(shares, 1)), number.expand(-1, 2))
     costs = torch.stack([(paid * each).sum(1) for each in (trials.exists, trials.tokens, trials.seconds)], 1)
     rows = trials.per_task(torch.ones(len(costs)))[:, None].expand(-1, 3)
-    means = bootstrap(trials.per_task(costs), rows, share=False)
+    means = bootstrap(trials.per_task(costs), rows, is_proportion=False)
     return dict(zip(("honest", "lazy"), found, strict=True)) | {
         f"cost/{name}": mean for name, mean in zip(AXES, means, strict=True)
     }
@@ -232,6 +97,15 @@ def curve(
     correct, speedup = trials.standing(view, baseline)
     hit = trials.per_task(trials.at(budgets, axis, fast_at(correct, speedup, threshold)))
     return bootstrap(hit, trials.per_task(torch.ones(len(correct)))[:, None].expand_as(hit))
+
+
+def speedup_distribution(
+    trials: Trials, speedups: Sequence[float], view: str = "best", baseline: str = "eager"
+) -> list[float]:
+    """The share of trials that end correct and at least so many times as fast, for each of `speedups`."""
+    trials = trials.comparable(baseline)
+    correct, speedup = (values[:, -1] for values in trials.standing(view, baseline))
+    return [fast_at(correct, speedup, p).double().mean().item() for p in speedups]
 
 
 def grid(runs: Sequence[Trials], axis: str, points: int = 33) -> list[float]:
@@ -286,13 +160,16 @@ def rounded_up(x: float) -> float:
     return float(Context(prec=2, rounding=ROUND_CEILING).create_decimal(str(x)))
 
 
-def per_turn(trials: Trials, thresholds: Sequence[float] = THRESHOLDS) -> list[dict[str, Estimate]]:
+def per_turn(
+    trials: Trials, thresholds: Sequence[float] = THRESHOLDS, baseline: str = "eager"
+) -> list[dict[str, Estimate]]:
     """correct and Fast@p of the turns at place 0, 1, ... of their chains, each turn for itself."""
-    table = []
+    trials, table = trials.comparable(baseline), []
+    speedup = trials.speedup if baseline == "eager" else trials.over[baseline]
     names = ["correct", *map(fast, thresholds)]
     for place in range(int(trials.turn.max()) + 1):
         here = trials.exists & (trials.turn == place)
-        hits = [trials.correct, *(fast_at(trials.correct, trials.speedup, p) for p in thresholds)]
+        hits = [trials.correct, *(fast_at(trials.correct, speedup, p) for p in thresholds)]
         sums = trials.per_task(torch.stack([(hit & here).sum(1) for hit in hits], 1))
         found = bootstrap(sums, trials.per_task(here.sum(1))[:, None].expand_as(sums))
         table.append(dict(zip(names, found, strict=True)))
@@ -342,13 +219,13 @@ def common_reach(first: Trials, other: Trials, axis: str) -> float:
     return min(first.reach(axis), other.reach(axis))
 
 
-def compare(first: Trials, other: Trials, budget: float, axis: str) -> dict[str, Paired]:
+def compare(first: Trials, other: Trials, budget: float, axis: str, baseline: str = "eager") -> dict[str, Paired]:
     """other - first at an equal budget (of at most `common_reach`) on the tasks that both have: correct, fast@p, their
     `last/`; speedup is other / first on the tasks that both solve."""
     table = {}
     for view in VIEWS:
         prefix = "" if view == "best" else "last/"
-        sides = [_task_means(side, view, budget, axis) for side in (first, other)]
+        sides = [_task_means(side.comparable(baseline), view, budget, axis, baseline) for side in (first, other)]
         common = sorted(set(sides[0]) & set(sides[1]))
         if not common:
             continue
@@ -359,9 +236,9 @@ def compare(first: Trials, other: Trials, budget: float, axis: str) -> dict[str,
     return table
 
 
-def _task_means(trials: Trials, view: str, budget: float, axis: str) -> dict[str, Tensor]:
+def _task_means(trials: Trials, view: str, budget: float, axis: str, baseline: str) -> dict[str, Tensor]:
     """Per task: the shares of correct and Fast@p, and the geometric mean of its correct speed-ups (NaN for none)."""
-    correct, speedup = (trials.at([budget], axis, values)[:, 0] for values in trials.standing(view))
+    correct, speedup = (trials.at([budget], axis, values)[:, 0] for values in trials.standing(view, baseline))
     number = trials.per_task(torch.ones(len(correct)))
     hits = [correct, *(fast_at(correct, speedup, p) for p in THRESHOLDS)]
     logs = torch.where(correct & (speedup > 0), speedup.log(), 0.0)
@@ -392,6 +269,6 @@ def of_k_samples(trials: Trials, thresholds: Sequence[float] = THRESHOLDS) -> di
         ]
         sums = torch.tensor(rows, dtype=torch.float64)
         shares = bootstrap(sums[:, :-1], torch.ones_like(sums[:, :-1]))
-        best = _exp(bootstrap(sums[:, -1:], torch.ones(len(sums), 1), share=False)[0])
+        best = _exp(bootstrap(sums[:, -1:], torch.ones(len(sums), 1), is_proportion=False)[0])
         table[k] = dict(zip([*hits, "speedup"], [*shares, best], strict=True))
     return table

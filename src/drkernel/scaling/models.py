@@ -1,4 +1,4 @@
-"""Whatever answers in a study: here an engine of this process; a server with messages is in chat.py."""
+"""The models of a study: here an engine in this process; chat.py has a server that takes messages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from drkernel.types import Task
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a model answered to one request."""
+class TaskCompletion:
+    """What a model wrote on one request of a study."""
 
     id: str
     content: str | None
@@ -30,9 +30,9 @@ class Answer:
     seconds: float
     """See Record.generate_s."""
     fits: bool = True
-    """False where the prompt turned out to be too long, and nothing was answered."""
+    """False where the prompt turned out to be too long, and nothing was generated."""
     refused: str | None = None
-    """Why a server refuses to answer, where it does."""
+    """Why a server refuses the request, where it does."""
 
 
 class Model(Protocol):
@@ -42,14 +42,14 @@ class Model(Protocol):
 
     @property
     def busy(self) -> bool:
-        """True while some request is not answered."""
+        """True while some request is not completed."""
 
     def add(self, id: str, task: Task, shown: Sequence[Record], seed: int) -> bool:
-        """Queue a request whose prompt is the task and, in this order, the shown turns with their verdicts. False, and
-        nothing is queued, where the longest answer would not fit after it."""
+        """Queues a request whose prompt is the task and, in this order, the shown turns with their verdicts. Returns
+        False, and queues nothing, where the longest completion would not fit after it."""
 
-    def step(self) -> list[Answer]:
-        """Goes on for a moment, at most a tenth of a second where it only waits; what was answered meanwhile."""
+    def step(self) -> list[TaskCompletion]:
+        """Goes on for a moment, at most a tenth of a second where it only waits; returns what was completed."""
 
 
 class TokenModel:
@@ -66,14 +66,10 @@ class TokenModel:
         slots: int,
         sampling: Sampling,
     ):
-        """max_tokens: longest answer. feedback_limit: in tokens. slots: requests that the engine works on together."""
+        """max_tokens: longest completion. feedback_limit: in tokens. slots: requests in the engine at the same time."""
         self.label, self._engine, self._prompts = label, engine, prompts
-        self._max_tokens, self._feedback_limit, self._slots, self._sampling = (
-            max_tokens,
-            feedback_limit,
-            slots,
-            sampling,
-        )
+        self._max_tokens, self._feedback_limit = max_tokens, feedback_limit
+        self._slots, self._sampling = slots, sampling
         self._waiting: deque[tuple[Request, Task]] = deque()
         self._running: dict[str, tuple[Request, Task, float]] = {}
         self._clock = 0.0  # engine seconds per request since the start: what each running request is charged
@@ -94,7 +90,7 @@ class TokenModel:
         self._waiting.append((Request(id, ids, self._max_tokens, seed, sampling=self._sampling), task))
         return True
 
-    def step(self) -> list[Answer]:
+    def step(self) -> list[TaskCompletion]:
         while self._waiting and len(self._running) < self._slots:
             request, task = self._waiting.popleft()
             self._engine.add(request)
@@ -103,18 +99,18 @@ class TokenModel:
         completions = self._engine.step()
         busy = time.perf_counter() - started - (self._waited - waited)
         self._clock += busy / max(1, len(self._running))
-        return [self._answer(completion) for completion in completions]
+        return [self._finish(completion) for completion in completions]
 
     @property
     def _waited(self) -> float:
         """Seconds that the engine gave way to a judge on its GPU, which are the judge's."""
         return getattr(self._engine, "waited", 0.0)
 
-    def _answer(self, completion: Completion) -> Answer:
+    def _finish(self, completion: Completion) -> TaskCompletion:
         request, task, charged_from = self._running.pop(completion.id)
         self._engine.release(completion.id)
         ids = completion.token_ids
-        return Answer(
+        return TaskCompletion(
             id=completion.id,
             content=pack(ids),
             source=self._prompts.extract(self._prompts.text(ids), task.answer_name),

@@ -1,7 +1,11 @@
 """The report as one HTML file that needs nothing else: data, style and script are inside, and it asks no network.
 
-Answers of a model are untrusted text. They lie in the page as compressed base64, everything else as JSON without `<`;
-the script makes text nodes of them, never HTML, and a content security policy runs no script but the page's own.
+What a model wrote is untrusted text. It lies in the page as compressed base64, everything else as JSON without `<`. The
+script makes text nodes of it, never HTML, and a content security policy runs no script but the page's own.
+
+The charts are drawn by page/charts.js: 8 kB. Libraries that could be embedded are uPlot (51 kB, a canvas, with bands,
+labels and dark colours still to be written), Chart.js (210 kB), Observable Plot with d3 (490 kB), ECharts (1.1 MB) and
+Plotly (1.2 MB). None comes as a small Python package, so a minified copy would have to be kept in this repository.
 """
 
 from __future__ import annotations
@@ -12,16 +16,19 @@ import html
 import json
 import math
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import resources
 from typing import Any
 
 from drkernel.scaling.measures import BASELINES, THRESHOLDS
+from drkernel.scaling.page_figures import SPEEDUPS, figures
 from drkernel.scaling.records import Record
+from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import KernelTime
 
-SCRIPTS = ("dom", "data", "measures", "state", "highlight", "charts", "overview", "figures", "tasks", "turn", "main")
+SCRIPTS = ("dom", "data", "state", "highlight", "charts", "overview", "figures", "tasks", "turn", "main")
 
 
 def render(
@@ -48,8 +55,9 @@ def render(
     ordered = [(run, record) for _, run, _, _, record in rows]
     made = f"{datetime.now(timezone.utc):%Y-%m-%d}"
     core = {"title": title, "made": made, "notes": notes, **_core(runs, tasks, ordered)}
+    trials = aligned({name: Trials.of(records) for name, records in runs.items()})
     details = [
-        f'<script type="text/plain" id="task-{index}">{_packed((sources or {}).get(task), records)}</script>'
+        f'<script type="text/plain" id="task-{index}">{_packed(_details((sources or {}).get(task), records))}</script>'
         for index, (task, records) in enumerate(tasks.items())
     ]
     style, script = _file("style.css"), "\n".join(['"use strict";', *(_file(f"{name}.js") for name in SCRIPTS)])
@@ -60,6 +68,7 @@ def render(
         "script": script,
         "script_hash": _hash(script),
         "core": _json(core),
+        "figures": _packed(figures(trials, runs, list(core["baselines"]))),
         "details": "\n".join(details),
     }
     page = _file("index.html").split("{{")
@@ -70,6 +79,9 @@ def _core(
     runs: Mapping[str, Sequence[Record]], tasks: Mapping[str, Sequence[Record]], rows: Sequence[tuple[int, Record]]
 ) -> dict[str, Any]:
     """What the overview is made of: one entry per turn in each column."""
+    found: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    for run, record in rows:
+        found[record.task, run].append(record)
     places = {task: index for index, task in enumerate(tasks)}
     said = sorted({(record.verdict.status, record.verdict.reason) for _, record in rows})
     word = {pair: index for index, pair in enumerate(said)}
@@ -82,14 +94,15 @@ def _core(
         },
         "reason": [word[record.verdict.status, record.verdict.reason] for _, record in rows],
         "speedup": [record.verdict.speedup for _, record in rows],
-        "seconds": [round(record.generate_s + record.judge_s, 3) for _, record in rows],
         "over": {name: [_over(record).get(name) for _, record in rows] for name in others},
     }
     return {
         "runs": [_about(name, records) for name, records in runs.items()],
         "tasks": [[task, known[0].family, known[0].level, known[0].split] for task, known in tasks.items()],
+        "results": [[_results(found[task, run]) for run in range(len(runs))] for task in tasks],
         "reasons": said,
         "thresholds": THRESHOLDS,
+        "speedups": SPEEDUPS,
         "baselines": {name: BASELINES[name] for name in ("eager", *others)},
         "columns": columns,
     }
@@ -105,10 +118,23 @@ def _about(name: str, records: Sequence[Record]) -> dict[str, Any]:
     return {"name": name, "model": first.model, "strategy": first.strategy, "devices": devices}
 
 
-def _packed(source: str | None, records: Sequence[Record]) -> str:
-    """What a task's own view needs, as base64 of deflated JSON."""
-    details = {"source": source, "turns": [_detail(record) for record in records]}
-    return base64.b64encode(zlib.compress(json.dumps(_plain(details), separators=(",", ":")).encode(), 9)).decode()
+def _results(records: Sequence[Record]) -> dict[str, Any] | None:
+    """How one run did on one task: its best speed-up, how often each status was given, and the most frequent one."""
+    counts = Counter(record.verdict.status for record in records)
+    if not counts:
+        return None
+    best = max((record.verdict.speedup or 0.0 for record in records if record.verdict.ok), default=None)
+    return {"best": best, "counts": counts, "usual": counts.most_common(1)[0][0]}
+
+
+def _packed(value: Any) -> str:
+    """As base64 of deflated JSON."""
+    return base64.b64encode(zlib.compress(json.dumps(_plain(value), separators=(",", ":")).encode(), 9)).decode()
+
+
+def _details(source: str | None, records: Sequence[Record]) -> dict[str, Any]:
+    """What a task's own view needs."""
+    return {"source": source, "turns": [_detail(record) for record in records]}
 
 
 def _detail(record: Record) -> dict[str, Any]:
@@ -121,13 +147,15 @@ def _detail(record: Record) -> dict[str, Any]:
         "finished": record.finished,
         "generate_s": round(record.generate_s, 3),
         "judge_s": round(record.judge_s, 3),
-        "profile": [_row(row) for row in verdict.profile],
-        "reference_profile": [_row(row) for row in verdict.reference_profile],
+        "profile": _profile(verdict.profile),
+        "reference_profile": _profile(verdict.reference_profile),
     }
 
 
-def _row(row: KernelTime) -> list[Any]:
-    return [row.name, row.calls, round(row.microseconds, 3), row.triton]
+def _profile(rows: Sequence[KernelTime]) -> dict[str, Any]:
+    """The total in microseconds, and [name, calls, microseconds, own Triton kernel] of each row."""
+    each = [[row.name, row.calls, round(row.microseconds, 3), row.triton] for row in rows]
+    return {"total": sum(row[2] for row in each), "rows": each}
 
 
 def _plain(value: Any) -> Any:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy
 
 from drkernel.scaling import measures
-from drkernel.scaling.measures import Trials
 from drkernel.scaling.records import Record
+from drkernel.scaling.trials import Trials
 
 COLOURS = ("#2f6db0", "#c2583c", "#3c8a66", "#84599f", "#b58a1f", "#3f8b9c", "#b04f79", "#6c7079")
 """The page's, in its order."""
@@ -81,10 +81,10 @@ def _curves(pyplot, runs: Mapping[str, Trials], axis: str):
 def _speedups(pyplot, runs: Mapping[str, Trials]):
     """For every p the share of trials whose best answer is correct and p times as fast."""
     figure, panel = pyplot.subplots(figsize=(6.5, 4), constrained_layout=True)
-    ps = numpy.geomspace(0.5, 8, 121)
+    ps = numpy.geomspace(0.5, 8, 121).tolist()
     for index, (name, run) in enumerate(runs.items()):
-        correct, speedup = (values[:, -1].numpy() for values in run.standing("best"))
-        panel.plot(ps, [100 * (correct & (speedup >= p)).mean() for p in ps], color=_colour(index), label=name)
+        reached = measures.speedup_distribution(run, ps)
+        panel.plot(ps, [100 * share for share in reached], color=_colour(index), label=name)
     panel.set_xscale("log")
     panel.set_xticks([0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 8], ["0.5", "0.8", "1", "1.2", "1.5", "2", "3", "5", "8"])
     panel.minorticks_off()

@@ -15,9 +15,10 @@ from rich.table import Table
 from drkernel.objective.metrics import Estimate
 from drkernel.scaling import measures, page, plots
 from drkernel.scaling.intervals import Paired
-from drkernel.scaling.measures import BASELINES, THRESHOLDS, Trials, fast
+from drkernel.scaling.measures import BASELINES, THRESHOLDS, fast
 from drkernel.scaling.records import RESULTS, Record, read
 from drkernel.scaling.settings import TASKS
+from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import DrKernelError
 
 FASTS = tuple(fast(p) for p in THRESHOLDS)
@@ -72,7 +73,7 @@ def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
     out, found = Path(out), _runs(folders)
     out.mkdir(parents=True, exist_ok=True)
     records, covered = {name: rows for name, (_, rows) in found.items()}, _covered(found)
-    runs = measures.aligned({name: Trials.of(rows) for name, rows in records.items()})
+    runs = aligned({name: Trials.of(rows) for name, rows in records.items()})
     sections, notes = list(_sections(runs, records, covered)), _missing(covered)
     (out / "index.html").write_text(page.render(records, title, sources(folders), notes), encoding="utf-8")
     (out / "table.md").write_text(_markdown(title, records, sections, notes), encoding="utf-8")

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from drkernel import config as configuration
 from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
 from drkernel.overrides import resolve
+from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, ScalingConfig
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
 
@@ -36,40 +37,10 @@ IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep"}
 IDLE |= {f"trainer.{item.name}" for item in dataclasses.fields(TrainerConfig)} - {"trainer.gpus", "trainer.threads"}
 """Keys of the groups shared with training that no study depends on. A policy's file may have them."""
 IDENTITY = "identity.json"
-"""What answered and what judged, in the folder of a study or of a shard."""
+"""The model and the judge's device, in the folder of a study or of a shard."""
 TASKS = "tasks.jsonl"
-"""A study's tasks: a line is {"id", "source", ...}. The report shows the references, and says which have no answer."""
+"""A study's tasks: a line is {"id", "source", ...}. The report shows them, and says which have no completion."""
 _MIB = 1 << 20
-
-
-@dataclass
-class ScalingConfig:
-    """How a budget is spent on a task (conf/scaling/)."""
-
-    name: str = "managed"
-    """single | parallel | sequential | managed | mixture (scaling/strategies.py)."""
-    label: str | None = None
-    """What reports call it; None: the name, with what differs from its defaults."""
-    budget: int = 8
-    """Judge calls per (task, trial)."""
-    trials: int = 1
-    """Independent repetitions on each task. More may be asked for later: those that were played stay."""
-    chains: int = 4
-    """mixture: parallel chains; each gets its part of the budget."""
-    window: int = 4
-    """managed: most turns in a prompt (the paper's w)."""
-    keep: str = "top"
-    """managed: which turns the prompt holds. top: the best; window: the best consecutive ones; last: the last."""
-    by: str = "reward"
-    """managed: what `best` means. reward | speedup | coverage (then reward)."""
-    tokens: int | None = None
-    """No further call once a trial has sampled so many tokens."""
-    seconds: float | None = None
-    """No further call once a trial has cost the engine and the judge so many seconds."""
-    stop_at: float | None = None
-    """No further call once a correct answer is this much faster than the reference."""
-    patience: int | None = None
-    """No further call after so many without a better reward."""
 
 
 @dataclass
@@ -91,15 +62,15 @@ class EndpointConfig:
     retries: int = 8
     """How often a request is sent again after an error that may pass."""
     patience_s: float = 900.0
-    """How long a server that is down, or that asks for patience, is waited for."""
+    """How long a server that is down, or that asks to wait, is waited for."""
     max_answer_tokens: int = 8192
-    """Longest answer."""
+    """Longest completion."""
     feedback_tokens: int = 1024
     """Longest feedback after a turn; estimated, since the tokenizer is not here."""
     prompt_price: float = 0.0
     """Dollars for a million prompt tokens."""
     answer_price: float = 0.0
-    """Dollars for a million answer tokens."""
+    """Dollars for a million completion tokens."""
 
 
 @dataclass
@@ -109,7 +80,7 @@ class EvaluateConfig:
     name: str = "evaluate"
     """First part of the run folder: outputs/<name>/<overrides>."""
     seed: int = 0
-    """Seed of all answers, together with task, trial and call."""
+    """Seed of all completions, together with task, trial and call."""
     run_dir: str = "outputs/evaluate/default"
     """Where everything of this study goes; stable, so that the same command resumes it."""
     split: str = "test"
@@ -125,7 +96,7 @@ class EvaluateConfig:
     top_p: float = 1.0
     """Nucleus sampling; 1 is the distribution that training samples from, the paper evaluates at 0.95."""
     solutions: str | None = None
-    """A folder or file of answers made elsewhere; they are judged, and nothing is generated."""
+    """A folder or file of solutions made elsewhere; they are judged, and nothing is generated."""
     compare: list[str] | None = None
     """Folders of finished studies; they are compared, and nothing is played."""
     report: bool = True
@@ -139,14 +110,14 @@ class EvaluateConfig:
     """What ranks the turns of a managed prompt, and what `patience` looks at."""
     scaling: ScalingConfig = field(default_factory=ScalingConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    """Only `gpus`, each with an engine and a share of the tasks, and `threads` matter here."""
+    """Only `gpus` and `threads` matter here. Each GPU has an engine and an equal part of the tasks."""
 
 
 CHOICES = configuration.CHOICES | {
     "split": ("train", "validation", "test", "all"),
-    "scaling.name": ("single", "parallel", "sequential", "managed", "mixture"),
-    "scaling.keep": ("top", "window", "last"),
-    "scaling.by": ("reward", "speedup", "coverage"),
+    "scaling.name": tuple(STRATEGIES),
+    "scaling.keep": tuple(KEEP),
+    "scaling.by": tuple(VALUES),
 }
 POSITIVE = (*configuration.POSITIVE, "scaling.budget", "scaling.trials", "scaling.chains", "scaling.window")
 
@@ -172,8 +143,8 @@ def shard(config: EvaluateConfig) -> tuple[int, int]:
 def keep(config: EvaluateConfig, folder: Path, tasks: Sequence[Task], identity: Mapping[str, str]) -> None:
     """Write what reproduces a study, or one of its shards, which may start together, and its tasks to its folder.
 
-    identity: what answers and what judges. Raises DrKernelError where the folder, or the study's, belongs to another
-    study, or where the study or one of its shards had another identity or other tasks.
+    identity: the model and the judge's device. Raises DrKernelError where the folder, or the study's, belongs to
+    another study, or where the study or one of its shards had another identity or other tasks.
     """
     study, text = Path(config.run_dir), OmegaConf.to_yaml(OmegaConf.structured(config))
     free = set(MAY_CHANGE) - set(TIMED if config.scaling.seconds is not None else ())

@@ -1,4 +1,4 @@
-"""Answers made elsewhere, so that other systems' kernels stand under the same judge.
+"""Solutions made elsewhere, so that other systems' kernels stand under the same judge.
 
 A folder, at any depth, or a single file:
 
@@ -6,13 +6,13 @@ A folder, at any depth, or a single file:
     level1/gpt/problem_3/sample_0/kernel.py     the same, in folders
     level1/3_Batched_matrix_multiplication.py   named like the problem; 3.py will do
     softmax.py, a/b/c.py, a__b__c.py            named after a task: its name, the end of its id, or the whole id
-    softmax_sample_2.py                         ... more than one answer to it
+    softmax_sample_2.py                         ... more than one solution of it
     *.json                                      {task: source}, {task: [source, ...]}, or a list of records
     *.jsonl                                     a record per line, a study's own results.jsonl among them
 
 A record has a task (`task`, `task_id`, `id`; or `level` and `problem_id`), a source (`source`, `code`, `kernel`,
-`answer`), and perhaps a number (`trial`, `sample`, `sample_id`). Sources may be Markdown with a block of code. An
-answer of a study that had no code has no source here, either.
+`answer`), and perhaps a number (`trial`, `sample`, `sample_id`). Sources may be Markdown with a block of code. A
+completion of a study that had no code has no source here, either.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _KEYS = {
 
 
 class Solution(NamedTuple):
-    """One saved answer."""
+    """One saved solution."""
 
     task: str
     """Id of the task."""
     trial: int
-    """Which answer to the task, unique among them: the sample number where there is one and it is free."""
+    """Which solution of the task, unique among them: the sample number where there is one and it is free."""
     source: str | None
-    """None where a study's answer had no code."""
+    """None where a study's completion had no code."""
     origin: str
     """Where it was found: the path, and the line or key within the file."""
 
@@ -59,14 +59,14 @@ class _Broken(Exception):
     """Why a file or a record is none."""
 
 
-def load(path: str | Path, tasks: Iterable[Task] = (), say: Callable[[str], None] = print) -> list[Solution]:
-    """All answers under a folder or in a file, in the order of paths with numbers in them as numbers.
+def load(path: str | Path, tasks: Iterable[Task] = (), log: Callable[[str], None] = print) -> list[Solution]:
+    """All solutions under a folder or in a file, in the order of paths with numbers in them as numbers.
 
     Args:
-        tasks: what the answers may be to; names of files and records are looked up among their ids, names and problem
+        tasks: what the solutions may be to; names of files and records are looked up among their ids, names and problem
             numbers. Where no task fits, a level and a number mean KernelBench's problem, and a record's task is taken
             for an id; a file that says neither is broken.
-        say: is told of each broken file or record, with path and reason; the others are read all the same.
+        log: is told of each broken file or record, with path and reason; the others are read all the same.
 
     Raises:
         DrKernelError: no such folder or file, or no answer in it.
@@ -79,10 +79,10 @@ def load(path: str | Path, tasks: Iterable[Task] = (), say: Callable[[str], None
     found: list[_Found] = []
     for file in files:
         try:
-            for item in _answers(file, file.relative_to(root).with_suffix("").as_posix(), index):
-                found.append(item) if isinstance(item, tuple) else say(f"passed over: {item}")
+            for item in _solutions(file, file.relative_to(root).with_suffix("").as_posix(), index):
+                found.append(item) if isinstance(item, tuple) else log(f"passed over: {item}")
         except (_Broken, OSError, ValueError) as error:
-            say(f"passed over: {file}: {error}")
+            log(f"passed over: {file}: {error}")
     if not found:
         raise DrKernelError(f"solutions {path}: no answers found in {len(files)} files")
     return _numbered(found)
@@ -126,7 +126,7 @@ class _Index:
 
 
 def _counts(file: Path, root: Path) -> bool:
-    """Whether a file in a folder may hold answers."""
+    """Whether a file in a folder may hold solutions."""
     hidden = any(part.startswith((".", "__pycache__")) for part in file.relative_to(root).parts)
     named = file.suffix in (".py", ".json", ".jsonl") and not file.name.startswith(_OF_KERNELBENCH)
     return named and not hidden and file.name != "__init__.py" and file.is_file()
@@ -136,8 +136,8 @@ def _order(file: Path) -> list:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(file))]
 
 
-def _answers(file: Path, name: str, index: _Index) -> Iterator[_Found | str]:
-    """The answers in a file; text says why a record is none."""
+def _solutions(file: Path, name: str, index: _Index) -> Iterator[_Found | str]:
+    """The solutions in a file; text says why a record is none."""
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".py":
         yield *_of_file(name, index), _code(text), str(file)

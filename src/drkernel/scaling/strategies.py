@@ -1,7 +1,7 @@
 """How a budget of judge calls is spent on one task: which turns the next prompt holds, and when to stop.
 
-    single       one answer
-    parallel     `budget` independent answers (best of n)
+    single       one completion
+    parallel     `budget` independent completions (best of n)
     sequential   one chain: every turn sees all earlier ones, until the context is full
     mixture      `chains` such chains side by side
     managed      one chain whose turns are all kept outside; a prompt holds `window` of them (the paper's STTS)
@@ -17,7 +17,35 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from drkernel.scaling.settings import ScalingConfig
+
+@dataclass
+class ScalingConfig:
+    """How a budget is spent on a task (conf/scaling/)."""
+
+    name: str = "managed"
+    """single | parallel | sequential | managed | mixture."""
+    label: str | None = None
+    """What reports call it; None: the name, with what differs from its defaults."""
+    budget: int = 8
+    """Judge calls per (task, trial)."""
+    trials: int = 1
+    """Independent repetitions on each task. More may be asked for later: those that were played stay."""
+    chains: int = 4
+    """mixture: parallel chains; each gets its part of the budget."""
+    window: int = 4
+    """managed: most turns in a prompt (the paper's w)."""
+    keep: str = "top"
+    """managed: which turns the prompt holds. top: the best; window: the best consecutive ones; last: the last."""
+    by: str = "reward"
+    """managed: what `best` means. reward | speedup | coverage (then reward)."""
+    tokens: int | None = None
+    """No further call once a trial has sampled so many tokens."""
+    seconds: float | None = None
+    """No further call once a trial has cost the engine and the judge so many seconds."""
+    stop_at: float | None = None
+    """No further call once a correct answer is this much faster than the reference."""
+    patience: int | None = None
+    """No further call after so many without a better reward."""
 
 
 @dataclass(frozen=True)
@@ -161,14 +189,14 @@ def _label(options: ScalingConfig) -> str:
     >>> _label(ScalingConfig()), _label(ScalingConfig(keep="last", window=2)), _label(ScalingConfig("mixture"))
     ('managed', 'managed (last, window 2)', 'mixture (4 chains)')
     """
-    default, told = ScalingConfig(), []
+    default, differing = ScalingConfig(), []
     if options.name == "mixture":
-        told.append(f"{options.chains} chains")
+        differing.append(f"{options.chains} chains")
     if options.name == "managed":
-        told += [options.keep] if options.keep != default.keep else []
-        told += [f"by {options.by}"] if options.by != default.by and options.keep != "last" else []
-        told += [f"window {options.window}"] if options.window != default.window else []
+        differing += [options.keep] if options.keep != default.keep else []
+        differing += [f"by {options.by}"] if options.by != default.by and options.keep != "last" else []
+        differing += [f"window {options.window}"] if options.window != default.window else []
     for key in ("tokens", "seconds", "stop_at", "patience"):
         if (value := getattr(options, key)) is not None:
-            told.append(f"{key} {value:g}")
-    return f"{options.name} ({', '.join(told)})" if told else options.name
+            differing.append(f"{key} {value:g}")
+    return f"{options.name} ({', '.join(differing)})" if differing else options.name

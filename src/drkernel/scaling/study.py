@@ -1,8 +1,8 @@
 """A study: a strategy spends its budget on every (task, trial), all of them side by side.
 
-One loop, one thread. Answers stream to the judge while the model goes on with others; a trial waits for its own
-verdicts and for nothing else. Every turn is on disk before the next one of its trial is asked for, and what was played
-before is not played again. An answer depends on (weights, prompt, seed, task, trial, call), never on what runs beside.
+One loop in one thread. Completions go to the judge while the model generates others. A trial waits for its own verdicts
+and for nothing else. A turn is on disk before the next one of its trial is asked for, and is never played again. A
+completion depends on (weights, prompt, seed, task, trial, call), never on what runs beside it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drkernel.judge import JudgeProtocol
 from drkernel.rollout import RolloutProgress
 from drkernel.rollout.verdicts import VerdictQueue, completion_seed, no_code, resolved
 from drkernel.scaling import records
-from drkernel.scaling.models import Answer, Model
+from drkernel.scaling.models import Model, TaskCompletion
 from drkernel.scaling.records import Record
 from drkernel.scaling.solutions import Solution
 from drkernel.scaling.strategies import Ask, Played, Strategy
@@ -26,7 +26,7 @@ from drkernel.types import DrKernelError, Task, Verdict
 CHECKING = 4
 """Tasks whose reference the judge tries at the same time."""
 SOLUTIONS = "solutions"
-"""The strategy of answers that were made elsewhere."""
+"""The strategy of solutions that were made elsewhere."""
 
 
 def play(
@@ -40,21 +40,23 @@ def play(
     seed: int = 0,
     trials: int = 1,
     known: Iterable[Record] = (),
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
     on_progress: Callable[[RolloutProgress], None] | None = None,
     deadline_s: float = 900.0,
 ) -> None:
     """Plays the strategy on every task and trial, and appends each turn to `path` as soon as it is judged.
 
     reward: what a verdict is worth, for strategies that rank turns. known: turns played before, which are taken as they
-    are. say: told of tasks that the judge cannot use; they are passed over. deadline_s: how long to wait for the judge
+    are. log: gets the tasks that the judge cannot use; they are passed over. deadline_s: how long to wait for the judge
     when nothing else is left to do.
 
-    A task whose prompt alone leaves no room for an answer counts as failed (`no_room`), and so does a request that a
-    server refuses (`refused`). Raises DrKernelError where a verdict does not come; what a judging raises, it raises
-    too, and what the model raises once all that it answered before is judged.
+    A task whose prompt alone leaves no room for a completion counts as failed (`no_room`), and so does a request that a
+    server refuses (`refused`).
+
+    Raises DrKernelError where a verdict does not come. What a judging raises is raised, and what the model raises, once
+    its earlier completions are judged.
     """
-    _Study(strategy, model, judge, path, reward, seed, say, on_progress, deadline_s).run(tasks, trials, known)
+    _Study(strategy, model, judge, path, reward, seed, log, on_progress, deadline_s).run(tasks, trials, known)
 
 
 def judge_solutions(
@@ -65,20 +67,22 @@ def judge_solutions(
     *,
     label: str,
     known: Iterable[Record] = (),
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
     on_progress: Callable[[RolloutProgress], None] | None = None,
     deadline_s: float = 900.0,
 ) -> None:
-    """Judges answers that were made elsewhere, and appends them to `path` as records of the strategy `solutions` by the
-    model `label`; those in `known` only if their source has changed. How many of them are to other tasks than `tasks`,
-    and how many tasks have none, is told."""
+    """Judges solutions that were made elsewhere, and appends them to `path` as records of the strategy `solutions` by
+    the model `label`. Those in `known` are judged again only if their source has changed.
+
+    log: gets how many solutions are to other tasks than `tasks`, and how many tasks have none.
+    """
     by_id, arrivals = {task.id: task for task in tasks}, VerdictQueue(deadline_s, DrKernelError)
     done = {(*record.key, record.source) for record in known}
     chosen = [(by_id[each.task], each.trial, each.source) for each in solutions if each.task in by_id]
     if others := len(solutions) - len(chosen):
-        say(f"{others} of {len(solutions)} answers are to other tasks than the {len(tasks)} chosen ones")
+        log(f"{others} of {len(solutions)} answers are to other tasks than the {len(tasks)} chosen ones")
     if without := len(tasks) - len({task.id for task, _, _ in chosen}):
-        say(f"{without} of {len(tasks)} tasks have no answer; they are not counted")
+        log(f"{without} of {len(tasks)} tasks have no answer; they are not counted")
     left = [each for each in chosen if (each[0].id, SOLUTIONS, each[1], 0, each[2]) not in done]
     counted = len(chosen) - len(left)
 
@@ -86,13 +90,11 @@ def judge_solutions(
         nonlocal counted
         counted += 1
         if isinstance(error := future.exception(), DrKernelError):
-            say(f"passed over: {error}")
+            log(f"passed over: {error}")
             return
-        asked, answer = (
-            _Asked(_Trial(task, trial), Ask(0, 0, 0), started),
-            Answer("", None, source, 0, 0, True, 0.0),
-        )
-        records.append(path, _record(asked, answer, future.result(), "solutions", label))
+        asked = _Asked(_Trial(task, trial), Ask(0, 0, 0), started)
+        completion = TaskCompletion("", None, source, 0, 0, True, 0.0)
+        records.append(path, _record(asked, completion, future.result(), "solutions", label))
 
     for task, trial, source in left:
         verdict = resolved(no_code(task)) if source is None else judge.submit(task, source)
@@ -103,7 +105,7 @@ def judge_solutions(
             on_progress(RolloutProgress(counted, len(chosen), 0, arrivals.pending))
 
 
-def parts(folder: Path) -> list[Path]:
+def result_files(folder: Path) -> list[Path]:
     """The results.jsonl files of a study: its own and those of its shards."""
     return [folder / records.RESULTS, *sorted(folder.glob(f"shards/*/{records.RESULTS}"))]
 
@@ -111,7 +113,7 @@ def parts(folder: Path) -> list[Path]:
 def known(folder: Path) -> list[Record]:
     """All turns of a study and its shards, each once: the one that was started last."""
     found: dict[tuple, Record] = {}
-    for path in parts(folder):
+    for path in result_files(folder):
         for record in records.read(path):
             if record.key not in found or record.started > found[record.key].started:
                 found[record.key] = record
@@ -153,7 +155,7 @@ class _Study:
     path: Path
     reward: Callable[[Verdict], float]
     seed: int
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     on_progress: Callable[[RolloutProgress], None] | None
     deadline_s: float
 
@@ -168,14 +170,14 @@ class _Study:
             self._report()
             while self.model.busy or self.arrivals.pending:
                 self.arrivals.take(wait=not self.model.busy)
-                for answer in self._step() if self.model.busy else ():
-                    self._answered(answer)
+                for completion in self._step() if self.model.busy else ():
+                    self._completed(completion)
                 self._report()
         finally:
             self.pool.shutdown(wait=False, cancel_futures=True)
 
-    def _step(self) -> list[Answer]:
-        """What the model answered. Where it fails, the verdicts on what it answered before are awaited first."""
+    def _step(self) -> list[TaskCompletion]:
+        """What the model completed. Where it fails, the verdicts on its earlier completions are awaited first."""
         try:
             return self.model.step()
         except DrKernelError:
@@ -207,7 +209,7 @@ class _Study:
             return
         if isinstance(error := future.exception(), DrKernelError):
             self.total -= sum(self.strategy.calls - len(trial.turns) for trial in trials)
-            self.say(f"passed over: {error}")
+            self.log(f"passed over: {error}")
             return
         future.result()
         for trial in trials:
@@ -246,7 +248,7 @@ class _Study:
 
     def _no_room(self, id: str) -> None:
         verdict = Verdict("invalid", "no_room", "The task leaves no room for an answer in the model's context.")
-        self._await(Answer(id, None, None, 0, 0, False, 0.0), resolved(verdict))
+        self._await(TaskCompletion(id, None, None, 0, 0, False, 0.0), resolved(verdict))
 
     def _did_not_fit(self, id: str) -> None:
         """What `_ask` does at once where the model knows it at once."""
@@ -261,29 +263,29 @@ class _Study:
             asked.trial.full.add(asked.ask.chain)
             self._go_on(asked.trial)
 
-    def _answered(self, answer: Answer) -> None:
-        task = self.open[answer.id].trial.task
-        if not answer.fits:
-            self._did_not_fit(answer.id)
-        elif answer.refused is not None:
-            self._await(answer, resolved(Verdict("invalid", "refused", answer.refused)))
-        elif answer.source is None:
-            self._await(answer, resolved(no_code(task)))
+    def _completed(self, completion: TaskCompletion) -> None:
+        task = self.open[completion.id].trial.task
+        if not completion.fits:
+            self._did_not_fit(completion.id)
+        elif completion.refused is not None:
+            self._await(completion, resolved(Verdict("invalid", "refused", completion.refused)))
+        elif completion.source is None:
+            self._await(completion, resolved(no_code(task)))
         else:
-            self._await(answer, self.judge.submit(task, answer.source))
+            self._await(completion, self.judge.submit(task, completion.source))
 
-    def _await(self, answer: Answer, verdict: Future[Verdict]) -> None:
-        self.arrivals.add(verdict, self._judged, answer)
+    def _await(self, completion: TaskCompletion, verdict: Future[Verdict]) -> None:
+        self.arrivals.add(verdict, self._judged, completion)
 
-    def _judged(self, answer: Answer, verdict: Future[Verdict]) -> None:
-        asked = self.open.pop(answer.id)
+    def _judged(self, completion: TaskCompletion, verdict: Future[Verdict]) -> None:
+        asked = self.open.pop(completion.id)
         trial, call = asked.trial, asked.ask.call
-        turn = _record(asked, answer, verdict.result(), self.strategy.label, self.model.label)
+        turn = _record(asked, completion, verdict.result(), self.strategy.label, self.model.label)
         records.append(self.path, turn)
         trial.turns[call] = turn
         trial.asked.remove(call)
         self.done += 1
-        self.tokens += answer.tokens
+        self.tokens += completion.tokens
         self._go_on(trial)
 
     def _played(self, record: Record) -> Played:
@@ -303,7 +305,7 @@ class _Study:
             self.on_progress(RolloutProgress(self.done, self.total, self.tokens, self.arrivals.pending))
 
 
-def _record(asked: _Asked, answer: Answer, verdict: Verdict, strategy: str, model: str) -> Record:
+def _record(asked: _Asked, completion: TaskCompletion, verdict: Verdict, strategy: str, model: str) -> Record:
     task, ask = asked.trial.task, asked.ask
     return Record(
         task=task.id,
@@ -316,14 +318,14 @@ def _record(asked: _Asked, answer: Answer, verdict: Verdict, strategy: str, mode
         turn=ask.turn,
         call=ask.call,
         shown=ask.shown,
-        prompt_tokens=answer.prompt_tokens,
-        tokens=answer.tokens,
-        finished=answer.finished,
-        source=answer.source,
+        prompt_tokens=completion.prompt_tokens,
+        tokens=completion.tokens,
+        finished=completion.finished,
+        source=completion.source,
         verdict=verdict,
-        generate_s=answer.seconds,
+        generate_s=completion.seconds,
         judge_s=verdict.seconds,
         started=asked.started,
         model=model,
-        answer=answer.content,
+        answer=completion.content,
     )

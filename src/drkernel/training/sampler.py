@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from drkernel.rollout import Judge
+from drkernel.judge import JudgeProtocol
 from drkernel.training.seeds import generator
 from drkernel.types import DrKernelError, Task
 
@@ -21,7 +21,7 @@ class Sampler:
     A task that the judge cannot use is logged once and passed over. It is an error if the judge can use none.
     """
 
-    def __init__(self, tasks: list[Task], seed: int, judge: Judge, log: Callable[[str], None]):
+    def __init__(self, tasks: list[Task], seed: int, judge: JudgeProtocol, log: Callable[[str], None]):
         self.tasks, self._seed, self._judge, self._log = tasks, seed, judge, log
         self._unusable: dict[str, DrKernelError] = {}
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from drkernel.config import Config
+from drkernel.judge import JudgeProtocol
 from drkernel.policy.engine import Engine
 from drkernel.policy.model import Policy
 from drkernel.policy.prompts import Prompts
-from drkernel.rollout import Judge
 from drkernel.training import checkpoint
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
@@ -47,7 +47,7 @@ class Trainer:
     policy: Policy
     prompts: Prompts
     engine: Engine
-    judge: Judge
+    judge: JudgeProtocol
     progress: Progress
     ranks: Ranks = field(default_factory=Ranks)
     state: State = field(default_factory=State)

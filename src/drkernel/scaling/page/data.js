@@ -1,8 +1,9 @@
 // The study: columns with one entry per turn, sorted by task, run, trial and call; sources and evidence stay compressed.
+// Nothing is measured here: `figures` has every number for every choice of tasks (scaling/page_figures.py).
 
 const core = JSON.parse(document.getElementById("core").textContent);
 const turns = core.columns;
-const { runs, tasks, reasons, thresholds, baselines } = core;
+const { runs, tasks, results, reasons, thresholds, baselines } = core;
 const count = turns.task.length;
 
 // The turns of task t, run r are order[start] to order[end - 1] of `trials`, each {run, task, trial, from, to}.
@@ -21,7 +22,6 @@ for (const trial of trials) trialsOf[trial.task].push(trial);
 const statusOf = (i) => reasons[turns.reason[i]][0];
 const reasonOf = (i) => reasons[turns.reason[i]][1];
 const isOk = (i) => statusOf(i) === "ok";
-const speedOf = (i, baseline) => (baseline === "eager" ? turns.speedup[i] : turns.over[baseline][i]) ?? NaN;
 
 const STATUS = {
   ok: "correct",
@@ -32,6 +32,14 @@ const STATUS = {
   suspicious: "suspicious",
 };
 const STATUSES = Object.keys(STATUS).filter((status) => reasons.some((pair) => pair[0] === status));
+
+let figures = {};
+const packedFigures = document.getElementById("figures").textContent.trim();
+
+// What runs have reached on the chosen tasks, a list over runs; null where nothing can be compared.
+const reached = ({ view, baseline }) =>
+  figures[choiceOfTasks()].runs[baseline].map((run) => run && { ...run, ...run[view] });
+const estimate = ([value, low, high]) => ({ value, low, high });
 
 const inflated = new Map();
 

@@ -1,92 +1,52 @@
 // The figures of the overview: curves, distributions, verdicts, operators, families.
 
-function drawCurves(box, known, chosen, options) {
-  const spent = known.flatMap((r) =>
-    trialsFor(r, chosen, options.baseline)
-      .flat()
-      .map((trial) => [r, standing(trial, "last", options.axis, "eager").map((step) => step.spent)]),
-  );
-  if (!spent.length) {
-    lineChart(box, { series: [] });
-    return;
-  }
-  const ends = new Map(
-    known.map((r) => [
-      r,
-      Math.max(0, ...spent.filter(([run]) => run === r).map(([, costs]) => costs[costs.length - 1])),
-    ]),
-  );
-  const most = Math.max(...ends.values());
-  if (!(most > 0)) {
-    lineChart(box, { series: [] });
-    return;
-  }
-  const least = Math.max(1e-3, Math.min(...spent.map(([, costs]) => costs[0])));
-  const calls = options.axis === "calls";
-  const budgets = calls
-    ? Array.from({ length: most }, (_, k) => k + 1)
-    : Array.from({ length: 33 }, (_, k) => least * (most / least) ** (k / 32));
+function drawCurves(box, known, found, { p, k, axis }) {
   const series = known.map((r) => {
-    const end = ends.get(r),
-      mine = end > 0 ? [...budgets.filter((budget) => budget < end), end] : [];
-    return {
-      run: r,
-      name: runs[r].name,
-      points: curve(r, chosen, options, mine).map((e, k) => ({ x: mine[k], ...e })),
-    };
+    const { budgets, estimates, curves } = found[r];
+    const points = budgets[axis].map((x, i) => ({ x, ...estimate(estimates[curves[axis][k][i]]) }));
+    return { run: r, name: runs[r].name, points };
   });
+  const spent = series.flatMap((one) => one.points.map((point) => point.x));
+  const calls = axis === "calls",
+    log = Math.max(...spent) > (calls ? 8 : 6 * Math.min(...spent));
   const words = {
     calls: ["judge calls per task", "judge call"],
     tokens: ["generated tokens per task", "token"],
     seconds: ["seconds of generating and judging per task", "second"],
-  }[options.axis];
-  const log = most > (calls ? 8 : 6 * least);
+  }[axis];
   lineChart(box, {
     series,
     log,
     step: !calls,
     tall: true,
-    ticks: (low, high) => ticksOf(options.axis, low, high, log),
-    label: { title: `Fast@${options.p} against ${words[0]}`, x: words[0], number: brief },
+    ticks: (low, high) => ticksOf(axis, low, high, log),
+    label: { title: `Fast@${p} against ${words[0]}`, x: words[0], number: brief },
     describe: (x) => (calls ? plural(x, words[1]) : `${brief(x)} ${words[1]}s`),
   });
 }
 
-function drawSpread(box, known, chosen, options) {
-  const ps = Array.from({ length: 61 }, (_, k) => 0.5 * 16 ** (k / 60));
-  const series = known.map((r) => {
-    const groups = trialsFor(r, chosen, options.baseline),
-      all = groups.flat().length;
-    const ends = groups
-      .flat()
-      .map((trial) => standing(trial, options.view, "calls", options.baseline).pop())
-      .filter((end) => end.correct);
-    return {
-      run: r,
-      name: runs[r].name,
-      points: all
-        ? ps.map((x) => ({ x, value: ends.filter((end) => end.speedup >= x).length / all, low: NaN, high: NaN }))
-        : [],
-    };
-  });
+function drawDistribution(box, known, found, { p, baseline }) {
+  const series = known.map((r) => ({
+    run: r,
+    name: runs[r].name,
+    points: found[r].distribution.map((value, i) => ({ x: core.speedups[i], value, low: NaN, high: NaN })),
+  }));
   lineChart(box, {
     series,
     log: true,
     plain: true,
     ticks: () => TICKS_SPEED,
-    marks: [options.p],
-    label: { title: "Fast@p for every p", x: `speed-up p over ${baselines[options.baseline]}`, number: (x) => `${x}×` },
+    marks: [p],
+    label: { title: "Fast@p for every p", x: `speed-up p over ${baselines[baseline]}`, number: (x) => `${x}×` },
     describe: (x) => `at least ${x.toFixed(2)}×`,
   });
 }
 
-function drawTurns(box, known, chosen, options) {
+function drawTurns(box, known, found, { k }) {
   const series = known.map((r) => ({
     run: r,
     name: runs[r].name,
-    points: perTurn(r, chosen, options)
-      .map((e, k) => ({ x: k + 1, ...e }))
-      .filter((e) => e.samples),
+    points: found[r].turns[k].map((e, place) => e && { x: place + 1, ...estimate(e) }).filter(Boolean),
   }));
   const most = Math.max(...series.map((one) => one.points.length));
   lineChart(box, {
@@ -100,13 +60,11 @@ function drawTurns(box, known, chosen, options) {
 }
 
 // Which reasons the judge gave, as a share of each run's answers.
-function verdicts(known, chosen) {
-  const inside = new Set(chosen),
-    counts = new Map(known.map((r) => [r, new Array(reasons.length).fill(0)]));
-  for (let i = 0; i < count; i++)
-    if (inside.has(turns.task[i]) && counts.has(turns.run[i])) counts.get(turns.run[i])[turns.reason[i]]++;
-  const totals = new Map(known.map((r) => [r, counts.get(r).reduce((a, b) => a + b, 0)]));
-  const share = (r, k) => counts.get(r)[k] / (totals.get(r) || 1);
+function verdicts(known) {
+  const said = figures[choiceOfTasks()].verdicts;
+  const row = (r, k) =>
+    said[r].rows.find(([status, reason]) => status === reasons[k][0] && reason === reasons[k][1]) || [...reasons[k], 0, 0];
+  const share = (r, k) => row(r, k)[3];
   const largest = (k) => Math.max(...known.map((r) => share(r, k)));
   const order = reasons
     .map((_, k) => k)
@@ -148,7 +106,7 @@ function verdicts(known, chosen) {
             known.map((r) =>
               h(
                 "div",
-                { class: `run-${r % 8}`, title: `${runs[r].name}: ${counts.get(r)[k]} of ${totals.get(r)} answers` },
+                { class: `run-${r % 8}`, title: `${runs[r].name}: ${row(r, k)[2]} of ${said[r].total} answers` },
                 h("i", { class: "bar", style: { width: `${(78 * share(r, k)) / scale}%` } }),
                 h("small", {}, percent(share(r, k))),
               ),
@@ -172,20 +130,10 @@ const legend = (known) =>
 const chip = (status) => h("span", { class: `chip s-${status}` }, STATUS[status] || status);
 
 // The operators of generated tasks by how often a trial solves a task that holds them, the hardest first.
-function operators(known, chosen) {
-  const found = new Map();
-  for (const t of chosen) {
-    const name = tasks[t][0].match(/^generated\/([^/]+)\//);
-    const mine = trialsOf[t].filter((trial) => known.includes(trial.run));
-    if (!name || !mine.length) continue;
-    const right = mine.filter((trial) => range(trial.from, trial.to).some(isOk)).length;
-    for (const part of new Set(name[1].split("+"))) {
-      const row = found.get(part) || { part, tasks: 0, right: 0, trials: 0 };
-      found.set(part, { part, tasks: row.tasks + 1, right: row.right + right, trials: row.trials + mine.length });
-    }
-  }
-  const rows = [...found.values()].sort((a, b) => a.right / a.trials - b.right / b.trials);
+function operators() {
+  const rows = figures[choiceOfTasks()].operators;
   if (rows.length < 2) return null;
+  const list = () => later(() => document.getElementById("tasks").scrollIntoView());
   return h(
     "section",
     { "aria-labelledby": "operators" },
@@ -195,15 +143,15 @@ function operators(known, chosen) {
       { class: "reasons operators" },
       rows
         .slice(0, 12)
-        .map((row) =>
+        .map(([name, size, share]) =>
           h(
             "div",
             { class: "reason" },
             h(
               "div",
               { class: "name" },
-              h("a", { href: address({ text: row.part }) }, row.part.replaceAll("_", " ")),
-              h("small", {}, plural(row.tasks, "task")),
+              h("a", { href: address({ text: name }), onclick: list }, name.replaceAll("_", " ")),
+              h("small", {}, plural(size, "task")),
             ),
             h(
               "div",
@@ -211,8 +159,8 @@ function operators(known, chosen) {
               h(
                 "div",
                 {},
-                h("i", { class: "bar", style: { width: `${(84 * row.right) / row.trials}%` } }),
-                h("small", {}, percent(row.right / row.trials)),
+                h("i", { class: "bar", style: { width: `${84 * share}%` } }),
+                h("small", {}, percent(share)),
               ),
             ),
           ),
@@ -221,29 +169,23 @@ function operators(known, chosen) {
     h(
       "p",
       { class: "caption" },
-      "Share of trials, of all runs shown, with a correct answer among the tasks that hold the operator.",
+      "Share of trials, of all runs, with a correct answer among the tasks that hold the operator.",
     ),
   );
 }
 
 // Families by runs; a family's name chooses it.
-function families(known, chosen, options) {
+function families(known, found, chosen, { k }) {
   const names = [...new Set(chosen.map((t) => tasks[t][1]).filter(Boolean))].sort();
   if (names.length < 2) return null;
-  const k = thresholds.indexOf(options.p);
-  const share = (r, mine) => {
-    const ends = trialsFor(r, mine, options.baseline)
-      .flat()
-      .map((trial) => standing(trial, options.view, "calls", options.baseline).pop());
-    return ends.filter((end) => end.correct && end.speedup >= thresholds[k]).length / ends.length;
-  };
-  const rows = names.map((name) => {
-    const mine = chosen.filter((t) => tasks[t][1] === name);
-    return [
-      [h("a", { href: address({ family: name }) }, name.replaceAll("_", " ")), " ", h("small", {}, mine.length)],
-      known.map((r) => share(r, mine)),
-    ];
-  });
+  const rows = names.map((name) => [
+    [
+      h("a", { href: address({ family: name, level: "" }) }, name.replaceAll("_", " ")),
+      " ",
+      h("small", {}, chosen.filter((t) => tasks[t][1] === name).length),
+    ],
+    known.map((r) => found[r].families[name]?.[k] ?? NaN),
+  ]);
   return h(
     "section",
     { "aria-labelledby": "families" },

@@ -150,6 +150,9 @@ addEventListener("resize", () =>
     }
   }),
 );
-addEventListener("hashchange", show);
 head();
-show();
+inflate(packedFigures).then((found) => {
+  figures = found;
+  addEventListener("hashchange", show);
+  show();
+});

@@ -4,15 +4,15 @@ function overview(main) {
   const chosen = chosenTasks(),
     shown = shownRuns(),
     p = Number(state.p);
-  const options = { p, axis: state.axis, view: state.view, baseline: state.baseline };
-  const sums = new Map(shown.map((r) => [r, summary(r, chosen, options)]));
-  const known = shown.filter((r) => sums.get(r));
+  const options = { p, k: thresholds.indexOf(p), axis: state.axis, view: state.view, baseline: state.baseline };
+  const found = reached(options);
+  const known = shown.filter((r) => found[r]);
   main.append(filters(chosen.length));
   if (!known.length) {
     main.append(h("p", { class: "empty" }, "No task is left with these filters."));
     return;
   }
-  main.append(cards(known, sums, p), runTable(known, sums, chosen, options));
+  main.append(cards(known, found, options), runTable(known, found, options));
 
   const [curves, spread, places] = Array.from({ length: 3 }, () => h("div", { class: "chart" }));
   const deep = Math.max(...turns.turn) > 0;
@@ -77,18 +77,18 @@ function overview(main) {
             ),
           ),
       ),
-      verdicts(known, chosen),
+      verdicts(known),
     ),
   );
-  const grid = families(known, chosen, options),
-    parts = operators(known, chosen);
+  const grid = families(known, found, chosen, options),
+    parts = operators();
   main.append(
     grid && parts && known.length < 5 ? h("div", { class: "pair" }, grid, parts) : h("div", {}, grid, parts),
-    taskList(chosen, known),
+    taskList(known),
   );
-  drawCurves(curves, known, chosen, options);
-  drawSpread(spread, known, chosen, options);
-  if (deep) drawTurns(places, known, chosen, options);
+  drawCurves(curves, known, found, options);
+  drawDistribution(spread, known, found, options);
+  if (deep) drawTurns(places, known, found, options);
 }
 
 function filters(left) {
@@ -99,14 +99,6 @@ function filters(left) {
     off.has(r) ? off.delete(r) : off.add(r);
     change({ hide: [...off].sort().join(",") });
   };
-  const search = h("input", {
-    type: "search",
-    id: "search",
-    placeholder: "Find tasks  /",
-    "aria-label": "find tasks",
-    value: state.text,
-    oninput: (event) => later(() => change({ text: event.target.value })),
-  });
   const narrowed = state.level || state.family || state.text || state.hide || state.status;
   return h(
     "div",
@@ -128,7 +120,6 @@ function filters(left) {
           run.name,
         ),
       ),
-      search,
     ),
     h(
       "div",
@@ -152,11 +143,11 @@ function filters(left) {
         menu("Against", Object.entries(baselines), state.baseline, (baseline) => change({ baseline })),
       levels.length > 1 &&
         menu("Level", [["", "all"], ...levels.map((level) => [level, level])], state.level, (level) =>
-          change({ level }),
+          change({ level, family: "" }),
         ),
       names.length > 1 &&
         menu("Family", [["", "all"], ...names.map((name) => [name, name])], state.family, (family) =>
-          change({ family }),
+          change({ family, level: "" }),
         ),
       narrowed &&
         h(
@@ -176,27 +167,26 @@ function later(action) {
   timer = setTimeout(action, 180);
 }
 
-function cards(known, sums, p) {
-  const best = (read) => known.reduce((a, b) => (!(read(sums.get(a)).value >= read(sums.get(b)).value) ? b : a));
+function cards(known, found, { p, k }) {
+  const best = (read) => known.reduce((a, b) => (!(read(found[a])[0] >= read(found[b])[0]) ? b : a));
   const card = (title, read, text, interval) => {
     const run = best(read),
-      found = read(sums.get(run));
+      shown = estimate(read(found[run]));
     return h(
       "div",
       { class: `card run-${run % 8}` },
       h("h3", {}, title),
-      h("p", { class: "figure" }, text(found.value)),
+      h("p", { class: "figure" }, text(shown.value)),
       h(
         "p",
         { class: "by" },
         known.length > 1 && [h("i", { class: "swatch" }), runs[run].name, " "],
-        h("small", {}, interval(found)),
+        h("small", {}, interval(shown)),
       ),
     );
   };
-  const k = thresholds.indexOf(p);
-  const worst = known.reduce((a, b) => (sums.get(b).honest.value < sums.get(a).honest.value ? b : a));
-  const dishonest = sums.get(worst).honest;
+  const worst = known.reduce((a, b) => (found[b].honest[0] < found[a].honest[0] ? b : a));
+  const fewest = estimate(found[worst].honest);
   return h(
     "div",
     { class: "cards" },
@@ -207,18 +197,18 @@ function cards(known, sums, p) {
       "div",
       { class: `card run-${worst % 8}` },
       h("h3", {}, known.length > 1 ? "Honest answers, fewest" : "Honest answers"),
-      h("p", { class: "figure" }, percent(dishonest.value)),
+      h("p", { class: "figure" }, percent(fewest.value)),
       h(
         "p",
         { class: "by" },
         known.length > 1 && [h("i", { class: "swatch" }), runs[worst].name, " "],
-        h("small", {}, bounds(dishonest)),
+        h("small", {}, bounds(fewest)),
       ),
     ),
   );
 }
 
-function runTable(known, sums, chosen, options) {
+function runTable(known, found, options) {
   const first = known[0];
   const cell = (text, small, bar) =>
     h(
@@ -227,11 +217,12 @@ function runTable(known, sums, chosen, options) {
       h("b", {}, text),
       h("small", {}, small),
     );
-  const changes = new Map(known.map((r) => [r, r === first ? null : difference(first, r, chosen, options)]));
-  const usual = Math.max(...[...changes.values()].map((change) => change?.calls ?? 0));
+  const changeOf = (r) => found[r].paired[first]?.[options.k];
+  const usual = Math.max(...known.map((r) => changeOf(r)?.[3] ?? 0));
   const body = known.map((r) => {
-    const s = sums.get(r),
-      change = changes.get(r);
+    const s = found[r],
+      [correct, honest, speedup] = [s.correct, s.honest, s.speedup].map(estimate);
+    const change = changeOf(r) && { ...estimate(changeOf(r)), calls: changeOf(r)[3] };
     const signed = (x) => `${x >= 0 ? "+" : ""}${tenth(x).replace("-", "−")}`;
     const between = (e) => (e.low < e.high ? `[${signed(e.low)}, ${signed(e.high)}] ` : "");
     return h(
@@ -244,10 +235,10 @@ function runTable(known, sums, chosen, options) {
         runs[r].name,
         h("small", {}, `${plural(s.trials, "trial")} on ${plural(s.tasks, "task")}`),
       ),
-      cell(percent(s.correct.value), bounds(s.correct), s.correct.value),
-      s.fast.map((share) => cell(percent(share.value), bounds(share), share.value)),
-      cell(times(s.speedup.value), timesBounds(s.speedup)),
-      cell(percent(s.honest.value), bounds(s.honest)),
+      cell(percent(correct.value), bounds(correct), correct.value),
+      s.fast.map(estimate).map((share) => cell(percent(share.value), bounds(share), share.value)),
+      cell(times(speedup.value), timesBounds(speedup)),
+      cell(percent(honest.value), bounds(honest)),
       known.length > 1 &&
         (change
           ? cell(signed(change.value), between(change) + (change.calls < usual ? `at ${plural(change.calls, "call")}` : ""))

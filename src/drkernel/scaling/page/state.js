@@ -22,7 +22,13 @@ function readAddress() {
   for (const [key, value] of new URLSearchParams(query || "")) if (key in DEFAULTS) state[key] = value;
   if (!thresholds.includes(Number(state.p))) state.p = DEFAULTS.p;
   if (!(state.baseline in baselines)) state.baseline = DEFAULTS.baseline;
+  if (state.family) state.level = "";
+  if (!(choiceOfTasks() in figures)) state.level = state.family = "";
 }
+
+// The key of `figures`: all tasks, those of one level, or those of one family.
+const choiceOfTasks = () =>
+  state.family ? `family=${state.family}` : state.level ? `level=${state.level}` : "";
 
 function decoded(text) {
   try {
@@ -63,15 +69,15 @@ const shownRuns = () => {
   return on.length ? on : runs.map((_, r) => r);
 };
 
-// The tasks that the filters on level, family and text leave.
-function chosenTasks() {
+// The tasks of the chosen level or family, and those of them that the table lists.
+const chosenTasks = () =>
+  range(0, tasks.length).filter(
+    (t) => (!state.level || String(tasks[t][2]) === state.level) && (!state.family || tasks[t][1] === state.family),
+  );
+const listedTasks = () => {
   const words = state.text.toLowerCase().split(/\s+/).filter(Boolean);
-  const chosen = [];
-  tasks.forEach(([id, family, level], t) => {
-    if (state.level && String(level) !== state.level) return;
-    if (state.family && family !== state.family) return;
-    const name = `${id} ${family}`.toLowerCase();
-    if (words.every((word) => name.includes(word))) chosen.push(t);
+  return chosenTasks().filter((t) => {
+    const name = `${tasks[t][0]} ${tasks[t][1]}`.toLowerCase();
+    return words.every((word) => name.includes(word));
   });
-  return chosen;
-}
+};

@@ -1,7 +1,7 @@
 // The table of tasks: for each run the best speed-up that a trial of it reached, and how its answers were judged.
 
-function taskList(chosen, known) {
-  const rows = chosen.map((t) => taskRow(t, known)).filter((row) => !state.status || row.counts[state.status]);
+function taskList(known) {
+  const rows = listedTasks().map((t) => taskRow(t, known)).filter((row) => !state.status || row.counts[state.status]);
   const key = sortKey(known),
     sign = state.order === "up" ? 1 : -1;
   rows.sort((a, b) => {
@@ -10,6 +10,14 @@ function taskList(chosen, known) {
     return (x < y ? -sign : x > y ? sign : 0) || a.t - b.t;
   });
   const body = h("tbody", {});
+  const search = h("input", {
+    type: "search",
+    id: "search",
+    placeholder: "Find tasks  /",
+    "aria-label": "find tasks",
+    value: state.text,
+    oninput: (event) => later(() => change({ text: event.target.value })),
+  });
   const head = (name, text, extra = {}) => {
     const on = state.sort === name,
       order = on && state.order === "up" ? "down" : !on && !["task", "family", "level"].includes(name) ? "down" : "up";
@@ -66,6 +74,7 @@ function taskList(chosen, known) {
         state.status,
         (status) => change({ status }),
       ),
+      search,
     ),
     h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "table of tasks" }, table),
     lazily(rows, draw, body),
@@ -81,30 +90,21 @@ function taskRow(t, known) {
   const counts = {},
     best = new Map(),
     value = new Map();
-  let total = 0;
   for (const r of known) {
-    const mine = trialsOf[t].filter((trial) => trial.run === r),
-      said = {};
-    let top = -1;
-    for (const trial of mine)
-      for (let i = trial.from; i < trial.to; i++) {
-        const status = statusOf(i);
-        counts[status] = (counts[status] || 0) + 1;
-        said[status] = (said[status] || 0) + 1;
-        total++;
-        if (status === "ok") top = Math.max(top, turns.speedup[i] || 0);
-      }
+    const found = results[t][r];
+    const top = found?.best ?? -1;
+    for (const status in found?.counts) counts[status] = (counts[status] || 0) + found.counts[status];
     value.set(r, top);
-    const common = Object.keys(said).sort((a, b) => said[b] - said[a])[0];
     best.set(
       r,
       top >= 0
         ? h("b", { class: top >= Number(state.p) ? "fast" : top < 1 ? "slow" : "" }, times(top))
-        : common
-          ? chip(common)
+        : found
+          ? chip(found.usual)
           : "–",
     );
   }
+  const total = Object.values(counts).reduce((a, b) => a + b, 0);
   return { t, counts, total, best, value };
 }
 

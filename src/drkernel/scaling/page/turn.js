@@ -251,14 +251,13 @@ function sourceBlock(source, line) {
 
 // Time per kernel of both sides on one scale.
 function profile({ profile: own, reference_profile: theirs }) {
-  if (!own.length && !theirs.length) return null;
-  const total = (rows) => rows.reduce((sum, row) => sum + row[2], 0),
-    most = Math.max(...[...own, ...theirs].map((row) => row[2]), 1e-9);
-  const side = (title, rows) =>
+  if (!own.rows.length && !theirs.rows.length) return null;
+  const most = Math.max(...[...own.rows, ...theirs.rows].map((row) => row[2]), 1e-9);
+  const side = (title, { total, rows }) =>
     h(
       "div",
       {},
-      h("p", { class: "side" }, title, h("b", {}, `${total(rows).toFixed(1)} µs`)),
+      h("p", { class: "side" }, title, h("b", {}, `${total.toFixed(1)} µs`)),
       rows.map(([name, calls, us, triton]) =>
         h(
           "div",

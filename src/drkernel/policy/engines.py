@@ -1,0 +1,60 @@
+"""The engines by name. Each is imported when it is asked for: vLLM may be absent, and takes seconds to import."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+
+import torch
+
+from drkernel.policy.engine import Engine
+from drkernel.policy.model import Policy
+from drkernel.types import DrKernelError
+
+
+def load_engine(
+    name: str,
+    policy: Policy,
+    stop_ids: set[int],
+    slots: int = 64,
+    context: int = 2048,
+    kv_cache_gib: float = 16.0,
+    may_sleep: bool = False,
+    eager: bool = False,
+) -> Engine:
+    """The engine of that name, with the policy's weights.
+
+    slots: sequences that decode together; context: most tokens of a trajectory. For vLLM alone: kv_cache_gib;
+    may_sleep, so that `sleep()` gives the GPU's memory to the trainer; eager, to start in seconds and decode slowly.
+    """
+    if name not in ENGINES:
+        raise DrKernelError(f"engine.name: found {name!r}, expected one of {', '.join(ENGINES)}")
+    return ENGINES[name](policy, stop_ids, slots, context, kv_cache_gib, may_sleep, eager)
+
+
+def _auto(policy: Policy, stop_ids: set[int], *options) -> Engine:
+    """vLLM where there is a GPU and vLLM, else transformers."""
+    name = "vllm" if torch.cuda.is_available() and importlib.util.find_spec("vllm") else "transformers"
+    return ENGINES[name](policy, stop_ids, *options)
+
+
+def _transformers(
+    policy: Policy, stop_ids: set[int], slots: int, context: int, kv_cache_gib: float, may_sleep: bool, eager: bool
+) -> Engine:
+    if may_sleep or eager:
+        raise DrKernelError("engine.sleep, engine.eager: found true, which engine.name=transformers does not have")
+    from drkernel.policy.transformers_engine import TransformersEngine
+
+    return TransformersEngine(policy, stop_ids, slots, context)
+
+
+def _vllm(
+    policy: Policy, stop_ids: set[int], slots: int, context: int, kv_cache_gib: float, may_sleep: bool, eager: bool
+) -> Engine:
+    from drkernel.policy.vllm_engine import VllmEngine
+
+    return VllmEngine(policy, stop_ids, slots, context, kv_cache_gib, may_sleep, eager)
+
+
+ENGINES: dict[str, Callable[..., Engine]] = {"auto": _auto, "transformers": _transformers, "vllm": _vllm}
+"""What `engine.name` may be, and what makes it."""

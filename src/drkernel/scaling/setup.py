@@ -1,0 +1,116 @@
+"""What a study is made of, from its config: tasks, the model that completes them, and what identifies both."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import torch
+
+from drkernel.config import REPOSITORY
+from drkernel.policy.endpoint import ChatEndpoint
+from drkernel.policy.engine import Sampling
+from drkernel.policy.model import Policy, load_tokenizer
+from drkernel.policy.prompts import load_prompts
+from drkernel.rollout import RolloutProgress
+from drkernel.scaling import settings
+from drkernel.scaling.chat import ChatModel
+from drkernel.scaling.models import Model, TokenModel
+from drkernel.scaling.settings import EvaluateConfig
+from drkernel.tasks import load_tasks
+from drkernel.training.build import make_engine
+from drkernel.training.judging import measured_on
+from drkernel.training.progress import Progress
+from drkernel.training.ranks import Ranks
+from drkernel.training.rollout_metrics import make_reward
+from drkernel.types import DrKernelError, Task, Verdict
+
+_LINE_EVERY_S = 30.0
+
+
+def study_tasks(config: EvaluateConfig) -> list[Task]:
+    """The tasks of the study, in a fixed order. Raises DrKernelError where `ids` matches none."""
+    options = config.tasks
+    source = options.eval_source or options.source
+    split = "all" if options.eval_source and source != "generated" and config.split == "test" else config.split
+    chosen = {"levels": options.levels, "families": options.families, "seed": options.seed}
+    count = None if config.ids and source != "generated" else options.eval_count
+    tasks = load_tasks(source, split=split, count=count, on_skip=print, **chosen)
+    if config.ids:
+        tasks = [task for task in tasks if any(fnmatchcase(task.id, pattern) for pattern in config.ids)]
+    if not tasks:
+        raise DrKernelError(f"ids={config.ids}: no task of {source} has such an id")
+    return tasks
+
+
+def identity(config: EvaluateConfig) -> dict[str, str]:
+    """Which model and which device the study has, as far as the config alone does not say it."""
+    found = {"device": measured_on(config.judge)}
+    if config.endpoint.url and not config.solutions:
+        with open_endpoint(config) as endpoint:
+            found["model"] = endpoint.model
+    elif not config.solutions:
+        found["weights"] = settings.fingerprint(config.policy.path)
+    return found
+
+
+def model_label(config: EvaluateConfig) -> str:
+    """What reports call the model, or the saved solutions."""
+    elsewhere = Path(config.solutions).name if config.solutions else config.endpoint.model or config.endpoint.url
+    return config.label or elsewhere or config.policy.path.removeprefix(f"{REPOSITORY}/")
+
+
+def open_endpoint(config: EvaluateConfig) -> ChatEndpoint:
+    options = dataclasses.asdict(config.endpoint)
+    del options["max_answer_tokens"], options["feedback_tokens"]
+    return ChatEndpoint(**options)
+
+
+@contextlib.contextmanager
+def open_model(config: EvaluateConfig, ranks: Ranks, log: Callable[[str], None]) -> Iterator[Model]:
+    """The endpoint where there is one, else the policy in an engine of this rank."""
+    sampling = Sampling(temperature=config.engine.temperature, top_p=config.top_p)
+    if config.endpoint.url:
+        limits = {"max_tokens": config.endpoint.max_answer_tokens, "feedback_limit": config.endpoint.feedback_tokens}
+        with open_endpoint(config) as endpoint:
+            yield ChatModel(config.label or endpoint.model, endpoint, sampling=sampling, **limits)
+            refused = f"; the server does not take {', '.join(sorted(endpoint.not_sent))}" if endpoint.not_sent else ""
+            log(f"{endpoint.model}: {endpoint.usage}{refused}")
+        return
+    torch.set_num_threads(max(1, (config.trainer.threads or torch.get_num_threads()) - config.judge.workers))
+    path, dtype = config.policy.path, torch.bfloat16 if ranks.device.type == "cuda" else torch.float32
+    prompts = load_prompts(config.policy.prompts, load_tokenizer(path))
+    limits = {"max_tokens": config.engine.max_answer_tokens, "feedback_limit": config.judge.feedback_tokens}
+    with closing(make_engine(config, Policy.load(path, dtype, str(ranks.device)), prompts)) as engine:
+        yield TokenModel(model_label(config), engine, prompts, slots=config.engine.slots, sampling=sampling, **limits)
+
+
+def verdict_reward(config: EvaluateConfig) -> Callable[[Verdict], float]:
+    """The configured reward as a function of a verdict."""
+    reward = make_reward(config.reward)
+    tensor = lambda value: torch.tensor(value or 0.0)
+    return lambda v: reward(torch.tensor(v.ok), tensor(v.speedup), tensor(v.coverage)).item()
+
+
+def progress_callback(progress: Progress, title: str) -> Callable[[RolloutProgress], None]:
+    """Shows a bar on a terminal. Elsewhere it prints a line every 30 s, with the time left."""
+    bar, started, last_line, before = progress.rollout(title), time.monotonic(), time.monotonic(), None
+
+    def show(state: RolloutProgress) -> None:
+        nonlocal last_line, before
+        bar(state)
+        if before is None:
+            before = state.turns_done
+        now, played = time.monotonic(), state.turns_done - before
+        if progress.console.is_terminal or now - last_line < _LINE_EVERY_S or not played:
+            return
+        last_line = now
+        left = (state.turns_total - state.turns_done) * (now - started) / played / 60
+        progress.log(f"{state.turns_done} of {state.turns_total} turns, about {left:.1f} min left")
+
+    return show
