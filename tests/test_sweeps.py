@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from drkernel import config as configuration
 from drkernel.slurm import guard, queue, sweep
 from drkernel.slurm.guard import Crash
+from drkernel.slurm.job import Job
 from drkernel.slurm.queue import FAILED
 from drkernel.slurm.snapshot import commit, diff, snapshot
 from drkernel.training.run import Run
@@ -250,9 +251,27 @@ def test_what_was_asked_for_wrongly_is_final_the_second_time(ended):
 
 def test_a_job_that_saved_at_sigterm_is_requeued_and_not_counted(ended):
     end, folder = ended
-    assert [end(guard.AGAIN) for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert [end(guard.EXIT_REQUEUE) for _ in range(5)] == [1, 2, 3, 4, 5]
     assert end(137, "stopped by a signal at step 3; the same command goes on") == 6
     assert not (folder / FAILED).exists()
+
+
+def test_a_restarted_run_tells_its_log_why_and_the_guard_does_not_take_that_for_its_end(ended, monkeypatch, capsys):
+    _, folder = ended
+    script = folder.parent / "script.py"
+    script.write_text("print('at work')")
+    monkeypatch.setenv("SUBMITIT_FOLDER", str(folder))
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    for name, value in {"SLURM_PROCID": "0", "SLURM_JOB_NUM_NODES": "1", "SLURM_RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    log = folder / "7_0_0_log.out"
+    log.write_text("Starting with job\nstopped by a signal at step 2; the same command goes on\nStarting with job\n")
+    monkeypatch.setattr(sys, "argv", [])
+    Job(str(script), [], str(folder))()
+    printed = capsys.readouterr().out
+    assert printed == "restart 1: stopped by a signal at step 2\nat work\n"
+    log.write_text(log.read_text() + printed + "ValueError: x\n")
+    assert "stopped" not in guard.log_of(folder) and "ValueError: x" in guard.log_of(folder)
 
 
 # --- one look

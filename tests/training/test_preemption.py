@@ -85,3 +85,18 @@ def test_a_handler_that_exits_ends_the_run():
             asking.hand_over(ALONE)
     finally:
         signal.signal(signal.SIGUSR2, before)
+
+
+def test_after_the_last_step_a_signal_acts_at_once_and_the_log_says_so(capfd):
+    calls = []
+    before = signal.signal(signal.SIGUSR2, lambda number, frame: calls.append(number))
+    try:
+        with Preemption() as asking:
+            os.kill(os.getpid(), signal.SIGUSR2)  # nobody asks any more
+            asking.release()
+            assert calls == [signal.SIGUSR2]
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert calls == [signal.SIGUSR2] * 2
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert capfd.readouterr().out.count("stopped by a signal after the last step") == 2
