@@ -198,7 +198,7 @@ def test_tasks_are_chosen_by_split_and_by_id():
 
 
 @pytest.mark.parametrize(
-    "override,words",
+    ("override", "words"),
     [
         ("shard=2/2", "i from 0 to n - 1"),
         ("shard=half", "i from 0 to n - 1"),
@@ -213,7 +213,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(override, words):
 
 
 @pytest.mark.parametrize(
-    "override,words",
+    ("override", "words"),
     [
         ("scaling=managd", "managed"),
         ("scaling.budgte=2", "scaling.budget"),

@@ -166,7 +166,7 @@ def test_a_run_goes_on_with_another_snapshot(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "code,job_state,why,badly",
+    ("code", "job_state", "why", "badly"),
     [
         (1, "RUNNING", "None", True),
         (137, "RUNNING", "None", True),

@@ -68,7 +68,7 @@ FILTERS = ("none", "zero_variance", "mrs", "prs", "full")
 
 
 @pytest.mark.parametrize(
-    "algo,reward,filters",
+    ("algo", "reward", "filters"),
     [
         *itertools.product(("grpo", "rloo", "trloo"), ("binary", "speedup", "profiling"), FILTERS),
         ("trloo reward.hack_check=false", "speedup", "full"),

@@ -36,7 +36,8 @@ def results(module: str, folder: Path, sizes=(1, 2, 4), gpus=False, timeout: flo
 
 def finish(children: list[subprocess.Popen], timeout: float) -> None:
     try:
-        assert not any([child.wait(timeout) for child in children]), "a rank failed"
+        codes = [child.wait(timeout) for child in children]
+        assert not any(codes), "a rank failed"
     finally:
         for child in children:
             child.kill()
@@ -54,7 +55,8 @@ def main(module: str, folder: str, *sizes: str) -> int:
                 os.environ.update(RankInfo(rank, size, rank, size, "127.0.0.1", port).environment())
                 os._exit(one(work, Path(folder)))
             children.append(child)
-        if any([os.waitpid(child, 0)[1] for child in children]):
+        statuses = [os.waitpid(child, 0)[1] for child in children]
+        if any(statuses):
             return 1
     return 0
 

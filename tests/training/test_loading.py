@@ -131,7 +131,7 @@ def test_a_hub_id_is_downloaded_by_the_first_rank_of_a_node_before_the_others_lo
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize(
-    "name,reason",
+    ("name", "reason"),
     [
         ("damaged", "model.safetensors: "),
         ("partial", r"model.layers.1.mlp.up_proj.weight: found nothing, expected shape (60, 20)"),

@@ -189,7 +189,7 @@ def test_launched_ranks_meet_in_the_same_folder_and_signals_are_passed_on(tmp_pa
         assert parent.returncode == 0 and sorted(output.split("\n")[-3:-1]) == ["rank 0 heard", "rank 1 heard"]
 
 
-@pytest.mark.parametrize("mode,code", [("fail", 7), ("killed", 137)])
+@pytest.mark.parametrize(("mode", "code"), [("fail", 7), ("killed", 137)])
 def test_when_one_rank_fails_the_others_end_and_its_code_is_the_result(tmp_path, mode, code):
     with launched(tmp_path, mode) as (parent, pids):
         assert parent.wait(timeout=30) == code

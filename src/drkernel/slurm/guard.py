@@ -76,7 +76,7 @@ def main(code: int, submitted: Path) -> None:
 def superseded(state: str) -> bool:
     """Whether this is an earlier start, on a node that the controller has given up, and the job runs elsewhere."""
     restarts = re.search(r"Restarts=(\d+)", state)
-    return restarts is not None and int(restarts[1]) > int(os.environ.get("SLURM_RESTART_COUNT", 0))
+    return restarts is not None and int(restarts[1]) > int(os.environ.get("SLURM_RESTART_COUNT", "0"))
 
 
 def ended_badly(code: int, state: str) -> bool:
@@ -185,7 +185,7 @@ def restart_reason(log: str) -> str:
 
 def requeue(why: str, avoid: str = "") -> None:
     """avoid: nodes to leave out from now on, where the partition has enough others."""
-    job, needed = job_name(os.environ), int(os.environ.get("SLURM_JOB_NUM_NODES", 1))
+    job, needed = job_name(os.environ), int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
     scontrol("requeue", job)
     print(f"guard: started again: {why}", flush=True)
     if avoid and nodes_of_partition() >= 2 * needed:

@@ -36,7 +36,7 @@ def _say_why_restarted() -> None:
     """A requeued run tells its log why it is back; Slurm itself leaves no word of it there."""
     from submitit import JobEnvironment
 
-    restarts = int(os.environ.get("SLURM_RESTART_COUNT", 0))
+    restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
     if restarts and os.environ.get("SLURM_PROCID") == "0":
         log = JobEnvironment().paths.stdout.read_text(errors="replace")
         print(f"restart {restarts}: {restart_reason(log)}", flush=True)
