@@ -19,6 +19,7 @@ from drkernel.scaling import records, settings
 from drkernel.training.judging import measured_on
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError, Task
+from tests import commands
 
 pytestmark = pytest.mark.xdist_group("studies")
 
@@ -224,8 +225,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(override, words):
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):
-    command = [sys.executable, str(ROOT / "evaluate.py"), override]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    done = commands.run([str(ROOT / "evaluate.py"), override], cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1 and words in done.stderr
 

@@ -20,6 +20,7 @@ from drkernel.slurm.snapshot import commit, diff, snapshot
 from drkernel.training.run import Run
 from drkernel.types import DrKernelError
 from sweeps import curves, state, table
+from tests import commands
 
 ROOT = Path(__file__).parents[1]
 ARMS = sorted(path.stem for path in (ROOT / "conf/arm").glob("*.yaml"))
@@ -72,8 +73,7 @@ def slurm(tmp_path, monkeypatch):
 
 
 def launch(folder: Path, *overrides: str) -> str:
-    command = [sys.executable, "train.py", "-m", f"hydra.sweep.dir={folder}/sweep", *overrides]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = commands.run(["train.py", "-m", f"hydra.sweep.dir={folder}/sweep", *overrides], timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
