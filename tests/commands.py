@@ -86,13 +86,10 @@ def run(
 def _server() -> str:
     """The socket of this process's server, which ends with this process."""
     path = str(Path(tempfile.mkdtemp()) / "socket")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": ":".join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]),
-    }
-    subprocess.Popen(
-        [sys.executable, "-m", "tests.commands", path], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL
-    )
+    paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
+    command = [sys.executable, "-m", "tests.commands", path]
+    subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
     for _ in range(1200):
         if Path(path).exists():
             return path
@@ -139,6 +136,8 @@ def execute(arguments: list[str], cwd: str, environment: dict[str, str], output:
     os.environ.update(environment)
     for number in (1, 2):
         os.dup2(os.open(f"{output}/{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    if Path("/dev/nvidiactl").exists():  # CUDA does not survive a fork, if an import has so much as counted devices
+        os.execv(sys.executable, [sys.executable, *arguments])
     sys.argv, sys.orig_argv[1:] = arguments, arguments
     sys.path[0] = str(Path(arguments[0]).resolve().parent)
     runpy.run_path(arguments[0], run_name="__main__")

@@ -1,7 +1,5 @@
 """The command line: every combination composes, and what is wrong is named in one line with the nearest right word."""
 
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
@@ -10,6 +8,7 @@ from hydra import compose, initialize_config_dir
 
 from drkernel import config as configuration
 from drkernel.overrides import slug
+from tests import commands
 
 ROOT = Path(__file__).parents[1]
 ALGOS, REWARDS = ("grpo", "rloo", "trloo"), ("binary", "speedup", "profiling")
@@ -21,7 +20,7 @@ def load(*overrides):
         return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
 
 
-@pytest.mark.parametrize("algo,reward,filters", list(product(ALGOS, REWARDS, FILTERS)))
+@pytest.mark.parametrize(("algo", "reward", "filters"), list(product(ALGOS, REWARDS, FILTERS)))
 def test_every_algorithm_composes_with_every_reward_and_every_filter(algo, reward, filters):
     config = load(f"algo={algo}", f"reward={reward}", f"filters={filters}")
     assert (config.algo.advantage, config.reward.name) == (algo, reward)
@@ -63,7 +62,7 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
 
 
 @pytest.mark.parametrize(
-    "override,words",
+    ("override", "words"),
     [
         ("algo.gama=1", ["algo.gama", "algo.gamma"]),
         ("+trainer.stepz=1", ["trainer.stepz", "trainer.steps"]),
@@ -81,8 +80,7 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):
-    command = [sys.executable, str(ROOT / "train.py"), *override.split(), "logger=none"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    done = commands.run([str(ROOT / "train.py"), *override.split(), "logger=none"], cwd=tmp_path)
     message = done.stderr.strip().splitlines()
     assert done.returncode == 2, done.stderr
     assert len(message) == 1 and message[0].startswith("error: ")

@@ -78,6 +78,7 @@ def launch(folder: Path, *overrides: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_sweep_is_submitted_once_and_only_what_is_missing(slurm):
     told = launch(
         slurm, "hydra/launcher=slurm_node", "hydra.launcher.partition=p", "hydra.launcher.mail=me@x", "seed=1,2"

@@ -68,6 +68,7 @@ EPISODES: dict[tuple, list[Trajectory]] = {}
 FILTERS = ("none", "zero_variance", "mrs", "prs", "full")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algo", "reward", "filters"),
     [

@@ -14,6 +14,8 @@ from drkernel.types import DrKernelError
 from tests.training import gloo
 from tests.training.test_sharding import batch, full, loss, make_policy
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("checkpoint")]  # one worker starts the ranks, once
+
 ALONE = Ranks()
 
 

@@ -12,6 +12,8 @@ from drkernel.types import DrKernelError
 from tests.training import gloo
 from tests.training.test_sharding import batch
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("loading")]  # one worker starts the ranks, once
+
 
 class NoTokenizer:
     def save_pretrained(self, folder):
