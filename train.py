@@ -109,7 +109,7 @@ def train(config: Config, ranks: Ranks) -> None:
             progress.log(f"{SAVED} {trainer.state.step}; the same command goes on")
             preemption.call_previous_handler(ranks)
         else:
-            preemption.restore_handlers()  # everything is saved: a signal may now end the process at once
+            preemption.release()  # everything is saved: a signal may now end the process at once
             trainer.should_stop = lambda: False
             reported = ranks.broadcast_object(lambda: run and (run.read("report.json") or {}).get("step"))
             if reported != trainer.state.step:

@@ -194,7 +194,7 @@ def lock_step(engine: Prescribed, judge: SlowJudge, prompts: Stub, tasks, sample
         for verdict in [judge.submit(tasks[0], "") for _ in rows]:
             verdict.result()
         for tokens in rows.values():
-            tokens += prompts.next("", True)
+            tokens.extend(prompts.next("", True))
 
 
 class Prescribed:

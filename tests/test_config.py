@@ -1,7 +1,5 @@
 """The command line: every combination composes, and what is wrong is named in one line with the nearest right word."""
 
-import subprocess
-import sys
 from itertools import combinations, product
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTER
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import slug
 from drkernel.training.rollout_metrics import make_estimator, make_reward
+from tests import commands
 
 ROOT = Path(__file__).parents[1]
 NAMES = [*GROUP_FILTERS, *TURN_FILTERS, *TOKEN_FILTERS]
@@ -26,7 +25,7 @@ def load(*overrides):
         return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
 
 
-@pytest.mark.parametrize("algo,reward,filters", list(product(ADVANTAGES, REWARDS, FILTERS)))
+@pytest.mark.parametrize(("algo", "reward", "filters"), list(product(ADVANTAGES, REWARDS, FILTERS)))
 def test_every_algorithm_composes_with_every_reward_and_every_filter(algo, reward, filters):
     config = load(f"algo={algo}", f"reward={reward}", f"filters={filters}")
     assert (config.algo.advantage, config.reward.name) == (algo, reward)
@@ -92,7 +91,7 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
 
 
 @pytest.mark.parametrize(
-    "override,words",
+    ("override", "words"),
     [
         ("algo.gama=1", ["algo.gama", "algo.gamma"]),
         ("+trainer.stepz=1", ["trainer.stepz", "trainer.steps"]),
@@ -112,8 +111,7 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):
-    command = [sys.executable, str(ROOT / "train.py"), *override.split(), "logger=none"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    done = commands.run([str(ROOT / "train.py"), *override.split(), "logger=none"], cwd=tmp_path)
     message = done.stderr.strip().splitlines()
     assert done.returncode == 2, done.stderr
     assert len(message) == 1 and message[0].startswith("error: ")

@@ -19,6 +19,7 @@ from drkernel.scaling import records, settings, setup
 from drkernel.training.judging import measured_on
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError, Task
+from tests import commands
 
 pytestmark = pytest.mark.xdist_group("studies")
 
@@ -55,6 +56,7 @@ def study(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_small_study_leaves_every_turn_and_a_report(study):
     played = content(study)
     assert len(played) == 4 and {record.model for record in played.values()} == {"assets/seed"}
@@ -64,12 +66,14 @@ def test_a_small_study_leaves_every_turn_and_a_report(study):
     assert {"index.html", "table.md", "table.csv"} <= {path.name for path in (study / "report").iterdir()}
 
 
+@pytest.mark.slow
 def test_a_study_that_was_killed_in_the_middle_of_a_line_goes_on_to_the_same_turns(study, tmp_path):
     lines = (study / records.RESULTS).read_bytes().splitlines(keepends=True)
     (tmp_path / records.RESULTS).write_bytes(b"".join(lines[:2]) + lines[2][:50])
     assert run(tmp_path) == content(study)
 
 
+@pytest.mark.slow
 def test_the_command_without_a_shard_collects_what_shards_played_and_plays_the_rest(study, tmp_path):
     evaluate.evaluate(load(f"run_dir={tmp_path}", "shard=1/2", *SMALL), Ranks())
     assert [path.name for path in (tmp_path / "shards").iterdir()] == ["1-of-2"]
@@ -79,6 +83,7 @@ def test_the_command_without_a_shard_collects_what_shards_played_and_plays_the_r
     assert played == content(study) and len(before) == 2 and all(played[key] == before[key] for key in before)
 
 
+@pytest.mark.slow
 def test_answers_of_a_study_judged_as_solutions_get_the_same_verdicts(study, tmp_path):
     given = tmp_path / "theirs.jsonl"
     shutil.copy(study / records.RESULTS, given)
@@ -198,7 +203,7 @@ def test_tasks_are_chosen_by_split_and_by_id():
 
 
 @pytest.mark.parametrize(
-    "override,words",
+    ("override", "words"),
     [
         ("shard=2/2", "i from 0 to n - 1"),
         ("shard=half", "i from 0 to n - 1"),
@@ -213,7 +218,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(override, words):
 
 
 @pytest.mark.parametrize(
-    "override,words",
+    ("override", "words"),
     [
         ("scaling=managd", "managed"),
         ("scaling.budgte=2", "scaling.budget"),
@@ -224,8 +229,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(override, words):
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):
-    command = [sys.executable, str(ROOT / "evaluate.py"), override]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    done = commands.run([str(ROOT / "evaluate.py"), override], cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1 and words in done.stderr
 

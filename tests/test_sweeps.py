@@ -14,11 +14,13 @@ from omegaconf import OmegaConf
 from drkernel import config as configuration
 from drkernel.slurm import guard, queue, sweep
 from drkernel.slurm.guard import Crash
+from drkernel.slurm.job import Job
 from drkernel.slurm.queue import FAILED
 from drkernel.slurm.snapshot import commit, diff, snapshot
 from drkernel.training.run import Run
 from drkernel.types import DrKernelError
 from sweeps import curves, state, table
+from tests import commands
 
 ROOT = Path(__file__).parents[1]
 ARMS = sorted(path.stem for path in (ROOT / "conf/arm").glob("*.yaml"))
@@ -71,12 +73,12 @@ def slurm(tmp_path, monkeypatch):
 
 
 def launch(folder: Path, *overrides: str) -> str:
-    command = [sys.executable, "train.py", "-m", f"hydra.sweep.dir={folder}/sweep", *overrides]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = commands.run(["train.py", "-m", f"hydra.sweep.dir={folder}/sweep", *overrides], timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_sweep_is_submitted_once_and_only_what_is_missing(slurm):
     told = launch(
         slurm, "hydra/launcher=slurm_node", "hydra.launcher.partition=p", "hydra.launcher.mail=me@x", "seed=1,2"
@@ -165,7 +167,7 @@ def test_a_run_goes_on_with_another_snapshot(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "code,job_state,why,badly",
+    ("code", "job_state", "why", "badly"),
     [
         (1, "RUNNING", "None", True),
         (137, "RUNNING", "None", True),
@@ -250,9 +252,27 @@ def test_what_was_asked_for_wrongly_is_final_the_second_time(ended):
 
 def test_a_job_that_saved_at_sigterm_is_requeued_and_not_counted(ended):
     end, folder = ended
-    assert [end(guard.AGAIN) for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert [end(guard.EXIT_REQUEUE) for _ in range(5)] == [1, 2, 3, 4, 5]
     assert end(137, "stopped by a signal at step 3; the same command goes on") == 6
     assert not (folder / FAILED).exists()
+
+
+def test_a_restarted_run_tells_its_log_why_and_the_guard_does_not_take_that_for_its_end(ended, monkeypatch, capsys):
+    _, folder = ended
+    script = folder.parent / "script.py"
+    script.write_text("print('at work')")
+    monkeypatch.setenv("SUBMITIT_FOLDER", str(folder))
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    for name, value in {"SLURM_PROCID": "0", "SLURM_JOB_NUM_NODES": "1", "SLURM_RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    log = folder / "7_0_0_log.out"
+    log.write_text("Starting with job\nstopped by a signal at step 2; the same command goes on\nStarting with job\n")
+    monkeypatch.setattr(sys, "argv", [])
+    Job(str(script), [], str(folder))()
+    printed = capsys.readouterr().out
+    assert printed == "restart 1: stopped by a signal at step 2\nat work\n"
+    log.write_text(log.read_text() + printed + "ValueError: x\n")
+    assert "stopped" not in guard.log_of(folder) and "ValueError: x" in guard.log_of(folder)
 
 
 # --- one look

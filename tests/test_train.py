@@ -30,6 +30,7 @@ from drkernel.training.progress import Progress
 from drkernel.training.sampler import Sampler
 from drkernel.training.trainer import State
 from drkernel.types import Trajectory
+from tests import commands
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["trainer.prompts=2", "trainer.samples=3", "trainer.turns=2", "engine.slots=8", "tasks.count=8", "logger=none"]
@@ -70,8 +71,9 @@ EPISODES: dict[tuple, list[Trajectory]] = {}
 FILTERS = ("none", *GROUP_FILTERS, *TURN_FILTERS, *TOKEN_FILTERS, "full")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "algo,reward,filters",
+    ("algo", "reward", "filters"),
     [
         *itertools.product(ADVANTAGES, REWARDS, FILTERS),
         ("trloo reward.hack_check=false", "speedup", "full"),
@@ -107,10 +109,38 @@ def test_a_step_says_where_its_seconds_went(world):
     assert 0.9 * wall < sum(seconds.values()) <= wall
 
 
-def launch(folder: Path, *overrides: str) -> subprocess.Popen:
-    command = [sys.executable, "train.py", f"hydra.run.dir={folder}", *SMALL, "trainer.steps=3", "trainer.save_every=1"]
-    command += ["tasks.eval_count=2", "trainer.eval_samples=1", "trainer.threads=1", *overrides]
-    return subprocess.Popen(command, cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+RUN = ["trainer.samples=2", "trainer.steps=2", "trainer.save_every=1", "tasks.eval_count=2", "trainer.eval_samples=1"]
+RUN += ["trainer.threads=1", "judge.workers=1", "policy.lr=1e-6"]
+
+
+def arguments(folder: Path, *overrides: str) -> list[str]:
+    return ["train.py", f"hydra.run.dir={folder}", *SMALL, *RUN, *overrides]
+
+
+def launch(folder: Path, *overrides: str) -> commands.Command:
+    return commands.Command(arguments(folder, *overrides), ROOT, os.environ)
+
+
+def until_saved(run: commands.Command, folder: Path) -> None:
+    """Wait for a run's first checkpoint."""
+    while not list(folder.glob("checkpoints/step_*/COMPLETE")):
+        assert run.poll() is None, run.output
+        time.sleep(0.05)
+
+
+def succeed(run: commands.Command) -> str:
+    """Wait for a run's end; what it printed."""
+    assert run.wait(400) == 0, run.output
+    return run.output
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The folder of a run that nobody disturbed, by the real command."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    done = subprocess.run([sys.executable, *arguments(folder)], cwd=ROOT, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
 
 
 def metrics(folder: Path) -> list[dict]:
@@ -118,45 +148,34 @@ def metrics(folder: Path) -> list[dict]:
     return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
 
 
-def test_a_run_killed_in_the_middle_and_started_again_ends_bit_for_bit_the_same(tmp_path):
-    whole = launch(tmp_path / "whole")
-    output = whole.communicate(timeout=400)[0].decode()
-    assert whole.returncode == 0, output
+@pytest.mark.slow
+@pytest.mark.xdist_group("launches")
+def test_a_run_killed_in_the_middle_and_started_again_ends_bit_for_bit_the_same(whole, tmp_path):
     killed = launch(tmp_path / "killed")
-    while not list((tmp_path / "killed").glob("checkpoints/step_*/COMPLETE")):
-        assert killed.poll() is None, killed.communicate()[0].decode()
-        time.sleep(0.05)
-    os.killpg(killed.pid, signal.SIGKILL)
+    until_saved(killed, tmp_path / "killed")
+    killed.signal_group(signal.SIGKILL)
     killed.wait()
-    again = launch(tmp_path / "killed")
-    output = again.communicate(timeout=400)[0].decode()
-    assert again.returncode == 0, output
+    output = succeed(launch(tmp_path / "killed"))
     assert "resumed" in output
-    assert metrics(tmp_path / "killed") == metrics(tmp_path / "whole")
-    reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("killed", "whole")]
+    assert metrics(tmp_path / "killed") == metrics(whole)
+    reports = [json.loads((folder / "report.json").read_text()) for folder in (tmp_path / "killed", whole)]
     assert reports[0] == reports[1]
     assert (tmp_path / "killed" / "policy" / "model.safetensors").read_bytes() == (
-        tmp_path / "whole" / "policy" / "model.safetensors"
+        whole / "policy" / "model.safetensors"
     ).read_bytes()
 
 
-def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopped(tmp_path):
+@pytest.mark.slow
+@pytest.mark.xdist_group("launches")
+def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopped(whole, tmp_path):
     """`trainer.gpus=2` on a machine without GPUs: two CPU processes over gloo, sharded by FSDP2."""
-    options = ("judge.workers=1", "trainer.steps=2", "policy.lr=1e-6")
-    pair = launch(tmp_path / "two", "trainer.gpus=2", *options)
-    while not list((tmp_path / "two").glob("checkpoints/step_*/COMPLETE")):
-        assert pair.poll() is None, pair.communicate()[0].decode()
-        time.sleep(0.05)
-    pair.send_signal(signal.SIGTERM)
-    output = pair.communicate(timeout=400)[0].decode()
-    assert pair.returncode == 0 and "stopped by a signal at step 1" in output, f"gave up step 2\n{output}"
-    one = launch(tmp_path / "one", *options)
-    output = one.communicate(timeout=400)[0].decode()
-    assert one.returncode == 0, output
-    again = launch(tmp_path / "two", *options)
-    output = again.communicate(timeout=400)[0].decode()
-    assert again.returncode == 0 and "resumed" in output, output
-    ones, twos = (metrics(tmp_path / name) for name in ("one", "two"))
+    pair = launch(tmp_path / "two", "trainer.gpus=2")
+    until_saved(pair, tmp_path / "two")
+    os.kill(pair.pid, signal.SIGTERM)
+    assert "stopped by a signal at step 1" in succeed(pair), f"gave up step 2\n{pair.output}"
+    again = succeed(launch(tmp_path / "two"))
+    assert "resumed" in again
+    ones, twos = (metrics(folder) for folder in (whole, tmp_path / "two"))
     assert [m["step"] for m in twos] == [1, 2]
     for key in ("reward", "tokens", "entropy", "grad_norm", "loss"):
         assert [m[key] for m in twos] == pytest.approx([m[key] for m in ones], rel=1e-3, abs=1e-5), key
@@ -168,8 +187,8 @@ def test_a_corrupt_checkpoint_is_one_line_and_exit_code_2(tmp_path):
     (folder / "state.pt").write_bytes(b"nonsense")
     (folder / "COMPLETE").write_text(json.dumps({"step": 1, "ranks": 1, "files": {"state.pt": "0" * 64}}))
     run = launch(tmp_path / "run")
-    output = run.communicate(timeout=200)[0].decode().strip().splitlines()
-    assert run.returncode == 2
+    assert run.wait(200) == 2
+    output = run.output.strip().splitlines()
     assert [line for line in output if line.startswith("error: ")] and "state.pt: corrupt checkpoint" in output[-1]
 
 
@@ -179,5 +198,6 @@ def test_tasks_that_the_judge_cannot_use_are_named(tmp_path):
         "def get_inputs():\n    return [torch.randn(3, 5)]\ndef get_init_inputs():\n    return []\n"
     )
     run = launch(tmp_path / "run", f"tasks.source={tmp_path / 'broken.py'}", "tasks.eval_source=generated")
-    output = run.communicate(timeout=200)[0].decode().strip().splitlines()
-    assert run.returncode == 2 and "broken" in output[-1] and "line 4" in output[-1], output
+    assert run.wait(200) == 2
+    output = run.output.strip().splitlines()
+    assert "broken" in output[-1] and "line 4" in output[-1], output

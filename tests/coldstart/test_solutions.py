@@ -39,18 +39,21 @@ def graded() -> list[dict]:
     return _grade("cpu", "test", 2 * len(FAMILIES), len(EDITS))
 
 
+@pytest.mark.slow
 def test_right_answers_agree_with_the_reference_on_its_shape_and_on_another(graded):
     wrong = [row for row in graded if row["kind"] in (*RIGHT, "hack") and not row["error"] < 2e-6]
     assert not wrong
     assert {row["family"] for row in graded if row["kind"] == "fused"} == set(FAMILIES)
 
 
+@pytest.mark.slow
 def test_mistakes_fail_or_are_far_off(graded):
     mistakes = [row for row in graded if row["kind"] == "mistaken"]
     assert not [row for row in mistakes if row["error"] < 1e-4]
     assert {row["note"] for row in mistakes} == set(EDITS), "a mistake that no task of the sample can hold"
 
 
+@pytest.mark.slow
 def test_hacks_do_not_need_their_kernel_and_fused_answers_do(graded):
     assert all(row["without_kernel"] < 2e-6 for row in graded if row["kind"] == "hack")
     assert not [row for row in graded if row["kind"] == "fused" and row["without_kernel"] < 1e-4]

@@ -205,7 +205,7 @@ def test_the_judge_leaves_the_random_state_of_its_user_alone(judge, tasks):
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("key, value", [("gpus", ["0"]), ("share", True), ("screen", True)])
+@pytest.mark.parametrize(("key", "value"), [("gpus", ["0"]), ("share", True), ("screen", True)])
 def test_what_only_real_gpus_have_is_refused_on_the_simulated_device(key, value):
     with pytest.raises(DrKernelError, match=f"judge: {key}.*needs device 'cuda', found 'simulated'"):
         Judge(device="simulated", **{key: value})

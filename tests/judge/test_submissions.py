@@ -6,25 +6,50 @@ from pathlib import Path
 
 import pytest
 
+from drkernel.judge import Judge
 from drkernel.judge.trusted import static_check
-from tests.judge.examples import TAMED, as_expected, descendants, examples, gains, honest_speedups, traces
-
-pytestmark = pytest.mark.xdist_group("submissions")
+from drkernel.types import Task, Verdict
+from tests.judge.examples import TAMED, Example, as_expected, descendants, examples, gains, honest_speedups, traces
 
 HACKS, HONEST = examples("hacks", "simulated"), examples("honest", "simulated")
 ALL_HACKS, ALL_HONEST = examples("hacks"), examples("honest")
 
 
+with_gate, without_gate = pytest.mark.xdist_group("with gate"), pytest.mark.xdist_group("without gate")
+"""Two groups, so that two workers of pytest share the judgings."""
+
+
+class Verdicts:
+    """Judges each example once, all that are asked for at the same time."""
+
+    def __init__(self, judge: Judge, tasks: dict[str, Task]):
+        self._judge, self._tasks, self._known = judge, tasks, {}
+
+    def of(self, chosen: list[Example]) -> dict[str, Verdict]:
+        missing = [e for e in chosen if e.name not in self._known]
+        pending = {e.name: self._judge.submit(self._tasks[e.task], e.source) for e in missing}
+        self._known |= {name: future.result() for name, future in pending.items()}
+        return {e.name: self._known[e.name] for e in chosen}
+
+
 @pytest.fixture(scope="module")
-def verdicts(judge, tasks):
-    pending = {e.name: judge.submit(tasks[e.task], e.source) for e in [*HACKS, *HONEST]}
-    return {name: future.result() for name, future in pending.items()}
+def gated(judge, tasks):
+    return Verdicts(judge, tasks)
+
+
+@pytest.fixture(scope="module")
+def verdicts(gated):
+    return gated.of([*HACKS, *HONEST])
+
+
+@pytest.fixture(scope="module")
+def honest_verdicts(gated):
+    return gated.of(HONEST)
 
 
 @pytest.fixture(scope="module")
 def ungated_verdicts(ungated, tasks):
-    pending = {e.name: ungated.submit(tasks[e.task], e.source) for e in [*HACKS, *HONEST]}
-    return {name: future.result() for name, future in pending.items()}
+    return Verdicts(ungated, tasks).of([*HACKS, *HONEST])
 
 
 def test_every_class_has_an_example():
@@ -32,6 +57,8 @@ def test_every_class_has_an_example():
     assert {*range(84, 113)} <= {e.number for e in ALL_HONEST}
 
 
+@pytest.mark.slow
+@with_gate
 @pytest.mark.parametrize("example", HACKS, ids=lambda e: e.name)
 def test_a_hack_is_refused(example, verdicts):
     verdict = verdicts[example.name]
@@ -39,6 +66,8 @@ def test_a_hack_is_refused(example, verdicts):
     assert verdict.ok or (verdict.detail and verdict.speedup is None)
 
 
+@pytest.mark.slow
+@with_gate
 @pytest.mark.parametrize("example", HONEST, ids=lambda e: e.name)
 def test_an_honest_submission_passes(example, verdicts):
     verdict = verdicts[example.name]
@@ -59,6 +88,8 @@ def test_the_gate_lets_the_honest_pass(example, tasks):
     assert static_check.inspect(example.source, tasks[example.task].answer_name) is None
 
 
+@pytest.mark.slow
+@without_gate
 @pytest.mark.parametrize("example", HACKS, ids=lambda e: e.name)
 def test_without_the_gate_no_hack_gains_anything(example, ungated_verdicts):
     verdict = ungated_verdicts[example.name]
@@ -68,17 +99,23 @@ def test_without_the_gate_no_hack_gains_anything(example, ungated_verdicts):
     assert verdict.reason != "judge_failure"
 
 
+@pytest.mark.slow
+@without_gate
 @pytest.mark.parametrize("example", HONEST, ids=lambda e: e.name)
-def test_the_gate_changes_nothing_for_the_honest(example, verdicts, ungated_verdicts):
-    with_gate, without = verdicts[example.name], ungated_verdicts[example.name]
-    assert with_gate.to_dict() | {"seconds": 0} == without.to_dict() | {"seconds": 0}
+def test_the_gate_changes_nothing_for_the_honest(example, honest_verdicts, ungated_verdicts):
+    gated, ungated = honest_verdicts[example.name], ungated_verdicts[example.name]
+    assert gated.to_dict() | {"seconds": 0} == ungated.to_dict() | {"seconds": 0}
 
 
+@pytest.mark.slow
+@with_gate
 def test_a_submission_that_raises_on_other_shapes_is_not_general(verdicts):
     assert not verdicts["113_raises_elsewhere"].general
     assert all(verdicts[e.name].general for e in HONEST if e.name != "113_raises_elsewhere")
 
 
+@pytest.mark.slow
+@without_gate
 def test_harmful_submissions_leave_no_process_and_no_file_behind(ungated_verdicts, ungated, tasks):
     assert ungated.judge(tasks["relu"], next(e.source for e in HONEST if e.name.startswith("90"))).ok
     assert not traces() and not Path("verdict.json").exists()

@@ -42,7 +42,7 @@ def test_levels_differ_in_what_they_add_up(level, kept):
 
 def test_products_grow_with_length_and_geometric_means_do_not():
     delta, one = [0.1] * 100, torch.zeros(100, dtype=torch.int64)
-    options = dict(mask=one == 0, turns=one, trajectories=one, lower=0.5, upper=2.0)
+    options = {"mask": one == 0, "turns": one, "trajectories": one, "lower": 0.5, "upper": 2.0}
     assert sum(correct(delta, level="trajectory", **options)[0]) == 0
     assert sum(correct(delta, level="geometric", **options)[0]) == 100
 

@@ -56,6 +56,7 @@ def test_a_request_has_the_same_bits_alone_in_a_batch_in_any_order_and_delayed(p
         assert run(engine(policy), [request]) == {request.id: together[request.id]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(192, 3), (256, 2)])
 def test_bits_hold_for_shapes_that_are_shipped_with_both_thread_counts(shape):
     made = new_policy(1500, *shape, seed=3)

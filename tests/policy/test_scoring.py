@@ -49,6 +49,7 @@ def test_the_kernels_are_the_formula_on_a_gpu(dtype):
     check(InPlaceScores.apply, dtype, "cuda")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels run on the GPU")
 def test_the_kernels_are_the_formula_in_tritons_interpreter():
     # A process of its own: Triton reads the variable when it is imported.

@@ -66,7 +66,7 @@ def test_mixture_shares_a_budget_that_does_not_divide():
 
 
 @pytest.mark.parametrize(
-    "rewards,window,expected",
+    ("rewards", "window", "expected"),
     [
         ([], 4, ()),
         ([0.0], 4, (0,)),
@@ -83,7 +83,7 @@ def test_managed_shows_the_best_turns_in_the_order_in_which_they_were_played(rew
 
 
 @pytest.mark.parametrize(
-    "rewards,expected",
+    ("rewards", "expected"),
     [
         ([0.0, 3.0], (0, 1)),
         ([3.0, 0.0, 2.0, 2.0, 0.0], (2, 3)),
@@ -109,7 +109,7 @@ def test_managed_ranks_by_what_it_is_told():
 
 
 @pytest.mark.parametrize(
-    "keep,dropped", [("top", [(0, 2, 3), (2, 3), (2,), ()]), ("last", [(1, 2, 3), (2, 3), (3,), ()])]
+    ("keep", "dropped"), [("top", [(0, 2, 3), (2, 3), (2,), ()]), ("last", [(1, 2, 3), (2, 3), (3,), ()])]
 )
 def test_a_managed_prompt_that_is_too_long_loses_the_worst_or_the_oldest_turns_first(keep, dropped):
     (ask,) = Strategy(ScalingConfig("managed", keep=keep)).next(chain(1.0, 0.0, 3.0, 2.0))

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from drkernel.training.ranks import RankInfo, _free_port, init_distributed
+from tests import commands
 
 ROOT = Path(__file__).parents[2]
 PATHS = ":".join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -21,22 +22,27 @@ PATHS = ":".join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("P
 def results(module: str, folder: Path, sizes=(1, 2, 4), gpus=False, timeout: float = 180) -> dict[int, list]:
     """What `work` returned: for each number of ranks a list in rank order. Sizes run one after the other."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATHS}
-    command = [sys.executable, "-m", "tests.training.gloo", module, str(folder)]
+    command = [str(Path(__file__)), module, str(folder)]
     if gpus:
         for size in sizes:
             port = _free_port()
             ranks = [RankInfo(rank, size, rank, size, "127.0.0.1", port).environment() for rank in range(size)]
-            finish([subprocess.Popen(command, cwd=ROOT, env=environment | rank) for rank in ranks], timeout)
+            finish(
+                [subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment | rank) for rank in ranks],
+                timeout,
+            )
     else:
         environment["CUDA_VISIBLE_DEVICES"] = ""
-        finish([subprocess.Popen([*command, *map(str, sizes)], cwd=ROOT, env=environment)], timeout)
+        done = commands.run([*command, *map(str, sizes)], environment=environment, timeout=timeout)
+        assert done.returncode == 0, done.output
     load = lambda size, rank: torch.load(folder / f"{size}_{rank}.pt", weights_only=False)
     return {size: [load(size, rank) for rank in range(size)] for size in sizes}
 
 
 def finish(children: list[subprocess.Popen], timeout: float) -> None:
     try:
-        assert not any([child.wait(timeout) for child in children]), "a rank failed"
+        codes = [child.wait(timeout) for child in children]
+        assert not any(codes), "a rank failed"
     finally:
         for child in children:
             child.kill()
@@ -54,7 +60,8 @@ def main(module: str, folder: str, *sizes: str) -> int:
                 os.environ.update(RankInfo(rank, size, rank, size, "127.0.0.1", port).environment())
                 os._exit(one(work, Path(folder)))
             children.append(child)
-        if any([os.waitpid(child, 0)[1] for child in children]):
+        statuses = [os.waitpid(child, 0)[1] for child in children]
+        if any(statuses):
             return 1
     return 0
 

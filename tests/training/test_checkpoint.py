@@ -14,6 +14,8 @@ from drkernel.types import DrKernelError
 from tests.training import gloo
 from tests.training.test_sharding import batch, full, loss, make_policy
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("checkpoint")]  # one worker starts the ranks, once
+
 ALONE = Ranks()
 
 
@@ -86,7 +88,7 @@ def same(loaded, saved):
         torch.testing.assert_close(loaded[part], saved[part], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("saved_by,loaded_by", [(1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 4)])
+@pytest.mark.parametrize(("saved_by", "loaded_by"), [(1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 4)])
 def test_what_some_ranks_saved_others_load_bit_for_bit(found, saved_by, loaded_by):
     for rank in found[loaded_by]:
         assert rank[saved_by]["state"] == {"cursor": saved_by}

@@ -13,6 +13,8 @@ from drkernel.types import DrKernelError
 from tests.training import gloo
 from tests.training.test_sharding import batch
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("loading")]  # one worker starts the ranks, once
+
 
 class NoTokenizer:
     def save_pretrained(self, folder):
@@ -138,7 +140,7 @@ def test_a_hub_id_is_downloaded_by_the_first_rank_of_a_node_before_the_others_lo
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize(
-    "name,reason",
+    ("name", "reason"),
     [
         ("damaged", "model.safetensors: "),
         ("partial", r"model.layers.1.mlp.up_proj.weight: found nothing, expected shape (60, 20)"),

@@ -41,7 +41,7 @@ def test_one_row_per_turn_repeats_the_prefix_and_trains_each_token_once():
     assert len(separate.cu_seqlens) - 1 == sum(len(e.turns) for e in EPISODES)
     assert len(separate.tokens) > len(merged.tokens)
     assert sorted(separate.tokens[separate.loss_mask].tolist()) == sorted(merged.tokens[merged.loss_mask].tolist())
-    of = {t: i for t, i in zip(merged.tokens.tolist(), merged.turn_ids.tolist(), strict=True)}
+    of = dict(zip(merged.tokens.tolist(), merged.turn_ids.tolist(), strict=True))
     trained = separate.tokens[separate.loss_mask].tolist()
     assert separate.turn_ids[separate.loss_mask].tolist() == [of[token] for token in trained]
 

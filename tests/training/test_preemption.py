@@ -10,6 +10,8 @@ from drkernel.training.preemption import Preemption
 from drkernel.training.ranks import Ranks
 from tests.training import gloo
 
+pytestmark = pytest.mark.xdist_group("preemption")  # one worker starts the ranks, once
+
 ALONE = Ranks()
 
 
@@ -79,9 +81,25 @@ def test_a_handler_that_exits_ends_the_run():
 
     before = signal.signal(signal.SIGUSR2, requeue)
     try:
-        with pytest.raises(SystemExit), Preemption() as asking:
+        with Preemption() as asking:
             os.kill(os.getpid(), signal.SIGUSR2)
             assert asking.agreed(ALONE)
-            asking.call_previous_handler(ALONE)
+            with pytest.raises(SystemExit):
+                asking.call_previous_handler(ALONE)
     finally:
         signal.signal(signal.SIGUSR2, before)
+
+
+def test_after_the_last_step_a_signal_acts_at_once_and_the_log_says_so(capfd):
+    calls = []
+    before = signal.signal(signal.SIGUSR2, lambda number, frame: calls.append(number))
+    try:
+        with Preemption() as asking:
+            os.kill(os.getpid(), signal.SIGUSR2)  # nobody asks any more
+            asking.release()
+            assert calls == [signal.SIGUSR2]
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert calls == [signal.SIGUSR2] * 2
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert capfd.readouterr().out.count("stopped by a signal after the last step") == 2

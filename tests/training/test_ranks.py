@@ -17,6 +17,8 @@ from drkernel.training.ranks import RankInfo, Ranks, init_distributed, launch, r
 from drkernel.types import DrKernelError
 from tests.training import gloo
 
+pytestmark = pytest.mark.xdist_group("ranks")  # one worker starts the ranks, once
+
 
 class Unpicklable(Exception):
     def __init__(self, one, two):
@@ -182,6 +184,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_launched_ranks_meet_in_the_same_folder_and_signals_are_passed_on(tmp_path):
     with launched(tmp_path, "listen") as (parent, _):
         for rank in (0, 1):
@@ -191,13 +194,15 @@ def test_launched_ranks_meet_in_the_same_folder_and_signals_are_passed_on(tmp_pa
         assert parent.returncode == 0 and sorted(output.split("\n")[-3:-1]) == ["rank 0 heard", "rank 1 heard"]
 
 
-@pytest.mark.parametrize("mode,code", [("fail", 7), ("killed", 137)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "code"), [("fail", 7), ("killed", 137)])
 def test_when_one_rank_fails_the_others_end_and_its_code_is_the_result(tmp_path, mode, code):
     with launched(tmp_path, mode) as (parent, pids):
         assert parent.wait(timeout=30) == code
         assert all(gone(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_ranks_die_with_a_killed_launcher(tmp_path):
     with launched(tmp_path, "wait") as (parent, pids):
         parent.kill()

@@ -10,7 +10,7 @@ from drkernel.training.ranks import Ranks
 from drkernel.types import Batch
 from tests.training import gloo
 
-pytestmark = pytest.mark.xdist_group("sharding")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sharding")]  # one worker starts the ranks, once
 
 VOCABULARY, ROWS, LENGTH = 45, 8, 6  # a vocabulary that four ranks cannot share out evenly
 VARIANTS = {

@@ -28,13 +28,15 @@ from drkernel.slurm.queue import FAILED, RUN
 LIMIT = 3
 """This many crashes in a row without a new checkpoint are too many."""
 ASKED_WRONGLY = 2
-AGAIN = 75
-"""Exit code of ranks that saved because of SIGTERM and want to go on elsewhere."""
-SAVED = "stopped by a signal at step"
-"""What train.py prints then, before the step's number; where srun ends the other ranks meanwhile, their signal hides
-the code."""
-PATIENCE_S = 900.0
-"""How long a controller that does not answer is waited for."""
+EXIT_REQUEUE = 75
+"""Exit code of ranks that saved because of SIGTERM and ask to be requeued."""
+STOPPED = "stopped by a signal"
+"""Printed by a run that saved because of a signal. It says more than the exit code: where srun ends the other ranks
+meanwhile, their signal hides that code."""
+SAVED = f"{STOPPED} at step"
+"""What train.py prints then, before the step's number."""
+CONTROLLER_TIMEOUT_S = 900.0
+"""How long to retry while the Slurm controller does not answer."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def main(code: int, submitted: Path) -> None:
     run_dir = Path(json.loads((folder / RUN).read_text())["run_dir"])
     log = log_of(folder)
     code = first_code(code, log)
-    if code == AGAIN or SAVED in log:
+    if code == EXIT_REQUEUE or STOPPED in log:
         return requeue("saved at a signal to end")
     nodes = os.environ.get("SLURM_JOB_NODELIST", "")
     why = reason(code, state, log) or f"exit code {code}, see {folder}"
@@ -74,7 +76,7 @@ def main(code: int, submitted: Path) -> None:
 def superseded(state: str) -> bool:
     """Whether this is an earlier start, on a node that the controller has given up, and the job runs elsewhere."""
     restarts = re.search(r"Restarts=(\d+)", state)
-    return restarts is not None and int(restarts[1]) > int(os.environ.get("SLURM_RESTART_COUNT", 0))
+    return restarts is not None and int(restarts[1]) > int(os.environ.get("SLURM_RESTART_COUNT", "0"))
 
 
 def ended_badly(code: int, state: str) -> bool:
@@ -131,8 +133,17 @@ def progress(run_dir: Path) -> str:
 
 def log_of(folder: Path) -> str:
     """What the ranks and srun printed since they were last started."""
-    logs = [path.read_text(errors="replace") for path in sorted(folder.glob("*_log.out"))]
-    return "\n".join(log.rsplit("Starting with", 1)[-1] for log in logs)
+    return "\n".join(starts(path.read_text(errors="replace"))[-1] for path in sorted(folder.glob("*_log.out")))
+
+
+def starts(log: str) -> list[str]:
+    """What each start of a rank printed, without the line that says why it was restarted: that is about an earlier one.
+
+    >>> starts("Starting with A\\nKilled\\nStarting with A\\nrestart 1: Killed\\nstep 3\\n")
+    [' A\\nKilled\\n', ' A\\nstep 3\\n']
+    """
+    head, *each = re.sub(r"(?m)^restart \d+: .*\n", "", log).split("Starting with")
+    return each or [head]
 
 
 def reason(code: int, state: str, log: str) -> str:
@@ -150,9 +161,31 @@ def reason(code: int, state: str, log: str) -> str:
     return f"killed by signal {code - 128}" if code > 128 else ""
 
 
+def restart_reason(log: str) -> str:
+    """Why this start was needed, from the log of rank 0, which ends with the head of this start.
+
+    >>> restart_reason("Starting with A\\nstopped by a signal at step 2; the same command goes on\\nStarting with A")
+    'stopped by a signal at step 2'
+    >>> restart_reason("Starting with A\\nguard: started again: srun: error: n1: task 1: Killed\\nStarting with A")
+    'srun: error: n1: task 1: Killed'
+    >>> restart_reason("Starting with A\\nCaught signal SIGUSR2 on n1: this job is preempted.\\nStarting with A")
+    'stopped by a signal: SIGUSR2 on n1: this job is preempted.'
+    >>> restart_reason("Starting with A\\nStarting with A")
+    'requeued by Slurm without a signal, as after a node failure'
+    """
+    previous = ["", *starts(log)][-2]
+    if found := re.findall(r"guard: started again: (.*)", previous):
+        return found[-1]
+    if found := re.findall(rf"{STOPPED}[^;\n]*", previous):
+        return found[-1]
+    if found := re.findall(r"Caught signal (.*)", previous):
+        return f"{STOPPED}: {found[-1]}"
+    return "requeued by Slurm without a signal, as after a node failure"
+
+
 def requeue(why: str, avoid: str = "") -> None:
     """avoid: nodes to leave out from now on, where the partition has enough others."""
-    job, needed = job_name(os.environ), int(os.environ.get("SLURM_JOB_NUM_NODES", 1))
+    job, needed = job_name(os.environ), int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
     scontrol("requeue", job)
     print(f"guard: started again: {why}", flush=True)
     if avoid and nodes_of_partition() >= 2 * needed:
@@ -167,7 +200,7 @@ def nodes_of_partition() -> int:
 
 def scontrol(*arguments: str) -> str:
     """Ask the controller; where it is away, until it answers. Raises RuntimeError with what it says at last."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + CONTROLLER_TIMEOUT_S
     while True:
         done = subprocess.run(["scontrol", *arguments], capture_output=True, text=True)
         if done.returncode == 0:

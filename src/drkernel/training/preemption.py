@@ -24,14 +24,17 @@ import sys
 import time
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
-from drkernel.slurm.guard import AGAIN
+from drkernel.slurm.guard import EXIT_REQUEUE, STOPPED
 from drkernel.training.ranks import Ranks
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """By precedence, lowest first: submitit requeues on the user signal only, and SIGTERM may come with it."""
 WAIT_S = 300.0
 """How long the other ranks wait to be ended while rank 0 requeues. A rank that exits early would count as finished."""
+
+_Handler = Callable[[int, FrameType | None], Any] | int
 
 
 class Preemption:
@@ -47,12 +50,15 @@ class Preemption:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.restore_handlers()
-
-    def restore_handlers(self) -> None:
-        """Restore the previous handlers. To be called when everything is saved: a signal then acts at once."""
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def release(self) -> None:
+        """From here on a signal acts at once, and the log says that it did. For when all steps are done and saved."""
+        for number, handler in self._before.items():
+            signal.signal(number, _announced(signal.SIG_DFL if handler is None else handler))
+        if self._received:  # after the last call of `agreed`
+            signal.raise_signal(SIGNALS[self._received - 1])
 
     @property
     def received(self) -> bool:
@@ -82,7 +88,7 @@ class Preemption:
             elif number != signal.SIGTERM:
                 self._wait_for_the_end()
         if "SUBMITIT_EXECUTOR" in os.environ:
-            sys.exit(AGAIN)
+            sys.exit(EXIT_REQUEUE)
 
     def _wait_for_the_end(self) -> None:
         deadline = time.monotonic() + WAIT_S
@@ -92,6 +98,23 @@ class Preemption:
     def _record(self, number: int, _: FrameType | None) -> None:
         self._received = max(self._received, 1 + SIGNALS.index(signal.Signals(number)))
         self._terminated |= number == signal.SIGTERM
+
+
+def _announced(handler: _Handler) -> _Handler:
+    """The handler, after a line that tells the log why the run ends."""
+    if handler == signal.SIG_IGN:
+        return handler
+
+    def act(number: int, frame: FrameType | None) -> None:
+        if number != signal.SIGTERM or "SUBMITIT_EXECUTOR" not in os.environ:  # submitit ignores SIGTERM
+            os.write(1, f"{STOPPED} after the last step; the same command goes on\n".encode())
+        if callable(handler):
+            handler(number, frame)
+        else:
+            signal.signal(number, handler)
+            signal.raise_signal(number)
+
+    return act
 
 
 def _is_installed(handler: Callable | int | None) -> bool:

@@ -52,6 +52,7 @@ print(len(chosen), len(left))
 """
 
 
+@pytest.mark.slow
 def test_an_examination_leaves_no_tensor_to_the_garbage_collector():
     environment = os.environ | {
         "TRITON_INTERPRET": "1",

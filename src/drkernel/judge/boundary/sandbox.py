@@ -82,7 +82,7 @@ class Sandbox:
         self.landlock_abi = _landlock_abi()
         self._ruleset = None
         if self.landlock_abi and not gpu:
-            self._ruleset = _landlock_ruleset(self.landlock_abi, {path: _READ for path in _readable_paths()})
+            self._ruleset = _landlock_ruleset(self.landlock_abi, dict.fromkeys(_readable_paths(), _READ))
         self.seccomp = platform.machine() in _AUDIT_ARCH and Path("/proc/sys/kernel/seccomp").exists()
 
     def missing_locks(self) -> list[str]:
@@ -205,7 +205,7 @@ def _landlock_ruleset(abi: int, paths: Mapping[Path, int]) -> int:
 
 def _gpu_paths(readable: Path | None, devices: Iterable[Path]) -> dict[Path, int]:
     """What CUDA needs besides: its devices, what the kernel says of them, and this process's own folder in /proc."""
-    paths = {path: _READ for path in _readable_paths()}
+    paths = dict.fromkeys(_readable_paths(), _READ)
     paths |= {Path(path): _READ for path in _GPU_READABLE if os.path.exists(path)}
     paths |= dict.fromkeys(devices, _WRITE)
     paths[Path(f"/proc/{os.getpid()}")] = _WRITE & ~_IOCTL

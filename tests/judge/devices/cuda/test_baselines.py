@@ -74,7 +74,7 @@ def test_the_later_of_two_rows_wins(path):
 
 
 @pytest.mark.parametrize("name", ["copy_us", "matmul_us"])
-@pytest.mark.parametrize("factor,holds", [(1.019, True), (0.981, True), (1.03, False), (0.97, False)])
+@pytest.mark.parametrize(("factor", "holds"), [(1.019, True), (0.981, True), (1.03, False), (0.97, False)])
 def test_a_row_holds_only_while_the_gpu_is_as_fast_as_then(path, name, factor, holds):
     now = PROBE | {name: factor * PROBE[name]}
     assert drifted(PROBE, now) is not holds
@@ -98,7 +98,7 @@ def test_a_row_holds_on_another_gpu_of_the_same_kind_and_for_no_other_task(path)
 
 
 @pytest.mark.parametrize(
-    "changes,words",
+    ("changes", "words"),
     [
         ("{", ["line 2", "not JSON"]),
         ("[]", ["line 2", "list"]),
@@ -177,7 +177,7 @@ def test_the_simulated_device_has_no_baselines(path):
 
 
 @pytest.mark.parametrize(
-    "arguments,words",
+    ("arguments", "words"),
     [
         ([], "STORE.jsonl"),
         (["store.jsonl"], "give task files or --source"),

@@ -1,0 +1,147 @@
+"""`python train.py ...` and `python evaluate.py ...` for tests, without five seconds of imports per command.
+
+One process imports what both scripts import and then forks for every command. A command has its own session, working
+directory, environment and output files, and runs its script as `__main__`, as the shell would. tests/test_train.py and
+tests/test_evaluate.py start each script once by the real command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hydra.core.plugins import Plugins
+
+ROOT = Path(__file__).parents[1]
+
+
+class Command:
+    """A command that runs: what the tests need of subprocess.Popen."""
+
+    def __init__(self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]):
+        self._output = Path(tempfile.mkdtemp())
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(_server())
+        self._lines = self._connection.makefile("r", encoding="utf-8")
+        request = {"arguments": list(arguments), "cwd": str(cwd), "environment": dict(environment)}
+        self._connection.sendall(json.dumps(request | {"output": str(self._output)}).encode() + b"\n")
+        self.pid = int(self._lines.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal, or None while the command runs."""
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            self.returncode = int(self._lines.readline())
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None and not select.select([self._connection], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0, self.output.encode())
+        code = self.poll()
+        assert code is not None
+        return code
+
+    @property
+    def output(self) -> str:
+        """What it wrote so far: standard output, then standard error."""
+        return self.stdout + self.stderr
+
+    @property
+    def stdout(self) -> str:
+        return (self._output / "1").read_text()
+
+    @property
+    def stderr(self) -> str:
+        return (self._output / "2").read_text()
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send a signal to the command and every process that it started."""
+        os.killpg(self.pid, number)
+
+
+def run(
+    arguments: Sequence[str], cwd: Path = ROOT, environment: Mapping[str, str] | None = None, timeout: float = 300
+) -> Command:
+    """Run `python ARGUMENTS` to its end. environment: without it this process's."""
+    command = Command(arguments, cwd, os.environ if environment is None else environment)
+    command.wait(timeout)
+    return command
+
+
+@functools.cache
+def _server() -> str:
+    """The socket of this process's server, which ends with this process."""
+    path = str(Path(tempfile.mkdtemp()) / "socket")
+    paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
+    command = [sys.executable, "-m", "tests.commands", path]
+    subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
+    for _ in range(1200):
+        if Path(path).exists():
+            return path
+        time.sleep(0.1)
+    raise TimeoutError("tests.commands does not start")
+
+
+def serve(path: str) -> None:
+    """Fork twice per connection: one process that reports the exit code, and the command itself."""
+    importlib.import_module("train")
+    importlib.import_module("evaluate")
+    Plugins.instance()  # Hydra's, which it looks for in every command
+    gc.freeze()
+    parent, listener = os.getppid(), socket.socket(socket.AF_UNIX)
+    listener.bind(f"{path}.new")
+    listener.listen()
+    os.rename(f"{path}.new", path)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the reporters
+    while os.getppid() == parent:
+        if not select.select([listener], [], [], 1.0)[0]:
+            continue
+        connection = listener.accept()[0]
+        if os.fork():
+            connection.close()
+            continue
+        listener.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        request = json.loads(connection.makefile("r", encoding="utf-8").readline())
+        if child := os.fork():
+            with contextlib.suppress(BrokenPipeError):
+                connection.sendall(f"{child}\n".encode())
+                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                connection.sendall(f"{code}\n".encode())
+            os._exit(0)
+        connection.close()
+        return execute(**request)
+
+
+def execute(arguments: list[str], cwd: str, environment: dict[str, str], output: str) -> None:
+    """Become `python ARGUMENTS`."""
+    os.setsid()
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number in (1, 2):
+        os.dup2(os.open(f"{output}/{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    if Path("/dev/nvidiactl").exists():  # CUDA does not survive a fork, if an import has so much as counted devices
+        os.execv(sys.executable, [sys.executable, *arguments])
+    sys.argv, sys.orig_argv[1:] = arguments, arguments
+    sys.path[0] = str(Path(arguments[0]).resolve().parent)
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
