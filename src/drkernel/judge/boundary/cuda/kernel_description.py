@@ -7,6 +7,7 @@ and a tracer compiles from them. A description has no code: it names a function 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Annotated, Any
 
@@ -22,15 +23,16 @@ from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.shared_tensors import DTYPES, NotSerializable
 
 MAX_ARGUMENTS = 512
-_TYPE = r"^(constexpr|nvTmaDesc|\*?[a-z][a-z0-9]{0,15}|tensordesc<[a-z0-9]{1,12}\[[0-9]+(, ?[0-9]+){0,4}\]>)\Z"
-TypeName = Annotated[str, Meta(pattern=_TYPE)]
-"""Such as *fp32, i64 or constexpr."""
-_Types1 = Annotated[tuple[TypeName, ...], Meta(max_length=MAX_ARGUMENTS)]
-_Types2 = Annotated[tuple[TypeName | _Types1, ...], Meta(max_length=MAX_ARGUMENTS)]
-_Types3 = Annotated[tuple[TypeName | _Types2, ...], Meta(max_length=MAX_ARGUMENTS)]
-_Types4 = Annotated[tuple[TypeName | _Types3, ...], Meta(max_length=MAX_ARGUMENTS)]
-Types = Annotated[tuple[TypeName | _Types4, ...], Meta(max_length=MAX_ARGUMENTS)]
-"""The types of arguments. A tuple among the arguments has a tuple of types, and four may be nested."""
+_TYPE = re.compile(r"constexpr|nvTmaDesc|\*?[a-z][a-z0-9]{0,15}|tensordesc<[a-z0-9]{1,12}\[[0-9]+(, ?[0-9]+){0,4}\]>")
+"""The name of an argument's type, such as *fp32 or i64. No pattern of msgspec: in a union with an array, one corrupts
+memory (msgspec 0.22)."""
+_Types1 = Annotated[tuple[str, ...], Meta(max_length=MAX_ARGUMENTS)]
+_Types2 = Annotated[tuple[str | _Types1, ...], Meta(max_length=MAX_ARGUMENTS)]
+_Types3 = Annotated[tuple[str | _Types2, ...], Meta(max_length=MAX_ARGUMENTS)]
+_Types4 = Annotated[tuple[str | _Types3, ...], Meta(max_length=MAX_ARGUMENTS)]
+Types = Annotated[tuple[str | _Types4, ...], Meta(max_length=MAX_ARGUMENTS)]
+"""The types of arguments. A tuple among the arguments has a tuple of types, and four may be nested. A struct that has
+them calls `check_types`."""
 
 MAX_DEPTH = 8
 _TRITON_DTYPES = {str(dtype): dtype for dtype in vars(tl).values() if isinstance(dtype, tl.dtype)}
@@ -107,10 +109,22 @@ class KernelDescription(Struct, frozen=True, forbid_unknown_fields=True):
 
     kernel: str
     """As Function.name."""
-    signature: dict[str, TypeName | _Types4]
+    signature: dict[str, str | _Types4]
     constants: list[tuple[Path, Value]]
     attrs: list[tuple[Path, Value]]
     options: dict[str, Value]
+
+    def __post_init__(self) -> None:
+        check_types(tuple(self.signature.values()))
+
+
+def check_types(types: tuple) -> None:
+    """Raises ValueError unless all are names of types, or tuples of such."""
+    for kind in types:
+        if isinstance(kind, tuple):
+            check_types(kind)
+        elif not _TYPE.fullmatch(kind):
+            raise ValueError(f"{kind[:80]!r} is no type of an argument")
 
 
 def describe(src: ASTSource, options: dict[str, Any] | None) -> dict[str, Any]:
@@ -124,7 +138,7 @@ def describe(src: ASTSource, options: dict[str, Any] | None) -> dict[str, Any]:
             {name: _dump(value) for name, value in (options or {}).items()},
         )
         return json.loads(msgspec.json.encode(described))
-    except NotSerializable as error:
+    except (NotSerializable, ValueError) as error:
         return {"kernel": src.name, "problem": str(error)}
 
 

@@ -107,6 +107,9 @@ class Row:
         return Machine(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Machine)})
 
 
+_FIELDS = get_type_hints(Row, include_extras=True)
+
+
 class Store:
     """Rows in a file of JSON lines.
 
@@ -261,17 +264,16 @@ def _parsed(line: str, place: str) -> Row:
         raise DrKernelError(f"{place}: not JSON: {error.msg}") from error
     if not isinstance(record, dict):
         raise DrKernelError(f"{place}: expected an object, found {type(record).__name__}")
-    fields = get_type_hints(Row, include_extras=True)
     values = {}
-    for key in (*fields, *record):
+    for key in (*_FIELDS, *record):
         if key not in record:
             raise DrKernelError(f"{place}: key {key!r} is missing")
-        if key not in fields:
-            raise DrKernelError(f"{place}: unknown key {key!r}; a row has {', '.join(fields)}")
+        if key not in _FIELDS:
+            raise DrKernelError(f"{place}: unknown key {key!r}; a row has {', '.join(_FIELDS)}")
         try:
-            values[key] = msgspec.convert(record[key], fields[key], strict=True)
+            values[key] = msgspec.convert(record[key], _FIELDS[key], strict=True)
         except msgspec.ValidationError as error:
-            expected = fields[key].__metadata__[-1].description
+            expected = _FIELDS[key].__metadata__[-1].description
             raise DrKernelError(f"{place}: {key!r} is {record[key]!r}, expected {expected}") from error
     row = Row(**values)
     for name, (low, high) in row.intervals.items():

@@ -37,7 +37,7 @@ from drkernel.judge.boundary.cuda.kernel_cache import (
     write_failure,
     write_group,
 )
-from drkernel.judge.boundary.cuda.kernel_description import Types
+from drkernel.judge.boundary.cuda.kernel_description import Types, check_types
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
@@ -116,6 +116,7 @@ class KernelReport(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.metadata.get("hash") != self.key or len(json.dumps(self.metadata)) > MAX_METADATA:
             raise ValueError("metadata of another kernel, or too long")
+        check_types(self.signature)
 
 
 class FailureReport(Struct, frozen=True, forbid_unknown_fields=True):
