@@ -109,7 +109,7 @@ def play(path, options, tasks=TASKS, engine=None, judge=None, model=None, **othe
         reward=lambda verdict: 1 + (verdict.speedup or 0) if verdict.ok else 0.0,
         trials=options.trials,
         known=study.known(path),
-        **{"seed": 5, "say": lambda line: None, **others},
+        **{"seed": 5, "log": lambda line: None, **others},
     )
     return content(records.read(path / records.RESULTS))
 

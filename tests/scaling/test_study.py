@@ -299,7 +299,7 @@ def test_solutions_made_elsewhere_stand_under_the_same_judge(tmp_path):
     solutions = [Solution(*each, "somewhere") for each in given]
     judge = Judge(unusable=["set/1"])
     for _ in range(2):
-        options = {"label": "theirs", "known": study.known(tmp_path), "say": told.append}
+        options = {"label": "theirs", "known": study.known(tmp_path), "log": told.append}
         study.judge_solutions(TASKS, solutions, judge, path, **options)
     found = content(records.read(path))
     assert list(found) and {(task, trial) for task, _, trial, _ in found} == {("set/0", 0), ("set/0", 1), ("set/3", 0)}

@@ -17,10 +17,12 @@ import json
 import math
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
+
+import torch
 
 from drkernel.scaling.measures import BASELINES, THRESHOLDS
 from drkernel.scaling.page_figures import SPEEDUPS, figures
@@ -28,6 +30,7 @@ from drkernel.scaling.records import Record
 from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import KernelTime
 
+T = TypeVar("T")
 SCRIPTS = ("dom", "data", "state", "highlight", "charts", "overview", "figures", "tasks", "turn", "main")
 
 
@@ -68,7 +71,7 @@ def render(
         "script": script,
         "script_hash": _hash(script),
         "core": _json(core),
-        "figures": _packed(figures(trials, runs, list(core["baselines"]))),
+        "figures": _packed(_in_one_thread(lambda: figures(trials, runs, list(core["baselines"])))),
         "details": "\n".join(details),
     }
     page = _file("index.html").split("{{")
@@ -116,6 +119,16 @@ def _about(name: str, records: Sequence[Record]) -> dict[str, Any]:
     first = records[0]
     devices = sorted({record.verdict.device for record in records if record.verdict.device})
     return {"name": name, "model": first.model, "strategy": first.strategy, "devices": devices}
+
+
+def _in_one_thread(work: Callable[[], T]) -> T:
+    """Thousands of small operations: where the processors are busy, several threads mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return work()
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _results(records: Sequence[Record]) -> dict[str, Any] | None:
