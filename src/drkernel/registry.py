@@ -76,5 +76,6 @@ def with_options_of(entries: Iterable[Callable]) -> Callable[[C], C]:
 def options_class(entry: Callable, name: str, module: str, bases: tuple[type, ...] = ()) -> type:
     """A config dataclass of the options of one entry; it may have none. Pickling needs it in `module` under `name`."""
     fields = [(key, option.type, option.default) for key, option in options_of(entry).items()]
-    namespace = {"__doc__": inspect.getdoc(entry), "__module__": module}
+    summary = (inspect.getdoc(entry) or "").partition("\n>>>")[0].rstrip()  # examples are run where the function is
+    namespace = {"__doc__": summary, "__module__": module}
     return dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace)

@@ -128,9 +128,9 @@ def test_limits_and_stop_rules():
     history = chain(0.0, 2.0, 1.0, 1.5, speedup=[0.0, 1.3, 0.9, 1.1], tokens=[300, 100, 100, 100])
     goes_on = {"tokens": 601, "seconds": 4.5, "stop_at": 1.4, "patience": 3}
     stops = {"tokens": 600, "seconds": 4.0, "stop_at": 1.3, "patience": 2}
-    for key in stops:
+    for key, value in stops.items():
         assert asked(history, name="sequential", **{key: goes_on[key]}), key
-        assert not asked(history, name="sequential", **{key: stops[key]}), key
+        assert not asked(history, name="sequential", **{key: value}), key
     assert asked([], name="sequential", **stops), "the first call is always made"
 
 

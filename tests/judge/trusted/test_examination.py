@@ -15,13 +15,13 @@ from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.sandbox import Limits
-from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
+from drkernel.judge.boundary.zygote import Zygote
 from drkernel.judge.devices.cuda.device import CudaDevice
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.examination import ExamConfig, Examination
-from drkernel.judge.untrusted import runner
+from drkernel.judge.trusted.worker import SIMULATED_RUNNER
 from tests.judge.examples import examples, tasks
 
 NAMES = {NAMES!r}
@@ -32,7 +32,7 @@ class LikeCuda(SimulatedDevice):
     def measure(self, prepared, submission):
         return super().measure(prepared, submission.restart())
 
-zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), ProcessSpec(runner.prepare, runner.main))
+zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), SIMULATED_RUNNER)
 aten.install()
 seed_one_generator()
 zygote.wait_ready()

@@ -16,8 +16,11 @@ from drkernel.judge.boundary.shared_tensors import MAX_DEPTH, MAX_NODES, HostAre
 from drkernel.judge.trusted.runner_client import MAX_ROWS, Failed, Missing, RunnerClient, traces_of
 
 CASE = SimpleNamespace(inputs=[torch.ones(4)], plan=SimpleNamespace(model=0, train=False), seed=0)
-SIDE = SimpleNamespace(
-    reference=SimpleNamespace(init_args=lambda: ([], {})), seed=0, varied=False, values={"w": torch.ones(4)}
+REFERENCE_MODEL = SimpleNamespace(
+    reference=SimpleNamespace(init_args=lambda: ([], {})),
+    seed=0,
+    perturbed_at_construction=False,
+    perturbed_weights={"w": torch.ones(4)},
 )
 SLOT = [256, "float32", [4], [1]]
 TRACE = OpTrace([Row("k", "k:1", True, calls=1)]).to_json()
@@ -42,7 +45,7 @@ class Replying:
 
 REQUESTS: dict[str, Callable[[RunnerClient], Any]] = {
     "load": lambda client: client.load("", "ModelNew"),
-    "build": lambda client: client.build(0, SIDE),
+    "build": lambda client: client.build(0, REFERENCE_MODEL),
     "weights": lambda client: client.write(0, {"w": torch.ones(4)}),
     "call": lambda client: client.call(CASE),
     "profile": lambda client: client.profile(CASE, 0.0),
