@@ -256,8 +256,7 @@ def confined(_: int) -> dict[str, Any]:
     setup.start(everywhere=False)
     areas = [DeviceArea.make(size) for size in (SMALL, LARGE)]
     process = zygote.start()
-    handles = [(area.ipc_handle().hex(), area.size) for area in areas]
-    answer = process.request({"areas": handles}, time.monotonic() + LIMIT_S)
+    answer = process.request({"areas": [(a.ipc_handle().hex(), a.size) for a in areas]}, time.monotonic() + LIMIT_S)
     if "error" in answer:
         raise RuntimeError(answer["error"])
     arrived = all(area.bytes(HEADER, 8).tolist() == [42] * 8 for area in areas)
