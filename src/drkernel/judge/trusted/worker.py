@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from drkernel.judge.boundary import aten, framing, sandbox
+from drkernel.judge.boundary import aten, framing, sandbox, warm_up
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.sandbox import Limits
@@ -31,25 +31,7 @@ from drkernel.types import DrKernelError, Task, Verdict
 
 SIMULATED_RUNNER = ProcessSpec("drkernel.judge.untrusted.runner:prepare", "drkernel.judge.untrusted.runner:main")
 _MAX_PREPARED_TASKS = 128
-_WARM_UP = Task(
-    "warm-up",
-    """
-import torch
-
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-
-rows, cols = 64, 64
-
-def get_inputs():
-    return [torch.rand(rows, cols)]
-
-def get_init_inputs():
-    return []
-""",
-    small={"rows": 8, "cols": 32},
-)
+_WARM_UP = Task("warm-up", warm_up.TASK, small={"rows": 8, "cols": 32})
 """Prepared once before the first request, so that torch's lazy imports are done by then."""
 
 

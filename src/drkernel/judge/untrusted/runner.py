@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from drkernel.judge.boundary import framing
+from drkernel.judge.boundary import framing, warm_up
 from drkernel.judge.boundary.call_areas import CallAreas
 from drkernel.judge.boundary.construction import perturbed_construction, seed_one_generator
 from drkernel.judge.boundary.sandbox import Sandbox
@@ -201,7 +201,7 @@ def _warm_up() -> None:
     slot = runner.inputs.put(torch.ones(64)).to_json()
     call = {"do": "call", "model": 0, "args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0}
     requests: list[dict[str, Any]] = [
-        {"do": "load", "source": _WARM_UP_SOURCE, "name": "ModelNew"},
+        {"do": "load", "source": warm_up.RUNNER, "name": "ModelNew"},
         {
             "do": "build",
             "model": 0,
@@ -217,25 +217,3 @@ def _warm_up() -> None:
         if error := runner.answer(request).get("error"):
             raise RuntimeError(f"the simulated device does not work: {error}")
     del sys.modules["submission"]
-
-
-_WARM_UP_SOURCE = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def double(x, y, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
-
-class ModelNew(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(4)
-
-    def forward(self, x):
-        y = torch.empty_like(x)
-        double[(triton.cdiv(x.numel(), 32),)](x, y, x.numel(), BLOCK=32)
-        return y + self.norm(x.view(-1, 4)).relu().view(-1)
-"""

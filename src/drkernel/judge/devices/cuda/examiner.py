@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy
 import torch
 
+from drkernel.judge.boundary import warm_up
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import baselines, device, fused, interleaving
@@ -295,7 +296,7 @@ class GpuExaminer:
             fused.deviations(table, table.double(), table[:, 0].double(), 0.0)
             fused.differences(table.view(-1), table.view(-1))
         interleaving.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
-        task = Task("calibration", _CALIBRATION.replace("ModelNew", "Model"))
+        task = Task("calibration", warm_up.CALIBRATION.replace("ModelNew", "Model"))
         prepared = self._cached(task)
         process, folder = self._pool.take(self._memory * _MEMORY)
         try:
@@ -310,7 +311,7 @@ class GpuExaminer:
         """The lower quartile over blocks, in microseconds; longer blocks were disturbed."""
         reference, size = prepared.reference, prepared.bytes_per_call
         client, mine = RunnerClient(process, _START_S), cases.build(reference, 0)
-        client.load(_CALIBRATION, "ModelNew")
+        client.load(warm_up.CALIBRATION, "ModelNew")
         client.build(0, mine)
         tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
         watch = PairedTimer(self._buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
@@ -322,19 +323,3 @@ def _tiny_us() -> float:
     torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
     return 1e6 * (time.perf_counter() - start)
-
-
-_CALIBRATION = """
-import numpy
-import torch
-
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-
-def get_inputs():
-    return [torch.randn(1024, 1024)]
-
-def get_init_inputs():
-    return []
-"""

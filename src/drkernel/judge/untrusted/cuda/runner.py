@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from drkernel.judge.boundary import warm_up
 from drkernel.judge.boundary.call_areas import CallAreas
 from drkernel.judge.boundary.cuda import driver, kernel_cache, recorder, runner_environment, setup
 from drkernel.judge.boundary.cuda.calls import TimedCalls
@@ -126,7 +127,7 @@ class CudaRunner(runner.Runner):
         build = {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0}
         call = {**given, "do": "call", "budget": 0.0}
         requests: list[dict[str, Any]] = [
-            {"do": "load", "source": _WARM_UP_SOURCE, "name": "ModelNew"},
+            {"do": "load", "source": warm_up.CUDA_RUNNER, "name": "ModelNew"},
             {**build, "varied": False},
         ]
         requests += [{**given, "do": "profile", "empty_us": 0.0}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
@@ -209,16 +210,3 @@ def _warm_up(products: bool) -> None:
         torch.nn.functional.linear(x @ x, x)
     for poisoned in (torch.full((2**26,), 0xFF, dtype=torch.uint8), torch.full((2**20,), 0xFF, dtype=torch.uint8)):
         del poisoned  # what is allocated first comes from here; more would take the driver longer to make and to end
-
-
-_WARM_UP_SOURCE = """
-import torch
-
-class ModelNew(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(64))
-
-    def forward(self, x):
-        return torch.empty_like(x).copy_(x + self.weight)
-"""
