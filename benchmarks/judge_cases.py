@@ -1,6 +1,6 @@
 """Every cheating and honest example of the tests, judged several times under fresh secrets.
 
-    python benchmarks/judge_cases.py OUT [--device cuda] [--runs 3] [--workers 8] [--no-gate] [--only 44 45 ...]
+    python benchmarks/judge_cases.py OUT [--device cuda] [--runs 3] [--workers 8] [--no-gate] [--only 44 p05 ...]
 
 OUT/verdicts.jsonl has each verdict, OUT/table.md one row per example (expected, found, seconds, speed-up), and
 OUT/cases.png how long each class takes. Exit code 1 if any verdict is not the expected one; without the gate, if
@@ -26,7 +26,8 @@ from tests.judge.examples import TAMED, Example, as_expected, examples, gains, h
 
 def main(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
-    honest, hacks = examples("honest", options.device), examples("hacks", options.device)
+    honest = examples("honest", options.device)
+    hacks = [*examples("hacks", options.device), *examples("attacks", options.device)]
     chosen = [e for e in [*hacks, *honest] if e in honest or not options.only or e.name.startswith(tuple(options.only))]
     runs = [judged(chosen, options, run) for run in range(options.runs)]
     problems = {
@@ -60,6 +61,8 @@ def problem(
     best = honest_speedups(verdicts, honest).get(example.task)
     if gate or example in honest:
         return as_expected(example, verdict, best)
+    if example.statuses == ("no",):
+        return as_expected(example, verdict)
     tamed = example.name.startswith(TAMED) or "ok" in example.statuses
     return gains(example, verdict, best) or ("" if tamed or not verdict.ok else f"{example.name}: ok without the gate")
 

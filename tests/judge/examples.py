@@ -1,7 +1,10 @@
 """The submissions that the judge is tested on, and what must be true of its verdicts on them.
 
-A file's number is that of its class in judge/README.md. 01 to 83 and 201 to 218 cheat or are wrong; the others are
-honest.
+Three folders under submissions/:
+
+    hacks/    01 to 83 and 201 to 218, by the classes of judge/README.md; they cheat or are wrong
+    honest/   84 to 199 and 300 up; they must pass
+    attacks/  pNN_name.py tries to break property PNN of judge/README.md; it may earn nothing that it did not work for
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from drkernel.types import Task, Verdict
 HERE = Path(__file__).parent
 DEVICES = ("simulated", "cuda")
 _REWARDED = 1.15
+_NO_GAIN = 1.05
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Example:
 
     Its first line is `# what it is | task: name | expect: status[/status] [reason]`, with a further `| only: device`
     where the class makes no sense on the other device. `ok` among the statuses of a hack says that its cheat may have
-    no effect; the rest of the submission then earns what it would have earned without the cheat.
+    no effect; the rest of the submission then earns what it would have earned without the cheat. `expect: no gain` is
+    for attacks: any status, but no `ok` with a speed-up above 1.05.
     """
 
     name: str
@@ -36,8 +41,8 @@ class Example:
 
     @property
     def number(self) -> int:
-        """Its class in judge/README.md."""
-        return int(self.name.partition("_")[0])
+        """Its class in judge/README.md; of an attack, the property."""
+        return int(self.name.partition("_")[0].removeprefix("p"))
 
     @property
     def gated(self) -> bool:
@@ -75,6 +80,9 @@ TAMED = (
 
 def as_expected(example: Example, verdict: Verdict, honest_speedup: float | None = None) -> str:
     """Why the verdict on an example is wrong, or an empty string. `honest_speedup` as in `gains`."""
+    if example.statuses == ("no",):  # no gain
+        paid = verdict.ok and verdict.speedup > _NO_GAIN
+        return f"{example.name}: paid {verdict.speedup:.3g}x: {verdict}" if paid else ""
     if verdict.status not in example.statuses:
         return f"{example.name}: {verdict.status} {verdict.reason}, expected {'/'.join(example.statuses)}: {verdict}"
     if "ok" in example.statuses and verdict.ok:
