@@ -170,7 +170,7 @@ class HostArea(Area):
     def __init__(self, handle: int, size: int):
         super().__init__(size)
         self.handle = handle
-        self._map = mmap.mmap(handle, size)
+        self.memory = mmap.mmap(handle, size)
 
     @classmethod
     def create(cls, name: str, size: int) -> HostArea:
@@ -187,7 +187,7 @@ class HostArea(Area):
         """There is nothing to wait for."""
 
     def _flat(self, dtype: str, count: int, offset: int) -> Tensor:
-        return torch.frombuffer(self._map, dtype=DTYPES[dtype], count=count, offset=offset)
+        return torch.frombuffer(self.memory, dtype=DTYPES[dtype], count=count, offset=offset)
 
 
 def encode(value: Any, put: Callable[[Tensor], int], depth: int = 0) -> Any:

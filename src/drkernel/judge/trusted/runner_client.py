@@ -122,6 +122,8 @@ class RunnerClient:
         tree, slots = self._put(case.inputs)
         self._before = self._process.inputs.snapshot()
         self._process.inputs.settle()
+        handshake = self._process.handshake
+        go = {"go": handshake.next_value()} if handshake else {}
         self.post(
             "call",
             model=case.plan.model,
@@ -131,7 +133,10 @@ class RunnerClient:
             seed=case.seed,
             skip=list(skip),
             budget=self._timeout * _WORK_PER_SECOND,
+            **go,
         )
+        if handshake:
+            handshake.release()
 
     def answer(self) -> Answer:
         """What the call that was begun returned, in private memory."""
@@ -154,7 +159,16 @@ class RunnerClient:
     def post(self, do: str, **request: Any) -> None:
         """Sends a request; `collect` must follow. What is put into the runner's memory may come later."""
         self._sent = time.monotonic()
-        self._process.send_request({"do": do, **request}, self._deadline())
+        self._process.send_request({"do": do, **request}, self.deadline())
+
+    @property
+    def handshake(self) -> Any:
+        """Of the runner's process, on a GPU."""
+        return self._process.handshake
+
+    def deadline(self) -> float:
+        """When the next reply must be there at the latest, on time.monotonic()'s clock."""
+        return min(time.monotonic() + self._timeout, self._end)
 
     def answered(self, seconds: float) -> bool:
         """Waits for the reply to what was sent, at most so long. Whether it is there."""
@@ -162,7 +176,7 @@ class RunnerClient:
 
     def collect(self) -> dict[str, Any]:
         """The reply to what was sent, not yet parsed."""
-        reply = self._process.receive_reply(self._deadline())
+        reply = self._process.receive_reply(self.deadline())
         if error := reply.get("error"):
             raise failure_of(error)
         return reply
@@ -190,9 +204,6 @@ class RunnerClient:
             "train": case.plan.train,
             "seed": case.seed,
         }
-
-    def _deadline(self) -> float:
-        return min(time.monotonic() + self._timeout, self._end)
 
     def _request(self, kind: type[T], /, **request: Any) -> T:
         """Sends a request and returns its reply, parsed."""

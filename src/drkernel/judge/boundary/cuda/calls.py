@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from drkernel.judge.boundary.call_areas import CallAreas
-from drkernel.judge.boundary.cuda import driver, recorder
+from drkernel.judge.boundary.cuda import driver, handshake, recorder
 from drkernel.judge.boundary.op_trace import OpTrace
 
 FLUSH = 2**27
@@ -32,10 +32,11 @@ class TimedCalls:
         areas: where arguments come from and outputs go to. May be replaced between blocks of calls.
         semaphore: the address of the 32-bit value that calls wait for. May be replaced likewise.
         models: by number. Shared with the caller, who may add to it.
+        words: the device's address of the words of handshakes, in a runner.
     """
 
-    def __init__(self, areas: CallAreas, semaphore: int, models: dict[int, nn.Module]):
-        self.areas, self.semaphore, self.models = areas, semaphore, models
+    def __init__(self, areas: CallAreas, semaphore: int, models: dict[int, nn.Module], words: int = 0):
+        self.areas, self.semaphore, self.models, self._words = areas, semaphore, models, words
         self._flush = torch.zeros(FLUSH // 4, device="cuda")
         self._events: list[torch.cuda.Event] = []
         self._outputs: list[dict[str, Any]] = []
@@ -83,6 +84,42 @@ class TimedCalls:
             mark()
         self._events, self._outputs = events, outputs
         return [trace for trace in traces if trace]
+
+    def await_go(self, value: int) -> None:
+        """Makes the current stream wait for the examiner's side of a handshake. The tiny kernel brings this process's
+        context back onto the GPU."""
+        driver.wait_for(self._words + handshake.ACTIVATE, value)
+        self._flush[:1].zero_()
+        driver.write_value(self._words + handshake.ACTIVE, value)
+        driver.wait_for(self._words + handshake.GO, value)
+
+    def enqueue_alone(self, model: int, args: Any, slots: list, train: bool, seed: int, value: int) -> list[OpTrace]:
+        """Enqueues one call behind a handshake, and returns what it launched.
+
+        The call ends when all streams have ended and its outputs are copied.
+        """
+        (values,) = self.areas.values(args, slots)
+        module = self.models[model].train(train)
+        torch.manual_seed(seed)
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
+        with torch.no_grad():
+            self.await_go(value)
+            events[0].record()
+            events[1].record()
+            with recorder.record(brief=True) as trace:
+                result = module(*values)
+            driver.join_streams()
+            events[2].record()
+            outputs = self.areas.copy_out(result)
+            events[3].record()
+            driver.write_value(self._words + handshake.DONE, value)
+        self._events, self._outputs = events, [outputs]
+        return [trace]
+
+    def flush_by_copy(self) -> None:
+        """Flushes the L2 cache without a kernel."""
+        half = len(self._flush) // 2
+        self._flush[:half].copy_(self._flush[half:])
 
     def report(self) -> dict[str, Any]:
         """How long each of the calls that were enqueued took by this process's events, and each copy of its outputs.

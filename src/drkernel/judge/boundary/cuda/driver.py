@@ -15,6 +15,7 @@ from torch import Tensor
 from drkernel.types import DrKernelError
 
 _LAZY_PEER_ACCESS, _GEQ, _HANDLE_BYTES, _OUT_OF_MEMORY, _NON_BLOCKING = 1, 0, 64, 2, 1
+_PORTABLE_AND_MAPPED, _NO_TIMING = 3, 2
 
 
 class _IpcHandle(ctypes.Structure):
@@ -78,6 +79,29 @@ def open_ipc_handle(handle: bytes) -> int:
 def close_ipc_handle(address: int) -> None:
     """Unmaps what `open_ipc_handle` has mapped at this address."""
     _call("cuIpcCloseMemHandle", ctypes.c_uint64(address))
+
+
+def register_host(address: int, nbytes: int) -> int:
+    """The device's address of host memory, which streams can wait for and write from now on."""
+    mapped = ctypes.c_uint64()
+    _call("cuMemHostRegister_v2", ctypes.c_void_p(address), ctypes.c_size_t(nbytes), _PORTABLE_AND_MAPPED)
+    _call("cuMemHostGetDevicePointer_v2", ctypes.byref(mapped), ctypes.c_void_p(address), 0)
+    return mapped.value
+
+
+def join_streams() -> None:
+    """Makes the current stream wait for all that any stream of this process was given before."""
+    context, event = _context_and_event()
+    _call("cuCtxRecordEvent", context, event)
+    _call("cuStreamWaitEvent", _stream(), event, 0)
+
+
+@functools.cache
+def _context_and_event() -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
+    context, event = ctypes.c_void_p(), ctypes.c_void_p()
+    _call("cuCtxGetCurrent", ctypes.byref(context))
+    _call("cuEventCreate", ctypes.byref(event), _NO_TIMING)
+    return context, event
 
 
 def tensor(address: int, nbytes: int) -> Tensor:

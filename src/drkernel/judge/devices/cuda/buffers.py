@@ -121,6 +121,8 @@ class DeviceBuffers:
         """For the reference's blocks. The submission's wait for the one in `shared_in`."""
         self.overhead_us = 60.0
         """Usual difference between the trusted clock and the events of an honest block."""
+        self.single_overheads_us: dict[str, float] = {}
+        """Usual difference between the examiner's clock and the events of an honest single call, by its kind."""
         self.empty_us = recorder.empty_span()
         self._value, self._watchdog = 0, _Watchdog(self.host_semaphore)
         four = areas(size)
@@ -146,12 +148,16 @@ class DeviceBuffers:
         self._value += count
         return self._value - count + 1
 
-    def local_block(self, tree: Any, slots: list, train: bool, ahead: bool) -> Block:
+    def flush(self) -> None:
+        """Makes the L2 cache hold nothing of value, by a copy: no kernel of this process runs."""
+        self.local.flush_by_copy()
+
+    def local_block(self, tree: Any, slots: list, train: bool, seed: int, ahead: bool) -> Block:
         """A block of the reference, in this process; `ahead`: enqueued before the device may start."""
         number = len(tree["list"])
         value = self.next_values(number)
         last = value + number - 1
-        enqueue = functools.partial(self.local.enqueue, 0, tree, slots, train, 0, value, recorded=False)
+        enqueue = functools.partial(self.local.enqueue, 0, tree, slots, train, seed, value, recorded=False)
         self.own_out.clear()
         if not ahead:
             self.host_semaphore.fill_(last)

@@ -115,11 +115,12 @@ class CudaDevice:
         """
         train = submission.case.plan.train
         reference_profile = sorted(prepared.profiles[train], key=lambda row: -row.microseconds)
-        profile, timing = self._measure_once(prepared, submission, reference_profile)
+        singles: list[list[Any]] = []
+        profile, timing = self._measure_once(prepared, submission, reference_profile, singles)
         processes = 1 + (timing.submission_us < SHORT_US)
         if processes > 1:
             submission = submission.restart()
-            timing = combined(timing, self._measure_once(prepared, submission, reference_profile)[1])
+            timing = combined(timing, self._measure_once(prepared, submission, reference_profile, singles)[1])
         _expect_joined_streams(submission)
         evidence = {
             "speedup": round(timing.speedup, 4),
@@ -129,6 +130,8 @@ class CudaDevice:
             "launch_latency_hidden": timing.gated,
             "uneven": timing.uneven,
             "trusted_excess_us": round(timing.excess_us, 1),
+            "floor_us": round(timing.floor_us, 2),
+            "single_calls": singles,
         }
         return Measurement(
             timing.low,
@@ -140,9 +143,13 @@ class CudaDevice:
         )
 
     def _measure_once(
-        self, prepared: CudaPreparedTask, submission: Submission, reference_profile: list[KernelTime]
+        self, prepared: CudaPreparedTask, submission: Submission, reference_profile: list[KernelTime], singles: list
     ) -> tuple[list[KernelTime], Timing]:
-        """The submission's kernels, longest first, and its times beside the reference's, in its present process."""
+        """The submission's kernels, longest first, and its times beside the reference's, in its present process.
+
+        Args:
+            singles: receives what is known of each single call.
+        """
         paired = self._timer(prepared, submission)
         reference_us, launches = sum(row.microseconds for row in reference_profile), _launches(reference_profile)
         _or_verdict(paired.warm_up, reference_us, launches)
@@ -153,6 +160,7 @@ class CudaDevice:
                 profile = submission.client.profile(submission.case, self._buffers.empty_us)
             timing = _timed(paired, profile, reference_profile, submission.seeds)
         _or_verdict(paired.flush_comparisons)
+        singles += [call.facts() for call in paired.singles.calls]
         for found in paired.traces:
             if difference := attribution.difference(submission.trace, found):
                 submission.refuse("differs_when_timed", f"when it is timed, forward {difference}")
@@ -170,6 +178,7 @@ class CudaDevice:
             submission.case.expected.tolerance(),
             prepared.waits[train],
             self._lease.quiet,
+            lambda number: submission.seeds("timed seed", number),
         )
 
 

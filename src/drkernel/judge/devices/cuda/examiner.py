@@ -22,7 +22,7 @@ import torch
 from drkernel.judge.boundary import warm_up
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote
-from drkernel.judge.devices.cuda import baselines, device, fused, interleaving
+from drkernel.judge.devices.cuda import baselines, device, fused, interleaving, single_calls
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
@@ -39,7 +39,7 @@ from drkernel.types import DrKernelError, Task, Verdict
 T = TypeVar("T")
 
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"
-PROCESS_SPEC = ProcessSpec(f"{_RUNNER}:prepare", f"{_RUNNER}:main", areas=0, gpu=True)
+PROCESS_SPEC = ProcessSpec(f"{_RUNNER}:prepare", f"{_RUNNER}:main", areas=1, gpu=True)
 _MAX_PREPARED_TASKS = 64
 _START_S, _RELEASE_S = 60.0, 0.2
 """Seconds that the runner for calibration may take to answer, and a killed runner to give its part of the GPU back."""
@@ -56,6 +56,8 @@ for which the probe is repeated."""
 _PROBE_KERNELS, _STEADY_PROBES = 15, 20
 """Tiny kernels of one probe, and consecutive fast probes that are required of an exclusive GPU: one can pass by chance
 in 30 s."""
+_SINGLE_CALLS = 16
+"""Single calls of each kind that the trusted clock is calibrated with."""
 _INCONCLUSIVE = ("background_work", "forged_time", "timeout")
 """Reasons that another process on the GPU may bring about."""
 
@@ -301,21 +303,28 @@ class GpuExaminer:
         process, folder = self._pool.take(self._memory * _MEMORY)
         try:
             with self._lease.exclusively(), self._quiet():
-                self._buffers.overhead_us = self._overhead(process, prepared)
+                self._measure_overheads(process, prepared)
         finally:
             process.end()
             self._pool.terminating.append(process)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _overhead(self, process: Process, prepared: CudaPreparedTask) -> float:
-        """The lower quartile over blocks, in microseconds; longer blocks were disturbed."""
+    def _measure_overheads(self, process: Process, prepared: CudaPreparedTask) -> None:
+        """Lower quartiles, in microseconds; what took longer was disturbed."""
         reference, size = prepared.reference, prepared.bytes_per_call
         client, mine = RunnerClient(process, _START_S), cases.build(reference, 0)
         client.load(warm_up.CALIBRATION, "ModelNew")
         client.build(0, mine)
         tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
         watch = PairedTimer(self._buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
-        return statistics.quantiles(watch.excesses(8, 20), n=4)[0]
+        self._buffers.overhead_us = _lower_quartile(watch.excesses(8, 20))
+        for kind in single_calls.KINDS:
+            overheads = [watch.singles.ask(kind).overhead_us() for _ in range(_SINGLE_CALLS)]
+            self._buffers.single_overheads_us[kind] = _lower_quartile(overheads)
+
+
+def _lower_quartile(values: list[float]) -> float:
+    return statistics.quantiles(values, n=4)[0]
 
 
 def _tiny_us() -> float:

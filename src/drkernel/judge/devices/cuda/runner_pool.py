@@ -23,7 +23,9 @@ from typing import Any
 import torch
 
 from drkernel.judge.boundary.cuda import runner_environment, setup
+from drkernel.judge.boundary.cuda.handshake import Handshake
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
+from drkernel.judge.boundary.shared_tensors import HostArea
 from drkernel.judge.boundary.zygote import Process, Zygote
 from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
@@ -124,6 +126,9 @@ class RunnerPool:
             raise GpuUnhealthy(f"a runner was lost before its first request: {lost!r}") from lost
         if error:
             raise GpuUnhealthy(f"no runner starts: {error}")
+        (words,) = process.areas
+        assert isinstance(words, HostArea)
+        process.handshake = Handshake(words)
         process.areas = [self._buffers.shared_in, self._buffers.shared_out]
         return process, runner.folder
 

@@ -8,8 +8,9 @@ One block
 What is hidden from the submission
     The inputs of a block. They appear only once the runner has replied that the whole block is enqueued, and the
     semaphore is set right after. So nothing can be computed before the block, and launch latency is not timed.
-    Which blocks are staggered. In a staggered block inputs appear call by call. Work that runs ahead of its call, on
-    another stream or in the call before, reads zeros there, and its outputs are wrong. Their times do not count.
+    Single calls between the blocks (single_calls.py). Such a call sees its own inputs alone, and the examiner's clock
+    times it. What takes less time in blocks than there, because it works ahead or because the report is false, counts
+    as long as it takes there.
 
 What is trusted
     The inputs, the outputs that are expected, and the examiner's own clock. The runner reports how long each call
@@ -39,6 +40,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in_a_block, rounds
+from drkernel.judge.devices.cuda.single_calls import WANTED, SingleCalls, floor_us
 from drkernel.judge.devices.cuda.timing import Timing, timing_of
 from drkernel.judge.trusted.cases import ReferenceModel
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
@@ -57,12 +59,8 @@ _CONTEXT_SWITCH_S = 3e-4
 """Pause after the inputs' copy: the GPU takes that long to leave the examiner's context, which would blur the clock."""
 _MAX_LATE = 2
 """Blocks that a runner may fail to enqueue in time before its calls are no longer enqueued ahead."""
-STAGGERED_SHARE, STAGGERED_CALLS, PRECOMPUTED = 0.25, 2, 2
-"""Share of a submission's blocks before which there is a staggered block, its calls, and how many of them are prepared
-ahead."""
-_ENQUEUED_S, _STAGGER_S, _STAGGER_FACTOR = 5e-3, 5e-4, 1.5
-"""Seconds that enqueueing a staggered block may take. The next call's inputs appear after a constant, and a multiple of
-what a call takes."""
+SINGLE_SHARE = 0.5
+"""How often there is a single call before a block; those that are still missing come at the end."""
 
 
 class Mismatched(Exception):
@@ -77,7 +75,8 @@ class PairedTimer:
         bytes_per_call: inputs or outputs of one call, whichever is more.
         tolerance: how far outputs may be apart.
         waits: whether the reference waits for the device in its forward, so that its calls cannot be enqueued ahead.
-        quiet: entered while calls are timed. Staggered blocks do not need it, since their times do not count.
+        quiet: entered while calls are timed.
+        seeds: seeds(n) is the n-th seed of PyTorch's generators; as unpredictable as those of the examination's calls.
     """
 
     def __init__(
@@ -91,13 +90,23 @@ class PairedTimer:
         tolerance: Tolerance,
         waits: bool,
         quiet: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+        seeds: Callable[[int], int] = lambda number: number,
     ):
         self._buffers, self._client, self._train = buffers, client, train
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
         self._quiet = quiet
         self._uncompared: tuple[torch.Tensor, torch.Tensor, list[Slot], int] | None = None
-        self._precomputed: list[tuple[list, Block, torch.Tensor]] = []
+        self._seeds = map(seeds, itertools.count())
         self._count = itertools.count()
+        self.singles = SingleCalls(
+            buffers,
+            client,
+            train,
+            lambda: inputs(next(self._count)),
+            lambda: next(self._seeds),
+            self._compare,
+            self.flush_comparisons,
+        )
         buffers.local.models = {0: side.model}
         self._late, self._ahead, self._warm = 0, True, 0
         self.traces: list[OpTrace] = []
@@ -129,9 +138,9 @@ class PairedTimer:
         ours: list[Block] = []
         start = time.perf_counter()
         for (first, _), even in rounds(("reference", "submission")):
-            if secret.random() < STAGGERED_SHARE:
-                start += self._staggered_block(number, expected_us)
             with self._quiet():
+                if secret.random() < SINGLE_SHARE:
+                    start += self._single_call(secret, expected_us)
                 one, other = self._pair(number, first == "reference")
             theirs.append(one)
             ours.append(other)
@@ -143,16 +152,32 @@ class PairedTimer:
             budget = EXTENDED_BUDGET_S if timing.low < (1 - WIDE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or (narrow and not timing.exceeds_report(slack_us)):
-                self._staggered_block(number, expected_us)  # nobody gains by waiting until they are over
-                return timing
+                return timing.at_least(self._floor_us(secret, expected_us, theirs))
         raise AssertionError
+
+    def _floor_us(self, secret: numpy.random.Generator, expected_us: float, theirs: list[Block]) -> float:
+        """What single calls say that a call takes at least, once all of them were asked."""
+        with self._quiet():
+            while self._single_call(secret, expected_us):
+                pass
+        self.traces += self.singles.traces
+        copy_us = float(numpy.median([us for block in theirs for us in block.copy]))
+        return floor_us(self.singles.calls, self._buffers.single_overheads_us, copy_us)
+
+    def _single_call(self, secret: numpy.random.Generator, expected_us: float) -> float:
+        """A single call, if one is missing; the seconds that it took."""
+        begun, kinds = time.perf_counter(), self.singles.missing(expected_us, waiting=not self.gated)
+        if not kinds:
+            return 0.0
+        self.singles.ask(kinds[secret.integers(len(kinds))])
+        return time.perf_counter() - begun
 
     def warm_up(self, least_us: float, launches: int) -> None:
         """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""
         number = self._calls(least_us, launches)
         self._warm_up(number)
-        if number > 1:
-            self._precomputed = [self._precompute_block(min(STAGGERED_CALLS, number)) for _ in range(PRECOMPUTED)]
+        if self._bytes <= SCATTERED:
+            self.singles.precompute(2 * WANTED)
         self._draw_ahead(number)
 
     def flush_comparisons(self) -> None:
@@ -185,41 +210,6 @@ class PairedTimer:
         wanted = max(few, calls_in_a_block(expected_us))
         return max(1, min(round(longer * wanted), room, MAX_LAUNCHES_PER_BLOCK // max(launches, 1)))
 
-    def _staggered_block(self, number: int, expected_us: float) -> float:
-        """A short block whose inputs appear call by call. Until they do, a submission cannot tell it from others.
-
-        In other blocks all inputs appear at once. A call could then do the work of those behind it, or work on another
-        stream could run while the cache is flushed before its call, which is not its time. Here such work reads zeros.
-        Where blocks have one call there is nothing to stagger. Returns the seconds that it took.
-        """
-        begun, number, buffers = time.perf_counter(), min(STAGGERED_CALLS, number), self._buffers
-        if number == 1:
-            return 0.0
-        inputs, theirs, expected = self._precomputed.pop() if self._precomputed else self._precompute_block(number)
-        tree, slots = buffers.own_in.lay(inputs)
-        value = buffers.next_values(number)
-        starts = [slots[call * len(slots) // number][0] if slots else HEADER for call in range(1, number)]
-        buffers.shared_in.bytes(HEADER, buffers.own_in.top - HEADER).zero_()
-        self._enqueue_gated(tree, slots, value)
-        self.flush_comparisons()  # while the runner enqueues
-        self._client.answered(_ENQUEUED_S)
-        for i, (start, end) in enumerate(itertools.pairwise([HEADER, *starts, buffers.own_in.top])):
-            if i:
-                time.sleep(_STAGGER_S + 1e-6 * _STAGGER_FACTOR * expected_us)
-            self._copy_inputs(start, end)
-            buffers.shared_in.set_semaphore(value + i)
-        self._note_launches(number)
-        self._client.collect()
-        self._compare(theirs, block_of(self._client.claims(), 0.0), expected)
-        return time.perf_counter() - begun
-
-    def _precompute_block(self, number: int) -> tuple[list, Block, torch.Tensor]:
-        """The inputs of a staggered block, the reference's block on them, and the bytes of its outputs."""
-        self.flush_comparisons()
-        inputs, buffers = [self._inputs(next(self._count)) for _ in range(number)], self._buffers
-        block = buffers.local_block(*buffers.own_in.lay(inputs), self._train, ahead=False)
-        return inputs, block, self._expected().clone()
-
     def _expected(self) -> torch.Tensor:
         """The bytes of the reference's last outputs."""
         return self._buffers.own_out.bytes(HEADER, self._buffers.own_out.top - HEADER)
@@ -234,13 +224,13 @@ class PairedTimer:
 
     def _pair(self, number: int, reference_first: bool) -> tuple[Block, Block]:
         """The reference's block and the submission's, on the same fresh inputs; their outputs are compared."""
-        tree, slots = self._draw(number)
+        (tree, slots), seed = self._draw(number), next(self._seeds)
         if reference_first:
-            theirs = self._reference(tree, slots)
-            ours = self._submission(tree, slots, number)
+            theirs = self._reference(tree, slots, seed)
+            ours = self._submission(tree, slots, seed, number)
         else:
-            ours = self._submission(tree, slots, number)
-            theirs = self._reference(tree, slots)
+            ours = self._submission(tree, slots, seed, number)
+            theirs = self._reference(tree, slots, seed)
         self._compare(theirs, ours)
         return theirs, ours
 
@@ -254,14 +244,14 @@ class PairedTimer:
         while len(self._drawn) < number:
             self._drawn.append(self._inputs(next(self._count)))
 
-    def _reference(self, tree: Any, slots: list) -> Block:
+    def _reference(self, tree: Any, slots: list, seed: int) -> Block:
         self.flush_comparisons()  # its outputs take the place of the last block's
-        return self._buffers.local_block(tree, slots, self._train, ahead=self._ahead and not self._waits)
+        return self._buffers.local_block(tree, slots, self._train, seed, ahead=self._ahead and not self._waits)
 
-    def _submission(self, tree: Any, slots: list, number: int) -> Block:
+    def _submission(self, tree: Any, slots: list, seed: int, number: int) -> Block:
         value = self._buffers.next_values(number)
         if self._ahead and self.gated:
-            self._enqueue_gated(tree, slots, value)
+            self._enqueue_gated(tree, slots, seed, value)
             self.flush_comparisons()  # while the runner enqueues its calls
             self._draw_ahead(number)
             in_time = self._client.answered(GATED_S)
@@ -273,15 +263,15 @@ class PairedTimer:
                 self._note_launches(number)
         else:
             start = self._publish_inputs(value + number - 1)
-            self._enqueue_gated(tree, slots, value)
+            self._enqueue_gated(tree, slots, seed, value)
             self._note_launches(number)
         self._client.collect()
         wall = 1e6 * (time.perf_counter() - start)
         return block_of(self._client.claims(), wall)
 
-    def _enqueue_gated(self, tree: Any, slots: list, value: int) -> None:
+    def _enqueue_gated(self, tree: Any, slots: list, seed: int, value: int) -> None:
         """Has the runner enqueue calls: the first waits for this semaphore value, each further one for one more."""
-        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": 0, "word": value}
+        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": seed, "word": value}
         self._client.post("enqueue_gated", **question)
 
     def _note_launches(self, number: int) -> None:
@@ -296,7 +286,9 @@ class PairedTimer:
         used = buffers.own_in.top - HEADER
         torch.cuda.synchronize()
         start = time.perf_counter()
-        self._copy_inputs(HEADER, buffers.own_in.top)
+        if used:
+            buffers.shared_in.bytes(HEADER, used).copy_(buffers.own_in.bytes(HEADER, used))
+        torch.cuda.synchronize()
         self._copy_delays_us.append(1e6 * (time.perf_counter() - start - used / COPIED_PER_S))
         switched = time.perf_counter() + _CONTEXT_SWITCH_S
         while (start := time.perf_counter()) < switched:
@@ -304,17 +296,13 @@ class PairedTimer:
         buffers.shared_in.set_semaphore(value)
         return start
 
-    def _copy_inputs(self, start: int, end: int) -> None:
-        """Makes the inputs between these bytes appear in the runner's memory."""
-        if end > start:
-            self._buffers.shared_in.bytes(start, end - start).copy_(self._buffers.own_in.bytes(start, end - start))
-        torch.cuda.synchronize()
-
-    def _compare(self, theirs: Block, ours: Block, expected: torch.Tensor | None = None) -> None:
+    def _compare(
+        self, theirs: Block, ours: Block, expected: torch.Tensor | None = None, got: torch.Tensor | None = None
+    ) -> None:
         """Compares the forms of two blocks' outputs, and keeps the values for `flush_comparisons`.
 
         Args:
-            expected: the bytes of the reference's outputs, where others have taken their place.
+            expected, got: the bytes of both sides' outputs, where others have taken their place.
         """
         slots = [call.slots for call in ours.calls]
         if slots != [call.slots for call in theirs.calls]:
@@ -326,7 +314,7 @@ class PairedTimer:
         except NotSerializable as error:
             raise ProtocolViolation(str(error)) from error
         expected = self._expected() if expected is None else expected
-        got = self._buffers.shared_out.bytes(HEADER, len(expected)).clone()
+        got = self._buffers.shared_out.bytes(HEADER, len(expected)).clone() if got is None else got
         self._uncompared = expected, got, flat, len(ours.calls)
 
 
@@ -335,5 +323,5 @@ def waits(buffers: DeviceBuffers, side: ReferenceModel, train: bool, inputs: lis
     tree, slots = buffers.own_in.lay([inputs])
     buffers.local.models = {0: side.model}
     for ahead in (False, True):
-        buffers.local_block(tree, slots, train, ahead)
+        buffers.local_block(tree, slots, train, 0, ahead)
     return buffers.hung

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,11 +46,19 @@ class Timing:
     """How much longer than it must the inputs' copy took, median: a time slice and more while the runner computes."""
     uneven: bool = False
     """Whether some calls of a block took so much longer than others that the blocks' means count."""
+    floor_us: float = 0.0
+    """What a call takes at least, as single calls say; see single_calls."""
 
     @property
     def gpu_kept_busy(self) -> bool:
         """Whether the GPU was computing for the runner when the runner should have been waiting."""
         return self.copy_delay_us > COPY_DELAY_US
+
+    def at_least(self, floor_us: float) -> Timing:
+        """This outcome where no call of the submission takes less."""
+        factor = min(1.0, self.submission_us / floor_us) if floor_us else 1.0
+        ratios = {key: factor * getattr(self, key) for key in ("speedup", "low", "high")}
+        return dataclasses.replace(self, **ratios, submission_us=self.submission_us / factor, floor_us=floor_us)
 
     def exceeds_report(self, slack_us: float) -> bool:
         """Whether the trusted clock saw more time than the runner's report and a slack explain."""
@@ -60,7 +69,10 @@ def combined(one: Timing, other: Timing) -> Timing:
     """Of two processes: the geometric means, and whatever speaks against either."""
     keys = ("speedup", "low", "high", "reference_us", "submission_us")
     means = {key: math.sqrt(getattr(one, key) * getattr(other, key)) for key in keys}
-    worse = {key: max(getattr(one, key), getattr(other, key)) for key in ("excess_us", "reported_us", "copy_delay_us")}
+    worse = {
+        key: max(getattr(one, key), getattr(other, key))
+        for key in ("excess_us", "reported_us", "copy_delay_us", "floor_us")
+    }
     calls, uneven = one.calls + other.calls, one.uneven or other.uneven
     return Timing(**means, calls=calls, gated=one.gated and other.gated, uneven=uneven, **worse)
 

@@ -20,11 +20,11 @@ import torch
 
 from drkernel.judge.boundary import warm_up
 from drkernel.judge.boundary.call_areas import CallAreas
-from drkernel.judge.boundary.cuda import driver, kernel_cache, recorder, runner_environment, setup
+from drkernel.judge.boundary.cuda import driver, handshake, kernel_cache, recorder, runner_environment, setup
 from drkernel.judge.boundary.cuda.calls import TimedCalls
 from drkernel.judge.boundary.cuda.device_memory import DeviceArea
 from drkernel.judge.boundary.sandbox import Sandbox
-from drkernel.judge.boundary.shared_tensors import Area
+from drkernel.judge.boundary.shared_tensors import HostArea
 from drkernel.judge.untrusted import runner
 from drkernel.judge.untrusted.cuda import streams
 
@@ -48,9 +48,9 @@ def prepare() -> None:
     warnings.simplefilter("ignore")
 
 
-def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None:
+def main(connection: socket.socket, areas: list[HostArea], sandbox: Sandbox) -> None:
     """Locks the process in, sets up CUDA, and answers requests until the connection closes. Never returns."""
-    folder = Path(os.environ[runner_environment.KERNELS])
+    folder, (shared,) = Path(os.environ[runner_environment.KERNELS]), areas
     runner.leave_session()
     sandbox.confine(readable=folder, devices=map(Path, filter(None, os.environ[setup.DEVICES].split(os.pathsep))))
     connection = runner.close_others(connection)
@@ -58,7 +58,7 @@ def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None
         os.environ["TRITON_CACHE_DIR"] = str(folder)
         setup.start(everywhere=True)
         _warm_up(runner_environment.PRODUCTS in os.environ)
-        cuda_runner = CudaRunner(kernel_cache.install_cache_only())
+        cuda_runner = CudaRunner(kernel_cache.install_cache_only(), handshake.register(shared))
         cuda_runner.warm_up()
         answer: runner.Answer = cuda_runner.answer
     except Exception as error:
@@ -70,26 +70,27 @@ def main(connection: socket.socket, areas: list[Area], sandbox: Sandbox) -> None
 
 class CudaRunner(runner.Runner):
     """Answers what Runner answers, and further requests: `map` (which memory to share), `limit`, `enqueue_gated`,
-    `wait` and `claims` (timed calls), `profile`, `joins`.
+    `enqueue_alone`, `wait` and `claims` (timed calls), `profile`, `joins`.
 
     Until `map` it works in memory of its own.
 
     Args:
         missing: where the descriptions of kernels appear that were launched and have not been compiled.
+        words: the device's address of the words of handshakes.
     """
 
     record = staticmethod(recorder.record)
 
-    def __init__(self, missing: list[dict[str, Any]]):
+    def __init__(self, missing: list[dict[str, Any]], words: int):
         self._own_memory: torch.Tensor | None = torch.zeros(2, _WARM_UP_BYTES, dtype=torch.uint8)
         inputs, outputs = (DeviceArea(row.data_ptr(), _WARM_UP_BYTES, owned=False) for row in self._own_memory)
         super().__init__(inputs, outputs)
         self._missing = missing
-        self._timed = TimedCalls(self.areas, inputs.address, self.models)
+        self._timed = TimedCalls(self.areas, inputs.address, self.models, words)
         self._host_s = 0.0
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        enqueues = request["do"] == "enqueue_gated"
+        enqueues = request["do"] in ("enqueue_gated", "enqueue_alone")
         self._missing.clear()
         try:
             self.outputs.clear()
@@ -110,7 +111,9 @@ class CudaRunner(runner.Runner):
         more: dict[str, Callable[..., dict[str, Any]]] = {
             "map": self._map,
             "limit": self._limit,
+            "call": self._gated_call,
             "enqueue_gated": self._enqueue_gated,
+            "enqueue_alone": self._enqueue_alone,
             "wait": dict,
             "claims": self._timed.report,
             "profile": self._profile,
@@ -125,13 +128,15 @@ class CudaRunner(runner.Runner):
         given = {"args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0, "model": 0}
         block = {**given, "args": {"list": [given["args"]] * 2}, "do": "enqueue_gated", "word": -1}
         build = {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0}
-        call = {**given, "do": "call", "budget": 0.0}
+        alone = {**block, "args": {"list": [given["args"]]}, "do": "enqueue_alone", "value": 0}
+        del alone["word"]
+        call = {**given, "do": "call", "budget": 0.0, "go": 0}
         requests: list[dict[str, Any]] = [
             {"do": "load", "source": warm_up.CUDA_RUNNER, "name": "ModelNew"},
             {**build, "varied": False},
         ]
         requests += [{**given, "do": "profile", "empty_us": 0.0}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
-        for request in [*requests, block, {"do": "wait"}, {"do": "claims"}]:
+        for request in [*requests, block, alone, {"do": "wait"}, {"do": "claims"}]:
             name = request["do"]
             if error := self.answer(request).get("error"):
                 raise RuntimeError(f"{name}: {error}")
@@ -159,16 +164,22 @@ class CudaRunner(runner.Runner):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         return super()._load(source, name)
 
-    def _call(self, *args: Any, **call: Any) -> dict[str, Any]:
+    def _gated_call(self, go: int, **call: Any) -> dict[str, Any]:
+        """A call whose stream waits for a handshake first, as timed calls do."""
         _poison_free_memory()
+        self._timed.await_go(go)
         start = time.perf_counter()
-        reply = super()._call(*args, **call)
+        reply = self._call(**call)
         self._host_s = time.perf_counter() - start
         return reply
 
     def _enqueue_gated(self, word: int, **calls: Any) -> dict[str, Any]:
         """Enqueues calls behind the semaphore, see TimedCalls.enqueue, and says what each launched."""
         return {"traces": [trace.to_json() for trace in self._timed.enqueue(value=word, **calls)]}
+
+    def _enqueue_alone(self, **call: Any) -> dict[str, Any]:
+        """Enqueues one call behind a handshake, see TimedCalls.enqueue_alone, and says what it launched."""
+        return {"traces": [trace.to_json() for trace in self._timed.enqueue_alone(**call)]}
 
     def _forward(self, model: int, args: Any, slots: list, train: bool, seed: int) -> Callable[[], Any]:
         values = self.areas.values(args, slots)

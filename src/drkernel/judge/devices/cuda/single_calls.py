@@ -1,0 +1,181 @@
+"""Single calls of a submission, timed by the examiner's clock: what the times of blocks are checked against.
+
+In a block all inputs lie in memory together, and durations are what the runner reports. Neither is to be believed. So
+between blocks, at secret places, there are single calls. Such a call sees its own inputs and no others, and the
+examiner sees on its own clock when its outputs are complete. See boundary/cuda/handshake.py for the two kinds, between
+which a submission cannot tell either. A third kind is for submissions that wait for the device within their forward,
+so that they cannot be enqueued ahead: their clock begins when they are asked.
+
+No time of a submission counts that is shorter than single calls allow (`floor_us`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from drkernel.judge.boundary.cuda.device_memory import HEADER
+from drkernel.judge.boundary.cuda.handshake import ACTIVATE, ACTIVE, DONE, GO
+from drkernel.judge.boundary.framing import DeadlineExceeded
+from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of
+from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
+
+SWITCHING, RESIDENT, WAITING = KINDS = ("switching", "resident", "waiting")
+SLACK_US = {SWITCHING: 8.0, RESIDENT: 1.5, WAITING: 80.0}
+"""By how much the clock of a kind may be off, in either direction, beside its usual overhead."""
+LEEWAY = 0.95
+"""A block's call may take less than this proportion of a single call of the same work, for which caches are colder."""
+COPY_FACTOR, COPY_SLACK_US = 1.25, 2.0
+"""How much longer than the reference's the copy of a call's outputs may be without counting as work of the call."""
+WANTED, LONG_US, WANTED_OF_LONG = 4, 2000.0, 2
+"""Single calls of each kind, and of calls that take so long."""
+
+
+@dataclass(frozen=True)
+class SingleCall:
+    """One of them."""
+
+    kind: str
+    clock_us: float
+    """By the examiner's clock, from GO to DONE."""
+    reported: Block
+
+    def facts(self) -> list[Any]:
+        """For the verdict's evidence: kind, clock, forward and copy in microseconds."""
+        return [self.kind, *(round(us, 2) for us in (self.clock_us, self.reported.forward[0], self.reported.copy[0]))]
+
+    def overhead_us(self) -> float:
+        """What a runner that reports the truth needs beside its forward and its copy."""
+        return self.clock_us - self.reported.forward[0] - self.reported.copy[0]
+
+    def trusted_us(self, overhead_us: float, usual_copy_us: float) -> float:
+        """What its forward took at least by the examiner's clock."""
+        copied = min(self.reported.copy[0], COPY_FACTOR * usual_copy_us + COPY_SLACK_US)
+        return self.clock_us - overhead_us - copied - SLACK_US[self.kind]
+
+
+def floor_us(calls: Sequence[SingleCall], overheads_us: dict[str, float], usual_copy_us: float) -> float:
+    """What a call takes at least: the most that any kind of single calls says, in microseconds."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for call in calls:
+        trusted = call.trusted_us(overheads_us[call.kind], usual_copy_us)
+        found[call.kind].append(max(trusted, LEEWAY * call.reported.forward[0] - SLACK_US[RESIDENT]))
+    return max((float(numpy.quantile(times, 0.25)) for times in found.values()), default=0.0)
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """A call that the reference has answered."""
+
+    inputs: list
+    seed: int
+    theirs: Block
+    outputs: torch.Tensor
+    """Their bytes."""
+
+
+class SingleCalls:
+    """Asks them.
+
+    Args:
+        inputs: fresh ones of the next call.
+        seed: of the next call.
+        compare: compare(theirs, ours, expected, got) notes what is to be compared.
+        between: called while the runner enqueues.
+    """
+
+    def __init__(
+        self,
+        buffers: DeviceBuffers,
+        client: RunnerClient,
+        train: bool,
+        inputs: Callable[[], list],
+        seed: Callable[[], int],
+        compare: Callable[[Block, Block, torch.Tensor, torch.Tensor], None],
+        between: Callable[[], None],
+    ):
+        self._buffers, self._client, self._train = buffers, client, train
+        self._inputs, self._seed, self._compare, self._between = inputs, seed, compare, between
+        self._precomputed: list[_Expected] = []
+        self.calls: list[SingleCall] = []
+        self.traces: list = []
+
+    def precompute(self, number: int) -> None:
+        """Has the reference answer the next calls."""
+        while len(self._precomputed) < number:
+            self._precomputed.append(self._answered())
+
+    def missing(self, expected_us: float, waiting: bool) -> list[str]:
+        """The kinds that are still to be asked, once for each call."""
+        wanted = WANTED if expected_us < LONG_US else WANTED_OF_LONG
+        kinds = (WAITING,) if waiting else (SWITCHING, RESIDENT)
+        asked = [call.kind for call in self.calls]
+        return list(itertools.chain(*([kind] * max(0, wanted - asked.count(kind)) for kind in kinds)))
+
+    def ask(self, kind: str) -> SingleCall:
+        """Asks one call. Its outputs are compared later.
+
+        Raises:
+            DeadlineExceeded, Failed, PeerClosed, ProtocolViolation.
+        """
+        given = self._precomputed.pop() if self._precomputed else self._answered()
+        tree, slots = self._buffers.own_in.lay([given.inputs])
+        handshake = self._client.handshake
+        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": given.seed}
+        value = handshake.next_value()
+        if kind != WAITING:
+            self._client.post("enqueue_alone", value=value, **question)
+            self._between()
+            in_time = self._client.answered(GATED_S)  # else it waits for the device, and its clock counts all of it
+            if in_time:
+                self._note_launches()
+            start = self._show_inputs(handshake, kind if in_time else SWITCHING)
+            if not in_time:
+                self._note_launches()
+        else:
+            self._show_inputs(handshake, kind)
+            start = time.perf_counter()
+            self._client.post("enqueue_alone", value=value, **question)
+            self._between()
+            self._note_launches()
+        if not handshake.wait(DONE, self._client.deadline()):
+            raise DeadlineExceeded
+        clock_us = 1e6 * (time.perf_counter() - start)
+        ours = self._buffers.shared_out.bytes(HEADER, len(given.outputs)).clone()
+        self._client.collect()
+        self.calls.append(SingleCall(kind, clock_us, block_of(self._client.claims(), clock_us)))
+        self._compare(given.theirs, self.calls[-1].reported, given.outputs, ours)
+        return self.calls[-1]
+
+    def _note_launches(self) -> None:
+        answer = self._client.collect()
+        self._client.post("wait")
+        self.traces += traces_of(answer, 1)
+
+    def _show_inputs(self, handshake: Any, kind: str) -> float:
+        """Makes the inputs appear in the runner's memory, with a cold L2 cache, and says go. Returns when that was."""
+        used = self._buffers.own_in.top - HEADER
+        if used:
+            self._buffers.shared_in.bytes(HEADER, used).copy_(self._buffers.own_in.bytes(HEADER, used))
+        self._buffers.flush()
+        torch.cuda.synchronize()
+        if kind == RESIDENT:
+            handshake.write(ACTIVATE)
+            if not handshake.wait(ACTIVE, self._client.deadline()):
+                raise DeadlineExceeded
+        start = time.perf_counter()
+        handshake.write(GO, ACTIVATE)
+        return start
+
+    def _answered(self) -> _Expected:
+        inputs, seed, buffers = self._inputs(), self._seed(), self._buffers
+        self._between()  # what is compared lies where the reference's outputs come
+        theirs = buffers.local_block(*buffers.own_in.lay([inputs]), self._train, seed, ahead=False)
+        return _Expected(inputs, seed, theirs, buffers.own_out.bytes(HEADER, buffers.own_out.top - HEADER).clone())
