@@ -113,7 +113,9 @@ class Process:
     def __init__(self, zygote: Zygote, pid: int, connection: socket.socket, areas: Sequence[Area]):
         self.pid, self.areas = pid, list(areas)
         self.handshake: Any = None
-        """On a GPU: the examiner's side of this process's calls, see cuda/handshake.py."""
+        self.activity: Any = None
+        """On a GPU: the examiner's side of this process's calls, and what it sees of their work; see cuda/handshake.py
+        and cuda/activity.py."""
         # a pid may name another process by the time of a signal
         self._handle = os.pidfd_open(pid) if zygote.spec.gpu else -1
         self._zygote, self._connection, self._own_areas = zygote, connection, areas

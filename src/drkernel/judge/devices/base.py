@@ -63,6 +63,8 @@ class Measurement:
     reference_profile: tuple[KernelTime, ...]
     """What one forward launches, longest first."""
     submission_profile: tuple[KernelTime, ...]
+    own_share: float = 1.0
+    """The proportion of device time in the submission's own kernels, where the device itself tells; else 1."""
     evidence: dict[str, Any] = field(default_factory=dict)
     """For the verdict."""
 

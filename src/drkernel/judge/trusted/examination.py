@@ -347,7 +347,7 @@ class Examination(Generic[P]):
             reason,
             doubt,
             speedup=measured.speedup,
-            coverage=found.coverage,
+            coverage=min(found.coverage, measured.own_share),
             reference_ms=measured.reference_us / 1000,
             submission_ms=measured.submission_us / 1000,
             general=self.general,

@@ -166,6 +166,11 @@ class RunnerClient:
         """Of the runner's process, on a GPU."""
         return self._process.handshake
 
+    @property
+    def activity(self) -> Any:
+        """What the device executed for the runner's process, on a GPU."""
+        return self._process.activity
+
     def deadline(self) -> float:
         """When the next reply must be there at the latest, on time.monotonic()'s clock."""
         return min(time.monotonic() + self._timeout, self._end)

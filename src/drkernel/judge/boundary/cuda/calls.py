@@ -93,10 +93,15 @@ class TimedCalls:
         driver.write_value(self._words + handshake.ACTIVE, value)
         driver.wait_for(self._words + handshake.GO, value)
 
-    def enqueue_alone(self, model: int, args: Any, slots: list, train: bool, seed: int, value: int) -> list[OpTrace]:
+    def enqueue_alone(
+        self, model: int, args: Any, slots: list, train: bool, seed: int, value: int, waiting: bool
+    ) -> list[OpTrace]:
         """Enqueues one call behind a handshake, and returns what it launched.
 
         The call ends when all streams have ended and its outputs are copied.
+
+        Args:
+            waiting: begin only when the examiner has said go, for a forward that waits for the device.
         """
         (values,) = self.areas.values(args, slots)
         module = self.models[model].train(train)
@@ -104,6 +109,8 @@ class TimedCalls:
         events = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
         with torch.no_grad():
             self.await_go(value)
+            if waiting:
+                torch.cuda.current_stream().synchronize()
             events[0].record()
             events[1].record()
             with recorder.record(brief=True) as trace:
@@ -128,12 +135,10 @@ class TimedCalls:
         """
         events, outputs = self._events, self._outputs
         spans = [1e3 * one.elapsed_time(other) for one, other in itertools.pairwise(events)]
-        whole = 1e3 * events[0].elapsed_time(events[-1])
         self._events, self._outputs = [], []
         return {
             "flush_us": [float(us).hex() for us in spans[0::3]],
             "forward_us": [float(us).hex() for us in spans[1::3]],
             "copy_us": [float(us).hex() for us in spans[2::3]],
-            "whole_us": float(whole).hex(),
             "calls": outputs,
         }

@@ -191,6 +191,11 @@ def known_keys(root: Path) -> list[str]:
     return [base64.b32decode(name + "=" * (-len(name) % 8)).hex() for name in folders if len(name) == 52]
 
 
+def known_names(root: Path) -> set[str]:
+    """The names of all kernels that lie compiled under a cache folder, as the GPU knows them."""
+    return {path.name.removeprefix("__grp__").removesuffix(".json") for path in root.glob("*/__grp__*.json")}
+
+
 def write_group(folder: Path, name: str, files: dict[str, bytes]) -> None:
     """Writes the files of a kernel as Triton's FileCacheManager expects them; the group's own file comes last."""
     group = json.dumps({"child_paths": {file: str(folder / file) for file in files}}).encode()

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.boundary.cuda import recorder
+from drkernel.judge.boundary.cuda.activity import DeviceWork
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.cuda import timer
-from drkernel.judge.devices.cuda.buffers import DeviceBuffers, ImpossibleTimes
+from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.gpu_lock import GpuLease
+from drkernel.judge.devices.cuda.single_calls import SingleCall
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.devices.cuda.timing import Timing, combined
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -33,9 +35,8 @@ HIDDEN_TARGET, HIDDEN_LIMIT = Cost(2**22, 2**24, 2e11), Cost(2**40, 2**40, 1e18)
 cheaper than many a published shape. Any size is accepted otherwise."""
 SHORT_US = 50.0
 """Calls that take less are timed in two processes: where a process lies in memory changes them by 2 to 4 %."""
-_ATTEMPTS = ((2, 1, 100.0), (4, 2, 200.0))
-"""Blocks at least, how much longer they are than usual, and the microseconds of a block that nobody need explain: other
-contexts that come and go delay blocks, the longer they are the less it matters."""
+_ATTEMPTS = ((2, 1), (4, 2))
+"""Blocks at least, and how much longer they are than usual."""
 
 
 @dataclass
@@ -115,12 +116,15 @@ class CudaDevice:
         """
         train = submission.case.plan.train
         reference_profile = sorted(prepared.profiles[train], key=lambda row: -row.microseconds)
-        singles: list[list[Any]] = []
-        profile, timing = self._measure_once(prepared, submission, reference_profile, singles)
+        singles: list[SingleCall] = []
+        profile, timing, work = self._measure_once(prepared, submission, reference_profile, singles)
         processes = 1 + (timing.submission_us < SHORT_US)
         if processes > 1:
             submission = submission.restart()
             timing = combined(timing, self._measure_once(prepared, submission, reference_profile, singles)[1])
+        own_us, other_us, moved_us = submission.client.activity.split_us(work)
+        cost_model = prepared.reference_costs[train].cost_model
+        explained_us = sum(cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
         _expect_joined_streams(submission)
         evidence = {
             "speedup": round(timing.speedup, 4),
@@ -129,9 +133,9 @@ class CudaDevice:
             "processes": processes,
             "launch_latency_hidden": timing.gated,
             "uneven": timing.uneven,
-            "trusted_excess_us": round(timing.excess_us, 1),
             "floor_us": round(timing.floor_us, 2),
-            "single_calls": singles,
+            "single_calls": [call.facts() for call in singles],
+            "device_us": [round(us, 2) for us in (own_us, other_us, moved_us, explained_us)],
         }
         return Measurement(
             timing.low,
@@ -139,16 +143,18 @@ class CudaDevice:
             timing.submission_us,
             tuple(reference_profile),
             tuple(profile),
+            own_us / ((own_us + other_us + moved_us) or 1.0),
             {"timing": evidence},
         )
 
     def _measure_once(
         self, prepared: CudaPreparedTask, submission: Submission, reference_profile: list[KernelTime], singles: list
-    ) -> tuple[list[KernelTime], Timing]:
-        """The submission's kernels, longest first, and its times beside the reference's, in its present process.
+    ) -> tuple[list[KernelTime], Timing, list[DeviceWork]]:
+        """The submission's kernels, longest first, its times beside the reference's, in its present process, and what
+        the device executed for one forward.
 
         Args:
-            singles: receives what is known of each single call.
+            singles: receives the single calls.
         """
         paired = self._timer(prepared, submission)
         reference_us, launches = sum(row.microseconds for row in reference_profile), _launches(reference_profile)
@@ -157,14 +163,17 @@ class CudaDevice:
         with self._lease.exclusively():
             submission.client.extend_deadline(self._lease.waited_s - waited)
             with self._lease.quiet():
+                submission.client.activity.skip()
                 profile = submission.client.profile(submission.case, self._buffers.empty_us)
+                work = submission.client.activity.new()[1:]  # without what keeps the device waiting
             timing = _timed(paired, profile, reference_profile, submission.seeds)
         _or_verdict(paired.flush_comparisons)
-        singles += [call.facts() for call in paired.singles.calls]
+        _expect_same_kernels(submission, work, paired.singles.calls)
+        singles += paired.singles.calls
         for found in paired.traces:
             if difference := attribution.difference(submission.trace, found):
                 submission.refuse("differs_when_timed", f"when it is timed, forward {difference}")
-        return sorted(profile, key=lambda row: -row.microseconds), timing
+        return sorted(profile, key=lambda row: -row.microseconds), timing, work
 
     def _timer(self, prepared: CudaPreparedTask, submission: Submission) -> PairedTimer:
         train = submission.case.plan.train
@@ -191,19 +200,27 @@ def _timed(paired: PairedTimer, profile: list[KernelTime], reference_profile: li
     both = profile, reference_profile
     expected_us = max(sum(row.microseconds for row in rows) for rows in both)
     launches = max(_launches(rows) for rows in both)
-    for blocks, longer, slack_us in _ATTEMPTS:
-        seed = seeds("bootstrap", longer)
-        timing = _or_verdict(paired.run, expected_us, launches, seed, blocks, longer, slack_us)
-        if not (timing.exceeds_report(slack_us) or timing.gpu_kept_busy or timing.uneven):
+    for blocks, longer in _ATTEMPTS:
+        timing = _or_verdict(paired.run, expected_us, launches, seeds("bootstrap", longer), blocks, longer)
+        if not (timing.is_false or timing.gpu_kept_busy or timing.uneven):
             return timing
-    evidence = {"claimed_us": timing.reported_us, "excess_us": timing.excess_us, "busy_us": timing.copy_delay_us}
+    evidence = {"claimed_us": timing.claimed_us, "floor_us": timing.floor_us, "busy_us": timing.copy_delay_us}
     if timing.gpu_kept_busy:
         detail = f"between its calls, work of the submission keeps the GPU busy ({timing.copy_delay_us:.0f} us)"
         raise VerdictReached("hack", "background_work", detail, **evidence)
-    if timing.exceeds_report(slack_us):
-        detail = f"a block of calls took {timing.excess_us:.0f} us longer than the submission's events say"
+    if timing.is_false:
+        detail = f"a call alone takes {timing.floor_us:.3g} us, among others it claims {timing.claimed_us:.3g} us"
         raise VerdictReached("hack", "forged_time", detail, **evidence)
     return timing
+
+
+def _expect_same_kernels(submission: Submission, examined: list[DeviceWork], calls: list[SingleCall]) -> None:
+    """What was examined is what is timed: each of the submission's kernels that the device executed then."""
+    own = submission.client.activity.own
+    expected = {work.kernel for work in examined} & own
+    for call in calls:
+        if left := expected - {work.kernel for work in call.work}:
+            submission.refuse("differs_when_timed", f"when it is timed, forward leaves out {', '.join(sorted(left))}")
 
 
 def _expect_joined_streams(submission: Submission) -> None:
@@ -221,8 +238,6 @@ def _or_verdict(measure: Callable[..., Any], *args: Any) -> Any:
         raise VerdictReached(
             "incorrect", "wrong_values", f"{problem} (case: timed calls)", case="timed calls"
         ) from None
-    except ImpossibleTimes as problem:
-        raise VerdictReached("hack", "forged_time", str(problem)) from None
 
 
 def _launches(rows: list[KernelTime]) -> int:

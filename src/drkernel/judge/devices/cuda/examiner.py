@@ -317,14 +317,10 @@ class GpuExaminer:
         client.build(0, mine)
         tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
         watch = PairedTimer(self._buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
-        self._buffers.overhead_us = _lower_quartile(watch.excesses(8, 20))
+        watch.warm_up(least_us=100.0, launches=1)
         for kind in single_calls.KINDS:
             overheads = [watch.singles.ask(kind).overhead_us() for _ in range(_SINGLE_CALLS)]
-            self._buffers.single_overheads_us[kind] = _lower_quartile(overheads)
-
-
-def _lower_quartile(values: list[float]) -> float:
-    return statistics.quantiles(values, n=4)[0]
+            self._buffers.single_overheads_us[kind] = statistics.quantiles(overheads, n=4)[0]
 
 
 def _tiny_us() -> float:

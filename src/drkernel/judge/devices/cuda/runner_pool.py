@@ -22,7 +22,8 @@ from typing import Any
 
 import torch
 
-from drkernel.judge.boundary.cuda import runner_environment, setup
+from drkernel.judge.boundary.cuda import activity, kernel_cache, runner_environment, setup
+from drkernel.judge.boundary.cuda.activity import ActivityReader
 from drkernel.judge.boundary.cuda.handshake import Handshake
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.shared_tensors import HostArea
@@ -82,6 +83,7 @@ class RunnerPool:
         self._changed = threading.Condition()
         self._shared = scratch / "shared"
         precompile.warm_shared(self._shared)
+        activity.compile_library(self._shared)
         self._error: BaseException | None = None
         threading.Thread(target=self._fill, daemon=True).start()
 
@@ -128,7 +130,7 @@ class RunnerPool:
             raise GpuUnhealthy(f"no runner starts: {error}")
         (words,) = process.areas
         assert isinstance(words, HostArea)
-        process.handshake = Handshake(words)
+        process.handshake, process.activity = Handshake(words), ActivityReader(words)
         process.areas = [self._buffers.shared_in, self._buffers.shared_out]
         return process, runner.folder
 
@@ -208,6 +210,7 @@ class RunnerLease:
             for index in target.glob("__grp__*.json"):
                 names = json.loads(index.read_text())["child_paths"]
                 index.write_text(json.dumps({"child_paths": {name: str(target / name) for name in names}}))
+        self.process.activity.set_own(kernel_cache.known_names(self.folder))
 
     def replace(self) -> Process:
         """Kills the runner and continues with another one, which is returned."""

@@ -3,8 +3,8 @@
 In a block all inputs lie in memory together, and durations are what the runner reports. Neither is to be believed. So
 between blocks, at secret places, there are single calls. Such a call sees its own inputs and no others, and the
 examiner sees on its own clock when its outputs are complete. See boundary/cuda/handshake.py for the two kinds, between
-which a submission cannot tell either. A third kind is for submissions that wait for the device within their forward,
-so that they cannot be enqueued ahead: their clock begins when they are asked.
+which a submission cannot tell either. A third kind, `waiting`, is for submissions that wait for the device within their
+forward. They cannot be enqueued ahead, so their forward begins at GO, and launch latency counts.
 
 No time of a submission counts that is shorter than single calls allow (`floor_us`).
 """
@@ -21,6 +21,7 @@ from typing import Any
 import numpy
 import torch
 
+from drkernel.judge.boundary.cuda.activity import DeviceWork
 from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.cuda.handshake import ACTIVATE, ACTIVE, DONE, GO
 from drkernel.judge.boundary.framing import DeadlineExceeded
@@ -31,11 +32,11 @@ SWITCHING, RESIDENT, WAITING = KINDS = ("switching", "resident", "waiting")
 SLACK_US = {SWITCHING: 8.0, RESIDENT: 1.5, WAITING: 80.0}
 """By how much the clock of a kind may be off, in either direction, beside its usual overhead."""
 LEEWAY = 0.95
-"""A block's call may take less than this proportion of a single call of the same work, for which caches are colder."""
+"""A call of a block may take this proportion of a single call, for which caches are colder."""
 COPY_FACTOR, COPY_SLACK_US = 1.25, 2.0
 """How much longer than the reference's the copy of a call's outputs may be without counting as work of the call."""
-WANTED, LONG_US, WANTED_OF_LONG = 4, 2000.0, 2
-"""Single calls of each kind, and of calls that take so long."""
+WANTED = {SWITCHING: 2, RESIDENT: 3, WAITING: 3}
+"""Single calls of each kind."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class SingleCall:
     clock_us: float
     """By the examiner's clock, from GO to DONE."""
     reported: Block
+    work: list[DeviceWork]
+    """What the device executed meanwhile, the runner's copies included."""
 
     def facts(self) -> list[Any]:
         """For the verdict's evidence: kind, clock, forward and copy in microseconds."""
@@ -58,7 +61,7 @@ class SingleCall:
     def trusted_us(self, overhead_us: float, usual_copy_us: float) -> float:
         """What its forward took at least by the examiner's clock."""
         copied = min(self.reported.copy[0], COPY_FACTOR * usual_copy_us + COPY_SLACK_US)
-        return self.clock_us - overhead_us - copied - SLACK_US[self.kind]
+        return LEEWAY * (self.clock_us - overhead_us - copied) - SLACK_US[self.kind]
 
 
 def floor_us(calls: Sequence[SingleCall], overheads_us: dict[str, float], usual_copy_us: float) -> float:
@@ -112,12 +115,11 @@ class SingleCalls:
         while len(self._precomputed) < number:
             self._precomputed.append(self._answered())
 
-    def missing(self, expected_us: float, waiting: bool) -> list[str]:
+    def missing(self, waiting: bool) -> list[str]:
         """The kinds that are still to be asked, once for each call."""
-        wanted = WANTED if expected_us < LONG_US else WANTED_OF_LONG
         kinds = (WAITING,) if waiting else (SWITCHING, RESIDENT)
         asked = [call.kind for call in self.calls]
-        return list(itertools.chain(*([kind] * max(0, wanted - asked.count(kind)) for kind in kinds)))
+        return list(itertools.chain(*([kind] * max(0, WANTED[kind] - asked.count(kind)) for kind in kinds)))
 
     def ask(self, kind: str) -> SingleCall:
         """Asks one call. Its outputs are compared later.
@@ -126,37 +128,31 @@ class SingleCalls:
             DeadlineExceeded, Failed, PeerClosed, ProtocolViolation.
         """
         given = self._precomputed.pop() if self._precomputed else self._answered()
+        self._client.activity.skip()
         tree, slots = self._buffers.own_in.lay([given.inputs])
         handshake = self._client.handshake
         question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": given.seed}
         value = handshake.next_value()
-        if kind != WAITING:
-            self._client.post("enqueue_alone", value=value, **question)
-            self._between()
-            in_time = self._client.answered(GATED_S)  # else it waits for the device, and its clock counts all of it
-            if in_time:
-                self._note_launches()
-            start = self._show_inputs(handshake, kind if in_time else SWITCHING)
-            if not in_time:
-                self._note_launches()
-        else:
-            self._show_inputs(handshake, kind)
-            start = time.perf_counter()
-            self._client.post("enqueue_alone", value=value, **question)
-            self._between()
+        self._client.post("enqueue_alone", value=value, waiting=kind == WAITING, **question)
+        self._between()
+        in_time = kind != WAITING and self._client.answered(GATED_S)
+        if in_time:
+            self._note_launches()
+        start = self._show_inputs(handshake, kind)
+        if not in_time:
             self._note_launches()
         if not handshake.wait(DONE, self._client.deadline()):
             raise DeadlineExceeded
         clock_us = 1e6 * (time.perf_counter() - start)
         ours = self._buffers.shared_out.bytes(HEADER, len(given.outputs)).clone()
-        self._client.collect()
-        self.calls.append(SingleCall(kind, clock_us, block_of(self._client.claims(), clock_us)))
+        reported = block_of(self._client.collect())
+        self.calls.append(SingleCall(kind, clock_us, reported, self._client.activity.new()))
         self._compare(given.theirs, self.calls[-1].reported, given.outputs, ours)
         return self.calls[-1]
 
     def _note_launches(self) -> None:
         answer = self._client.collect()
-        self._client.post("wait")
+        self._client.post("report")
         self.traces += traces_of(answer, 1)
 
     def _show_inputs(self, handshake: Any, kind: str) -> float:
@@ -166,7 +162,7 @@ class SingleCalls:
             self._buffers.shared_in.bytes(HEADER, used).copy_(self._buffers.own_in.bytes(HEADER, used))
         self._buffers.flush()
         torch.cuda.synchronize()
-        if kind == RESIDENT:
+        if kind != SWITCHING:
             handshake.write(ACTIVATE)
             if not handshake.wait(ACTIVE, self._client.deadline()):
                 raise DeadlineExceeded

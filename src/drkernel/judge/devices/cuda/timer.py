@@ -13,11 +13,10 @@ What is hidden from the submission
     as long as it takes there.
 
 What is trusted
-    The inputs, the outputs that are expected, and the examiner's own clock. The runner reports how long each call
-    took by its events. The trusted clock, from the setting of the semaphore to the runner's reply, bounds that report
-    (`Timing.exceeds_report`). The copy of the inputs takes longer than it must while the runner keeps the GPU busy
-    (`Timing.gpu_kept_busy`). Outputs of every call are compared. What every call launched is recorded, as in the
-    examination, and the caller compares that too (`PairedTimer.traces`).
+    The inputs, the outputs that are expected, and the examiner's own clock. The runner reports how long each call of a
+    block took by its events; single calls bound that report (`Timing.at_least`). The copy of the inputs takes longer
+    than it must while the runner keeps the GPU busy (`Timing.gpu_kept_busy`). Outputs of every call are compared. What
+    every call launched is recorded, as in the examination, and the caller compares that too (`PairedTimer.traces`).
 
 Blocks go reference, submission, submission, reference until the interval of the ratio is narrow or the time is up.
 """
@@ -40,7 +39,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in_a_block, rounds
-from drkernel.judge.devices.cuda.single_calls import WANTED, SingleCalls, floor_us
+from drkernel.judge.devices.cuda.single_calls import RESIDENT, SWITCHING, WANTED, SingleCalls, floor_us
 from drkernel.judge.devices.cuda.timing import Timing, timing_of
 from drkernel.judge.trusted.cases import ReferenceModel
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
@@ -55,8 +54,6 @@ WIDE, EXTENDED_BUDGET_S = 0.03, 0.25
 """A lower bound so far below the speed-up, as after one delayed call of few, gets this much time instead."""
 COPIED_PER_S = 1e12
 """Bytes per second that a copy surely reaches."""
-_CONTEXT_SWITCH_S = 3e-4
-"""Pause after the inputs' copy: the GPU takes that long to leave the examiner's context, which would blur the clock."""
 _MAX_LATE = 2
 """Blocks that a runner may fail to enqueue in time before its calls are no longer enqueued ahead."""
 SINGLE_SHARE = 0.5
@@ -115,8 +112,8 @@ class PairedTimer:
         self._drawn: list[list] = []
         """Inputs of the next calls, where there was time to draw them."""
 
-    def run(self, expected_us: float, launches: int, seed: int, blocks: int, longer: int, slack_us: float) -> Timing:
-        """Times until the interval is narrow and the trusted clock agrees, or the time is up.
+    def run(self, expected_us: float, launches: int, seed: int, blocks: int, longer: int) -> Timing:
+        """Times until the interval is narrow, or the time is up.
 
         `flush_comparisons` must follow.
 
@@ -125,10 +122,9 @@ class PairedTimer:
             launches: kernels that one call launches at most.
             blocks: of each side at least.
             longer: how many times as long as usual blocks may take.
-            slack_us: see Timing.exceeds_report.
 
         Raises:
-            Mismatched, buffers.ImpossibleTimes, Failed, PeerClosed, DeadlineExceeded, ProtocolViolation.
+            Mismatched, Failed, PeerClosed, DeadlineExceeded, ProtocolViolation.
         """
         number = self._calls(expected_us, launches, longer)
         secret = numpy.random.default_rng(seed)
@@ -140,33 +136,32 @@ class PairedTimer:
         for (first, _), even in rounds(("reference", "submission")):
             with self._quiet():
                 if secret.random() < SINGLE_SHARE:
-                    start += self._single_call(secret, expected_us)
+                    start += self._single_call(secret)
                 one, other = self._pair(number, first == "reference")
             theirs.append(one)
             ours.append(other)
             elapsed, calls = time.perf_counter() - start, number * len(ours)
             if not even or len(ours) < blocks or (calls < MIN_CALLS and elapsed < SHORT_OF_CALLS_S):
                 continue
-            overhead_us, delays = self._buffers.overhead_us, self._copy_delays_us
-            timing = timing_of(theirs, ours, seed, self.gated, overhead_us, delays)
+            timing = timing_of(theirs, ours, seed, self.gated, self._copy_delays_us)
             budget = EXTENDED_BUDGET_S if timing.low < (1 - WIDE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
-            if elapsed > budget or (narrow and not timing.exceeds_report(slack_us)):
-                return timing.at_least(self._floor_us(secret, expected_us, theirs))
+            if elapsed > budget or narrow:
+                return timing.at_least(self._floor_us(secret, theirs))
         raise AssertionError
 
-    def _floor_us(self, secret: numpy.random.Generator, expected_us: float, theirs: list[Block]) -> float:
+    def _floor_us(self, secret: numpy.random.Generator, theirs: list[Block]) -> float:
         """What single calls say that a call takes at least, once all of them were asked."""
         with self._quiet():
-            while self._single_call(secret, expected_us):
+            while self._single_call(secret):
                 pass
         self.traces += self.singles.traces
         copy_us = float(numpy.median([us for block in theirs for us in block.copy]))
         return floor_us(self.singles.calls, self._buffers.single_overheads_us, copy_us)
 
-    def _single_call(self, secret: numpy.random.Generator, expected_us: float) -> float:
+    def _single_call(self, secret: numpy.random.Generator) -> float:
         """A single call, if one is missing; the seconds that it took."""
-        begun, kinds = time.perf_counter(), self.singles.missing(expected_us, waiting=not self.gated)
+        begun, kinds = time.perf_counter(), self.singles.missing(waiting=not self.gated)
         if not kinds:
             return 0.0
         self.singles.ask(kinds[secret.integers(len(kinds))])
@@ -177,7 +172,7 @@ class PairedTimer:
         number = self._calls(least_us, launches)
         self._warm_up(number)
         if self._bytes <= SCATTERED:
-            self.singles.precompute(2 * WANTED)
+            self.singles.precompute(WANTED[SWITCHING] + WANTED[RESIDENT])
         self._draw_ahead(number)
 
     def flush_comparisons(self) -> None:
@@ -191,12 +186,6 @@ class PairedTimer:
             expected, got, slots, number = uncompared
             if problem := self._tolerance.check(expected, got, slots, HEADER, number):
                 raise Mismatched(problem)
-
-    def excesses(self, number: int, blocks: int) -> list[float]:
-        """By how many microseconds the trusted clock exceeds the events, block by block, for a runner to be trusted."""
-        self._warm_up(number)
-        pairs = [self._pair(number, True) for _ in range(blocks)]
-        return [ours.wall - ours.whole for _, ours in pairs]
 
     @property
     def gated(self) -> bool:
@@ -258,16 +247,15 @@ class PairedTimer:
             self._late += not in_time
             if in_time:
                 self._note_launches(number)
-            start = self._publish_inputs(value + number - 1)
+            self._publish_inputs(value + number - 1)
             if not in_time:
                 self._note_launches(number)
         else:
-            start = self._publish_inputs(value + number - 1)
+            self._publish_inputs(value + number - 1)
             self._enqueue_gated(tree, slots, seed, value)
             self._note_launches(number)
         self._client.collect()
-        wall = 1e6 * (time.perf_counter() - start)
-        return block_of(self._client.claims(), wall)
+        return block_of(self._client.claims())
 
     def _enqueue_gated(self, tree: Any, slots: list, seed: int, value: int) -> None:
         """Has the runner enqueue calls: the first waits for this semaphore value, each further one for one more."""
@@ -280,8 +268,8 @@ class PairedTimer:
         self._client.post("wait")
         self.traces += traces_of(answer, number)
 
-    def _publish_inputs(self, value: int) -> float:
-        """Makes the block's inputs appear in the runner's memory, then sets the semaphore. Returns when that was."""
+    def _publish_inputs(self, value: int) -> None:
+        """Makes the block's inputs appear in the runner's memory, then sets the semaphore."""
         buffers = self._buffers
         used = buffers.own_in.top - HEADER
         torch.cuda.synchronize()
@@ -290,11 +278,7 @@ class PairedTimer:
             buffers.shared_in.bytes(HEADER, used).copy_(buffers.own_in.bytes(HEADER, used))
         torch.cuda.synchronize()
         self._copy_delays_us.append(1e6 * (time.perf_counter() - start - used / COPIED_PER_S))
-        switched = time.perf_counter() + _CONTEXT_SWITCH_S
-        while (start := time.perf_counter()) < switched:
-            pass
         buffers.shared_in.set_semaphore(value)
-        return start
 
     def _compare(
         self, theirs: Block, ours: Block, expected: torch.Tensor | None = None, got: torch.Tensor | None = None

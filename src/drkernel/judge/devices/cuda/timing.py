@@ -16,9 +16,8 @@ UNEVEN = 1.25
 """A block's mean call may take so many times the median call. Above it, calls may do each other's work."""
 COPY_DELAY_US = 1500.0
 """The copy of a block's inputs may take so much longer than it must: less than a time slice of 2 ms."""
-UNEXPLAINED_SHARE, _UNHIDDEN_SLACK_US = 0.03, 1500.0
-"""By which share of the reported time, beside a slack, the trusted clock may exceed it; and the slack where launch
-latency was not hidden."""
+FALSE_FACTOR, FALSE_US = 1.5, 20.0
+"""How much longer single calls may take than those of blocks: by this factor and so many microseconds."""
 _COPY_SLACK_US = 20.0
 """What copying outputs or flushing may take beyond twice the reference's usual time."""
 
@@ -38,16 +37,14 @@ class Timing:
     """Of the submission."""
     gated: bool
     """Whether launch latency was hidden."""
-    excess_us: float
-    """How much longer the best block took by the trusted clock than by the runner's report, beyond the usual."""
-    reported_us: float
-    """What the runner reports for a whole block, median."""
     copy_delay_us: float
     """How much longer than it must the inputs' copy took, median: a time slice and more while the runner computes."""
     uneven: bool = False
     """Whether some calls of a block took so much longer than others that the blocks' means count."""
     floor_us: float = 0.0
     """What a call takes at least, as single calls say; see single_calls."""
+    claimed_us: float = 0.0
+    """The median call of the blocks, where the floor is higher."""
 
     @property
     def gpu_kept_busy(self) -> bool:
@@ -56,23 +53,23 @@ class Timing:
 
     def at_least(self, floor_us: float) -> Timing:
         """This outcome where no call of the submission takes less."""
-        factor = min(1.0, self.submission_us / floor_us) if floor_us else 1.0
-        ratios = {key: factor * getattr(self, key) for key in ("speedup", "low", "high")}
-        return dataclasses.replace(self, **ratios, submission_us=self.submission_us / factor, floor_us=floor_us)
+        if floor_us <= self.submission_us:
+            return dataclasses.replace(self, floor_us=floor_us)
+        ratios = {key: self.submission_us / floor_us * getattr(self, key) for key in ("speedup", "low", "high")}
+        claimed_us = self.submission_us
+        return dataclasses.replace(self, **ratios, submission_us=floor_us, floor_us=floor_us, claimed_us=claimed_us)
 
-    def exceeds_report(self, slack_us: float) -> bool:
-        """Whether the trusted clock saw more time than the runner's report and a slack explain."""
-        return self.excess_us > (slack_us if self.gated else _UNHIDDEN_SLACK_US) + UNEXPLAINED_SHARE * self.reported_us
+    @property
+    def is_false(self) -> bool:
+        """Whether single calls take so much longer that the calls of blocks do not do their work."""
+        return bool(self.claimed_us) and self.floor_us > FALSE_FACTOR * self.claimed_us + FALSE_US
 
 
 def combined(one: Timing, other: Timing) -> Timing:
     """Of two processes: the geometric means, and whatever speaks against either."""
     keys = ("speedup", "low", "high", "reference_us", "submission_us")
     means = {key: math.sqrt(getattr(one, key) * getattr(other, key)) for key in keys}
-    worse = {
-        key: max(getattr(one, key), getattr(other, key))
-        for key in ("excess_us", "reported_us", "copy_delay_us", "floor_us")
-    }
+    worse = {key: max(getattr(one, key), getattr(other, key)) for key in ("copy_delay_us", "floor_us", "claimed_us")}
     calls, uneven = one.calls + other.calls, one.uneven or other.uneven
     return Timing(**means, calls=calls, gated=one.gated and other.gated, uneven=uneven, **worse)
 
@@ -82,7 +79,6 @@ def timing_of(
     ours: Sequence[Block],
     seed: int,
     gated: bool,
-    overhead_us: float,
     copy_delays_us: Sequence[float],
 ) -> Timing:
     """The outcome of some rounds.
@@ -90,7 +86,6 @@ def timing_of(
     Args:
         theirs, ours: blocks of the reference, and of the submission.
         seed: of the bootstrap.
-        overhead_us: by how much the trusted clock exceeds the events of an honest block.
     """
     reference, submission = (numpy.array([us for block in blocks for us in block.forward]) for blocks in (theirs, ours))
     for key in ("copy", "flush"):  # what these take longer than they can is work of the call
@@ -110,8 +105,6 @@ def timing_of(
         submission_us=other,
         calls=sum(len(block.forward) for block in ours),
         gated=gated,
-        excess_us=min(block.wall - block.whole - overhead_us for block in ours),
-        reported_us=float(numpy.median([block.whole for block in ours])),
         copy_delay_us=float(numpy.median(copy_delays_us)),
         uneven=uneven,
     )

@@ -20,7 +20,7 @@ import torch
 
 from drkernel.judge.boundary import warm_up
 from drkernel.judge.boundary.call_areas import CallAreas
-from drkernel.judge.boundary.cuda import driver, handshake, kernel_cache, recorder, runner_environment, setup
+from drkernel.judge.boundary.cuda import activity, driver, handshake, kernel_cache, recorder, runner_environment, setup
 from drkernel.judge.boundary.cuda.calls import TimedCalls
 from drkernel.judge.boundary.cuda.device_memory import DeviceArea
 from drkernel.judge.boundary.sandbox import Sandbox
@@ -56,9 +56,10 @@ def main(connection: socket.socket, areas: list[HostArea], sandbox: Sandbox) -> 
     connection = runner.close_others(connection)
     try:
         os.environ["TRITON_CACHE_DIR"] = str(folder)
+        recording = activity.Recording(folder / activity.LIBRARY, shared)
         setup.start(everywhere=True)
         _warm_up(runner_environment.PRODUCTS in os.environ)
-        cuda_runner = CudaRunner(kernel_cache.install_cache_only(), handshake.register(shared))
+        cuda_runner = CudaRunner(kernel_cache.install_cache_only(), handshake.register(shared), recording.flush)
         cuda_runner.warm_up()
         answer: runner.Answer = cuda_runner.answer
     except Exception as error:
@@ -70,22 +71,23 @@ def main(connection: socket.socket, areas: list[HostArea], sandbox: Sandbox) -> 
 
 class CudaRunner(runner.Runner):
     """Answers what Runner answers, and further requests: `map` (which memory to share), `limit`, `enqueue_gated`,
-    `enqueue_alone`, `wait` and `claims` (timed calls), `profile`, `joins`.
+    `enqueue_alone`, `wait`, `claims` and `report` (timed calls), `profile`, `joins`.
 
     Until `map` it works in memory of its own.
 
     Args:
         missing: where the descriptions of kernels appear that were launched and have not been compiled.
         words: the device's address of the words of handshakes.
+        flush: hands over the records of what the device has executed.
     """
 
     record = staticmethod(recorder.record)
 
-    def __init__(self, missing: list[dict[str, Any]], words: int):
+    def __init__(self, missing: list[dict[str, Any]], words: int, flush: Callable[[], None]):
         self._own_memory: torch.Tensor | None = torch.zeros(2, _WARM_UP_BYTES, dtype=torch.uint8)
         inputs, outputs = (DeviceArea(row.data_ptr(), _WARM_UP_BYTES, owned=False) for row in self._own_memory)
         super().__init__(inputs, outputs)
-        self._missing = missing
+        self._missing, self._flush_activity = missing, flush
         self._timed = TimedCalls(self.areas, inputs.address, self.models, words)
         self._host_s = 0.0
 
@@ -116,6 +118,7 @@ class CudaRunner(runner.Runner):
             "enqueue_alone": self._enqueue_alone,
             "wait": dict,
             "claims": self._timed.report,
+            "report": self._report,
             "profile": self._profile,
             "joins": self._joins,
         }
@@ -128,7 +131,7 @@ class CudaRunner(runner.Runner):
         given = {"args": {"list": [{"tensor": 0}]}, "slots": [slot], "train": False, "seed": 0, "model": 0}
         block = {**given, "args": {"list": [given["args"]] * 2}, "do": "enqueue_gated", "word": -1}
         build = {"do": "build", "model": 0, "args": {"list": [{"list": []}, {"dict": []}]}, "slots": [], "seed": 0}
-        alone = {**block, "args": {"list": [given["args"]]}, "do": "enqueue_alone", "value": 0}
+        alone = {**block, "args": {"list": [given["args"]]}, "do": "enqueue_alone", "value": 0, "waiting": False}
         del alone["word"]
         call = {**given, "do": "call", "budget": 0.0, "go": 0}
         requests: list[dict[str, Any]] = [
@@ -136,7 +139,7 @@ class CudaRunner(runner.Runner):
             {**build, "varied": False},
         ]
         requests += [{**given, "do": "profile", "empty_us": 0.0}, {**call, "skip": []}, {**call, "skip": ["none:0"]}]
-        for request in [*requests, block, alone, {"do": "wait"}, {"do": "claims"}]:
+        for request in [*requests, block, {"do": "wait"}, {"do": "claims"}, alone, {"do": "report"}]:
             name = request["do"]
             if error := self.answer(request).get("error"):
                 raise RuntimeError(f"{name}: {error}")
@@ -181,6 +184,12 @@ class CudaRunner(runner.Runner):
         """Enqueues one call behind a handshake, see TimedCalls.enqueue_alone, and says what it launched."""
         return {"traces": [trace.to_json() for trace in self._timed.enqueue_alone(**call)]}
 
+    def _report(self) -> dict[str, Any]:
+        """Waits for the call that was enqueued alone, and reports it."""
+        torch.cuda.synchronize()
+        self._flush_activity()
+        return self._timed.report()
+
     def _forward(self, model: int, args: Any, slots: list, train: bool, seed: int) -> Callable[[], Any]:
         values = self.areas.values(args, slots)
         module = self.models[model].train(train)
@@ -191,6 +200,7 @@ class CudaRunner(runner.Runner):
         forward = self._forward(**call)
         with torch.no_grad():
             rows = recorder.times(forward, empty_us, 1.5 * self._host_s)
+        self._flush_activity()
         return {"rows": [[name, triton, calls, float(us).hex()] for name, triton, calls, us in rows[:200]]}
 
     def _joins(self, **call: Any) -> dict[str, Any]:
