@@ -19,6 +19,7 @@ class Process:
     ended, pid = 0, 1
 
     def __init__(self, ready_s: float = 0.0):
+        self.activity = SimpleNamespace(set_own=lambda names: self.__setattr__("own", names))
         self.ready = time.monotonic() + ready_s
 
     def reply_ready(self, seconds: float) -> bool:
@@ -50,6 +51,7 @@ def test_the_next_process_finds_the_kernels_and_the_one_before_is_dead(tmp_path)
     runners = RunnerLease(pool, 0.5)
     runners.adopt(kernels)
     first, before = runners.process, runners.folder
+    assert first.own == {"kernel"}, "these names are the submission's, whoever runs them"
     assert runners.replace() is runners.process is pool.made[1] is not first
     assert pool.terminating == [first] and (first.ended, runners.process.ended) == (1, 0) and not before.exists()
     index = json.loads((runners.folder / "own" / "__grp__kernel.json").read_text())

@@ -10,20 +10,14 @@ import numpy
 import pytest
 import torch
 
-from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.framing import ProtocolViolation
-from drkernel.judge.boundary.messages import parse
-from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.boundary.shared_tensors import HostArea, Slot
+from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.cuda import buffers, timer
-from drkernel.judge.devices.cuda.buffers import Block, CallReport, ImpossibleTimes
+from drkernel.judge.devices.cuda.buffers import Block
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, ratio_interval, rounds
 from drkernel.judge.devices.cuda.timer import (
     BUDGET_S,
     EXTENDED_BUDGET_S,
-    PRECOMPUTED,
-    STAGGERED_CALLS,
-    Mismatched,
     PairedTimer,
 )
 from drkernel.judge.devices.cuda.timing import Timing, combined
@@ -36,12 +30,12 @@ def hexed(values):
 def report(**changes):
     call = {"outputs": {"tensor": 0}, "tensors": [{"slot": [512, "float32", [4], [1]], "expanded": False}]}
     told = {"forward_us": hexed([10, 11]), "copy_us": hexed([3, 3]), "flush_us": hexed([40, 41])}
-    return told | {"whole_us": (108.0).hex(), "calls": [call, call]} | changes
+    return told | {"calls": [call, call]} | changes
 
 
 def timing(**changes):
     values = {"speedup": 2.0, "low": 1.9, "high": 2.1, "reference_us": 20.0, "submission_us": 10.0, "calls": 16}
-    values |= {"gated": True, "excess_us": 0.0, "reported_us": 800.0, "copy_delay_us": 50.0}
+    values |= {"gated": True, "copy_delay_us": 50.0}
     return Timing(**(values | changes))
 
 
@@ -49,8 +43,8 @@ class Scripted(PairedTimer):
     """The timer over calls whose microseconds are given, in blocks of three of each side that take 10 ms."""
 
     def __init__(self, monkeypatch, reference, submission):
-        buffers = SimpleNamespace(local=SimpleNamespace(), overhead_us=0.0, own_in=SimpleNamespace(size=2**30))
-        self.sides, self.elapsed, self.staggered = (reference, submission), 0.0, []
+        buffers = SimpleNamespace(local=SimpleNamespace(), own_in=SimpleNamespace(size=2**30))
+        self.sides, self.elapsed, self.alone, self.floor = (reference, submission), 0.0, [], 0.0
         self.quiet = 0
         facts = False, None, 2**20, None, False
         super().__init__(buffers, None, SimpleNamespace(model=None), *facts, self._hush)
@@ -65,25 +59,33 @@ class Scripted(PairedTimer):
         yield
         self.quiet -= 1
 
-    def _staggered_block(self, number, expected_us):
-        assert not self.quiet, "its times do not count"
-        self.staggered.append(self.elapsed)
+    def _single_call(self, secret):
+        assert self.quiet
+        if len(self.alone) == 3:
+            return 0.0
+        self.alone.append(self.elapsed)
         self.elapsed += 0.01
         return 0.01
 
+    def _floor_us(self, secret, theirs):
+        with self._quiet():
+            while self._single_call(secret):
+                pass
+        return self.floor
+
     @property
     def timed(self):
-        return self.elapsed - 0.01 * len(self.staggered)
+        return self.elapsed - 0.01 * len(self.alone)
 
     def _pair(self, number, reference_first):
         assert self.quiet
         self.elapsed += 0.02
         self._copy_delays_us.append(0.0)
         calls = [list(itertools.islice(side, number)) for side in self.sides]
-        return tuple(Block(us, [3.0] * 3, [40.0] * 3, sum(us) + 129, sum(us) + 129, []) for us in calls)
+        return tuple(Block(us, [3.0] * 3, [40.0] * 3, []) for us in calls)
 
     def timing(self, seed=0):
-        return self.run(300, 1, seed, blocks=2, longer=1, slack_us=100)
+        return self.run(300, 1, seed, blocks=2, longer=1)
 
 
 def steady(us, spread=0.002, seed=0):
@@ -117,16 +119,26 @@ def test_calls_that_never_agree_are_timed_for_a_while_and_no_longer(monkeypatch)
     assert EXTENDED_BUDGET_S < found.timed < EXTENDED_BUDGET_S + 0.05
 
 
-def test_staggered_blocks_come_at_secret_places_and_at_the_end_and_take_no_time_from_blocks(monkeypatch):
+def test_single_calls_come_at_secret_places_and_take_no_time_from_blocks(monkeypatch):
     places, ends = set(), set()
     for seed in range(32):
         found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
         timing = found.timing(seed)
-        *within, last = found.staggered
-        assert found.elapsed == last + 0.01, "something came after the last staggered_block"
-        places.add(tuple(within))
+        assert len(found.alone) == 3, "those that are missing come at the end"
+        places.add(tuple(found.alone))
         ends.add(timing.calls)
-    assert ends == {6} and len(places) == 4
+    assert ends == {6} and len(places) > 2
+
+
+def test_no_call_counts_for_less_than_it_takes_alone(monkeypatch):
+    found = Scripted(monkeypatch, steady(300), steady(20, seed=1))
+    found.floor = 200.0
+    timing = found.timing()
+    assert timing.submission_us == 200.0 and abs(timing.speedup - 1.5) < 0.02 and timing.low <= timing.speedup
+    assert timing.is_false, "blocks claim a tenth of what single calls take"
+    found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
+    found.floor = 190.0
+    assert found.timing().claimed_us == 0.0 and not found.timing().is_false
 
 
 class DeviceBuffers(SimpleNamespace):
@@ -143,7 +155,7 @@ class DeviceBuffers(SimpleNamespace):
     def next_values(self, count):
         return next(self.values)
 
-    def local_block(self, tree, slots, train, ahead):
+    def local_block(self, tree, slots, train, seed, ahead):
         self.notes.append("reference" if ahead else "reference at once")
 
     def post(self, do, **question):
@@ -171,7 +183,6 @@ class Noting(PairedTimer):
 
     def _publish_inputs(self, value):
         self.buffers.notes.append("publishes")
-        return 0.0
 
     def _compare(self, theirs, ours):
         self.buffers.notes.append("compares")
@@ -181,7 +192,7 @@ class Noting(PairedTimer):
 
 
 def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monkeypatch):
-    monkeypatch.setattr(timer, "block_of", lambda claims, wall: None)
+    monkeypatch.setattr(timer, "block_of", lambda claims: None)
     noting = Noting()
     noting._pair(1, True)
     noting._pair(1, False)
@@ -195,132 +206,15 @@ def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monke
 
 @pytest.mark.parametrize(("size", "warming", "following"), [(2**20, 16, 16), (2**26, 1, 15)])
 def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, warming, following):
-    monkeypatch.setattr(timer, "block_of", lambda claims, wall: None)
-    noting = Noting(size)
+    monkeypatch.setattr(timer, "block_of", lambda claims: None)
+    noting, precomputed = Noting(size), []
+    noting.singles.precompute = precomputed.append
     noting.warm_up(least_us=10.0, launches=1)
     assert "reference" not in noting.buffers.notes
-    ahead = warming + following + PRECOMPUTED * STAGGERED_CALLS
-    assert noting.buffers.notes.count("draws") == ahead, "what comes next is drawn before it is quiet"
+    assert noting.buffers.notes.count("draws") == warming + following, "what comes next is drawn before it is quiet"
+    assert precomputed == ([5] if warming > 1 else []), "large outputs are not kept"
     noting._warm_up(16)
     assert noting.buffers.notes.count("publishes") == 1
-
-
-class Memory(HostArea):
-    """An examiner's memory without a GPU; `released` is told of each value of the semaphore."""
-
-    @classmethod
-    def make(cls, released=None):
-        area = cls.create("memory", 2**16)
-        area.clear()
-        area.set_semaphore = released
-        return area
-
-    def clear(self):
-        self.top = HEADER
-
-
-class Doubling:
-    """DeviceBuffers and runner in one, whose forward doubles its input; in a block, `ahead` calls before its turn."""
-
-    local, overhead_us = SimpleNamespace(), 0.0
-
-    def __init__(self, ahead):
-        self.own_in, self.own_out, self.shared_out = Memory.make(), Memory.make(), Memory.make()
-        self.shared_in = Memory.make(self.released)
-        self.ahead, self.asked, self.values = ahead, {"slots": []}, 0
-        self.told = STAGGERED_CALLS
-        """Of how many calls the runner says what they launched."""
-
-    def next_values(self, count):
-        self.values += count
-        return self.values - count + 1
-
-    def doubled(self, source, target, slots, number):
-        lies = target.put(2 * source.view(Slot.parse(slots[number], source.size)))
-        return {"outputs": {"tensor": 0}, "tensors": [{"slot": lies.to_json(), "expanded": False}]}
-
-    def local_block(self, tree, slots, train, ahead):
-        self.own_out.clear()
-        calls = [self.doubled(self.own_in, self.own_out, slots, n) for n in range(len(slots))]
-        return SimpleNamespace(calls=parse(calls, list[CallReport]))
-
-    def post(self, do, **question):
-        if do == "enqueue_gated":
-            self.asked, self.calls = question, []
-            self.shared_out.clear()
-
-    def answered(self, seconds):
-        return True
-
-    def released(self, value):
-        due, slots = value - self.asked["word"] + self.ahead, self.asked["slots"]
-        while len(self.calls) <= due and len(self.calls) < len(slots):
-            self.calls.append(self.doubled(self.shared_in, self.shared_out, slots, len(self.calls)))
-
-    def collect(self):
-        return {"traces": [OpTrace([Row("double", "double:1", True, 1, 1)]).to_json()] * self.told}
-
-    def claims(self):
-        spans = hexed([10.0] * len(self.calls))
-        told = {"forward_us": spans, "copy_us": spans, "flush_us": spans, "whole_us": (900.0).hex()}
-        return told | {"calls": self.calls}
-
-
-def doubling(monkeypatch, ahead):
-    monkeypatch.setattr(timer.torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(timer.time, "sleep", lambda seconds: None)
-    both, tolerance = Doubling(ahead), SimpleNamespace(check=lambda a, b, *_: "" if torch.equal(a, b) else "differs")
-    inputs = lambda number: [torch.full((5,), 1.0 + number)]
-    return both, PairedTimer(both, both, SimpleNamespace(model=None), False, inputs, 20, tolerance, waits=False)
-
-
-@pytest.mark.parametrize("precomputed", [0, 1])
-@pytest.mark.parametrize("number", [1, 2, 5])
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_work_that_runs_ahead_of_its_call_reads_zeros(monkeypatch, ahead, number, precomputed):
-    _, timer = doubling(monkeypatch, ahead)
-    timer._precomputed = [timer._precompute_block(STAGGERED_CALLS) for _ in range(precomputed)]
-    with pytest.raises(Mismatched) if ahead and number > 1 else contextlib.nullcontext():
-        timer._staggered_block(number, expected_us=10.0)
-        timer.flush_comparisons()
-    assert len(timer.traces) == (STAGGERED_CALLS if number > 1 else 0)
-
-
-def test_outputs_are_compared_as_they_were_at_the_block_s_end(monkeypatch):
-    both, timer = doubling(monkeypatch, ahead=0)
-    timer._staggered_block(2, expected_us=10.0)
-    both.shared_out.bytes(HEADER, 20).zero_()
-    timer.flush_comparisons()
-    timer._staggered_block(2, expected_us=10.0)
-    timer._uncompared[1][:4] = 0
-    right = both.own_out.bytes(0, both.own_out.size).clone()
-    with pytest.raises(Mismatched):
-        timer._staggered_block(2, expected_us=10.0)
-    assert torch.equal(right, both.own_out.bytes(0, both.own_out.size)), "the reference's are not overwritten before"
-    timer.flush_comparisons()
-
-
-def test_what_was_precomputed_of_a_staggered_block_is_no_work_when_it_comes(monkeypatch):
-    both, timer = doubling(monkeypatch, ahead=0)
-    timer._precomputed = [timer._precompute_block(2)]
-    timer._precompute_block(2)  # others take its place in the examiner's memory
-    answer, blocks = both.local_block, []
-    both.local_block = lambda *facts, **more: blocks.append(facts) or answer(*facts, **more)
-    timer._staggered_block(2, expected_us=10.0)
-    timer.flush_comparisons()
-    assert not blocks
-    timer._staggered_block(2, expected_us=10.0)
-    timer.flush_comparisons()
-    assert len(blocks) == 1, "what was not precomputed is computed"
-
-
-def test_what_each_call_launched_is_known(monkeypatch):
-    both, timer = doubling(monkeypatch, ahead=0)
-    timer._staggered_block(2, expected_us=10.0)
-    assert [row.site for trace in timer.traces for row in trace.rows] == ["double:1"] * 2
-    both.told = 1
-    with pytest.raises(ProtocolViolation, match="1 of 2 calls"):
-        timer._staggered_block(2, expected_us=10.0)
 
 
 def test_every_second_round_runs_backwards():
@@ -340,17 +234,17 @@ def test_the_interval_holds_the_ratio_of_medians_and_narrows_with_more_calls():
 
 
 def test_two_processes_count_alike_and_what_is_against_one_is_against_both():
-    one = timing(speedup=2.0, reference_us=20.0, submission_us=10.0, excess_us=5.0)
-    other = timing(speedup=1.9, reference_us=20.9, submission_us=11.0, excess_us=130.0, gated=False)
+    one = timing(speedup=2.0, reference_us=20.0, submission_us=10.0, floor_us=5.0)
+    other = timing(speedup=1.9, reference_us=20.9, submission_us=11.0, floor_us=13.0, gated=False)
     both = combined(one, other)
     assert both.speedup == pytest.approx(3.8**0.5) == pytest.approx(both.reference_us / both.submission_us)
-    assert (both.calls, both.gated, both.excess_us, both.uneven) == (32, False, 130.0, False)
+    assert (both.calls, both.gated, both.floor_us, both.uneven) == (32, False, 13.0, False)
     assert combined(one, timing(uneven=True)).uneven
 
 
 def test_honest_reports_are_taken_as_they_are():
-    block = buffers.block_of(report(), wall=400.0)
-    assert (block.forward, block.copy, block.flush, block.whole, block.wall) == ([10, 11], [3, 3], [40, 41], 108, 400)
+    block = buffers.block_of(report())
+    assert (block.forward, block.copy, block.flush) == ([10, 11], [3, 3], [40, 41])
 
 
 @pytest.mark.parametrize(
@@ -360,7 +254,6 @@ def test_honest_reports_are_taken_as_they_are():
         {"forward_us": ["nan", "inf"]},
         {"forward_us": hexed([-1, 10])},
         {"forward_us": [10.0, 11.0]},
-        {"whole_us": None},
         {"calls": [{}, {}]},
         {"calls": 2},
         {"flush_us": "0x1p3"},
@@ -368,16 +261,8 @@ def test_honest_reports_are_taken_as_they_are():
 )
 def test_reports_of_another_form_are_a_violation(change):
     with pytest.raises(ProtocolViolation):
-        buffers.block_of(report(**change), wall=400.0)
+        buffers.block_of(report(**change))
 
 
-def test_calls_that_take_longer_than_all_of_them_together_are_impossible():
-    with pytest.raises(ImpossibleTimes):
-        buffers.block_of(report(whole_us=(15.0).hex()), wall=400.0)
-
-
-def test_the_trusted_clock_bounds_the_report():
-    assert not timing(excess_us=100.0).exceeds_report(slack_us=100.0)
-    assert timing(excess_us=130.0).exceeds_report(slack_us=100.0)
-    assert not timing(excess_us=130.0, reported_us=8000.0).exceeds_report(slack_us=100.0)
+def test_a_gpu_that_is_kept_busy_is_noticed():
     assert not timing(copy_delay_us=100.0).gpu_kept_busy and timing(copy_delay_us=2400.0).gpu_kept_busy

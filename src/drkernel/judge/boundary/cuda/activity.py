@@ -70,7 +70,7 @@ class Recording:
     """
 
     def __init__(self, library: Path, area: HostArea):
-        self._library = ctypes.CDLL(str(library))
+        self._library, self._area = ctypes.CDLL(str(library)), area
         start = ctypes.addressof(ctypes.c_char.from_buffer(area.memory))
         arguments = ctypes.c_void_p(start + _COUNT), ctypes.c_void_p(start + _FIRST), ctypes.c_uint64(CAPACITY)
         if status := self._library.begin(*arguments):

@@ -1,0 +1,191 @@
+"""Single calls: what the examiner's clock allows a submission to claim, whatever its runner reports."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from drkernel.judge.boundary.cuda.device_memory import HEADER
+from drkernel.judge.boundary.cuda.handshake import ACTIVATE, ACTIVE, DONE, GO, Handshake, words_of
+from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
+from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.shared_tensors import HostArea, Slot
+from drkernel.judge.devices.cuda import single_calls
+from drkernel.judge.devices.cuda.buffers import Block
+from drkernel.judge.devices.cuda.single_calls import (
+    KINDS,
+    RESIDENT,
+    SWITCHING,
+    WAITING,
+    SingleCall,
+    SingleCalls,
+    floor_us,
+)
+
+OVERHEADS = {SWITCHING: 150.0, RESIDENT: 8.0, WAITING: 60.0}
+
+
+def single(kind, takes, claims=None, copy=3.0):
+    """A call that takes so many microseconds, and of which the runner claims others."""
+    claims = takes if claims is None else claims
+    return SingleCall(kind, OVERHEADS[kind] + takes + 3.0, Block([claims], [copy], [1.0], []), [])
+
+
+@pytest.mark.parametrize("kind", [SWITCHING, RESIDENT])
+@pytest.mark.parametrize("takes", [5.0, 60.0, 4000.0])
+def test_an_honest_call_is_not_lifted(kind, takes):
+    assert floor_us([single(kind, takes + noise) for noise in (-0.5, 0.0, 0.8)], OVERHEADS, 3.0) <= takes
+
+
+@pytest.mark.parametrize("takes", [60.0, 4000.0])
+@pytest.mark.parametrize("claims", [0.1, 0.3, 0.9])
+def test_a_claim_below_what_the_clock_saw_earns_five_per_cent_at_most(takes, claims):
+    calls = [single(kind, takes, claims * takes) for kind in (SWITCHING, RESIDENT) for _ in range(3)]
+    assert floor_us(calls, OVERHEADS, 3.0) >= 0.95 * takes - 1.5
+
+
+def test_work_that_is_claimed_to_be_copying_counts_as_work():
+    calls = [single(RESIDENT, 60.0 + 40.0, claims=60.0, copy=43.0) for _ in range(3)]
+    assert floor_us(calls, OVERHEADS, 3.0) > 90.0
+
+
+def test_the_kind_that_shows_most_decides():
+    early = [single(RESIDENT, 4.0)] * 3  # began when the inputs appeared, before GO
+    assert floor_us([*early, *[single(SWITCHING, 60.0)] * 3], OVERHEADS, 3.0) > 45.0
+
+
+def test_each_kind_is_asked_so_often_and_waiting_only_where_forward_waits():
+    calls = SingleCalls(None, None, False, None, None, None, None)
+    assert sorted(calls.missing(waiting=False)) == [RESIDENT] * 3 + [SWITCHING] * 2
+    assert calls.missing(waiting=True) == [WAITING] * 3
+    calls.calls += [single(RESIDENT, 5.0)] * 3
+    assert calls.missing(waiting=False) == [SWITCHING] * 2
+
+
+class Memory(HostArea):
+    """An examiner's memory without a GPU."""
+
+    @classmethod
+    def make(cls):
+        area = cls.create("memory", 2**16)
+        area.clear()
+        return area
+
+    def clear(self):
+        self.top = HEADER
+
+
+class Doubling:
+    """Buffers and runner in one: a forward that doubles its input when GO comes, from what lies in memory then."""
+
+    local = SimpleNamespace()
+
+    def __init__(self, early=False, dies=False):
+        self.own_in, self.own_out, self.shared_in, self.shared_out = (Memory.make() for _ in range(4))
+        words = HostArea.create("words", 2**16)
+        self.handshake, self.words, self.early, self.dies = Handshake(words), words_of(words), early, dies
+        self.activity = SimpleNamespace(skip=lambda: None, new=lambda: [])
+        self.asked, self.told = [], 1
+
+    def doubled(self, source, target, slot):
+        lies = target.put(2 * source.view(Slot.parse(slot, source.size)))
+        return {"outputs": {"tensor": 0}, "tensors": [{"slot": lies.to_json(), "expanded": False}]}
+
+    def local_block(self, tree, slots, train, seed, ahead):
+        self.own_out.clear()
+        self.doubled(self.own_in, self.own_out, slots[0])
+
+    def flush(self):
+        pass
+
+    def post(self, do, **question):
+        self.asked.append((do, question))
+        if do == "enqueue_alone" and not self.dies:
+            self.thread = threading.Thread(target=self.run, args=(question,))
+            self.thread.start()
+
+    def run(self, question):
+        self.shared_out.clear()
+        value, wait = (
+            question["value"],
+            lambda word: [time.sleep(1e-4) for _ in iter(lambda: self.words[word // 4] >= value, True)],
+        )
+        if not self.early:
+            wait(ACTIVATE)
+            self.words[ACTIVE // 4] = value
+            wait(GO)
+        self.call = self.doubled(self.shared_in, self.shared_out, question["slots"][0])
+        self.words[DONE // 4] = value
+
+    def answered(self, seconds):
+        if self.early:
+            self.thread.join()
+        return True
+
+    def deadline(self):
+        return time.monotonic() + 0.5
+
+    def collect(self):
+        if self.asked[-1][0] != "report":
+            return {"traces": [OpTrace([Row("double", "double:1", True, 1, 1)]).to_json()] * self.told}
+        self.thread.join()
+        spans = [(10.0).hex()]
+        return {"forward_us": spans, "copy_us": spans, "flush_us": spans, "calls": [self.call]}
+
+
+def asking(monkeypatch, **how):
+    monkeypatch.setattr(single_calls.torch.cuda, "synchronize", lambda: None)
+    both, compared = Doubling(**how), []
+    count = itertools.count(1)
+    inputs = lambda: [torch.full((5,), float(next(count)))]
+    compare = lambda theirs, ours, expected, got: compared.append(torch.equal(expected, got))
+    return both, SingleCalls(both, both, False, inputs, lambda: 7, compare, lambda: None), compared
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_sees_its_own_inputs_once_it_may_begin(monkeypatch, kind):
+    both, calls, compared = asking(monkeypatch)
+    calls.precompute(2)
+    for _ in range(3):
+        calls.ask(kind)
+    assert compared == [True] * 3
+    assert [call.kind for call in calls.calls] == [kind] * 3
+    assert [row.site for trace in calls.traces for row in trace.rows] == ["double:1"] * 3
+    assert {question["seed"] for do, question in both.asked if do == "enqueue_alone"} == {7}
+
+
+def test_work_that_begins_before_the_inputs_are_there_is_wrong(monkeypatch):
+    _, calls, compared = asking(monkeypatch, early=True)
+    calls.ask(SWITCHING)
+    calls.ask(SWITCHING)
+    assert compared == [False, False]
+
+
+def test_a_call_that_never_ends_is_given_up(monkeypatch):
+    _, calls, _ = asking(monkeypatch, dies=True)
+    with pytest.raises(DeadlineExceeded):
+        calls.ask(SWITCHING)
+
+
+def test_launches_of_another_number_of_calls_are_a_violation(monkeypatch):
+    both, calls, _ = asking(monkeypatch)
+    both.told = 2
+    with pytest.raises(ProtocolViolation, match="2 of 1 calls"):
+        calls.ask(RESIDENT)
+
+
+def test_an_examined_call_is_sometimes_released_late():
+    words = HostArea.create("words", 2**16)
+    handshake, seconds = Handshake(words), []
+    for _ in range(60):
+        handshake.next_value()
+        begun = time.perf_counter()
+        handshake.release()
+        seconds.append(time.perf_counter() - begun)
+        assert words_of(words)[GO // 4] == words_of(words)[ACTIVATE // 4] > 0
+    assert 3 < sum(s > 5e-5 for s in seconds) < 57
