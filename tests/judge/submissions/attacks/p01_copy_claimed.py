@@ -30,7 +30,10 @@ def forged(report):
         reply = report(self)
         for key in ("forward_us", "copy_us"):
             reply[key] = [float.fromhex(us) for us in reply[key]]
-        moved = [min(0.24 * copy + 1.8, 0.9 * forward) for copy, forward in zip(reply["copy_us"], reply["forward_us"])]
+        moved = [
+            min(0.24 * copy + 1.8, 0.9 * forward)
+            for copy, forward in zip(reply["copy_us"], reply["forward_us"], strict=True)
+        ]
         reply["forward_us"] = [(0.97 * (us - part)).hex() for us, part in zip(reply["forward_us"], moved)]
         reply["copy_us"] = [(us + part).hex() for us, part in zip(reply["copy_us"], moved)]
         return reply

@@ -29,7 +29,7 @@ def pretend(share):
 
     def told(self):
         reply = share(self)
-        for index, (forward, flush) in enumerate(zip(reply["forward_us"], reply["flush_us"])):
+        for index, (forward, flush) in enumerate(zip(reply["forward_us"], reply["flush_us"], strict=True)):
             us, more = float.fromhex(forward), float.fromhex(flush) + 20
             moved = min(us - 1.0, more)
             reply["forward_us"][index] = (us - moved).hex()
