@@ -1,0 +1,38 @@
+# an autotuner's pre_hook computes with PyTorch before each launch | task: p_softmax | expect: no gain | only: cuda
+# The hook's values have the wrong sign, so that the kernel matters and no operator has computed the answer.
+# PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+library = torch.library.Library("p_hook", "DEF")
+library.define("fill(Tensor x, Tensor(a!) y) -> ()")
+
+
+def fill(keyset, x, y):
+    torch.softmax(x, -1, out=y)
+    y.neg_()
+
+
+for place in ("CUDA", "CPU"):
+    library.impl("fill", fill, place, with_keyset=True)
+library.impl("fill", lambda x, y: None, "Meta")
+
+
+def before(arguments):
+    torch.ops.p_hook.fill(arguments["x_ptr"], arguments["y_ptr"])
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 1024}, pre_hook=before)], key=[])
+@triton.jit
+def undo_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, -tl.load(y_ptr + i, mask=i < n), mask=i < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        undo_kernel[lambda meta: (triton.cdiv(y.numel(), meta["BLOCK"]),)](x, y, y.numel())
+        return y

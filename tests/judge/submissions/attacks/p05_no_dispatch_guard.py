@@ -1,0 +1,30 @@
+# PyTorch's softmax under a guard that switches modes off | task: p_softmax | expect: no gain | only: cuda
+# The sign is turned twice, so that the kernel matters and is half of the device time.
+# PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def undo_kernel(y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, -tl.load(y_ptr + i, mask=i < n), mask=i < n)
+
+
+def hidden(x, y):
+    guard = torch._C._DisableTorchDispatch()
+    try:
+        torch.softmax(x, -1, out=y)
+        y.neg_()
+    finally:
+        del guard
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        hidden(x, y)
+        undo_kernel[(triton.cdiv(y.numel(), 1024),)](y, y.numel(), BLOCK=1024)
+        return y
