@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections import deque
+from types import SimpleNamespace
 
 import pytest
 
