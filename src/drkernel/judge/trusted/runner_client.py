@@ -190,6 +190,11 @@ class RunnerClient:
         """What the runner reports of the calls that it had enqueued, not yet parsed."""
         return self._request(dict[str, Any], do="claims")
 
+    def forget_activity(self) -> None:
+        """What the device has executed so far is not among the next records."""
+        self._request(messages.Done, do="flush")
+        self.activity.skip()
+
     def profile(self, case: Case, empty_us: float) -> list[KernelTime]:
         """The launches and operators of one forward, and how long each took; see recorder.times."""
         profile = self._request(messages.Profile, do="profile", empty_us=empty_us, **self._forward(case))

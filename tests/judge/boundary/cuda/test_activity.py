@@ -33,7 +33,9 @@ static void put(uint8_t *record, uint32_t kind, uint64_t start, const char *name
     uint64_t end = start + 2500;
     int32_t sizes[] = {7, 8, 9, 128, 1, 1, 16, 32};
     memset(record, 0, 160);
+    uint16_t registers = 77;
     memcpy(record, &kind, 4);
+    memcpy(record + 6, &registers, 2);
     memcpy(record + 16, &start, 8);
     memcpy(record + 24, &end, 8);
     memcpy(record + 52, sizes, sizeof sizes);
@@ -54,7 +56,7 @@ int cuptiActivityFlushAll(uint32_t forced) {
 def area_with(*records, count=None):
     area = HostArea.create("words", 2**26)
     for place, (kind, start, end, name) in enumerate(records):
-        packed = activity._RECORD.pack(kind, 128, 1, 1, 7, 8, 9, 48, start, end, name.encode())
+        packed = activity._RECORD.pack(kind, 128, 1, 1, 7, 8, 9, 48, 32, 0, start, end, name.encode())
         area.memory[activity._FIRST + place * len(packed) :][:0]
         struct.pack_into(f"{len(packed)}s", area.memory, activity._FIRST + place * len(packed), packed)
     struct.pack_into("=Q", area.memory, activity._COUNT, len(records) if count is None else count)
@@ -78,6 +80,7 @@ def test_what_the_driver_reports_reaches_the_examiner(tmp_path):
     subprocess.check_call(command, env=paths, pass_fds=[area.handle])
     copy, kernel = ActivityReader(area).new()
     assert (kernel.kernel, kernel.grid, kernel.block, kernel.us) == ("double_kernel", (7, 8, 9), (128, 1, 1), 2.5)
+    assert kernel.program == ("double_kernel", (128, 1, 1), 48, 77)
     assert (copy.kernel, copy.us) == ("", 2.5)
 
 

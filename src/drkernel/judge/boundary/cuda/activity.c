@@ -12,14 +12,15 @@
 enum { COPY = 1, FILL = 2, KERNEL = 10, BUFFER = 1 << 19 };
 
 typedef struct {
-    uint32_t kind, block[3], grid[3], shared;
+    uint32_t kind, block[3], grid[3], shared, registers, reserved;
     uint64_t start, end;
     char name[128];
 } Record;
 
 typedef struct {
     uint32_t kind;
-    uint32_t flags[3];
+    uint16_t caches, registers;
+    uint32_t flags[2];
     uint64_t start, end, completed;
     uint32_t device, context, stream;
     int32_t grid[3], block[3], static_shared, dynamic_shared;
@@ -52,6 +53,7 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
             memcpy(record->grid, found->grid, sizeof record->grid);
             memcpy(record->block, found->block, sizeof record->block);
             record->shared = found->static_shared + found->dynamic_shared;
+            record->registers = found->registers;
             if (found->name) strncpy(record->name, found->name, sizeof record->name - 1);
         }
         __sync_synchronize();

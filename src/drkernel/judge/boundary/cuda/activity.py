@@ -24,7 +24,7 @@ from drkernel.types import DrKernelError
 
 LIBRARY = "activity.so"
 """In the folder of every runner."""
-_RECORD = struct.Struct("=8I2Q128s")
+_RECORD = struct.Struct("=10I2Q128s")
 _COUNT, _FIRST, CAPACITY = 2048, 4096, 2**16
 """Where the number of records lies, and where they begin, in bytes; how many there is room for."""
 _KERNEL, _LONGEST_NAME = 10, 127
@@ -39,9 +39,22 @@ class DeviceWork:
     """Its name; empty for a copy or a fill."""
     grid: tuple[int, ...]
     block: tuple[int, ...]
-    us: float
+    shared: int
+    """Bytes of shared memory."""
+    registers: int
+    """Of a thread."""
     start: int
+    end: int
     """In nanoseconds."""
+
+    @property
+    def us(self) -> float:
+        return (self.end - self.start) / 1e3
+
+    @property
+    def program(self) -> tuple:
+        """What tells one compiled kernel from another, as far as the driver reports it."""
+        return self.kernel, self.block, self.shared, self.registers
 
 
 def compile_library(folder: Path) -> None:
@@ -125,8 +138,8 @@ class ActivityReader:
 
     def _record(self, place: int) -> DeviceWork:
         values = _RECORD.unpack_from(self._area.memory, _FIRST + place * _RECORD.size)
-        kind, *sizes, start, end, name = values
+        kind, *sizes, shared, registers, _, start, end, name = values
         if not start <= end < start + 10**12:
             raise ProtocolViolation("a record of device activity with an impossible time")
         text = name.split(b"\0")[0].decode(errors="replace") if kind == _KERNEL else ""
-        return DeviceWork(text, tuple(sizes[3:6]), tuple(sizes[:3]), (end - start) / 1e3, start)
+        return DeviceWork(text, tuple(sizes[3:]), tuple(sizes[:3]), shared, registers, start, end)

@@ -24,8 +24,8 @@ from drkernel.judge.boundary.shared_tensors import HostArea
 ACTIVATE, ACTIVE, GO, DONE = 0, 64, 128, 192
 """Offsets of the words in bytes, each in a cache line of its own."""
 _BYTES = 4096
-_LATE_SHARE, _LATE_S = 0.3, 1e-3
-"""How often `release` comes late, and by how much at most."""
+_LATE_SHARE, _LATE_S, _VERY_LATE_SHARE, _VERY_LATE_S = 0.3, 1e-3, 0.03, 1e-2
+"""How often `release` comes late and very late, and by how much at most."""
 
 
 def words_of(area: HostArea) -> ctypes.Array:
@@ -55,12 +55,12 @@ class Handshake:
             self._words[word // 4] = self._value
 
     def wait(self, word: int, deadline: float) -> bool:
-        """Waits until the runner has written the newest value, at most until `deadline` on time.monotonic()'s clock.
-        Whether it has."""
+        """Waits until the runner has written the newest value and no other, at most until `deadline` on
+        time.monotonic()'s clock. Whether it has."""
         words, place, value = self._words, word // 4, self._value
         while True:
             for _ in range(1000):
-                if words[place] >= value:
+                if words[place] == value:
                     return True
             if time.monotonic() > deadline:
                 return False
@@ -68,6 +68,7 @@ class Handshake:
     def release(self) -> None:
         """Lets an examined call begin, sometimes late: a call that finds its stream waiting is not a timed one
         therefore."""
-        if self._random.random() < _LATE_SHARE:
-            time.sleep(self._random.random() * _LATE_S)
+        chance = self._random.random()
+        if chance < _LATE_SHARE:
+            time.sleep(self._random.random() * (_VERY_LATE_S if chance < _VERY_LATE_SHARE else _LATE_S))
         self.write(ACTIVATE, GO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,12 @@ SHORT_US = 50.0
 """Calls that take less are timed in two processes: where a process lies in memory changes them by 2 to 4 %."""
 _ATTEMPTS = ((2, 1), (4, 2))
 """Blocks at least, and how much longer they are than usual."""
+
+
+_OF_COPIES, _ADDED_SHARE = re.compile("copy|Fill|memset", re.IGNORECASE), 0.1
+"""Kernels by which a runner copies outputs, and the proportion of a call that unknown kernels may take."""
+_EXPLAINED_FACTOR, _UNEXPLAINED_US, _UNEXPLAINED_SHARE = 10.0, 10.0, 0.05
+"""How much longer than modelled recorded operators may take, by a factor, and what need not be explained."""
 
 
 @dataclass
@@ -125,6 +132,7 @@ class CudaDevice:
         own_us, other_us, moved_us = submission.client.activity.split_us(work)
         cost_model = prepared.reference_costs[train].cost_model
         explained_us = sum(cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
+        _expect_explained(submission, work, explained_us)
         _expect_joined_streams(submission)
         evidence = {
             "speedup": round(timing.speedup, 4),
@@ -163,12 +171,12 @@ class CudaDevice:
         with self._lease.exclusively():
             submission.client.extend_deadline(self._lease.waited_s - waited)
             with self._lease.quiet():
-                submission.client.activity.skip()
+                submission.client.forget_activity()
                 profile = submission.client.profile(submission.case, self._buffers.empty_us)
                 work = submission.client.activity.new()[1:]  # without what keeps the device waiting
             timing = _timed(paired, profile, reference_profile, submission.seeds)
         _or_verdict(paired.flush_comparisons)
-        _expect_same_kernels(submission, work, paired.singles.calls)
+        _expect_same_work(submission, work, paired.singles.calls)
         singles += paired.singles.calls
         for found in paired.traces:
             if difference := attribution.difference(submission.trace, found):
@@ -214,13 +222,32 @@ def _timed(paired: PairedTimer, profile: list[KernelTime], reference_profile: li
     return timing
 
 
-def _expect_same_kernels(submission: Submission, examined: list[DeviceWork], calls: list[SingleCall]) -> None:
-    """What was examined is what is timed: each of the submission's kernels that the device executed then."""
+def _expect_same_work(submission: Submission, examined: list[DeviceWork], calls: list[SingleCall]) -> None:
+    """What was examined is what is timed: the same programs of the submission's own, and no other kernels."""
     own = submission.client.activity.own
-    expected = {work.kernel for work in examined} & own
+    expected, known = {work.program for work in examined if work.kernel in own}, {work.kernel for work in examined}
     for call in calls:
-        if left := expected - {work.kernel for work in call.work}:
-            submission.refuse("differs_when_timed", f"when it is timed, forward leaves out {', '.join(sorted(left))}")
+        found = {work.program for work in call.work if work.kernel in own}
+        added = [work for work in call.work if work.kernel not in known | own and not _OF_COPIES.search(work.kernel)]
+        problem = ""
+        if left := {name for name, *_ in expected - found}:
+            problem = f"leaves out {', '.join(sorted(left))}"
+        elif other := {name for name, *_ in found - expected}:
+            problem = f"runs another program of {', '.join(sorted(other))}"
+        elif sum(work.us for work in added) > _ADDED_SHARE * sum(work.us for work in call.work):
+            problem = f"adds {max(added, key=lambda work: work.us).kernel[:60]}"
+        if problem:
+            submission.refuse("differs_when_timed", f"when it is timed, forward {problem}")
+
+
+def _expect_explained(submission: Submission, work: list[DeviceWork], explained_us: float) -> None:
+    """Kernels that are not the submission's own are those of recorded operators."""
+    own_us, other_us, _ = submission.client.activity.split_us(work)
+    if other_us > _EXPLAINED_FACTOR * explained_us + _UNEXPLAINED_US + _UNEXPLAINED_SHARE * own_us:
+        kernels = [one for one in work if one.kernel and one.kernel not in submission.client.activity.own]
+        longest = max(kernels, key=lambda one: one.us).kernel[:60]
+        detail = f"the GPU spends {other_us:.0f} us on kernels that no recorded operator explains, such as {longest}"
+        submission.refuse("hidden_work", detail)
 
 
 def _expect_joined_streams(submission: Submission) -> None:

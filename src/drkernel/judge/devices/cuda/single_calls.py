@@ -29,12 +29,14 @@ from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, b
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
 
 SWITCHING, RESIDENT, WAITING = KINDS = ("switching", "resident", "waiting")
-SLACK_US = {SWITCHING: 8.0, RESIDENT: 1.5, WAITING: 80.0}
+SLACK_US = {SWITCHING: 8.0, RESIDENT: 0.7, WAITING: 500.0}
 """By how much the clock of a kind may be off, in either direction, beside its usual overhead."""
-LEEWAY = 0.95
+LEEWAY = 0.97
 """A call of a block may take this proportion of a single call, for which caches are colder."""
-COPY_FACTOR, COPY_SLACK_US = 1.25, 2.0
+COPY_FACTOR, COPY_SLACK_US = 1.05, 1.0
 """How much longer than the reference's the copy of a call's outputs may be without counting as work of the call."""
+BUSY_US = 5.0
+"""What a runner's own kernels and fills take beside the copy."""
 WANTED = {SWITCHING: 2, RESIDENT: 3, WAITING: 3}
 """Single calls of each kind."""
 
@@ -58,18 +60,30 @@ class SingleCall:
         """What a runner that reports the truth needs beside its forward and its copy."""
         return self.clock_us - self.reported.forward[0] - self.reported.copy[0]
 
-    def trusted_us(self, overhead_us: float, usual_copy_us: float) -> float:
-        """What its forward took at least by the examiner's clock."""
+    def busy_us(self) -> float:
+        """For how long the device worked at all, whenever that was: before GO and after DONE, too."""
+        busy, until = 0, 0
+        for work in self.work:  # in the order in which they began
+            busy += max(0, work.end - max(work.start, until))
+            until = max(until, work.end)
+        return busy / 1e3
+
+    def at_least_us(self, overhead_us: float, usual_copy_us: float) -> float:
+        """What a call of a block takes at least: by the examiner's clock, by the device, and by the runner's report.
+
+        The report of a call that waits for the device has the host's time in it, which blocks may hide.
+        """
         copied = min(self.reported.copy[0], COPY_FACTOR * usual_copy_us + COPY_SLACK_US)
-        return LEEWAY * (self.clock_us - overhead_us - copied) - SLACK_US[self.kind]
+        claimed = 0.0 if self.kind == WAITING else self.reported.forward[0]
+        clock_us = self.clock_us - overhead_us - SLACK_US[self.kind]
+        return LEEWAY * max(claimed - SLACK_US[RESIDENT], clock_us - copied, self.busy_us() - copied - BUSY_US)
 
 
 def floor_us(calls: Sequence[SingleCall], overheads_us: dict[str, float], usual_copy_us: float) -> float:
     """What a call takes at least: the most that any kind of single calls says, in microseconds."""
     found: dict[str, list[float]] = defaultdict(list)
     for call in calls:
-        trusted = call.trusted_us(overheads_us[call.kind], usual_copy_us)
-        found[call.kind].append(max(trusted, LEEWAY * call.reported.forward[0] - SLACK_US[RESIDENT]))
+        found[call.kind].append(call.at_least_us(overheads_us[call.kind], usual_copy_us))
     return max((float(numpy.quantile(times, 0.25)) for times in found.values()), default=0.0)
 
 
@@ -128,11 +142,11 @@ class SingleCalls:
             DeadlineExceeded, Failed, PeerClosed, ProtocolViolation.
         """
         given = self._precomputed.pop() if self._precomputed else self._answered()
-        self._client.activity.skip()
         tree, slots = self._buffers.own_in.lay([given.inputs])
         handshake = self._client.handshake
         question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": given.seed}
         value = handshake.next_value()
+        self._client.forget_activity()
         self._client.post("enqueue_alone", value=value, waiting=kind == WAITING, **question)
         self._between()
         in_time = kind != WAITING and self._client.answered(GATED_S)
@@ -146,9 +160,11 @@ class SingleCalls:
         clock_us = 1e6 * (time.perf_counter() - start)
         ours = self._buffers.shared_out.bytes(HEADER, len(given.outputs)).clone()
         reported = block_of(self._client.collect())
-        self.calls.append(SingleCall(kind, clock_us, reported, self._client.activity.new()))
-        self._compare(given.theirs, self.calls[-1].reported, given.outputs, ours)
-        return self.calls[-1]
+        call = SingleCall(kind, clock_us, reported, self._client.activity.new())
+        if in_time or kind == WAITING:  # else part of its forward came before GO
+            self.calls.append(call)
+        self._compare(given.theirs, reported, given.outputs, ours)
+        return call
 
     def _note_launches(self) -> None:
         answer = self._client.collect()

@@ -62,7 +62,7 @@ class Timing:
     @property
     def is_false(self) -> bool:
         """Whether single calls take so much longer that the calls of blocks do not do their work."""
-        return bool(self.claimed_us) and self.floor_us > FALSE_FACTOR * self.claimed_us + FALSE_US
+        return self.gated and bool(self.claimed_us) and self.floor_us > FALSE_FACTOR * self.claimed_us + FALSE_US
 
 
 def combined(one: Timing, other: Timing) -> Timing:

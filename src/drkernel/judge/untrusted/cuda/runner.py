@@ -71,7 +71,7 @@ def main(connection: socket.socket, areas: list[HostArea], sandbox: Sandbox) -> 
 
 class CudaRunner(runner.Runner):
     """Answers what Runner answers, and further requests: `map` (which memory to share), `limit`, `enqueue_gated`,
-    `enqueue_alone`, `wait`, `claims` and `report` (timed calls), `profile`, `joins`.
+    `enqueue_alone`, `wait`, `claims`, `report` and `flush` (timed calls), `profile`, `joins`.
 
     Until `map` it works in memory of its own.
 
@@ -119,6 +119,7 @@ class CudaRunner(runner.Runner):
             "wait": dict,
             "claims": self._timed.report,
             "report": self._report,
+            "flush": self._flush,
             "profile": self._profile,
             "joins": self._joins,
         }
@@ -183,6 +184,11 @@ class CudaRunner(runner.Runner):
     def _enqueue_alone(self, **call: Any) -> dict[str, Any]:
         """Enqueues one call behind a handshake, see TimedCalls.enqueue_alone, and says what it launched."""
         return {"traces": [trace.to_json() for trace in self._timed.enqueue_alone(**call)]}
+
+    def _flush(self) -> dict[str, Any]:
+        """Hands over the records of what the device has executed."""
+        self._flush_activity()
+        return {}
 
     def _report(self) -> dict[str, Any]:
         """Waits for the call that was enqueued alone, and reports it."""
