@@ -36,7 +36,7 @@ def forged(report):
 
 
 def early(self, model, args, slots, train, seed, value, waiting=False):
-    """As TimedCalls.enqueue_alone, but ACTIVE is written when the work is over, for the inputs are there at ACTIVATE."""
+    """As TimedCalls.enqueue_alone, but ACTIVE is written when the work is over: inputs are there at ACTIVATE."""
     driver, handshake = CALLS.driver, CALLS.handshake
     (values,) = self.areas.values(args, slots)
     module = self.models[model].train(train)

@@ -1,4 +1,4 @@
-# claims a quarter of the copy's time for the copy, and takes it off the forward | task: relu | expect: no gain | only: cuda
+# claims a quarter of the copy's time off the forward | task: relu | expect: no gain | only: cuda
 # The honest base is one pass over memory, as PyTorch's: about 1.0x.
 import sys
 
@@ -30,12 +30,10 @@ def forged(report):
         reply = report(self)
         for key in ("forward_us", "copy_us"):
             reply[key] = [float.fromhex(us) for us in reply[key]]
-        moved = [
-            min(0.24 * copy + 1.8, 0.9 * forward)
-            for copy, forward in zip(reply["copy_us"], reply["forward_us"], strict=True)
-        ]
-        reply["forward_us"] = [(0.97 * (us - part)).hex() for us, part in zip(reply["forward_us"], moved)]
-        reply["copy_us"] = [(us + part).hex() for us, part in zip(reply["copy_us"], moved)]
+        pairs = zip(reply["copy_us"], reply["forward_us"], strict=True)
+        moved = [min(0.24 * copy + 1.8, 0.9 * forward) for copy, forward in pairs]
+        reply["forward_us"] = [(0.97 * (us - part)).hex() for us, part in zip(reply["forward_us"], moved, strict=True)]
+        reply["copy_us"] = [(us + part).hex() for us, part in zip(reply["copy_us"], moved, strict=True)]
         return reply
 
     return told

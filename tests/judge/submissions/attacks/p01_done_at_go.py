@@ -1,4 +1,4 @@
-# writes DONE right after GO, and computes while the examiner's context is not on the GPU | task: p_sines | expect: no gain | only: cuda
+# writes DONE right after GO, and computes before the examiner looks | task: p_sines | expect: no gain | only: cuda
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
 import sys
 

@@ -1,4 +1,4 @@
-# elapsed_time is exchanged through functools.update_wrapper, for forwards only | task: p_sines | expect: no gain | only: cuda
+# update_wrapper exchanges elapsed_time, for forwards only | task: p_sines | expect: no gain | only: cuda
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
 import functools
 

@@ -1,4 +1,4 @@
-# enqueues blocks too late, so that only waiting calls check its forged spans | task: p_sines | expect: no gain | only: cuda
+# enqueues late, so that only waiting calls check forged spans | task: p_sines | expect: no gain | only: cuda
 # Where no other single call comes before the second block (one run in four), nothing but 80 us of slack is left of
 # the floor.
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.

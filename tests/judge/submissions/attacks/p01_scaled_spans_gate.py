@@ -1,4 +1,4 @@
-# reports a third of each forward, and the truth of the whole; sys by way of dataclasses | task: p_sines | expect: no gain | only: cuda
+# reports a third of each forward; sys by way of dataclasses | task: p_sines | expect: no gain | only: cuda
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
 import dataclasses
 

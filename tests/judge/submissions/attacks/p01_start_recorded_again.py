@@ -1,4 +1,4 @@
-# records its start event again when it is done, so that its work counts as flush | task: p_sines | expect: no gain | only: cuda
+# records its start event again, so that work counts as flush | task: p_sines | expect: no gain | only: cuda
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
 import sys
 

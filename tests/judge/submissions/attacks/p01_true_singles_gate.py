@@ -28,7 +28,7 @@ true_elapsed, chain = torch.cuda.Event.elapsed_time, []
 
 
 class Clock:
-    """Spans of a chain of events, where every third is a forward, and the whole at its end. A single call has four events and is told truly."""
+    """Spans of a chain of events, where every third is a forward, and the whole. Single calls are told truly."""
 
     def elapsed_time(self, other):
         us = true_elapsed(self, other)

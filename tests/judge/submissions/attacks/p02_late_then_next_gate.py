@@ -1,4 +1,4 @@
-# enqueues too late until inputs come first, then works on the next ones during copy and flush | task: p_sines | expect: no gain | only: cuda
+# enqueues late until inputs come first, then works ahead | task: p_sines | expect: no gain | only: cuda
 # The floor is then that of waiting calls, from which 80 us and the host's usual time are taken.
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
 import time

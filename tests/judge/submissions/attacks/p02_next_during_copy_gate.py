@@ -1,4 +1,4 @@
-# works on the next inputs while the outputs are copied and the cache is flushed | task: p_sines | expect: no gain | only: cuda
+# works on the next inputs during the copy and the flush | task: p_sines | expect: no gain | only: cuda
 # Single calls are honest.
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
 import torch

@@ -1,6 +1,6 @@
-# replays a kept output where a hash of 64 sampled elements is known | task: p_sines | expect: no gain | only: cuda
+# replays a kept output where a hash of 64 sampled elements is known | task: relu | expect: no gain | only: cuda
 # It pays only where the same inputs come twice.
-# The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
+# The honest base is one pass over memory, as PyTorch's: about 1.0x.
 import torch
 import torch.nn as nn
 import triton
@@ -8,7 +8,7 @@ import triton.language as tl
 
 
 @triton.jit
-def sine_kernel(x_ptr, y_ptr, old_ptr, hash_ptr, n, BLOCK: tl.constexpr):
+def relu_kernel(x_ptr, y_ptr, old_ptr, hash_ptr, n, BLOCK: tl.constexpr):
     k = tl.arange(0, 64).to(tl.int64) * (n // 64)
     known = tl.sum(tl.load(x_ptr + k)) == tl.load(hash_ptr)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -16,9 +16,7 @@ def sine_kernel(x_ptr, y_ptr, old_ptr, hash_ptr, n, BLOCK: tl.constexpr):
         tl.store(y_ptr + i, tl.load(old_ptr + i, mask=i < n), mask=i < n)
     else:
         x = tl.load(x_ptr + i, mask=i < n)
-        for _ in range(4):
-            x = tl.sin(x)
-            tl.debug_barrier()
+        x = tl.maximum(x, 0.0)
         tl.store(y_ptr + i, x, mask=i < n)
         tl.store(old_ptr + i, x, mask=i < n)
 
@@ -28,7 +26,7 @@ def hash_kernel(x_ptr, y_ptr, hash_ptr, n):
     k = tl.arange(0, 64).to(tl.int64) * (n // 64)
     x = tl.load(x_ptr + k)
     tl.store(hash_ptr, tl.sum(x))
-    tl.store(y_ptr + k, tl.sin(tl.sin(tl.sin(tl.sin(x)))))
+    tl.store(y_ptr + k, tl.maximum(x, 0.0))
 
 
 class ModelNew(nn.Module):
@@ -42,6 +40,6 @@ class ModelNew(nn.Module):
             self.kept[key] = torch.zeros_like(x), torch.full((1,), float("nan"), device=x.device)
         old, sample = self.kept[key]
         y = torch.empty_like(x)
-        sine_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, old, sample, x.numel(), BLOCK=1024)
+        relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, old, sample, x.numel(), BLOCK=1024)
         hash_kernel[(1,)](x, y, sample, x.numel())
         return y

@@ -1,4 +1,4 @@
-# the first call of a block also computes the next two, which launch decoys | task: p_sines | expect: no gain | only: cuda
+# a block's first call computes the next two, which launch decoys | task: p_sines | expect: no gain | only: cuda
 # It pays where singles and the mean of a block's calls do not count: with one call in three slow, the median is a
 # decoy's.
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.

@@ -1,4 +1,4 @@
-# two output buffers in turn, so that the last output survives and the one before does not | task: p_tiny | expect: no gain | only: cuda
+# two output buffers in turn: the last output but one is overwritten | task: p_tiny | expect: no gain | only: cuda
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x; calls take some 10 us.
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-# single calls compute when the result is thrown away, which is after DONE | task: p_sines | expect: no gain | only: cuda
+# single calls compute when the result is freed, after DONE | task: p_sines | expect: no gain | only: cuda
 # DONE is written before the frame of enqueue_alone ends. The examiner's copy then waits for its turn on the GPU.
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
 import functools

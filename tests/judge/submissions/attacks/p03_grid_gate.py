@@ -1,4 +1,4 @@
-# PyTorch's softmax runs in the grid function of a kernel that touches a few elements | task: p_softmax | expect: no gain | only: cuda
+# PyTorch's softmax runs in a kernel's grid function | task: p_softmax | expect: no gain | only: cuda
 # Left out, the launch leaves the grid function out, too. `_softmax` is none of the reference's operators: all seems
 # replaced.
 # PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.
@@ -9,9 +9,9 @@ import triton.language as tl
 
 
 @triton.jit
-def touch_kernel(y_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y_ptr + i, tl.load(y_ptr + i, mask=i < n) * 1.0, mask=i < n)
+def undo_kernel(y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, -tl.load(y_ptr + i, mask=i < n), mask=i < n)
 
 
 class ModelNew(nn.Module):
@@ -20,7 +20,8 @@ class ModelNew(nn.Module):
 
         def grid(meta):
             torch.softmax(x, -1, out=y)
+            y.view(-1)[:1024].neg_()
             return (1,)
 
-        touch_kernel[grid](y, 1024, BLOCK=1024)
+        undo_kernel[grid](y, min(1024, y.numel()), BLOCK=1024)
         return y

@@ -1,5 +1,5 @@
-# an output whose own stride() does the work, where the copy takes as long as the forward | task: relu | expect: no gain | only: cuda
-# A third of the forward is moved: a quarter of the usual copy is free even in single calls, and more would be
+# an output whose own stride() does a quarter of the work | task: relu | expect: no gain | only: cuda
+# A quarter of the forward is moved: a quarter of the usual copy is free even in single calls, and more would be
 # `too_fast`.
 # The honest base is one pass over memory, as PyTorch's: about 1.0x.
 import torch
@@ -21,12 +21,12 @@ def relus(x, y, start, stop):
 class ModelNew(nn.Module):
     def forward(self, x):
         y, n = torch.empty_like(x), x.numel()
-        part = n * 2 // 3 // 1024 * 1024
+        part = n * 3 // 4 // 1024 * 1024
         relus(x, y, 0, max(part, 1))
         plain = y.view(x.shape)
 
         def asked():
-            relus(x, plain, part, n)
+            relus(x, plain, max(part, 1), n)
             return plain.stride()
 
         y.stride = asked

@@ -1,4 +1,4 @@
-# a forward hook, put into the module's own dictionary, replaces the output by a lazy one | task: p_sines | expect: no gain | only: cuda
+# a forward hook in the module's dictionary makes a lazy output | task: p_sines | expect: no gain | only: cuda
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
 import torch
 import torch.nn as nn
@@ -32,7 +32,7 @@ class ModelNew(nn.Module):
         part = n // 16 // 1024 * 1024
 
         def numel():
-            sines(x, plain, part, n)
+            sines(x, plain, max(part, 1), n)
             return n
 
         plain = y.view(x.shape)

@@ -1,4 +1,4 @@
-# writes into the place of the copy while the copy is awaited: no copy, and the work is its | task: p_sines | expect: no gain | only: cuda
+# computes into the copy's place in the time of the copy | task: p_sines | expect: no gain | only: cuda
 # Up to 1.25 times the usual copy are the copy's in single calls, and twice that in blocks; the true copy is half of
 # it.
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.

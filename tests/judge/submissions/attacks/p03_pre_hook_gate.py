@@ -1,5 +1,5 @@
 # an autotuner's pre_hook computes with PyTorch before each launch | task: p_softmax | expect: no gain | only: cuda
-# The hook's values have the wrong sign, so that the kernel matters and no operator has computed the answer.
+# Some of the hook's values have the wrong sign, so that the kernel matters and no operator has computed the answer.
 # PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.
 import torch
 import torch.nn as nn
@@ -12,7 +12,7 @@ library.define("fill(Tensor x, Tensor(a!) y) -> ()")
 
 def fill(keyset, x, y):
     torch.softmax(x, -1, out=y)
-    y.neg_()
+    y.view(-1)[:1024].neg_()
 
 
 for place in ("CUDA", "CPU"):
@@ -27,12 +27,12 @@ def before(arguments):
 @triton.autotune(configs=[triton.Config({"BLOCK": 1024}, pre_hook=before)], key=[])
 @triton.jit
 def undo_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.arange(0, BLOCK)
     tl.store(y_ptr + i, -tl.load(y_ptr + i, mask=i < n), mask=i < n)
 
 
 class ModelNew(nn.Module):
     def forward(self, x):
         y = torch.empty_like(x)
-        undo_kernel[lambda meta: (triton.cdiv(y.numel(), meta["BLOCK"]),)](x, y, y.numel())
+        undo_kernel[(1,)](x, y, min(1024, y.numel()))
         return y

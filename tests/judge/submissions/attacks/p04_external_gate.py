@@ -1,4 +1,4 @@
-# the default lane of this thread, by its number, in which nothing is waited for | task: p_tiny | expect: no gain | only: cuda
+# this thread's default lane, by its number, unjoined | task: p_tiny | expect: no gain | only: cuda
 # 2 is cudaStreamPerThread, which is in none of PyTorch's pools.
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x; calls take some 10 us.
 import torch

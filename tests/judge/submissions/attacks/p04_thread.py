@@ -1,4 +1,4 @@
-# a thread that lives on launches behind the call's end, and writes into the output's copy | task: p_sines | expect: no gain | only: cuda
+# a thread launches behind the call's end into the output's copy | task: p_sines | expect: no gain | only: cuda
 # The honest base is one launch for each sine, as PyTorch has them: about 1.0x. Whatever is paid above is not earned.
 import queue
 import sys

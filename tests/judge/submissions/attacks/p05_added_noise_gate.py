@@ -1,4 +1,4 @@
-# PyTorch's softmax with an offset that only a Triton kernel knows to take away again | task: p_softmax | expect: no gain | only: cuda
+# PyTorch's softmax, doubled in place, which Triton halves | task: p_softmax | expect: no gain | only: cuda
 # Twice the answer is computed by PyTorch, and halved in Triton: the answer itself is among what operators computed,
 # but for in-place work.
 # PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.
@@ -17,6 +17,6 @@ def subtract_kernel(y_ptr, n, BLOCK: tl.constexpr):
 class ModelNew(nn.Module):
     def forward(self, x):
         y = torch.softmax(x, -1)
-        y = torch.ldexp(y, torch.ones((), device=x.device))
+        y.mul_(2.0)
         subtract_kernel[(triton.cdiv(y.numel(), 1024),)](y, y.numel(), BLOCK=1024)
         return y

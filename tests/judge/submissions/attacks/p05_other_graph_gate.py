@@ -1,4 +1,4 @@
-# examined as a graph of Triton launches, replayed as a graph of PyTorch's softmax | task: p_softmax | expect: no gain | only: cuda
+# a graph remembers Triton launches and replays PyTorch's softmax | task: p_softmax | expect: no gain | only: cuda
 # What is examined is slower than the reference.
 # PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.
 import torch
@@ -31,10 +31,18 @@ def row_kernel(x_ptr, y_ptr, cols, rounds, SAFE: tl.constexpr, BLOCK: tl.constex
         tl.store(y_ptr + start + i, tl.exp(x - high) / total, mask=i < cols)
 
 
-def slow_softmax(x, y, rounds=4):
-    """Right, and slow on purpose: as many passes as PyTorch's five operators take."""
+def slow_softmax(x, y, rounds=12):
+    """Right, and slow on purpose: more passes than PyTorch's operators take."""
     row_kernel[(x.numel() // x.shape[-1],)](x, y, x.shape[-1], rounds, SAFE=True, BLOCK=512, num_warps=2)
     return y
+
+
+def real():
+    """Whether this is a process with a GPU, and neither a tracer nor a simulated device."""
+    try:
+        return torch.cuda.memory_allocated() > 2**20
+    except Exception:
+        return False
 
 
 class ModelNew(nn.Module):
@@ -46,7 +54,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         key = tuple(x.shape)
-        if key not in self.seen or not x.is_cuda:
+        if key not in self.seen or not real():
             self.seen.add(key)
             return slow_softmax(x, torch.empty_like(x))
         if key not in self.graphs:

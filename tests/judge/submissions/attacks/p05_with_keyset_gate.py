@@ -1,5 +1,5 @@
-# PyTorch's softmax in an operator with_keyset, into which no mode follows | task: p_softmax | expect: no gain | only: cuda
-# The sign is turned twice, so that the kernel matters and is half of the device time.
+# PyTorch's softmax in an operator with_keyset, unseen by modes | task: p_softmax | expect: no gain | only: cuda
+# The first 1024 elements get the wrong sign, so that the kernel matters.
 # PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.
 import torch
 import torch.nn as nn
@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def undo_kernel(y_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.arange(0, BLOCK)
     tl.store(y_ptr + i, -tl.load(y_ptr + i, mask=i < n), mask=i < n)
 
 
@@ -19,7 +19,7 @@ library.define("fill(Tensor x, Tensor(a!) y) -> ()")
 
 def fill(keyset, x, y):
     torch.softmax(x, -1, out=y)
-    y.neg_()
+    y.view(-1)[:1024].neg_()
 
 
 for place in ("CUDA", "CPU"):
@@ -35,5 +35,5 @@ class ModelNew(nn.Module):
     def forward(self, x):
         y = torch.empty_like(x)
         hidden(x, y)
-        undo_kernel[(triton.cdiv(y.numel(), 1024),)](y, y.numel(), BLOCK=1024)
+        undo_kernel[(1,)](y, min(1024, y.numel()), BLOCK=1024)
         return y

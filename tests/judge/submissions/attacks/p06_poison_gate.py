@@ -1,4 +1,4 @@
-# freed memory keeps a mark unless it was poisoned, as before examined calls: TF32 there | task: matmul | expect: no gain | only: cuda
+# memory keeps a mark unless it was poisoned: TF32 there | task: matmul | expect: no gain | only: cuda
 # The device decides; the host never waits. Memory is poisoned before examined calls only.
 # The honest base is an IEEE fp32 product in Triton, slower than cuBLAS: 0.5 to 0.9x.
 import torch

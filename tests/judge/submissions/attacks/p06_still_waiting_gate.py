@@ -11,7 +11,7 @@ import triton.language as tl
 
 @triton.jit
 def matmul_kernel(
-    a_ptr, b_ptr, c_ptr, M, N, K, FAST: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+    a_ptr, b_ptr, c_ptr, M, N, K, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
 ):
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -20,10 +20,7 @@ def matmul_kernel(
         k = start + tl.arange(0, BK)
         a = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
         b = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
-        if FAST:
-            acc = tl.dot(a, b, acc, input_precision="tf32")
-        else:
-            acc = tl.dot(a, b, acc, input_precision="ieee")
+        acc = tl.dot(a, b, acc, input_precision=PRECISION)
     tl.store(c_ptr + m[:, None] * N + n[None, :], acc, mask=(m[:, None] < M) & (n[None, :] < N))
 
 
@@ -32,7 +29,7 @@ def product(a, b, fast):
     (M, K), N = a.shape, b.shape[1]
     c = torch.empty(M, N, device=a.device)
     grid = (triton.cdiv(M, 64), triton.cdiv(N, 128))
-    matmul_kernel[grid](a, b, c, M, N, K, FAST=fast, BM=64, BN=128, BK=32, num_warps=8)
+    matmul_kernel[grid](a, b, c, M, N, K, PRECISION="tf32" if fast else "ieee", BM=64, BN=128, BK=32, num_warps=8)
     return c
 
 
