@@ -61,14 +61,33 @@ def evaluate(config: EvaluateConfig, ranks: Ranks) -> None:
     known, path = ranks.broadcast_object(lambda: study.known(folder)), own / records.RESULTS
     with judge_of_node(config, ranks) as judge, Progress(make_console(quiet=not ranks.is_main)) as progress:
         on_progress = progress_callback(progress, f"{len(tasks)} tasks")
-        options = {"known": known, "log": progress.log, "on_progress": on_progress}
         if config.solutions:
             given = solutions.load(config.solutions, tasks, progress.log)[number::shards]
-            study.judge_solutions(tasks, given, judge, path, label=model_label(config), **options)
+            study.judge_solutions(
+                tasks,
+                given,
+                judge,
+                path,
+                label=model_label(config),
+                known=known,
+                log=progress.log,
+                on_progress=on_progress,
+            )
         else:
-            options |= {"seed": config.seed, "trials": config.scaling.trials, "reward": verdict_reward(config)}
             with open_model(config, ranks, progress.log) as model:
-                study.play(tasks[number::shards], Strategy(config.scaling), model, judge, path, **options)
+                study.play(
+                    tasks[number::shards],
+                    Strategy(config.scaling),
+                    model,
+                    judge,
+                    path,
+                    reward=verdict_reward(config),
+                    seed=config.seed,
+                    trials=config.scaling.trials,
+                    known=known,
+                    log=progress.log,
+                    on_progress=on_progress,
+                )
         ranks.barrier()  # the first rank of a node lends its judge to the others until all are done
     if ranks.is_main and not config.shard:
         study.merge(folder)

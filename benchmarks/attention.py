@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> None:
     layout = Packed(torch.tensor(bounds, dtype=torch.int32), device)
     draw = torch.Generator(device).manual_seed(0)
     *exact, weight = (torch.randn((bounds[-1], n, 128), device=device, generator=draw) for n in (16, 8, 8, 16))
-    inputs = [x.bfloat16() for x in exact]
+    inputs = query, key, value = [x.bfloat16() for x in exact]
     flops = 4 * 128 * 16 * sum((end - start) ** 2 / 2 for start, end in pairwise(bounds))
     reference = gradients(layout, exact, weight)
     lines = [f"{bounds[-1]:,} tokens in {len(bounds) - 1} rows; {bench.machine(device)}", ""]
@@ -43,7 +43,7 @@ def main(options: argparse.Namespace) -> None:
         found = gradients(layout, inputs, weight.bfloat16())
         cosines = " ".join(f"{bench.cosine({'': a}, {'': b}):.6f}" for a, b in zip(found, reference, strict=True))
         with torch.no_grad():
-            forward = timed(lambda: layout.attend(None, *inputs, SCALE), device)
+            forward = timed(lambda: layout.attend(None, query, key, value, SCALE), device)
         backward = timed(lambda: gradients(layout, inputs, weight.bfloat16()), device) - forward
         rates = flops / forward / 1e9, 2.5 * flops / backward / 1e9
         cells = f"{forward:.2f} | {rates[0]:.0f} | {backward:.2f} | {rates[1]:.0f} | {cosines}"
@@ -56,7 +56,8 @@ def main(options: argparse.Namespace) -> None:
 def gradients(layout: Packed, inputs: list[Tensor], weight: Tensor) -> list[Tensor]:
     """Output and gradients."""
     inputs = [x.detach().requires_grad_() for x in inputs]
-    output = layout.attend(None, *inputs, SCALE)
+    query, key, value = inputs
+    output = layout.attend(None, query, key, value, SCALE)
     return [output.detach(), *torch.autograd.grad(output, inputs, weight)]
 
 

@@ -129,10 +129,12 @@ def attention_cosine(device: torch.device) -> float:
     fast = [x.clone().requires_grad_() for x in qkv]
     slow = [x.float().requires_grad_() for x in qkv]
     scale = 128**-0.5
-    outputs = [Packed(bounds, device).attend(None, *qkv, scale) for qkv in (fast, slow)]  # float32 goes row by row
-    for output in outputs:
-        (output.float() * weight.float()).sum().backward()
-    sides = ((outputs[0], *(x.grad for x in fast)), (outputs[1], *(x.grad for x in slow)))
+    layout = Packed(bounds, device)
+    sides = []
+    for query, key, value in (fast, slow):  # float32 goes row by row
+        output = layout.attend(None, query, key, value, scale)
+        loss = (output.float() * weight.float()).sum()
+        sides.append((output, *torch.autograd.grad(loss, (query, key, value))))
     return min(bench.cosine({"": x}, {"": y}) for x, y in zip(*sides, strict=True))
 
 

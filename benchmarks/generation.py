@@ -29,11 +29,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import torch
 from shapes import SHAPES, config_of
 
-from drkernel.policy import Engine, Request
+from drkernel.judge import JudgeProtocol
+from drkernel.policy import Engine, Prompts, Request
 from drkernel.policy.vllm_engine import VllmEngine
 from drkernel.rollout import EpisodeConfig, rollout
 from drkernel.training.loading import random_policy
@@ -178,7 +180,9 @@ def rollout_ways(engine: VllmEngine, options: argparse.Namespace) -> dict[str, C
 
 
 def streaming(engine: Prescribed, judge: SlowJudge, prompts: Stub, tasks, samples: int, limit: int, seed: int) -> None:
-    trajectories, _ = rollout(engine, judge, prompts, tasks, samples, EpisodeConfig(3, limit, 32), seed=seed)
+    # The three have what `rollout` calls, and no more.
+    players = cast(Engine, engine), cast(JudgeProtocol, judge), cast(Prompts, prompts)
+    trajectories, _ = rollout(*players, tasks, samples, EpisodeConfig(3, limit, 32), seed=seed)
     assert all(len(t.turns) == 3 for t in trajectories)
 
 

@@ -151,7 +151,7 @@ def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
         words = collections.Counter((v.status, v.reason) for v in found)
         if len({(v.status, v.lazy) for v in found}) > 1 or found[0].status != "ok":
             yield f"{name}: " + ", ".join(f"{' '.join(word)} x{n}" for word, n in words.items())
-        if speedups := [v.speedup for v in found if v.ok]:
+        if speedups := speedups_of(found):
             medians[name] = statistics.median(speedups)
             off = [s for s in speedups if abs(s / medians[name] - 1) > MAX_DEVIATION]
             if off:
@@ -160,9 +160,14 @@ def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
     for (example, _), verdict in zip(listed, verdicts, strict=True):
         if verdict.reason == "judge_failure":
             yield f"{example.name}: judge_failure: {verdict.detail}"
-        hostile = example.name not in HONEST and example.task == "relu" and plain
-        if hostile and verdict.ok and verdict.speedup > MAX_GAIN * plain:
+        if plain is None or example.name in HONEST or example.task != "relu" or not verdict.ok:
+            continue
+        if verdict.speedup is not None and verdict.speedup > MAX_GAIN * plain:
             yield f"{example.name}: ok at {verdict.speedup:.3g}x, an honest submission gets {plain:.3g}x"
+
+
+def speedups_of(verdicts: list[Verdict]) -> list[float]:
+    return [v.speedup for v in verdicts if v.ok and v.speedup is not None]
 
 
 def by_honest(listed: list, verdicts: list[Verdict]) -> dict[str, list[Verdict]]:
@@ -209,14 +214,14 @@ def table(
     lines += ["", f"New files in the shared folders, whoever made them: {', '.join(new_files[:20]) or 'none'}", ""]
     lines += ["| honest | verdicts | status | median speed-up | most off |", "|---|---|---|---|---|"]
     for name, found in sorted(by_honest(listed, verdicts).items()):
-        speedups = [v.speedup for v in found if v.ok] or [float("nan")]
+        speedups = speedups_of(found) or [float("nan")]
         median = statistics.median(speedups)
         off = max(abs(s / median - 1) for s in speedups)
         words = collections.Counter(f"{v.status} {v.reason}" for v in found)
         text = ", ".join(f"{word} x{n}" for word, n in words.items())
         lines.append(f"| {name} | {len(found)} | {text} | {median:.3f} | {100 * off:.1f} % |")
     lines += ["", "| hostile | verdicts | found |", "|---|---|---|"]
-    groups = collections.defaultdict(collections.Counter)
+    groups: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for (example, _), verdict in zip(listed, verdicts, strict=True):
         if example.name not in HONEST:
             groups[example.name][f"{verdict.status} {verdict.reason}"] += 1
@@ -228,9 +233,9 @@ def table(
 
 def plot(listed: list, verdicts: list[Verdict], samples: list[dict], path: Path) -> None:
     figure, axes = judging.pyplot().subplots(2, 2, figsize=(10, 6), constrained_layout=True)
-    places = collections.defaultdict(list)
+    places: dict[str, list[tuple[int, float]]] = collections.defaultdict(list)
     for place, ((example, _), verdict) in enumerate(zip(listed, verdicts, strict=True)):
-        if example.name in HONEST and verdict.ok:
+        if example.name in HONEST and verdict.ok and verdict.speedup is not None:
             places[example.name].append((place, verdict.speedup))
     for name, points in sorted(places.items()):
         median = statistics.median(speedup for _, speedup in points)

@@ -125,7 +125,7 @@ def neighbour(part: str) -> Iterator[subprocess.Popen]:
     """Another process that does what `part` says, from when it is ready; killed at the end."""
     process = subprocess.Popen([sys.executable, __file__, "--part", part], stdout=subprocess.PIPE, text=True)
     try:
-        if process.stdout.readline() != "ready\n":
+        if not process.stdout or process.stdout.readline() != "ready\n":
             raise RuntimeError(f"the neighbour ({part}) does not start")
         yield process
         if process.poll() is not None:
@@ -180,7 +180,7 @@ def tiny(_: int) -> dict[str, float]:
 
 
 def tiny_times(name: str) -> dict[str, float]:
-    times, deadline = [], time.monotonic() + TINY_S
+    times, deadline = list[float](), time.monotonic() + TINY_S
     while len(times) < TINY_CALLS and time.monotonic() < deadline:
         times.append(tiny_us())
     return {f"{name}_us": statistics.median(times), f"{name}_max_us": max(times), f"{name}_calls": len(times)}
@@ -276,7 +276,7 @@ def locked_in(connection: Any, areas: list, sandbox: Any) -> None:
     began = time.perf_counter()
     try:
         setup.start(everywhere=True)
-        answer = functools.partial(opened, 1e3 * (time.perf_counter() - began))
+        answer: Callable[[Any], dict[str, Any]] = functools.partial(opened, 1e3 * (time.perf_counter() - began))
     except Exception as error:
         problem = {"error": f"CUDA does not start: {error}"}
         answer = lambda question: problem
@@ -339,8 +339,8 @@ def measured(part: str, number: int, left_s: float) -> dict[str, Any]:
     """What a part of this file finds in a process of its own, or {"failed": why}."""
     limit = max(1.0, min(LIMIT_S, left_s))
     command = [sys.executable, __file__, "--part", part, "--number", str(number)]
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
-    process = subprocess.Popen(command, env=os.environ | {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, **options)
+    env, pipe = os.environ | {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, subprocess.PIPE
+    process = subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     try:
         out, problem = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:

@@ -24,6 +24,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import judging
 import numpy
@@ -53,10 +54,10 @@ def smaller(task: Task) -> Task:
     """The task as if a small size were its published one."""
     fitted = shrink.fit(dataclasses.replace(task, small=None), SMALL, ANY)
     tree = ast.parse(fitted.source)
-    named = (n for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name))
-    for statement in named:
-        if (value := (fitted.small or {}).get(statement.targets[0].id)) is not None:
-            statement.value = ast.Constant(value)
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and isinstance(name := statement.targets[0], ast.Name):
+            value = (fitted.small or {}).get(name.id)
+            statement.value = statement.value if value is None else ast.Constant(value)
     return dataclasses.replace(task, id=f"{task.id}/small", source=ast.unparse(tree), small=None)
 
 
@@ -73,7 +74,11 @@ def judged(options: argparse.Namespace, host: str) -> Iterator[dict]:
                     yield record | {"status": "unusable", "detail": str(error)}
                     continue
                 us, theirs = (ms and 1e3 * ms for ms in (verdict.submission_ms, verdict.reference_ms))
-                found = {"status": verdict.status, "reason": verdict.reason, "detail": verdict.detail[:200]}
+                found: dict[str, Any] = {
+                    "status": verdict.status,
+                    "reason": verdict.reason,
+                    "detail": verdict.detail[:200],
+                }
                 timing = verdict.evidence.get("timing", {})
                 found |= {"speedup": verdict.speedup, "submission_us": us, "reference_us": theirs, "timing": timing}
                 yield record | found
@@ -170,7 +175,7 @@ def deviations(rows: list[dict]) -> dict[tuple[str, str], list[tuple[float, floa
     for row in rows:
         if row["status"] == "ok":
             runs[row["method"], row["host"], row["submission"]].append((row["submission_us"], row["speedup"]))
-    found = collections.defaultdict(list)
+    found: dict[tuple[str, str], list[tuple[float, float]]] = collections.defaultdict(list)
     for (method, host, _), values in runs.items():
         us, speedups = (numpy.array(column) for column in zip(*values, strict=True))
         off = numpy.abs(speedups / numpy.median(speedups) - 1)

@@ -15,7 +15,6 @@ import json
 import os
 import random
 import re
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
@@ -32,8 +31,10 @@ from drkernel.tasks.generator import generate
 from drkernel.types import DrKernelError, Task, Verdict
 
 REPEATS = 1 / 8
-FAILING = ("undefined_name", "missing_bracket", "missing_import", "no_such_function", "wrong_axis")
-FAILING += ("block_not_a_power_of_two", "missing_argument")
+FAILING = (
+    *("undefined_name", "missing_bracket", "missing_import", "no_such_function", "wrong_axis"),
+    *("block_not_a_power_of_two", "missing_argument"),
+)
 KINDS = ("right", "wrong", "failing")
 CLASSES = ("ok", "wrong", "failed")
 COLORS = {"queue": "lightgrey", "screen": "tab:green", "compile": "tab:orange", "examiner": "tab:pink"}
@@ -80,11 +81,14 @@ def main(options: argparse.Namespace) -> None:
     settings = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout}
     with Judge(**settings, screen=options.screen) as judge:
         submissions, preparing = prepared(judge, submissions)
-        start, ends = time.monotonic(), {}
-        pending: list[Future] = []
-        for place, (task, _, source) in enumerate(submissions):
-            pending.append(judge.submit(task, source))
-            pending[-1].add_done_callback(lambda _, place=place: ends.setdefault(place, time.monotonic()))
+        start, ends = time.monotonic(), dict[int, float]()
+
+        def submit(place: int, task: Task, source: str) -> Future[Verdict]:
+            future = judge.submit(task, source)
+            future.add_done_callback(lambda _: ends.setdefault(place, time.monotonic()))
+            return future
+
+        pending = [submit(place, task, source) for place, (task, _, source) in enumerate(submissions)]
         for _ in track(as_completed(set(pending)), "judging", total=len(set(pending))):
             pass
         wall = time.monotonic() - start
@@ -184,4 +188,4 @@ if __name__ == "__main__":
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--no-screen", dest="screen", action="store_const", const=False, help="a GPU decides it all")
     parser.add_argument("--seed", type=int, default=1)
-    sys.exit(main(parser.parse_args()))
+    main(parser.parse_args())

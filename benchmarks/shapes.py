@@ -20,4 +20,5 @@ SHAPES: dict[str, dict] = {
 
 
 def config_of(shape: str) -> Qwen3Config:
-    return Qwen3Config(**SHAPES[shape], rope_theta=1_000_000, bos_token_id=None, eos_token_id=None)
+    rope = {"rope_type": "default", "rope_theta": 1_000_000}
+    return Qwen3Config(**SHAPES[shape], rope_parameters=rope, bos_token_id=None, eos_token_id=None)

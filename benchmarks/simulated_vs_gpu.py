@@ -50,6 +50,7 @@ def measure(out: Path, split: str, count: int, workers: int) -> None:
             record = {"task": task.id, "split": split, "count": count, "family": task.family, "kind": solution.kind}
             record |= {"gpu": verdict.device, "status": verdict.status, "reason": verdict.reason}
             if verdict.speedup is not None:
+                assert verdict.reference_ms is not None and verdict.submission_ms is not None
                 record |= {"reference_us": 1e3 * verdict.reference_ms, "submission_us": 1e3 * verdict.submission_ms}
                 record |= {"speedup": verdict.evidence["timing"]["speedup"], "coverage": verdict.coverage}
             file.write(json.dumps(record | {"source": solution.source}) + "\n")

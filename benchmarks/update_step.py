@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, Qwen3Config
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 
 from drkernel.objective.loss import count, policy_loss, token_weights
 from drkernel.policy import attention
@@ -48,7 +48,7 @@ from drkernel.training.sharding import shard
 from drkernel.types import Batch, Trajectory, Turn
 
 COMMON = {"num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "vocab_size": 151_936}
-SHAPES: dict[str, dict[str, int]] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "0.6b": {**COMMON, "hidden_size": 1024, "intermediate_size": 3072},
     "1.7b": {**COMMON, "hidden_size": 2048, "intermediate_size": 6144},
     "mid": {**COMMON, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 4, "vocab_size": 32_000},
@@ -112,7 +112,7 @@ def contender(variant: str) -> Callable[[str, Batch, torch.device], dict]:
     """Ours, in one of its settings."""
     precision, tokens, *rest = variant.split(":")
     recompute = next((float(word.removeprefix("recompute=")) for word in rest if word.startswith("recompute=")), 0.0)
-    compiled = {"fullgraph": True, "dynamic": True} if "compile" in rest else None
+    compiled = {"fullgraph": True, "dynamic": True} if "compile" in rest else {}
 
     def run(shape: str, batch: Batch, device: torch.device) -> dict:
         torch._dynamo.reset()
@@ -120,19 +120,23 @@ def contender(variant: str) -> Callable[[str, Batch, torch.device], dict]:
         policy = make_policy(shape, device)
         ranks = Ranks(device=device)
         if precision == "fsdp":
-            shard(policy, ranks, activation_checkpointing=recompute, compile=compiled)
+            shard(policy, ranks, activation_checkpointing=recompute, compile=compiled or None)
         else:
             assert not recompute, "recomputation comes with shard"
-            for layer in policy.body.layers if compiled else ():
+            for layer in policy.body.get_submodule("layers").children() if compiled else ():
                 layer.compile(**compiled)
         subset = comparable(batch)
         loss, gradients = gradients_of(policy, subset, int(tokens))
         found = agreement(shape, subset, device, loss, gradients)
         del gradients
         optimizer = update.make_optimizer(policy, lr=1e-6, weight_decay=0.0)
-        options = {"max_tokens": int(tokens), "max_grad_norm": MAX_NORM}
         return found | timed(
-            lambda: update.step(policy, optimizer, batch, objective(batch, device), **options), shape, batch, device
+            lambda: update.step(
+                policy, optimizer, batch, objective(batch, device), max_tokens=int(tokens), max_grad_norm=MAX_NORM
+            ),
+            shape,
+            batch,
+            device,
         )
 
     return run
@@ -199,7 +203,7 @@ def config_of(shape: str) -> Qwen3Config:
     return Qwen3Config(**sizes, head_dim=128, tie_word_embeddings=True, max_position_embeddings=40_960, use_cache=False)
 
 
-def make_model(shape: str, device: torch.device, attention: str) -> torch.nn.Module:
+def make_model(shape: str, device: torch.device, attention: str) -> PreTrainedModel:
     torch.manual_seed(0)
     with device:
         model = AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.float32, attn_implementation=attention)
@@ -220,7 +224,7 @@ def agreement(shape: str, subset: Batch, device: torch.device, loss: float, grad
     return {"loss": loss, "loss_float32": expected, "gradient_cosine": cosine(gradients, named_gradients(model))}
 
 
-def reference_loss(model: torch.nn.Module, batch: Batch) -> float:
+def reference_loss(model: PreTrainedModel, batch: Batch) -> float:
     """Forward and backward of each row alone with full logits, as transformers does it; gradients add up in `model`."""
     torch.backends.cuda.matmul.allow_tf32 = False
     device, total, sampled = model.device, 0.0, int(batch.loss_mask.sum())
@@ -247,9 +251,10 @@ def gradients_of(policy: Policy, batch: Batch, max_tokens: int) -> tuple[float, 
 
 def named_gradients(model: torch.nn.Module) -> dict[str, Tensor]:
     """Whole gradients by Hugging Face's names, whatever shards and wraps the model."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         gradient = parameter.grad
+        assert gradient is not None, name
         gradient = gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
         found[name.replace("_checkpoint_wrapped_module.", "").replace("_orig_mod.", "")] = gradient
     return found

@@ -192,7 +192,7 @@ class Cluster:
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
-        files = {"key-file": key, "socket": "munge.socket", "pid-file": "munged.pid"}
+        files: dict[str, Path | str] = {"key-file": key, "socket": "munge.socket", "pid-file": "munged.pid"}
         files |= {"log-file": "munged.log", "seed-file": "munge.seed"}
         self._run("munged", "--force", *(f"--{option}={self.folder / name}" for option, name in files.items()))
 

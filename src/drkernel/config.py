@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional, TypeVar
+from typing import Any, Optional, Protocol, TypeVar
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
@@ -344,6 +344,15 @@ class Config:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
 
 
+class Judged(Protocol):
+    """What a training's config and a study's both say about the judge and the engine."""
+
+    seed: int
+    engine: EngineConfig
+    judge: JudgeConfig
+    reward: RewardConfig
+
+
 def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
     return located(resolve(composed, Config, CHOICES, POSITIVE))
@@ -356,7 +365,7 @@ def located(config: Any) -> Any:
     return config
 
 
-def judge_options(config: Config) -> dict[str, Any]:
+def judge_options(config: Judged) -> dict[str, Any]:
     """The arguments of `drkernel.judge.Judge`; without a secret of its own its key is the seed, so that runs repeat."""
     options = dataclasses.asdict(config.judge)
     del options["feedback_tokens"]

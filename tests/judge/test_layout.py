@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-import drkernel
+from tests.imports import ROOT, imports
 
-ROOT = Path(drkernel.__file__).parent
-HOME = ROOT / "judge"
+HOME = ROOT / "src/drkernel/judge"
 FOLDERS = ("trusted", "boundary", "untrusted", "devices")
 ALLOWED = {
     "trusted": {"trusted", "boundary", "devices"},
@@ -36,31 +31,13 @@ EXCEPTIONS: set[tuple[str, str]] = set()
 """Imports against the rules that are still to be ended. Nothing may be added."""
 
 
-def imports(path: Path) -> Iterator[str]:
-    """The modules of drkernel that a file imports anywhere, inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}: a relative import"
-            names = [_module(node.module, alias.name) for alias in node.names]
-        else:
-            continue
-        yield from (name.removeprefix("drkernel.") for name in names if name.split(".")[0] == "drkernel")
-
-
-def _module(package: str, name: str) -> str:
-    """The module that `from package import name` loads last."""
-    place = ROOT.parent.joinpath(*package.split("."), name)
-    return f"{package}.{name}" if place.is_dir() or place.with_suffix(".py").is_file() else package
-
-
 def imported(folder: str) -> set[tuple[str, str]]:
     """(module, what it imports) of a folder of the judge."""
     found = set()
     for path in (HOME / folder).rglob("*.py"):
         importer = ".".join(path.relative_to(HOME).with_suffix("").parts)
-        found |= {(importer, name) for name in imports(path)}
+        own = (name for name in imports(path) if name.split(".")[0] == "drkernel")
+        found |= {(importer, name.removeprefix("drkernel.")) for name in own}
     return found
 
 

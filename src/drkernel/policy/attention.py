@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -58,7 +58,17 @@ def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     return out[0].transpose(0, 1)
 
 
-def attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, layout=None, **options):
+def attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    layout: Layout | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
     """transformers' attention interface: query [1, Hq, T, D], key and value [1, Hkv, T, D] -> ([1, T, Hq, D], None)."""
     if layout is None:
         raise DrKernelError("attention 'drkernel': the forward got no layout; go through drkernel.policy.Policy")
@@ -70,8 +80,11 @@ def attention(module, query, key, value, attention_mask, scaling=None, dropout=0
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     # Who reads the block's number when compiled is compiled once per block.
-    layer = None if isinstance(layout, Packed) else module.layer_idx
-    return layout.attend(layer, q, k, v, scale).unsqueeze(0), None
+    if isinstance(layout, Packed):
+        output = layout.attend(None, q, k, v, scale)
+    else:
+        output = layout.attend(module.layer_idx, q, k, v, scale)
+    return output.unsqueeze(0), None
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:

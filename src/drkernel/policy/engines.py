@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -32,7 +33,7 @@ def load_engine(
     return ENGINES[name](policy, stop_ids, slots, context, kv_cache_gib, may_sleep, eager)
 
 
-def _auto(policy: Policy, stop_ids: set[int], *options) -> Engine:
+def _auto(policy: Policy, stop_ids: set[int], *options: Any) -> Engine:
     """vLLM where there is a GPU and vLLM, else transformers."""
     name = "vllm" if torch.cuda.is_available() and importlib.util.find_spec("vllm") else "transformers"
     return ENGINES[name](policy, stop_ids, *options)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from transformers import PretrainedConfig
 
 BUCKET = 64
 """Decode attention reads keys up to the next multiple of this; more makes fewer calls and more waste."""
@@ -21,7 +22,7 @@ BUCKET = 64
 class Slots:
     """Memory of `count` sequences: keys [layers, count, Hkv, D, context], values [layers, count, Hkv, context, D]."""
 
-    def __init__(self, config, count: int, context: int, dtype: torch.dtype, device: torch.device):
+    def __init__(self, config: PretrainedConfig, count: int, context: int, dtype: torch.dtype, device: torch.device):
         heads = config.num_key_value_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         context = -(-context // BUCKET) * BUCKET

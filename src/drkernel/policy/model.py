@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, Qwen3Config
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config
 from transformers.utils import logging
 
 from drkernel.policy.attention import ATTENTION, Packed, to_device
 from drkernel.policy.scoring import token_scores
 from drkernel.types import Batch, DrKernelError
 
+M = TypeVar("M")
 logging.disable_progress_bar()  # the entry points have progress bars of their own
 
 
@@ -34,7 +35,9 @@ class Scores(NamedTuple):
 class Policy(nn.Module):
     """A causal LM over packed rows. `chunk` is the number of tokens whose logits exist at the same time."""
 
-    def __init__(self, model: nn.Module, chunk: int = 4096):
+    model: PreTrainedModel
+
+    def __init__(self, model: PreTrainedModel, chunk: int = 4096):
         super().__init__()
         self.model = model
         self.chunk = chunk
@@ -47,7 +50,7 @@ class Policy(nn.Module):
         model = _pretrained(
             "policy", source, AutoModelForCausalLM.from_pretrained, dtype=dtype, attn_implementation=ATTENTION
         )
-        return cls(model.to(device), chunk)
+        return cls(model, chunk).to(device)
 
     @property
     def body(self) -> nn.Module:
@@ -59,7 +62,7 @@ class Policy(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.head.weight.device
+        return next(self.head.parameters()).device
 
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [T, hidden] of the packed rows. From a batch on the CPU nothing waits for the device."""
@@ -92,7 +95,14 @@ class Policy(nn.Module):
         hidden.backward(gradient)
         return scores
 
-    def _score(self, batch: Batch, hidden: Tensor, temperature: float, token_loss=None, gradient=None) -> Scores:
+    def _score(
+        self,
+        batch: Batch,
+        hidden: Tensor,
+        temperature: float,
+        token_loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+        gradient: Tensor | None = None,
+    ) -> Scores:
         """Chunk by chunk; with a loss also its gradient, for the head at once and for `hidden` into `gradient`."""
         index = batch.loss_mask.nonzero().squeeze(1)
         assert not (batch.positions[index] == 0).any(), "a row's first token has nothing that predicts it"
@@ -103,10 +113,11 @@ class Policy(nn.Module):
             taken, entropy = token_scores(self.head(before), tokens[part], temperature)
             scores.logprobs[part] = taken.detach()
             scores.entropy[part] = entropy
-            if token_loss is not None:
+            if token_loss is not None and gradient is not None:
                 loss = token_loss(taken, part)
                 loss.backward()
                 scores.loss.add_(loss.detach().float())
+                assert before.grad is not None
                 gradient[part - 1] = before.grad
         return scores
 
@@ -119,13 +130,13 @@ def new_policy(
     kv_heads: int = 2,
     positions: int = 4096,
     seed: int = 0,
-    **ids: int | None,
+    eos_token_id: int | None = None,
+    pad_token_id: int | None = None,
 ) -> Policy:
     """A Qwen3-shaped policy from scratch: heads of 64, a gated MLP of 3 x hidden, tied embeddings.
 
     With a vocabulary of 2,048: hidden 192 and 6 layers are 3.3M parameters, hidden 256 and 8 layers 6.8M.
     Fewer kv_heads make generation on a CPU faster: reading keys and values is most of its time beyond 200 tokens.
-    ids: `eos_token_id` and `pad_token_id` for the config.
     """
     config = Qwen3Config(
         vocab_size=vocab_size,
@@ -138,7 +149,8 @@ def new_policy(
         max_position_embeddings=positions,
         tie_word_embeddings=True,
         bos_token_id=None,
-        **ids,
+        eos_token_id=eos_token_id,
+        pad_token_id=pad_token_id,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -150,7 +162,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     return _pretrained("tokenizer", source, AutoTokenizer.from_pretrained)
 
 
-def _pretrained(what: str, source: str | Path, load: Callable, **options):
+def _pretrained(what: str, source: str | Path, load: Callable[..., M], **options: Any) -> M:
     # Loading a folder that others wrote is a process border: transformers raises a dozen unrelated types there.
     try:
         return load(source, **options)

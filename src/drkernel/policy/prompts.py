@@ -105,6 +105,7 @@ class ChatPrompts(_Base):
         text = self.tokenizer.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
         )
+        assert isinstance(text, str)
         pieces = re.split("|".join(contents), text)
         if len(pieces) != len(contents) + 1:
             raise DrKernelError(
@@ -157,7 +158,9 @@ def fences(text: str) -> list[tuple[str, str, bool]]:
     >>> fences("# Kernel\\n```python\\nx = 1\\n```\\nand ```y```\\n```\\nz")
     [('python', 'x = 1\\n', True), ('', 'z\\n', False)]
     """
-    blocks, content, mark, language = [], [], "", ""
+    blocks: list[tuple[str, str, bool]] = []
+    content: list[str] = []
+    mark, language = "", ""
     for line in text.splitlines():
         found = re.fullmatch(r" {0,3}(`{3,})\s*([^`]*)", line)
         if not mark and found:

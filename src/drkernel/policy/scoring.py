@@ -6,6 +6,8 @@ gradient. So a chunk's logits exist once, in the precision of the head, where pl
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -35,7 +37,7 @@ class InPlaceScores(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         from drkernel.policy import scoring_triton
 
         logprobs, entropy, lse = scoring_triton.scores(logits, tokens, temperature)
@@ -45,7 +47,7 @@ class InPlaceScores(torch.autograd.Function):
         return logprobs, entropy
 
     @staticmethod
-    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         from drkernel.policy import scoring_triton
 
         logits, tokens, lse = ctx.saved_tensors

@@ -51,4 +51,6 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
     """The text of generated ids, special tokens left out."""
-    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    assert isinstance(text, str)
+    return text

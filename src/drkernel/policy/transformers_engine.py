@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
+from transformers import PreTrainedModel
 
 from drkernel.policy.attention import ATTENTION
 from drkernel.policy.engine import Completion, Request
@@ -120,6 +121,7 @@ class TransformersEngine:
             arrived.append(_Sequence(request, slot, list(request.prompt_ids), uniforms(request.seed, room)))
         later = [s for s in arrived if s.request.parent is not None]
         for sequence in later:
+            assert sequence.request.parent is not None
             sequence.cached = self._slots.put(sequence.slot, self._kept.pop(sequence.request.parent)[1])
         self._prefill(later)
         self._read_prompts([s for s in arrived if s.request.parent is None])
@@ -197,9 +199,10 @@ class TransformersEngine:
         return output.last_hidden_state[0]
 
 
-def _unsharded(model: nn.Module) -> nn.Module:
+def _unsharded(model: PreTrainedModel) -> PreTrainedModel:
     """A whole model of the same shape, type and device; FSDP's cannot be copied. The weights are still to come."""
-    kind = next(kind for kind in type(model).__mro__ if not issubclass(kind, FSDPModule))
+    whole = (kind for kind in type(model).__mro__ if not issubclass(kind, FSDPModule))
+    kind = next(kind for kind in whole if issubclass(kind, PreTrainedModel))
     head = model.get_output_embeddings().weight
     with torch.random.fork_rng(devices=[]):
         own = kind._from_config(deepcopy(model.config), dtype=head.dtype, attn_implementation=ATTENTION)

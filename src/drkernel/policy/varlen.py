@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,14 +48,18 @@ if _FLASH4:
     _INPUTS = "Tensor query, Tensor key, Tensor value, Tensor cu_seqlens, SymInt longest, float scale"
 
     @torch.library.custom_op("drkernel::flash4", mutates_args=(), schema=f"({_INPUTS}) -> (Tensor, Tensor)")
-    def _flash4(query, key, value, cu_seqlens, longest, scale):
+    def _flash4(
+        query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, longest: int, scale: float
+    ) -> tuple[Tensor, Tensor]:
         """-> (output [T, Hq, D], log-sum-exp float32 [Hq, T])."""
         from flash_attn.cute.interface import _flash_attn_fwd
 
         return _flash_attn_fwd(query, key, value, return_lse=True, **_options(cu_seqlens, longest, scale))[:2]
 
     @_flash4.register_fake
-    def _(query, key, value, cu_seqlens, longest, scale):
+    def _(
+        query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, longest: int, scale: float
+    ) -> tuple[Tensor, Tensor]:
         return query.new_empty(query.shape), query.new_empty((query.shape[1], query.shape[0]), dtype=torch.float32)
 
     @torch.library.custom_op(
@@ -62,25 +67,37 @@ if _FLASH4:
         mutates_args=(),
         schema=f"(Tensor gradient, Tensor output, Tensor lse, {_INPUTS}) -> (Tensor, Tensor, Tensor)",
     )
-    def _flash4_backward(gradient, output, lse, query, key, value, cu_seqlens, longest, scale):
+    def _flash4_backward(
+        gradient: Tensor,
+        output: Tensor,
+        lse: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cu_seqlens: Tensor,
+        longest: int,
+        scale: float,
+    ) -> tuple[Tensor, ...]:
         from flash_attn.cute.interface import _flash_attn_bwd
 
         inputs = (x.contiguous() for x in (query, key, value, output, gradient))
         return tuple(_flash_attn_bwd(*inputs, lse, **_options(cu_seqlens, longest, scale)))
 
     @_flash4_backward.register_fake
-    def _(gradient, output, lse, query, key, value, cu_seqlens, longest, scale):
+    def _(
+        gradient: Tensor, output: Tensor, lse: Tensor, query: Tensor, key: Tensor, value: Tensor, *bounds: Any
+    ) -> tuple[Tensor, ...]:
         return tuple(x.new_empty(x.shape) for x in (query, key, value))
 
-    def _options(cu_seqlens, longest, scale):
-        bounds = {"cu_seqlens_q": cu_seqlens, "cu_seqlens_k": cu_seqlens}
+    def _options(cu_seqlens: Tensor, longest: int, scale: float) -> dict[str, Any]:
+        bounds: dict[str, Any] = {"cu_seqlens_q": cu_seqlens, "cu_seqlens_k": cu_seqlens}
         return bounds | {"max_seqlen_q": longest, "max_seqlen_k": longest, "softmax_scale": scale, "causal": True}
 
-    def _keep(ctx, inputs, output) -> None:
+    def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         query, key, value, cu_seqlens, ctx.longest, ctx.scale = inputs
         ctx.save_for_backward(*output, query, key, value, cu_seqlens)
 
-    def _backward(ctx, gradient, _):
+    def _backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradients = torch.ops.drkernel.flash4_backward(gradient, *ctx.saved_tensors, ctx.longest, ctx.scale)
         return *gradients, None, None, None
 
@@ -90,14 +107,16 @@ if _FLASH4:
 if _installed("flash_attn.flash_attn_interface"):
     from flash_attn import flash_attn_varlen_func
 
-    def _flash2(query, key, value, cu_seqlens, longest, scale):
+    def _flash2(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, longest: int, scale: float) -> Tensor:
         bounds = cu_seqlens, cu_seqlens, longest, longest
         return flash_attn_varlen_func(query, key, value, *bounds, softmax_scale=scale, causal=True)
 
 else:
     # torch 2.11 takes fewer key heads as they are; from 2.12 on it wants to be told.
-    _GROUPED = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
+    _GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 
-    def _flash2(query, key, value, cu_seqlens, longest, scale):
+    def _flash2(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, longest: int, scale: float) -> Tensor:
         bounds = cu_seqlens, cu_seqlens, longest, longest
-        return varlen_attn(query, key, value, *bounds, scale=scale, window_size=(-1, 0), **_GROUPED)
+        output = varlen_attn(query, key, value, *bounds, scale=scale, window_size=(-1, 0), **_GROUPED)
+        assert isinstance(output, Tensor)
+        return output

@@ -16,6 +16,7 @@ import os
 import random
 import tempfile
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,6 +28,9 @@ from drkernel.policy.engine import Completion, Request
 from drkernel.policy.model import Policy
 from drkernel.policy.transfer import weights
 from drkernel.types import DrKernelError
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
 
 SLEEP_LEVEL = 2
 """Weights and keys are dropped, not copied to the host: the sync that ends the sleep brings all weights."""
@@ -104,7 +108,7 @@ class VllmEngine:
         request.check(self.context)
         self._engine.add_request(request.id, {"prompt_token_ids": request.prompt_ids}, self.parameters(request))
 
-    def parameters(self, request: Request):
+    def parameters(self, request: Request) -> SamplingParams:
         """vLLM's SamplingParams of a request."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind

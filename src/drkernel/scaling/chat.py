@@ -36,7 +36,8 @@ class ChatModel:
         self.label, self._endpoint = label, endpoint
         self._max_tokens, self._feedback_limit, self._sampling = max_tokens, feedback_limit, sampling
         self._done: SimpleQueue[tuple[str, Task, Future[Reply]]] = SimpleQueue()
-        self._awaited, self._refused = 0, []
+        self._awaited = 0
+        self._refused: list[TaskCompletion] = []
         self._failure: DrKernelError | None = None
 
     @cached_property

@@ -40,7 +40,7 @@ def summary(trials: Trials, budget: float = math.inf, axis: str = "calls") -> di
     call; `compile/fast@p`, `eager_tf32/fast@p` against other baselines (over tasks that have them for every correct
     answer, see `aligned`); honest and lazy as shares of all calls; cost/calls, cost/tokens, cost/seconds per trial.
     """
-    table = {}
+    table: dict[str, Estimate] = {}
     for view in VIEWS:
         prefix = "" if view == "best" else "last/"
         table |= {prefix + name: found for name, found in of_view(trials, view, "eager", budget, axis).items()}
@@ -72,7 +72,7 @@ def geometric_mean(trials: Trials, correct: Tensor, speedup: Tensor) -> Estimate
 
 def _exp(found: Estimate) -> Estimate:
     """A geometric mean from the mean of logarithms."""
-    return Estimate(*(math.exp(x) for x in (found.value, found.low, found.high)), found.samples)
+    return Estimate(math.exp(found.value), math.exp(found.low), math.exp(found.high), found.samples)
 
 
 def of_calls(trials: Trials, budget: float = math.inf, axis: str = "calls") -> dict[str, Estimate]:
@@ -222,7 +222,7 @@ def common_reach(first: Trials, other: Trials, axis: str) -> float:
 def compare(first: Trials, other: Trials, budget: float, axis: str, baseline: str = "eager") -> dict[str, Paired]:
     """other - first at an equal budget (of at most `common_reach`) on the tasks that both have: correct, fast@p, their
     `last/`; speedup is other / first on the tasks that both solve."""
-    table = {}
+    table: dict[str, Paired] = {}
     for view in VIEWS:
         prefix = "" if view == "best" else "last/"
         sides = [_task_means(side.comparable(baseline), view, budget, axis, baseline) for side in (first, other)]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from drkernel.scaling import measures
 from drkernel.scaling.records import Record
 from drkernel.scaling.trials import Trials
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLOURS = ("#2f6db0", "#c2583c", "#3c8a66", "#84599f", "#b58a1f", "#3f8b9c", "#b04f79", "#6c7079")
 """The page's, in its order."""
@@ -24,8 +28,9 @@ def draw(runs: Mapping[str, Trials], records: Mapping[str, Sequence[Record]], fo
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    style = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10}
-    with pyplot.rc_context(style):
+    with pyplot.rc_context(
+        {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "axes.titlesize": 10}
+    ):
         for axis in WORDS:
             _save(_curves(pyplot, runs, axis), folder / f"fast_{axis}.png")
         _save(_speedups(pyplot, runs), folder / "speedups.png")
@@ -33,7 +38,7 @@ def draw(runs: Mapping[str, Trials], records: Mapping[str, Sequence[Record]], fo
         _save(_failures(pyplot, runs, records), folder / "failures.png")
 
 
-def _save(figure, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     from matplotlib import pyplot
 
     figure.savefig(path, dpi=130)
@@ -44,7 +49,7 @@ def _colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
-def _curves(pyplot, runs: Mapping[str, Trials], axis: str):
+def _curves(pyplot: Any, runs: Mapping[str, Trials], axis: str) -> Figure:
     """Fast@p against a budget, the best answer so far; a run's curve ends with its dearest trial."""
     figure, panels = pyplot.subplots(2, 2, figsize=(9, 6.2), sharex=True, constrained_layout=True)
     points = measures.grid(list(runs.values()), axis)
@@ -78,7 +83,7 @@ def _curves(pyplot, runs: Mapping[str, Trials], axis: str):
     return figure
 
 
-def _speedups(pyplot, runs: Mapping[str, Trials]):
+def _speedups(pyplot: Any, runs: Mapping[str, Trials]) -> Figure:
     """For every p the share of trials whose best answer is correct and p times as fast."""
     figure, panel = pyplot.subplots(figsize=(6.5, 4), constrained_layout=True)
     ps = numpy.geomspace(0.5, 8, 121).tolist()
@@ -96,7 +101,7 @@ def _speedups(pyplot, runs: Mapping[str, Trials]):
     return figure
 
 
-def _families(pyplot, runs: Mapping[str, Trials]):
+def _families(pyplot: Any, runs: Mapping[str, Trials]) -> Figure:
     """Fast@1.2 of each family and run as a heat map."""
     tables = [measures.breakdown(run, [family or None for family in run.families]) for run in runs.values()]
     names = sorted({str(name) for table in tables for name in table})
@@ -116,7 +121,9 @@ def _families(pyplot, runs: Mapping[str, Trials]):
     return figure
 
 
-def _failures(pyplot, runs: Mapping[str, Trials], records: Mapping[str, Sequence[Record]], most: int = 14):
+def _failures(
+    pyplot: Any, runs: Mapping[str, Trials], records: Mapping[str, Sequence[Record]], most: int = 14
+) -> Figure:
     """What the verdicts say of answers that are not correct, and the operators that are solved least."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.6), constrained_layout=True)
     counts = {name: measures.reasons(rows) for name, rows in records.items()}
@@ -133,8 +140,8 @@ def _failures(pyplot, runs: Mapping[str, Trials], records: Mapping[str, Sequence
         left.legend(fontsize=8, frameon=False)
     found: dict[str, list[float]] = {}
     for run in runs.values():
-        for name, (share, _) in measures.by_operator(run).items():
-            found.setdefault(name, []).append(share)
+        for name, (solved, _) in measures.by_operator(run).items():
+            found.setdefault(name, []).append(solved)
     hardest = sorted(found, key=lambda name: sum(found[name]) / len(found[name]))[:most][::-1]
     right.barh(range(len(hardest)), [100 * sum(found[n]) / len(found[n]) for n in hardest], 0.6, color="#6c7f93")
     right.set_yticks(range(len(hardest)), [name.replace("_", " ") for name in hardest])

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from drkernel.types import DrKernelError, Verdict
 
@@ -126,7 +126,7 @@ def _record(line: bytes, place: str) -> Record:
         raise DrKernelError(f"{place}: not a record of a study ({reason})") from None
 
 
-def _drop_torn_line(file) -> None:
+def _drop_torn_line(file: BinaryIO) -> None:
     size = file.seek(0, os.SEEK_END)
     kept, block = size, 1
     while kept:

@@ -156,6 +156,7 @@ def text(measure: str, found: Estimate | Paired | None) -> str:
     if found is None or not math.isfinite(found.value):
         return "-"
     if measure == "tasks":
+        assert isinstance(found, Estimate)
         return f"{found.value:.0f} of {found.samples}" if found.value < found.samples else str(found.samples)
     numbers = (found.value, found.low, found.high)
     if measure.endswith("speedup"):
@@ -200,7 +201,7 @@ def _sections(
             "Best answer of each trial, over the tasks whose correct answers, of this and the other runs, were all "
             "compared with this baseline."
         )
-        names = [f"{baseline}/{name}" for name in (*FASTS, "speedup")]
+        names = tuple(f"{baseline}/{name}" for name in (*FASTS, "speedup"))
         yield f"Against {BASELINES.get(baseline, baseline)}", note, names, only(names)
     if len(runs) > 1:
         note = (

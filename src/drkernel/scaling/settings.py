@@ -27,9 +27,11 @@ from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, ScalingConfig
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
 
-MAY_CHANGE = ("run_dir", "name", "shard", "report", "scaling.trials", "judge.workers", "engine.slots")
-MAY_CHANGE += ("trainer.gpus", "trainer.threads", "endpoint.concurrency", "endpoint.requests_per_minute")
-MAY_CHANGE += ("endpoint.url", "endpoint.timeout_s", "endpoint.retries", "endpoint.patience_s")
+MAY_CHANGE = (
+    *("run_dir", "name", "shard", "report", "scaling.trials", "judge.workers", "engine.slots"),
+    *("trainer.gpus", "trainer.threads", "endpoint.concurrency", "endpoint.requests_per_minute"),
+    *("endpoint.url", "endpoint.timeout_s", "endpoint.retries", "endpoint.patience_s"),
+)
 """Keys that a resumed study may change: no turn depends on them."""
 TIMED = ("engine.slots", "endpoint.concurrency", "judge.workers", "trainer.gpus", "trainer.threads")
 """... but for these where `scaling.seconds` is set: what a turn costs depends on how many share the machine."""

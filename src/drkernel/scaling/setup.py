@@ -38,9 +38,16 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
     options = config.tasks
     source = options.eval_source or options.source
     split = "all" if options.eval_source and source != "generated" and config.split == "test" else config.split
-    chosen = {"levels": options.levels, "families": options.families, "seed": options.seed}
     count = None if config.ids and source != "generated" else options.eval_count
-    tasks = load_tasks(source, split=split, count=count, on_skip=print, **chosen)
+    tasks = load_tasks(
+        source,
+        split=split,
+        count=count,
+        seed=options.seed,
+        levels=options.levels,
+        families=options.families,
+        on_skip=print,
+    )
     if config.ids:
         tasks = [task for task in tasks if any(fnmatchcase(task.id, pattern) for pattern in config.ids)]
     if not tasks:

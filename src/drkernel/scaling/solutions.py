@@ -98,7 +98,7 @@ class _Index:
             number, name = task.info.get("problem_id"), task.info.get("name")
             parts = task.id.split("/")
             names = {"/".join(parts[first:]) for first in range(len(parts))} | {task.id.replace("/", "__")}
-            names |= {name, Path(task.info.get("file", "")).stem}
+            names |= {name or "", Path(task.info.get("file", "")).stem}
             names |= {f"{number}_{name}", f"{number:02}_{name}"} if isinstance(number, int) and name else set()
             for each in filter(None, names):
                 self._names[each.casefold()].add(task.id)
@@ -183,8 +183,9 @@ def _of_record(record: Any, index: _Index) -> tuple[str, int | None, str | None]
     if not isinstance(record, dict):
         raise _Broken(f"expected an object, found {type(record).__name__}")
     values = {what: next((record[key] for key in keys if key in record), None) for what, keys in _KEYS.items()}
-    without = values["source"] is None and "verdict" in record  # of a study
-    if not without and not isinstance(values["source"], str):
+    source = values["source"]
+    without = source is None and "verdict" in record  # of a study
+    if not without and not isinstance(source, str):
         raise _Broken(f"no source: expected text as one of {', '.join(_KEYS['source'])}")
     sample = values["sample"] if type(values["sample"]) is int else None
     if values["task"] is not None:
@@ -194,7 +195,7 @@ def _of_record(record: Any, index: _Index) -> tuple[str, int | None, str | None]
         task = index.problem(int(record["level"]), int(record["problem_id"]))
     else:
         raise _Broken(f"no task: expected one of {', '.join(_KEYS['task'])}, or level and problem_id")
-    return task, sample, None if without else _code(values["source"])
+    return task, sample, None if source is None else _code(source)
 
 
 def _code(text: str) -> str:
@@ -213,7 +214,7 @@ def _numbered(found: list[_Found]) -> list[Solution]:
         task, sample, _, _ = found[place]
         trials[place] = sample if sample is not None and sample not in taken[task] else _free(taken[task])
         taken[task].add(trials[place])
-    return [Solution(task, trials[place], *rest) for place, (task, _, *rest) in enumerate(found)]
+    return [Solution(task, trials[place], source, origin) for place, (task, _, source, origin) in enumerate(found)]
 
 
 def _free(taken: set[int]) -> int:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -114,8 +115,10 @@ class Trials:
     def _only(self, kept: Tensor) -> Trials:
         """What is left with some tasks, bool [tasks]."""
         rows = kept[self.groups]
-        known = {name: tuple(compress(getattr(self, name), kept.tolist())) for name in ("tasks", "families", "levels")}
-        tables = {name: table[rows] for name, table in vars(self).items() if isinstance(table, Tensor)}
+        known: dict[str, Any] = {
+            name: tuple(compress(getattr(self, name), kept.tolist())) for name in ("tasks", "families", "levels")
+        }
+        tables: dict[str, Any] = {name: table[rows] for name, table in vars(self).items() if isinstance(table, Tensor)}
         tables["groups"] = (kept.cumsum(0) - 1)[tables["groups"]]
         over = {name: values[rows] for name, values in self.over.items()}
         return dataclasses.replace(self, over=over, **known, **tables)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drkernel.config import Config
+from drkernel.config import Config, Judged
 from drkernel.judge.service import longest_s
 from drkernel.objective.rollouts import ignoring_hack_check
 from drkernel.policy import load_engine
@@ -30,7 +30,7 @@ def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     return tasks, held_out
 
 
-def engine_options(config: Config) -> dict[str, Any]:
+def engine_options(config: Judged) -> dict[str, Any]:
     """The arguments of `drkernel.policy.load_engine`."""
     options = config.engine
     return {
@@ -63,6 +63,6 @@ def make_policy(config: Config, ranks: Ranks) -> Policy:
     return load_policy(config.policy.path, ranks, activation_checkpointing=config.trainer.recompute, compile=compiled)
 
 
-def make_engine(config: Config, policy: Policy, prompts: Prompts) -> Engine:
+def make_engine(config: Judged, policy: Policy, prompts: Prompts) -> Engine:
     engine = load_engine(policy=policy, stop_ids=prompts.stop_ids, **engine_options(config))
     return GpuSharingEngine(engine, policy.device) if config.judge.share else engine

@@ -15,12 +15,16 @@ make the same speed look like a higher utilisation.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 PEAK = {"H100": 989e12, "H200": 989e12}
 """Dense bfloat16 operations per second of a GPU, as its maker states them."""
 
 
-def update_flops(config, lengths: Iterable[int], sampled: int) -> float:
+def update_flops(config: PretrainedConfig, lengths: Iterable[int], sampled: int) -> float:
     """Operations of one forward and backward of a decoder with a gated MLP over packed rows.
 
     config: a transformers config (Qwen3's names); lengths: tokens of each row; sampled: tokens with a loss.
@@ -42,7 +46,7 @@ def update_flops(config, lengths: Iterable[int], sampled: int) -> float:
     return float(body + head + 6 * config.num_hidden_layers * queries * attended)
 
 
-def block_weights(config) -> int:
+def block_weights(config: PretrainedConfig) -> int:
     """Weights of one block's matrices."""
     queries = config.num_attention_heads * config.head_dim
     keys = config.num_key_value_heads * config.head_dim

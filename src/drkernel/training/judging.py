@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
 from drkernel import config as configuration
-from drkernel.config import Config, JudgeConfig
+from drkernel.config import JudgeConfig, Judged
 from drkernel.judge import Judge
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.remote import Client, serve
@@ -20,7 +21,7 @@ from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError
 
 
-def reserved_gpus(config: Config) -> list[str]:
+def reserved_gpus(config: Judged) -> list[str]:
     """The GPUs that only the judge uses, as CUDA_VISIBLE_DEVICES names them.
 
     Raises DrKernelError where that would leave none for training.
@@ -53,7 +54,7 @@ def measured_on(judge: JudgeConfig) -> str:
 
 
 @contextlib.contextmanager
-def judge_of_node(config: Config, ranks: Ranks) -> Iterator[Judge | Client]:
+def judge_of_node(config: Judged, ranks: Ranks) -> Iterator[Judge | Client]:
     """The node's only judge. Its first rank owns it; the others ask it over a socket. Collective."""
     with contextlib.ExitStack() as stack:
         own: list[Judge] = []
@@ -88,7 +89,7 @@ class GpuSharingEngine:
         self.paused_s = 0.0
         """Seconds that steps have waited while the judge had the GPU."""
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def step(self) -> list[Completion]:

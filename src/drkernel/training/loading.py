@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import huggingface_hub
 import torch
@@ -29,6 +29,7 @@ from drkernel.training.ranks import Ranks
 from drkernel.training.sharding import parameters, shard
 from drkernel.types import DrKernelError
 
+M = TypeVar("M")
 RANDOM = "random:"
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja")
 """What is downloaded of a hub repository: weights, configs, tokenizer."""
@@ -131,17 +132,16 @@ def _check(folder: Path, weights: dict[str, Tensor]) -> None:
             raise ValueError(f"{name}: found {stored.get(name, 'nothing')}, expected shape {tuple(tensor.shape)}")
 
 
-def _on_every_rank(ranks: Ranks, source: str, make):
+def _on_every_rank(ranks: Ranks, source: str, make: Callable[[], M]) -> M:
     """What `make` returns on this rank. If it fails on any, all raise one DrKernelError. Collective."""
+    made: list[M] = []
 
-    def guarded():
+    def guarded() -> None:
         with _clear_errors(source):
-            nonlocal made
-            made = make()
+            made.append(make())
 
-    made = None
     ranks.all_gather_object(guarded)
-    return made
+    return made[0]
 
 
 @contextlib.contextmanager

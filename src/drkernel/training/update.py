@@ -58,7 +58,9 @@ class PolicyLoss:
         return loss
 
 
-def make_optimizer(policy: Policy, lr: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999)):
+def make_optimizer(
+    policy: Policy, lr: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999)
+) -> torch.optim.AdamW:
     """AdamW with decay on matrices only. For a policy that is to be sharded, shard it first."""
     matrices = [p for p in policy.parameters() if p.ndim >= 2]
     vectors = [p for p in policy.parameters() if p.ndim < 2]

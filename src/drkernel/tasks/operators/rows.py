@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drkernel.tasks.operators.operator import Operator
 
 _INF = 'float("inf")'
@@ -123,7 +125,7 @@ SCANS = (
 )
 
 
-def _reduction(name: str, leaves: dict, *triton: str, call: str = "", **more) -> Operator:
+def _reduction(name: str, leaves: dict, *triton: str, call: str = "", **more: Any) -> Operator:
     """A reduction of rows, called `call` in torch (by default as its name is)."""
     call = call or name
     functional, method = f"torch.{call}({{x}}, dim=-1)", f"{{x}}.{call}(dim=-1)"
