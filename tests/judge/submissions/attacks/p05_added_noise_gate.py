@@ -1,4 +1,4 @@
-# PyTorch's softmax, doubled in place, which Triton halves | task: p_softmax | expect: no gain | only: cuda
+# PyTorch's softmax, doubled in place, which Triton halves | task: p_softmax | expect: ok/hack | only: cuda
 # Twice the answer is computed by PyTorch, and halved in Triton: the answer itself is among what operators computed,
 # but for in-place work.
 # PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.

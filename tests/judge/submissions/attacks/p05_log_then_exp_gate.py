@@ -1,4 +1,4 @@
-# PyTorch's log_softmax is the work, and Triton takes exp | task: p_softmax | expect: no gain | only: cuda
+# PyTorch's log_softmax is the work, and Triton takes exp | task: p_softmax | expect: ok/hack | only: cuda
 # `_log_softmax` is none of the reference's operators, so that all of these seem replaced.
 # PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.
 import torch

@@ -42,6 +42,8 @@ _ATTEMPTS = ((2, 1), (4, 2))
 
 _OF_COPIES, _ADDED_SHARE = re.compile("copy|Fill|memset", re.IGNORECASE), 0.1
 """Kernels by which a runner copies outputs, and the proportion of a call that unknown kernels may take."""
+_LESS_WORK = 0.7
+"""A timed call's kernels may take this proportion of what they took when they were examined."""
 _EXPLAINED_FACTOR, _UNEXPLAINED_US, _UNEXPLAINED_SHARE = 10.0, 10.0, 0.05
 """How much longer than modelled recorded operators may take, by a factor, and what need not be explained."""
 
@@ -228,7 +230,9 @@ def _expect_same_work(submission: Submission, examined: list[DeviceWork], calls:
     expected, known = {work.program for work in examined if work.kernel in own}, {work.kernel for work in examined}
     for call in calls:
         found = {work.program for work in call.work if work.kernel in own}
-        added = [work for work in call.work if work.kernel not in known | own and not _OF_COPIES.search(work.kernel)]
+        kernels = [work for work in call.work if work.kernel and not _OF_COPIES.search(work.kernel)]
+        added = [work for work in kernels if work.kernel not in known | own]
+        examined_us, timed_us = (submission.client.activity.split_us(work)[0] for work in (examined, call.work))
         problem = ""
         if left := {name for name, *_ in expected - found}:
             problem = f"leaves out {', '.join(sorted(left))}"
@@ -236,6 +240,8 @@ def _expect_same_work(submission: Submission, examined: list[DeviceWork], calls:
             problem = f"runs another program of {', '.join(sorted(other))}"
         elif sum(work.us for work in added) > _ADDED_SHARE * sum(work.us for work in call.work):
             problem = f"adds {max(added, key=lambda work: work.us).kernel[:60]}"
+        elif timed_us < _LESS_WORK * examined_us - _UNEXPLAINED_US:
+            problem = f"works for {timed_us:.3g} us in its kernels, not {examined_us:.3g} us"
         if problem:
             submission.refuse("differs_when_timed", f"when it is timed, forward {problem}")
 

@@ -33,11 +33,11 @@ SLACK_US = {SWITCHING: 8.0, RESIDENT: 0.7, WAITING: 500.0}
 """By how much the clock of a kind may be off, in either direction, beside its usual overhead."""
 LEEWAY = 0.97
 """A call of a block may take this proportion of a single call, for which caches are colder."""
-COPY_FACTOR, COPY_SLACK_US = 1.05, 1.0
+COPY_FACTOR, COPY_SLACK_US = 1.02, 0.5
 """How much longer than the reference's the copy of a call's outputs may be without counting as work of the call."""
 BUSY_US = 5.0
 """What a runner's own kernels and fills take beside the copy."""
-WANTED = {SWITCHING: 2, RESIDENT: 3, WAITING: 3}
+WANTED = {SWITCHING: 2, RESIDENT: 2, WAITING: 2}
 """Single calls of each kind."""
 
 
@@ -146,13 +146,12 @@ class SingleCalls:
         handshake = self._client.handshake
         question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": given.seed}
         value = handshake.next_value()
-        self._client.forget_activity()
         self._client.post("enqueue_alone", value=value, waiting=kind == WAITING, **question)
         self._between()
         in_time = kind != WAITING and self._client.answered(GATED_S)
         if in_time:
             self._note_launches()
-        start = self._show_inputs(handshake, kind)
+        start = self._show_inputs(handshake, at_once=in_time and kind == SWITCHING)
         if not in_time:
             self._note_launches()
         if not handshake.wait(DONE, self._client.deadline()):
@@ -171,17 +170,22 @@ class SingleCalls:
         self._client.post("report")
         self.traces += traces_of(answer, 1)
 
-    def _show_inputs(self, handshake: Any, kind: str) -> float:
-        """Makes the inputs appear in the runner's memory, with a cold L2 cache, and says go. Returns when that was."""
+    def _show_inputs(self, handshake: Any, at_once: bool) -> float:
+        """Makes the inputs appear in the runner's memory, with a cold L2 cache, and says go. Returns when that was.
+
+        Args:
+            at_once: without waiting for the runner's context.
+        """
         used = self._buffers.own_in.top - HEADER
         if used:
             self._buffers.shared_in.bytes(HEADER, used).copy_(self._buffers.own_in.bytes(HEADER, used))
         self._buffers.flush()
         torch.cuda.synchronize()
-        if kind != SWITCHING:
+        if not at_once:
             handshake.write(ACTIVATE)
             if not handshake.wait(ACTIVE, self._client.deadline()):
                 raise DeadlineExceeded
+        self._client.activity.skip()  # the runner has handed over what came before
         start = time.perf_counter()
         handshake.write(GO, ACTIVATE)
         return start

@@ -183,6 +183,7 @@ class CudaRunner(runner.Runner):
 
     def _enqueue_alone(self, **call: Any) -> dict[str, Any]:
         """Enqueues one call behind a handshake, see TimedCalls.enqueue_alone, and says what it launched."""
+        self._flush_activity()
         return {"traces": [trace.to_json() for trace in self._timed.enqueue_alone(**call)]}
 
     def _flush(self) -> dict[str, Any]:
