@@ -3,7 +3,7 @@
     python benchmarks/generation.py OUT [--shape 0.6b] --part engine       about 5 minutes on an H200
     python benchmarks/generation.py OUT [--shape 0.6b] --part rollout      about 9
 
-engine   The same 512 requests (random prompts of 512 tokens, log-normal answers of prescribed length, nothing stops
+engine   The same 512 requests (random prompts of 512 tokens, log-normal completions of prescribed length, nothing stops
          them) through our engine's add and step, and through the vLLM engine inside it directly: with the same sampling
          parameters, and with plain ones (no seed per request, no log-probabilities). Two warm-ups, five timed runs.
 rollout  drkernel.rollout on 16 prompts x 16 samples x 3 turns, with prescribed lengths as in benchmarks/update_step.py,
@@ -57,7 +57,9 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=512)
     parser.add_argument("--slots", type=int, default=512)
     parser.add_argument("--prompt", type=int, default=512)
-    parser.add_argument("--median", type=int, help="of the answers' lengths; 160 in part engine, 2048 in part rollout")
+    parser.add_argument(
+        "--median", type=int, help="of the completions' lengths; 160 in part engine, 2048 in part rollout"
+    )
     parser.add_argument("--groups", type=int, default=16)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--judge-seconds", type=float, default=2.0, help="median")
@@ -202,7 +204,7 @@ def lock_step(engine: Prescribed, judge: SlowJudge, prompts: Stub, tasks, sample
 
 
 class Prescribed:
-    """The engine, with each answer's length drawn from (run, request) instead of a limit for all."""
+    """The engine, with each completion's length drawn from (run, request) instead of a limit for all."""
 
     def __init__(self, engine: Engine, median: int, seed: int):
         self.engine, self.median, self.seed, self.tokens = engine, median, seed, 0
@@ -243,7 +245,7 @@ class SlowJudge:
 
 
 class Stub:
-    """drkernel.policy.Prompts without a tokenizer: random tokens, and every answer is code."""
+    """drkernel.policy.Prompts without a tokenizer: random tokens, and every completion is code."""
 
     def __init__(self, vocabulary: int, tokens: int, seed: int):
         self.draw, self.vocabulary, self.length = random.Random(seed), range(vocabulary), tokens

@@ -2,9 +2,9 @@
 
     python benchmarks/step_ranks.py OUT --gpus 1 2 4 --train engine=vllm trainer.compile=true
 
-Random weights in the shape of Qwen3 with the seed policy's tokenizer: no answer is code, so each is as long as allowed
-(400 tokens, three turns), the judge has nothing to do, and the work per GPU is the same: 8 prompts x 8 samples. `peers`
-is what the first rank waits for others that still play. What `judge` takes in a run that learns,
+Random weights in the shape of Qwen3 with the seed policy's tokenizer: no completion is code, so each is as long as
+allowed (400 tokens, three turns), the judge has nothing to do, and the work per GPU is the same: 8 prompts x 8 samples.
+`peers` is what the first rank waits for others that still play. What `judge` takes in a run that learns,
 results/training-h200/README.md says. The first two steps are left out.
 OUT/steps.json collects the runs, OUT/steps.md shows medians.
 """

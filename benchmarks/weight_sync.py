@@ -8,7 +8,7 @@ process. `ours` is engine.sync: cast, gather in buckets, one load_weights, prefi
 full_tensor() -> cast -> load_weights per weight, as TRL does it. Both leave the same bits in the engine, which is
 checked, and so is that the engine then agrees with the trainer. Median and range of ten, after two warm-ups, order
 alternated. How far may they be apart? Trainer and engine both compute in bfloat16; each one's distance from the same
-weights in float32 is the floor under theirs from each other. OUT/weight_sync_<shape>_<ranks>.json and .md.
+weights in float32 bounds theirs from each other from below. OUT/weight_sync_<shape>_<ranks>.json and .md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from drkernel.training.ranks import Ranks, init_distributed
 WARM_UPS, TIMED = 2, 10
 PROMPT = list(range(2, 202))
 PROMPTS = 8
-"""Whose answers, 128 tokens each, log-probabilities are compared on."""
+"""Whose completions, 128 tokens each, log-probabilities are compared on."""
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ PANELS = {
     "Fast@1": ("fast@1",),
     "Fast@1.2": ("fast@1.2",),
     "share of hacks": ("hacks",),
-    "share of lazy answers": ("lazy",),
+    "share of lazy completions": ("lazy",),
     "entropy (nats per token)": ("entropy",),
     "gradient norm": ("grad_norm",),
     "mismatch |Δ log p| (nats per token)": ("mismatch/abs_delta", "engine_gap"),

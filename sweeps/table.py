@@ -46,10 +46,8 @@ def markdown(runs: list[RunState], baseline: str | None = None) -> str:
         pairs = {seed: (own[seed], done[base, seed]) for seed in own if (base, seed) in done}
         if setting != base and pairs:
             changes.append([setting, str(len(pairs)), *(_change(pairs, key) for key in columns)])
-    text = (
-        "Held-out tasks after training; last turn, but hacks and lazy answers over all turns; mean and 95 % interval "
-    )
-    text += "over seeds (one seed: over tasks).\n\n"
+    text = "Held-out tasks after training; last turn, but hacks and lazy completions over all turns; mean and 95 % "
+    text += "interval over seeds (one seed: over tasks).\n\n"
     text += _table(heads, values)
     if changes:
         text += f"\n\nDifference from {base}, paired by seed.\n\n" + _table(heads, changes)

@@ -8,11 +8,14 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from drkernel import config as configuration
+from drkernel import overrides
+from drkernel.config import Config
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import slug
 from drkernel.training.rollout_metrics import make_estimator, make_reward
+from drkernel.types import DrKernelError
 from tests import commands
 
 ROOT = Path(__file__).parents[1]
@@ -116,3 +119,24 @@ def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words,
     assert done.returncode == 2, done.stderr
     assert len(message) == 1 and message[0].startswith("error: ")
     assert all(word in message[0] for word in words), message[0]
+
+
+@pytest.mark.parametrize(("rank", "printed"), [(None, 1), ("0", 1), ("1", 0)])
+def test_an_error_of_all_ranks_is_printed_by_the_first_alone(rank, printed, monkeypatch, capsys):
+    monkeypatch.setattr(overrides, "FIRST_RANK_PRINTS_S", 0.0)
+    if rank is None:
+        monkeypatch.delenv("RANK", raising=False)
+    else:
+        monkeypatch.setenv("RANK", rank)
+    error = DrKernelError("no such policy")
+    error.on_every_rank = True
+    with pytest.raises(SystemExit) as end, overrides.one_line_errors(Config):
+        raise error
+    assert end.value.code == 2 and capsys.readouterr().err == "error: no such policy\n" * printed
+
+
+def test_an_error_of_one_rank_is_printed_by_it(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(SystemExit), overrides.one_line_errors(Config):
+        raise DrKernelError("this rank's disk is full")
+    assert "disk is full" in capsys.readouterr().err

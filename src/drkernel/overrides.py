@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import sys
+import time
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -24,6 +25,8 @@ from omegaconf.errors import OmegaConfBaseException
 from drkernel.types import DrKernelError
 
 C = TypeVar("C")
+FIRST_RANK_PRINTS_S = 2.0
+"""How long other ranks wait before they end: a launcher kills all ranks once one has ended."""
 
 
 def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[str]], positive: Sequence[str]) -> C:
@@ -63,6 +66,9 @@ def one_line_errors(kind: type) -> Iterator[None]:
     try:
         yield
     except DrKernelError as error:
+        if error.on_every_rank and os.environ.get("RANK", "0") != "0":
+            time.sleep(FIRST_RANK_PRINTS_S)
+            sys.exit(2)
         message = str(error)
     except (HydraException, OmegaConfBaseException) as error:
         message = explain(sys.argv[1:], error, kind)

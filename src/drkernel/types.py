@@ -25,6 +25,9 @@ Precision = Literal["ieee", "tf32", "low"]
 class DrKernelError(Exception):
     """Bad input at the border (config, file, task, checkpoint). Entry points print it as one line and exit with 2."""
 
+    on_every_rank = False
+    """Whether all ranks raise an error together; then the first one alone prints it."""
+
 
 class WorkerLost(RuntimeError):
     """A process that others wait for has died or does not reply. No input is wrong: another start may succeed."""

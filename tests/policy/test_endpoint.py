@@ -140,7 +140,7 @@ def test_failures_are_made_good_so_often_and_no_more():
 def test_a_hung_request_is_given_up_at_its_deadline():
     with serving("hang", retries=0, timeout_s=0.3) as (_, endpoint):
         started = time.monotonic()
-        with pytest.raises(DrKernelError, match=r"TimeoutError: no answer within 0\.3 s"):
+        with pytest.raises(DrKernelError, match=r"TimeoutError: no reply within 0\.3 s"):
             ask(endpoint).result(timeout=10)
         assert time.monotonic() - started < 1
     with serving("drip", retries=0, timeout_s=0.3) as (_, endpoint):

@@ -160,13 +160,13 @@ def test_a_run_reaches_what_its_dearest_trial_cost():
 def test_every_run_has_a_rung_at_which_it_shows_its_end():
     runs = [Trials.of(trial("a", 0, *[ok(2.0)] * n, tokens=tokens)) for n, tokens in ((1, 6449), (3, 100), (5, 12_888))]
     for axis in measures.AXES:
-        rungs = measures.ladder(runs, axis)
-        assert max(rungs) >= max(run.reach(axis) for run in runs)
+        budgets = measures.table_budgets(runs, axis)
+        assert max(budgets) >= max(run.reach(axis) for run in runs)
         for run in runs:
-            rung = measures.last_rung(run, axis)
-            assert rung in rungs and rung >= run.reach(axis)
-            assert measures.curve(run, [rung], axis, 1.5)[0].value == 1
-    assert measures.last_rung(runs[0], "tokens") == 6500
+            budget = measures.last_budget(run, axis)
+            assert budget in budgets and budget >= run.reach(axis)
+            assert measures.curve(run, [budget], axis, 1.5)[0].value == 1
+    assert measures.last_budget(runs[0], "tokens") == 6500
 
 
 def test_curves_end_exactly_at_the_reach_of_their_run():

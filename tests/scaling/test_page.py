@@ -170,9 +170,9 @@ def test_a_curve_ends_where_its_run_does(browser, file):
 def test_the_page_knows_all_devices_and_notes(study):
     row = study["single"][0]
     other = dataclasses.replace(row, call=1, verdict=dataclasses.replace(row.verdict, device="simulated:H100"))
-    text = page.render({"single": [row, other]}, "two", notes=["single: 1 of 2 tasks has no answer"])
+    text = page.render({"single": [row, other]}, "two", notes=["single: 1 of 2 tasks has no completion"])
     assert '"devices":["simulated:H100","simulated:H200"]' in text
-    assert '"notes":["single: 1 of 2 tasks has no answer"]' in text
+    assert '"notes":["single: 1 of 2 tasks has no completion"]' in text
 
 
 @needs_browser

@@ -47,7 +47,7 @@ def test_the_table_holds_what_was_measured(out, folder):
     tokens = f"at {runs['single'].reach('tokens'):.0f} generated tokens"
     assert (paired, "managed w=4", tokens, "fast@1.2") in rows
     assert ("Against torch.compile", "single", "", "compile/fast@1") in rows
-    assert ("The best of k independent answers", "parallel 8", "k = 16", "pass") in rows
+    assert ("The best of k independent completions", "parallel 8", "k = 16", "pass") in rows
 
 
 def test_no_run_is_shown_at_a_budget_that_it_never_had(out, folder):
@@ -58,7 +58,7 @@ def test_no_run_is_shown_at_a_budget_that_it_never_had(out, folder):
         mine = [row for row in rows if row["section"] == f"At equal budgets of {word}"]
         for name, run in runs.items():
             last = max((row for row in mine if row["run"] == name), key=lambda row: float(row["key"]))
-            assert float(last["key"]) == measures.last_rung(run, axis)
+            assert float(last["key"]) == measures.last_budget(run, axis)
             assert float(last["value"]) == measures.summary(run)["fast@1.2"].value
     assert "| single | 2 | - | - | - |" in (out / "table.md").read_text()
 
@@ -70,9 +70,9 @@ def test_a_report_says_which_tasks_have_no_answer(tmp_path):
     (path / report.TASKS).write_text("".join(json.dumps({"id": i, "source": ""}) + "\n" for i in [*ids, "unplayed"]))
     write(path / RESULTS, [row for row in rows if row.strategy != "single" or row.task != ids[0]])
     report.write([path], tmp_path / "out", "missing")
-    note = "single: 2 of 6 tasks have no answer"
+    note = "single: 2 of 6 tasks have no completion"
     text = (tmp_path / "out" / "table.md").read_text()
-    assert note in text and "parallel 8: 1 of 6 tasks has no answer" in text
+    assert note in text and "parallel 8: 1 of 6 tasks has no completion" in text
     assert "| single | 4 of 6 |" in text and note in (tmp_path / "out" / "index.html").read_text()
     console = Console(width=160)
     with console.capture() as shown:

@@ -145,7 +145,7 @@ def test_what_is_broken_is_told_and_the_rest_is_read(tmp_path):
 def test_a_folder_without_answers_is_an_error(tmp_path):
     with pytest.raises(DrKernelError, match="no such folder or file"):
         solutions.load(tmp_path / "none")
-    with pytest.raises(DrKernelError, match="no answers found"):
+    with pytest.raises(DrKernelError, match="no solutions found"):
         solutions.load(tmp_path)
 
 

@@ -156,4 +156,4 @@ def test_labels_tell_variants_apart():
 
 
 def test_smaller_keeps_the_order_of_the_prompt():
-    assert Ask(5, 0, 5, shown=(1, 2, 4), spare=(2, 1, 4)).smaller() == Ask(5, 0, 5, shown=(1, 4), spare=(1, 4))
+    assert Ask(5, 0, 5, shown=(1, 2, 4), droppable=(2, 1, 4)).smaller() == Ask(5, 0, 5, shown=(1, 4), droppable=(1, 4))

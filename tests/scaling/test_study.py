@@ -310,8 +310,8 @@ def test_solutions_made_elsewhere_stand_under_the_same_judge(tmp_path):
         )
     assert judge.sources.count("2 3") == 1 and judge.sources.count("5") == 2
     assert told[:2] == [
-        "1 of 5 answers are to other tasks than the 5 chosen ones",
-        "2 of 5 tasks have no answer; they are not counted",
+        "1 of 5 solutions are for other tasks than the 5 chosen ones",
+        "2 of 5 tasks have no solution; they are not counted",
     ]
     assert told[2] == "passed over: task set/1: its reference fails"
 

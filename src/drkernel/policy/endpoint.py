@@ -70,7 +70,7 @@ class Reply:
     tokens: int
     """Sampled, reasoning that the server does not show included."""
     seconds: float
-    """From sending the request that was answered to its answer; failed attempts and pauses are not counted."""
+    """From sending the request that was answered to its reply; failed attempts and pauses are not counted."""
     finished: bool
     """False where the completion was cut at max_tokens, or by the server's filter."""
 
@@ -98,7 +98,7 @@ class ChatEndpoint:
         concurrency: requests under way together; others wait in order.
         requests_per_minute: most requests begun per minute; None: no limit.
         timeout_s: how long one attempt may take as a whole.
-        retries: how often a request is sent again after failures (5xx, timeouts, malformed answers).
+        retries: how often a request is sent again after failures (5xx, timeouts, malformed replies).
         patience_s: how long a server that is down, or that asks to wait (429, 503, 529), is waited for.
         prompt_price, answer_price: dollars for a million tokens.
 
@@ -219,7 +219,7 @@ class ChatEndpoint:
                     future.set_exception(error)
 
     def _once_more(self, error: Refused) -> DrKernelError:
-        """The refusal, or what it means after many without an answer in between."""
+        """The refusal, or what it means after many without a reply in between."""
         self._refusals += 1
         what = f"endpoint {self._url}: {_REFUSALS} requests in a row were refused, the last one with {error}"
         return DrKernelError(what) if self._refusals >= _REFUSALS else error
@@ -262,21 +262,21 @@ class ChatEndpoint:
         await asyncio.sleep(start - time.monotonic())
 
     async def _attempt(self, send: _Send) -> tuple[Any, float]:
-        """The answer as JSON, and the seconds that it took. Raises _Retryable or DrKernelError."""
-        answering = False
+        """The reply as JSON, and the seconds that it took. Raises _Retryable or DrKernelError."""
+        replying = False
 
         async def exchange() -> bytes:
-            nonlocal answering
+            nonlocal replying
             async with send() as response:
-                answering = True
+                replying = True
                 return await response.read()
 
         began = time.monotonic()
         try:
-            # One deadline over connecting, sending and every byte of the answer: a server may drip.
-            answer = await asyncio.wait_for(exchange(), self._timeout_s)
+            # One deadline over connecting, sending and every byte of the reply: a server may drip.
+            reply = await asyncio.wait_for(exchange(), self._timeout_s)
         except asyncio.TimeoutError:
-            what = "the answer was not complete" if answering else "no answer"
+            what = "the reply was not complete" if replying else "no reply"
             raise _Retryable(f"TimeoutError: {what} within {self._timeout_s:g} s") from None
         except openai.APIStatusError as error:
             raise self._meaning(error) from None
@@ -284,12 +284,12 @@ class ChatEndpoint:
             raise _Retryable(self._hide(f"no connection ({_origin(error)})"), busy=True) from None
         except TypeError:  # arguments that the package does not take
             raise
-        except Exception as error:  # what the HTTP library raises while an answer is read
+        except Exception as error:  # what the HTTP library raises while a reply is read
             raise _Retryable(self._hide(f"{type(error).__name__}: {error}")) from None
         try:
-            return json.loads(answer), time.monotonic() - began
+            return json.loads(reply), time.monotonic() - began
         except ValueError:
-            raise _Retryable("the answer is not JSON") from None
+            raise _Retryable("the reply is not JSON") from None
 
     def _meaning(self, error: openai.APIStatusError) -> Exception:
         """What a status that is not a success means."""
@@ -312,16 +312,16 @@ class ChatEndpoint:
             return Refused(what)
         return DrKernelError(f"endpoint {self._url}: {what}")
 
-    def _reply(self, answer: Any, seconds: float) -> Reply:
+    def _reply(self, reply: Any, seconds: float) -> Reply:
         """Read by hand: the package takes anything for a completion, and checks no type."""
         try:
-            choice, usage = answer["choices"][0], answer["usage"]
+            choice, usage = reply["choices"][0], reply["usage"]
             text, why = choice["message"]["content"], choice.get("finish_reason")
             counts = usage["prompt_tokens"], usage["completion_tokens"]
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise _Retryable(f"the answer has no {error}") from None
+            raise _Retryable(f"the reply has no {error}") from None
         if not isinstance(text, (str, type(None))) or not all(type(count) is int for count in counts):
-            raise _Retryable("the answer's text or its token counts are of another type")
+            raise _Retryable("the reply's text or its token counts are of another type")
         self._count(replies=1, prompt_tokens=counts[0], tokens=counts[1])
         return Reply(text or "", *counts, seconds, why not in ("length", "content_filter"))
 
@@ -393,8 +393,8 @@ def _origin(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _models(answer: Any, seconds: float) -> list[dict]:
+def _models(reply: Any, seconds: float) -> list[dict]:
     try:
-        return [dict(model, id=str(model["id"])) for model in answer["data"]]
+        return [dict(model, id=str(model["id"])) for model in reply["data"]]
     except (KeyError, TypeError, ValueError):
         raise _Retryable("the list of models is malformed") from None

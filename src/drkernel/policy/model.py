@@ -7,6 +7,7 @@ torchtitan's ChunkedLossWrapper does. That needs losses that are sums over token
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -167,7 +168,7 @@ def _pretrained(what: str, source: str | Path, load: Callable[..., M], **options
     try:
         return load(source, **options)
     except Exception as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = textwrap.shorten(str(error), 200, placeholder=" ...") or type(error).__name__
         kind = "folder" if Path(source).exists() else "folder or hub id"
         raise DrKernelError(
             f"{what} {kind} {str(source)!r}: not loadable ({reason}); "

@@ -1,7 +1,8 @@
-"""A byte-level BPE for small policies: learnt from tasks, answers and feedback, lossless, about 8 characters per token.
+"""A byte-level BPE for small policies: learnt from tasks, completions and feedback. Lossless.
 
-Merges may span spaces but never go past the end of a line: templated Triton code repeats in pieces of lines. Text that
-others wrote goes through `encode`, which cannot produce a special token whatever the text says.
+A token has about 8 characters. Merges may span spaces but never go past the end of a line: templated Triton code
+repeats in pieces of lines. Text that others wrote goes through `encode`, which cannot produce a special token whatever
+the text says.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class _Sequence:
 class TransformersEngine:
     """drkernel.policy.engine.Engine over a model of its own with the policy's weights.
 
-    stop_ids end an answer; slots: sequences that decode together; context: most tokens of a sequence, all turns.
+    stop_ids end a completion; slots: sequences that decode together; context: most tokens of a sequence, all turns.
     """
 
     own_kernels = False
@@ -183,8 +183,8 @@ class TransformersEngine:
         self._kept[request.id] = (sequence.tokens, self._slots.take(sequence.slot, sequence.cached))
         del self._running[sequence.slot]
         heapq.heappush(self._free, sequence.slot)
-        answer = sequence.tokens[len(request.prompt_ids) :]
-        return Completion(request.id, answer, sequence.logprobs, answer[-1] in self.stop_ids)
+        tokens = sequence.tokens[len(request.prompt_ids) :]
+        return Completion(request.id, tokens, sequence.logprobs, tokens[-1] in self.stop_ids)
 
     def _forward(self, tokens: list[int], positions: list[int], layout: Prefill | Decode, rows: int) -> Tensor:
         """Hidden states [rows, hidden]; rows beyond the tokens are padding."""
@@ -218,7 +218,7 @@ def _row_step(model: nn.Module, slots: int) -> int | None:
     """ROW_STEP if a row's product with each of the model's matrices has the same bits at any place in any multiple of
     ROW_STEP rows; else None, and the engine always decodes the same number of rows and reads every prompt alone.
 
-    On CUDA there is no promise to keep, and the answer is ROW_STEP.
+    On CUDA no such promise is made, and this is ROW_STEP.
     """
     weights = {m.weight.shape: m.weight for m in model.modules() if isinstance(m, nn.Linear)}.values()
     if any(weight.is_cuda for weight in weights):

@@ -135,9 +135,9 @@ class VllmEngine:
         completed = []
         for output in self._engine.step():
             if output.finished:
-                answer = output.outputs[0]
-                tokens = list(answer.token_ids)
-                logprobs = [answer.logprobs.logprobs[first] for first in answer.logprobs.start_indices]
+                completion = output.outputs[0]
+                tokens = list(completion.token_ids)
+                logprobs = [completion.logprobs.logprobs[first] for first in completion.logprobs.start_indices]
                 completed.append(Completion(output.request_id, tokens, logprobs, tokens[-1] in self.stop_ids))
         return completed
 

@@ -38,7 +38,7 @@ def summary(trials: Trials, budget: float = math.inf, axis: str = "calls") -> di
 
     correct, fast@p and speedup (geometric mean over correct ones) of the best of history; `last/` the same of the last
     call; `compile/fast@p`, `eager_tf32/fast@p` against other baselines (over tasks that have them for every correct
-    answer, see `aligned`); honest and lazy as shares of all calls; cost/calls, cost/tokens, cost/seconds per trial.
+    completion, see `aligned`); honest and lazy as shares of all calls; cost/calls, cost/tokens, cost/seconds per trial.
     """
     table: dict[str, Estimate] = {}
     for view in VIEWS:
@@ -64,7 +64,7 @@ def of_view(
 
 
 def geometric_mean(trials: Trials, correct: Tensor, speedup: Tensor) -> Estimate:
-    """Of the speed-ups [B] of correct answers [B], with its interval over tasks; NaN where nothing is correct."""
+    """Of the speed-ups [B] of correct completions [B], with its interval over tasks; NaN where nothing is correct."""
     right = correct & (speedup > 0)
     logs = torch.where(right, speedup.log(), 0.0)
     return _exp(bootstrap(trials.per_task(logs)[:, None], trials.per_task(right)[:, None], is_proportion=False)[0])
@@ -77,11 +77,11 @@ def _exp(found: Estimate) -> Estimate:
 
 def of_calls(trials: Trials, budget: float = math.inf, axis: str = "calls") -> dict[str, Estimate]:
     """honest, lazy and the costs."""
-    paid = trials.exists & (trials.spent(axis) <= budget)
-    shares = [(paid & ~trials.hack).sum(1), (paid & trials.lazy).sum(1)]
-    number = trials.per_task(paid.sum(1))[:, None]
+    counted = trials.exists & (trials.spent(axis) <= budget)
+    shares = [(counted & ~trials.hack).sum(1), (counted & trials.lazy).sum(1)]
+    number = trials.per_task(counted.sum(1))[:, None]
     found = bootstrap(trials.per_task(torch.stack(shares, 1)), number.expand(-1, 2))
-    costs = torch.stack([(paid * each).sum(1) for each in (trials.exists, trials.tokens, trials.seconds)], 1)
+    costs = torch.stack([(counted * each).sum(1) for each in (trials.exists, trials.tokens, trials.seconds)], 1)
     rows = trials.per_task(torch.ones(len(costs)))[:, None].expand(-1, 3)
     means = bootstrap(trials.per_task(costs), rows, is_proportion=False)
     return dict(zip(("honest", "lazy"), found, strict=True)) | {
@@ -109,7 +109,8 @@ def speedup_distribution(
 
 
 def grid(runs: Sequence[Trials], axis: str, points: int = 33) -> list[float]:
-    """Budgets to draw curves at: every call, or a geometric ladder, cheapest first call to dearest trial."""
+    """Budgets to draw curves at: every call, or geometric steps from the cheapest first call to the most
+    expensive trial."""
     if axis == "calls":
         return [float(calls) for calls in range(1, max(run.calls for run in runs) + 1)]
     low = max(min(float(run.spent(axis)[:, 0].min()) for run in runs), 1e-3)
@@ -137,16 +138,16 @@ def equal_budgets(runs: Sequence[Trials]) -> list[int]:
     return sorted({2**i for i in range(max(ends).bit_length())} | ends)
 
 
-def ladder(runs: Sequence[Trials], axis: str) -> list[float]:
-    """A few equal budgets to compare at, `last_rung` of each run among them: of calls the powers of two, else round
+def table_budgets(runs: Sequence[Trials], axis: str) -> list[float]:
+    """A few equal budgets to compare at, `last_budget` of each run among them: of calls the powers of two, else round
     numbers."""
     if axis == "calls":
         return [float(budget) for budget in equal_budgets(runs)]
-    return sorted({*map(rounded_up, grid(runs, axis, points=6)[1:]), *(last_rung(run, axis) for run in runs)} - {0.0})
+    return sorted({*map(rounded_up, grid(runs, axis, points=6)[1:]), *(last_budget(run, axis) for run in runs)} - {0.0})
 
 
-def last_rung(run: Trials, axis: str) -> float:
-    """Where on a ladder a run ends: the first budget that pays for all of it, 0 where nobody counted."""
+def last_budget(run: Trials, axis: str) -> float:
+    """Where a run ends among them: the first budget that covers all of it, 0 where nobody counted."""
     reach = run.reach(axis)
     return reach if axis == "calls" or not reach else rounded_up(reach)
 
@@ -204,7 +205,7 @@ def operators(task: str, family: str) -> tuple[str, ...]:
 
 
 def by_operator(trials: Trials) -> dict[str, tuple[float, int]]:
-    """Share of trials with a correct answer among the tasks that hold an operator, and how many tasks; worst first."""
+    """Share of trials with a correct completion among the tasks with an operator, and how many tasks; worst first."""
     right, number = trials.per_task(trials.correct.any(1)), trials.per_task(torch.ones(len(trials.groups)))
     found: dict[str, list[int]] = {}
     for index, (task, family) in enumerate(zip(trials.tasks, trials.families, strict=True)):
@@ -248,11 +249,11 @@ def _task_means(trials: Trials, view: str, budget: float, axis: str, baseline: s
 
 
 def of_k_samples(trials: Trials, thresholds: Sequence[float] = THRESHOLDS) -> dict[int, dict[str, Estimate]]:
-    """What the best of k independent answers would reach, for k = 1, 2, 4, ...: pass@k, fast@p@k, and `speedup`, the
-    geometric mean of the best speed-up where one keeps the reference unless an answer is faster.
+    """What the best of k independent completions would reach, for k = 1, 2, 4, ...: pass@k, fast@p@k, and `speedup`,
+    the geometric mean of the best speed-up where one keeps the reference unless a completion is faster.
 
-    Unbiased, from the answers whose prompts held no earlier turn (all of `single` and `parallel`, the first turns of
-    other strategies), unless an early stop chose how many there are. Only k that every task has samples for.
+    Unbiased, from the completions whose prompts held no earlier turn (all of `single` and `parallel`, the first turns
+    of other strategies), unless an early stop chose how many there are. Only k that every task has samples for.
     """
     fresh = trials.alone & trials.exists
     tasks = trials.groups[:, None].expand_as(fresh)[fresh]

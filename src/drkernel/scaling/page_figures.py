@@ -133,14 +133,14 @@ def _families(run: Trials, view: str, baseline: str) -> dict[str, list[float]]:
 
 
 def _verdicts(records: Sequence[Record]) -> dict[str, Any]:
-    """How often a run's judge gave each reason: [status, reason, count, share of all answers]."""
+    """How often a run's judge gave each reason: [status, reason, count, share of all completions]."""
     counts = measures.reasons(records)
     rows = [[*said, count, count / counts.total()] for said, count in counts.items()]
     return {"total": counts.total(), "rows": rows}
 
 
 def _operators(runs: Sequence[Trials]) -> list[list[Any]]:
-    """[name, tasks, share of the trials of all runs with a correct answer], worst first."""
+    """[name, tasks, share of the trials of all runs with a correct completion], worst first."""
     found: dict[str, tuple[set[str], list[int]]] = {}
     for run in runs:
         right, number = run.per_task(run.correct.any(1)), run.per_task(run.exists.any(1))

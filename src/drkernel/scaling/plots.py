@@ -50,7 +50,7 @@ def _colour(index: int) -> str:
 
 
 def _curves(pyplot: Any, runs: Mapping[str, Trials], axis: str) -> Figure:
-    """Fast@p against a budget, the best answer so far; a run's curve ends with its dearest trial."""
+    """Fast@p against a budget, the best completion so far; a run's curve ends with its most expensive trial."""
     figure, panels = pyplot.subplots(2, 2, figsize=(9, 6.2), sharex=True, constrained_layout=True)
     points = measures.grid(list(runs.values()), axis)
     for panel, p in zip(panels.flat, _PANELS, strict=True):
@@ -72,8 +72,10 @@ def _curves(pyplot: Any, runs: Mapping[str, Trials], axis: str) -> Figure:
         panel.grid(alpha=0.25)
         if axis != "calls" or points[-1] > 8:
             panel.set_xscale("log", base=2 if axis == "calls" else 10)
-        ladder = [2**k for k in range(20)] if axis == "calls" else [m * 10**k for k in range(-3, 9) for m in (1, 2, 5)]
-        ticks = [tick for tick in ladder if points[0] <= tick <= points[-1]]
+        round_numbers = (
+            [2**k for k in range(20)] if axis == "calls" else [m * 10**k for k in range(-3, 9) for m in (1, 2, 5)]
+        )
+        ticks = [tick for tick in round_numbers if points[0] <= tick <= points[-1]]
         panel.set_xticks(ticks, [f"{tick:g}" if tick < 10_000 else f"{tick / 1000:g}k" for tick in ticks])
         panel.minorticks_off()
     for panel in panels[-1]:
@@ -84,7 +86,7 @@ def _curves(pyplot: Any, runs: Mapping[str, Trials], axis: str) -> Figure:
 
 
 def _speedups(pyplot: Any, runs: Mapping[str, Trials]) -> Figure:
-    """For every p the share of trials whose best answer is correct and p times as fast."""
+    """For every p the share of trials whose best completion is correct and p times as fast."""
     figure, panel = pyplot.subplots(figsize=(6.5, 4), constrained_layout=True)
     ps = numpy.geomspace(0.5, 8, 121).tolist()
     for index, (name, run) in enumerate(runs.items()):
@@ -95,7 +97,7 @@ def _speedups(pyplot: Any, runs: Mapping[str, Trials]) -> Figure:
     panel.minorticks_off()
     panel.axvline(1, color="#999", lw=0.8, ls=":")
     panel.set(xlabel="speed-up p", ylim=(0, None))
-    panel.set_title("Fast@p (%), best answer of each trial", loc="left")
+    panel.set_title("Fast@p (%), best completion of each trial", loc="left")
     panel.grid(alpha=0.25)
     panel.legend(fontsize=8, frameon=False)
     return figure
@@ -124,7 +126,7 @@ def _families(pyplot: Any, runs: Mapping[str, Trials]) -> Figure:
 def _failures(
     pyplot: Any, runs: Mapping[str, Trials], records: Mapping[str, Sequence[Record]], most: int = 14
 ) -> Figure:
-    """What the verdicts say of answers that are not correct, and the operators that are solved least."""
+    """What the verdicts say of completions that are not correct, and the operators that are solved least."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.6), constrained_layout=True)
     counts = {name: measures.reasons(rows) for name, rows in records.items()}
     shares = {name: {said: n / count.total() for said, n in count.items()} for name, count in counts.items()}
@@ -135,7 +137,7 @@ def _failures(
         places = numpy.arange(len(order)) + 0.4 - thick * (index + 0.5)
         left.barh(places, [100 * share.get(reason, 0) for reason in order], thick, color=_colour(index), label=name)
     left.set_yticks(range(len(order)), [f"{status}: {reason}".replace("_", " ") for status, reason in order])
-    left.set_title("Verdicts other than correct (% of all answers)", loc="left")
+    left.set_title("Verdicts other than correct (% of all completions)", loc="left")
     if len(runs) > 1:
         left.legend(fontsize=8, frameon=False)
     found: dict[str, list[float]] = {}

@@ -32,7 +32,7 @@ class Record:
     level: int | None
     split: str
     strategy: str
-    """Label of the strategy; `solutions` where the answers came from elsewhere."""
+    """Label of the strategy; `solutions` where the solutions came from elsewhere."""
     trial: int
     """Which independent repetition of the strategy on the task."""
     chain: int
@@ -47,13 +47,13 @@ class Record:
     tokens: int
     """Sampled, the end mark included."""
     finished: bool
-    """False where the answer was cut at its limit."""
+    """False where the completion was cut at its limit."""
     source: str | None
-    """The submission, or None where the answer had none."""
+    """The submission, or None where the completion had none."""
     verdict: Verdict
     generate_s: float
-    """What the answer cost the engine: its share of every moment that it was worked on together with others. The sum
-    over records is the engine's busy time (GPU seconds, with one GPU per engine). For an endpoint: wall time."""
+    """What the completion cost the engine: its share of every moment that it was worked on together with others. The
+    sum over records is the engine's busy time (GPU seconds, with one GPU per engine). For an endpoint: wall time."""
     judge_s: float
     """What the verdict cost the judge."""
     started: float
@@ -61,7 +61,7 @@ class Record:
     model: str
     """Label of the model."""
     answer: str | None = None
-    """What later prompts repeat: `packed` token ids, or the text of a chat answer."""
+    """What later prompts repeat: `packed` token ids, or the text of a chat completion."""
 
     @property
     def key(self) -> tuple[str, str, int, int]:

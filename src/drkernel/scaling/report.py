@@ -98,13 +98,13 @@ def show(folders: Sequence[str | Path], console: Console) -> None:
 
 
 def _covered(found: dict[str, tuple[Path, list[Record]]]) -> dict[str, Estimate]:
-    """How many tasks each run has answers to; `samples` is how many its study has."""
-    answered = {name: {record.task for record in rows} for name, (_, rows) in found.items()}
+    """How many tasks each run has completions for; `samples` is how many its study has."""
+    completed = {name: {record.task for record in rows} for name, (_, rows) in found.items()}
     table = {}
     for name, (folder, _) in found.items():
         study = {task["id"] for task in _tasks(folder)}
-        study |= {task for other, tasks in answered.items() if found[other][0] == folder for task in tasks}
-        table[name] = _exact(len(answered[name]), len(study))
+        study |= {task for other, tasks in completed.items() if found[other][0] == folder for task in tasks}
+        table[name] = _exact(len(completed[name]), len(study))
     return table
 
 
@@ -112,7 +112,9 @@ def _missing(covered: dict[str, Estimate]) -> list[str]:
     """What the runs lack, a sentence each."""
     lacks = {name: (found.samples - int(found.value), found.samples) for name, found in covered.items()}
     return [
-        f"{name}: {n} of {all_} tasks {'has' if n == 1 else 'have'} no answer" for name, (n, all_) in lacks.items() if n
+        f"{name}: {n} of {all_} tasks {'has' if n == 1 else 'have'} no completion"
+        for name, (n, all_) in lacks.items()
+        if n
     ]
 
 
@@ -185,21 +187,19 @@ def _sections(
         (run, "", {name: total[name] for name in names if name in total}) for run, total in totals.items()
     ]
     shown = ("tasks", "correct", *FASTS, "speedup", "honest", "lazy", *COSTS)
-    note = (
-        "Best answer of each trial. Shares are percentages with 95 % intervals over tasks; speed-up is the geometric "
-    )
+    note = "Best completion of each trial. Shares are percentages with 95 % intervals over tasks; speed-up is the "
     yield (
         "Runs",
-        f"{note}mean over correct answers; honest and lazy are shares of all answers; costs are per trial.",
+        f"{note}geometric mean over correct ones; honest and lazy are shares of all completions; costs are per trial.",
         shown,
         only(shown),
     )
     last = tuple(f"last/{name}" for name in ("correct", *FASTS, "speedup"))
-    yield "Last call", "The last answer of each trial.", last, only(last)
+    yield "Last call", "The last completion of each trial.", last, only(last)
     for baseline in sorted({name for run in runs.values() for name in run.over}):
         note = (
-            "Best answer of each trial, over the tasks whose correct answers, of this and the other runs, were all "
-            "compared with this baseline."
+            "Best completion of each trial, over the tasks whose correct completions, of this and the other runs, were "
+            "all compared with this baseline."
         )
         names = tuple(f"{baseline}/{name}" for name in (*FASTS, "speedup"))
         yield f"Against {BASELINES.get(baseline, baseline)}", note, names, only(names)
@@ -211,7 +211,8 @@ def _sections(
         names = ("correct", *FASTS, "speedup", *(f"last/{f}" for f in FASTS))
         yield f"Paired with {next(iter(runs))} at equal budgets", note, names, list(_paired(runs, BUDGETS))
     for axis, word in BUDGETS.items():
-        rows, note = list(_at_budgets(runs, axis)), "Best answer so far; - beyond what any trial of the run has cost."
+        rows = list(_at_budgets(runs, axis))
+        note = "Best completion so far; - beyond what any trial of the run has cost."
         if any(row for _, _, row in rows):
             yield f"At equal budgets of {word}", note, _BUDGETED, rows
     for heading, table in _parts(runs):
@@ -219,11 +220,11 @@ def _sections(
             yield heading, "", ("correct", *FASTS), table
     rows = [(name, f"k = {k}", row) for name, run in runs.items() for k, row in measures.of_k_samples(run).items()]
     note = (
-        "Unbiased estimates from the answers whose prompts held no earlier turn; `speedup` is the geometric mean over "
-        "tasks, and keeps the reference where no answer is faster."
+        "Unbiased estimates from the completions whose prompts held no earlier turn; `speedup` is the geometric mean "
+        "over tasks, and keeps the reference where no completion is faster."
     )
-    yield "The best of k independent answers", note, ("pass", *FASTS, "speedup"), rows
-    yield "Verdicts", "Share of all answers.", ("share",), list(_reasons(records))
+    yield "The best of k independent completions", note, ("pass", *FASTS, "speedup"), rows
+    yield "Verdicts", "Share of all completions.", ("share",), list(_reasons(records))
     rows = [
         (name, part, {"solved": _exact(*found)})
         for name, run in runs.items()
@@ -231,15 +232,15 @@ def _sections(
     ]
     yield (
         "Operators",
-        "Share of trials with a correct answer among the tasks that hold the operator.",
+        "Share of trials with a correct completion among the tasks that hold the operator.",
         ("solved",),
         rows,
     )
 
 
 def _at_budgets(runs: dict[str, Trials], axis: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    budgets = measures.ladder(list(runs.values()), axis)
-    ends = {name: measures.last_rung(run, axis) for name, run in runs.items()}
+    budgets = measures.table_budgets(list(runs.values()), axis)
+    ends = {name: measures.last_budget(run, axis) for name, run in runs.items()}
     curves = {name: {p: measures.curve(run, budgets, axis, p) for p in THRESHOLDS} for name, run in runs.items()}
     for place, budget in enumerate(budgets):
         for name, found in curves.items():

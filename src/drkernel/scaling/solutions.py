@@ -55,7 +55,7 @@ _Found = tuple[str, "int | None", "str | None", str]
 """Task id, sample number, source, origin."""
 
 
-class _Broken(Exception):
+class _Unreadable(Exception):
     """Why a file or a record is none."""
 
 
@@ -69,7 +69,7 @@ def load(path: str | Path, tasks: Iterable[Task] = (), log: Callable[[str], None
         log: is told of each broken file or record, with path and reason; the others are read all the same.
 
     Raises:
-        DrKernelError: no such folder or file, or no answer in it.
+        DrKernelError: no such folder or file, or no solution in it.
     """
     path, index = Path(path), _Index(tasks)
     if not path.exists():
@@ -81,10 +81,10 @@ def load(path: str | Path, tasks: Iterable[Task] = (), log: Callable[[str], None
         try:
             for item in _solutions(file, file.relative_to(root).with_suffix("").as_posix(), index):
                 found.append(item) if isinstance(item, tuple) else log(f"passed over: {item}")
-        except (_Broken, OSError, ValueError) as error:
+        except (_Unreadable, OSError, ValueError) as error:
             log(f"passed over: {file}: {error}")
     if not found:
-        raise DrKernelError(f"solutions {path}: no answers found in {len(files)} files")
+        raise DrKernelError(f"solutions {path}: no solutions found in {len(files)} files")
     return _numbered(found)
 
 
@@ -121,7 +121,7 @@ class _Index:
     @staticmethod
     def _one(ids: set[str] | None, name: str) -> str | None:
         if ids and len(ids) > 1:
-            raise _Broken(f"{name!r} may be {', '.join(sorted(ids)[:3])}")
+            raise _Unreadable(f"{name!r} may be {', '.join(sorted(ids)[:3])}")
         return next(iter(ids)) if ids else None
 
 
@@ -148,7 +148,7 @@ def _solutions(file: Path, name: str, index: _Index) -> Iterator[_Found | str]:
         try:
             record = json.loads(record) if file.suffix == ".jsonl" else record
             yield *_of_record(record, index), f"{file}: {place}"
-        except (_Broken, ValueError) as error:
+        except (_Unreadable, ValueError) as error:
             yield f"{file}: {place}: {error}"
 
 
@@ -176,17 +176,17 @@ def _of_file(name: str, index: _Index) -> tuple[str, int | None]:
         return task, sample
     if found := _IN_LEVEL.search(name):
         return index.problem(int(found[1]), int(found[2])), sample
-    raise _Broken("no task has such a name")
+    raise _Unreadable("no task has such a name")
 
 
 def _of_record(record: Any, index: _Index) -> tuple[str, int | None, str | None]:
     if not isinstance(record, dict):
-        raise _Broken(f"expected an object, found {type(record).__name__}")
+        raise _Unreadable(f"expected an object, found {type(record).__name__}")
     values = {what: next((record[key] for key in keys if key in record), None) for what, keys in _KEYS.items()}
     source = values["source"]
     without = source is None and "verdict" in record  # of a study
     if not without and not isinstance(source, str):
-        raise _Broken(f"no source: expected text as one of {', '.join(_KEYS['source'])}")
+        raise _Unreadable(f"no source: expected text as one of {', '.join(_KEYS['source'])}")
     sample = values["sample"] if type(values["sample"]) is int else None
     if values["task"] is not None:
         task, nested = str(values["task"]), _IN_RUN.match(str(values["task"]))
@@ -194,14 +194,14 @@ def _of_record(record: Any, index: _Index) -> tuple[str, int | None, str | None]
     elif str(record.get("level", "")).isdigit() and str(record.get("problem_id", "")).isdigit():
         task = index.problem(int(record["level"]), int(record["problem_id"]))
     else:
-        raise _Broken(f"no task: expected one of {', '.join(_KEYS['task'])}, or level and problem_id")
+        raise _Unreadable(f"no task: expected one of {', '.join(_KEYS['task'])}, or level and problem_id")
     return task, sample, None if source is None else _code(source)
 
 
 def _code(text: str) -> str:
     """The last Python block of Markdown, else the text as it is."""
     if not text.strip():
-        raise _Broken("it is empty")
+        raise _Unreadable("it is empty")
     blocks = [block for language, block, _ in fences(text) if language in PYTHON]
     return blocks[-1] if blocks else text
 

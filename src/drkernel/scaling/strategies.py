@@ -43,7 +43,7 @@ class ScalingConfig:
     seconds: float | None = None
     """No further call once a trial has cost the engine and the judge so many seconds."""
     stop_at: float | None = None
-    """No further call once a correct answer is this much faster than the reference."""
+    """No further call once a correct completion is this much faster than the reference."""
     patience: int | None = None
     """No further call after so many without a better reward."""
 
@@ -57,7 +57,7 @@ class Played:
     chain: int
     reward: float
     speedup: float
-    """0 where the answer is not correct and honest."""
+    """0 where the completion is not correct and honest."""
     coverage: float
     """Likewise."""
     tokens: int
@@ -75,16 +75,16 @@ class Ask:
     """Within the chain."""
     shown: tuple[int, ...] = ()
     """The calls whose turns the prompt holds, in its order."""
-    spare: tuple[int, ...] = ()
+    droppable: tuple[int, ...] = ()
     """Those that may be left out where the context is too short, the most dispensable first. Where the rest does not
     fit, the chain is full."""
 
     def smaller(self) -> Ask | None:
         """The same turn with one less shown; None where none may be left out."""
-        if not self.spare:
+        if not self.droppable:
             return None
-        first, *spare = self.spare
-        return replace(self, shown=tuple(call for call in self.shown if call != first), spare=tuple(spare))
+        first, *droppable = self.droppable
+        return replace(self, shown=tuple(call for call in self.shown if call != first), droppable=tuple(droppable))
 
 
 class Strategy:

@@ -74,15 +74,15 @@ def judge_solutions(
     """Judges solutions that were made elsewhere, and appends them to `path` as records of the strategy `solutions` by
     the model `label`. Those in `known` are judged again only if their source has changed.
 
-    log: gets how many solutions are to other tasks than `tasks`, and how many tasks have none.
+    log: gets how many solutions are for other tasks than `tasks`, and how many tasks have none.
     """
     by_id, arrivals = {task.id: task for task in tasks}, VerdictQueue(deadline_s, DrKernelError)
     done = {(*record.key, record.source) for record in known}
     chosen = [(by_id[each.task], each.trial, each.source) for each in solutions if each.task in by_id]
     if others := len(solutions) - len(chosen):
-        log(f"{others} of {len(solutions)} answers are to other tasks than the {len(tasks)} chosen ones")
+        log(f"{others} of {len(solutions)} solutions are for other tasks than the {len(tasks)} chosen ones")
     if without := len(tasks) - len({task.id for task, _, _ in chosen}):
-        log(f"{without} of {len(tasks)} tasks have no answer; they are not counted")
+        log(f"{without} of {len(tasks)} tasks have no solution; they are not counted")
     left = [each for each in chosen if (each[0].id, SOLUTIONS, each[1], 0, each[2]) not in done]
     counted = len(chosen) - len(left)
 
@@ -247,7 +247,7 @@ class _Study:
         return True
 
     def _no_room(self, id: str) -> None:
-        verdict = Verdict("invalid", "no_room", "The task leaves no room for an answer in the model's context.")
+        verdict = Verdict("invalid", "no_room", "The task leaves no room for a completion in the model's context.")
         self._await(TaskCompletion(id, None, None, 0, 0, False, 0.0), resolved(verdict))
 
     def _did_not_fit(self, id: str) -> None:

@@ -35,9 +35,9 @@ class Trials:
     lazy: Tensor  # bool [B, C]
     speedup: Tensor  # float64 [B, C]
     over: dict[str, Tensor]
-    """float64 [B, C], the speed-up over other baselines; NaN where a correct answer has no such figure."""
+    """float64 [B, C], the speed-up over other baselines; NaN where a correct completion has no such figure."""
     turn: Tensor  # int64 [B, C], the place in its chain
-    alone: Tensor  # bool [B, C], the prompt held no earlier turn: such answers are independent of each other
+    alone: Tensor  # bool [B, C], the prompt held no earlier turn: such completions are independent of each other
     tokens: Tensor  # float64 [B, C], sampled
     seconds: Tensor  # float64 [B, C], generating and judging
 
@@ -96,14 +96,16 @@ class Trials:
         return self.correct.gather(1, last), speedup.gather(1, last)
 
     def at(self, budgets: Sequence[float], axis: str, values: Tensor) -> Tensor:
-        """`values` [B, C, ...] after the last call that each budget pays for, [B, P, ...]; 0 or False where it pays for
+        """`values` [B, C, ...] after the last call that each budget covers, [B, P, ...]; 0 or False where it covers
         none."""
-        paid = torch.searchsorted(self.spent(axis), torch.tensor(budgets).double().repeat(len(values), 1), right=True)
+        covered = torch.searchsorted(
+            self.spent(axis), torch.tensor(budgets).double().repeat(len(values), 1), right=True
+        )
         before = torch.cat([values.new_zeros(len(values), 1, *values.shape[2:]), values], dim=1)
-        return before[torch.arange(len(values))[:, None], paid]
+        return before[torch.arange(len(values))[:, None], covered]
 
     def comparable(self, baseline: str) -> Trials:
-        """What is left with the tasks that have a figure over this baseline for every correct answer."""
+        """What is left with the tasks that have a figure over this baseline for every correct completion."""
         if baseline == "eager":
             return self
         return self._only(self.per_task(self.over[baseline].isnan().any(1)) == 0)
@@ -149,8 +151,8 @@ def _speedup_over(record: Record) -> dict[str, float]:
 def aligned(runs: Mapping[str, Trials]) -> dict[str, Trials]:
     """The same runs, comparable over other baselines: each baseline is left with the same tasks in all of them.
 
-    A task goes where any run has a correct answer to it without the figure, whether the others solve it or not. A run
-    that is right somewhere and has no figure at all was never compared: it goes as a whole.
+    A task goes where any run has a correct completion for it without the figure, whether the others solve it or not. A
+    run that is right somewhere and has no figure at all was never compared: it goes as a whole.
     """
     over: dict[str, dict[str, Tensor]] = {name: {} for name in runs}
     for baseline in sorted({name for run in runs.values() for name in run.over}):

@@ -77,15 +77,15 @@ def _submit(planned: Sequence[Planned], sweep: Path, options: dict[str, Any]) ->
         subprocess.run(["scontrol", "release", name], check=False)
     busy = [run for run in planned if run.key in waiting]
     todo = [run for run in planned if run not in busy and not run.finished(run.key in over)]
-    told = ""
+    details = ""
     if todo:
         code = snapshot(REPOSITORY, sweep / ".code")
         script = str(code / Path(sys.argv[0]).name)
         started = executor(sweep, code, options).submit_array([Job(script, r.overrides, r.run_dir) for r in todo])
         for job, run in zip(started, todo, strict=True):
             queue.note(job.paths.folder, run.run_dir, run.overrides)
-        told = f" (job {started[0].job_id.split('_')[0]}, code in {os.path.relpath(code)})"
-    counts = f"{len(todo)} runs submitted{told}, {len(busy)} in the queue already"
+        details = f" (job {started[0].job_id.split('_')[0]}, code in {os.path.relpath(code)})"
+    counts = f"{len(todo)} runs submitted{details}, {len(busy)} in the queue already"
     counts += f" ({len(held)} of them held, now released)" if held else ""
     lines = [f"{counts}, {len(planned) - len(todo) - len(busy)} finished"]
     return "\n".join(
@@ -99,8 +99,10 @@ def executor(sweep: Path, code: Path, options: dict[str, Any]) -> Any:
 
     left = dict(options)
     if 60 * minutes(left["time"]) < 2 * left["signal_delay_s"]:
-        told = f"hydra.launcher.time={left['time']}, signal_delay_s={left['signal_delay_s']}"
-        raise DrKernelError(f"{told}: the signal to save comes this long before the limit; expected at most half of it")
+        limits = f"hydra.launcher.time={left['time']}, signal_delay_s={left['signal_delay_s']}"
+        raise DrKernelError(
+            f"{limits}: the signal to save comes this long before the limit; expected at most half of it"
+        )
     mem, mail = left.pop("mem_gb"), left.pop("mail")
     parameters = {
         "time": minutes(left.pop("time")),

@@ -22,6 +22,7 @@ import json
 import os
 import random
 import shutil
+import textwrap
 import warnings
 from collections.abc import Iterator
 from itertools import chain
@@ -259,7 +260,7 @@ def one_line(error: BaseException) -> str:
     """A short message. DCP's own exception is no `Exception` and holds one per rank with its traceback."""
     if isinstance(error, CheckpointException):
         error = next(iter(error.failures.values()))[0]
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
 
 
 @contextlib.contextmanager

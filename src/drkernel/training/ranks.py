@@ -284,6 +284,8 @@ def _portable(error: Exception) -> Exception:
 def _raise_first(errors: list[Exception | None]) -> None:
     for error in errors:
         if error is not None:
+            if isinstance(error, DrKernelError):
+                error.on_every_rank = True
             raise error
 
 

@@ -49,9 +49,9 @@ def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], f
     folder.mkdir(exist_ok=True)
     panels = {
         "reward (mean over turns)": ["reward"],
-        "share of all answers": ["correct", "fast@1.2"],
+        "share of all completions": ["correct", "fast@1.2"],
         "share of hacks and lazy": ["hacks", "lazy"],
-        "speed-up of correct answers": ["speedup"],
+        "speed-up of correct completions": ["speedup"],
         "entropy (nats per token)": ["entropy"],
         "gradient norm": ["grad_norm"],
     }

@@ -59,7 +59,7 @@ function drawTurns(box, known, found, { k }) {
   });
 }
 
-// Which reasons the judge gave, as a share of each run's answers.
+// Which reasons the judge gave, as a share of each run's completions.
 function verdicts(known) {
   const said = figures[choiceOfTasks()].verdicts;
   const row = (r, k) =>
@@ -85,7 +85,7 @@ function verdicts(known) {
         scale,
         true,
       ),
-      h("p", { class: "caption" }, "Percent of each run's answers, all turns."),
+      h("p", { class: "caption" }, "Percent of each run's completions, all turns."),
     );
   return h(
     "section",
@@ -106,7 +106,7 @@ function verdicts(known) {
             known.map((r) =>
               h(
                 "div",
-                { class: `run-${r % 8}`, title: `${runs[r].name}: ${row(r, k)[2]} of ${said[r].total} answers` },
+                { class: `run-${r % 8}`, title: `${runs[r].name}: ${row(r, k)[2]} of ${said[r].total} completions` },
                 h("i", { class: "bar", style: { width: `${(78 * share(r, k)) / scale}%` } }),
                 h("small", {}, percent(share(r, k))),
               ),
@@ -115,7 +115,7 @@ function verdicts(known) {
         ),
       ),
     ),
-    h("p", { class: "caption" }, "Share of each run's answers, all turns."),
+    h("p", { class: "caption" }, "Share of each run's completions, all turns."),
   );
 }
 
@@ -169,7 +169,7 @@ function operators() {
     h(
       "p",
       { class: "caption" },
-      "Share of trials, of all runs, with a correct answer among the tasks that hold the operator.",
+      "Share of trials, of all runs, with a correct completion among the tasks that hold the operator.",
     ),
   );
 }

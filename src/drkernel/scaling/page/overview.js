@@ -39,7 +39,7 @@ function overview(main) {
       h(
         "p",
         { class: "caption" },
-        `Share of trials whose ${state.view === "best" ? "best answer so far" : "last answer"} is correct, honest and `,
+        `Share of trials whose ${state.view === "best" ? "best completion so far" : "last completion"} is correct, honest and `,
         `at least ${state.p} times as fast as ${baselines[state.baseline]}. Bands: 95 % intervals, tasks resampled.`,
       ),
     ),
@@ -73,7 +73,7 @@ function overview(main) {
             h(
               "p",
               { class: "caption" },
-              `Fast@${state.p} of the answers at each place of their chain, each for itself.`,
+              `Fast@${state.p} of the completions at each place of their chain, each for itself.`,
             ),
           ),
       ),
@@ -196,7 +196,7 @@ function cards(known, found, { p, k }) {
     h(
       "div",
       { class: `card run-${worst % 8}` },
-      h("h3", {}, known.length > 1 ? "Honest answers, fewest" : "Honest answers"),
+      h("h3", {}, known.length > 1 ? "Honest completions, fewest" : "Honest completions"),
       h("p", { class: "figure" }, percent(fewest.value)),
       h(
         "p",
@@ -283,8 +283,8 @@ function runTable(known, found, options) {
     h(
       "p",
       { class: "caption" },
-      `${state.view === "best" ? "Best" : "Last"} answer of each trial against ${baselines[state.baseline]}; speed-up is the `,
-      "geometric mean over correct ones; honest: share of all answers that are not hacks. 95 % intervals over tasks.",
+      `${state.view === "best" ? "Best" : "Last"} completion of each trial against ${baselines[state.baseline]}; speed-up is the `,
+      "geometric mean over correct ones; honest: share of all completions that are not hacks. 95 % intervals over tasks.",
       known.length > 1 &&
         ` Δ: percentage points against ${runs[first].name}, paired by task, at ${plural(usual, "judge call")}, or at the ` +
           "most that both had where a cell says so.",

@@ -1,4 +1,4 @@
-// The table of tasks: for each run the best speed-up that a trial of it reached, and how its answers were judged.
+// The table of tasks: for each run the best speed-up that a trial of it reached, and how its completions were judged.
 
 function taskList(known) {
   const rows = listedTasks().map((t) => taskRow(t, known)).filter((row) => !state.status || row.counts[state.status]);
@@ -56,7 +56,7 @@ function taskList(known) {
         head("family", "Family", { class: "family" }),
         leveled && head("level", "Level"),
         known.map((r) => head(`run${r}`, [h("i", { class: "swatch" }), runs[r].name], { class: `run-${r % 8}` })),
-        head("correct", "All answers"),
+        head("correct", "All completions"),
       ),
     ),
     body,

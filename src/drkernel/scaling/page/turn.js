@@ -205,7 +205,7 @@ function turnPanel(i, detail, shown) {
       fact("reference", ms(detail.reference_ms)),
       fact("submission", ms(detail.submission_ms)),
       fact("prompt", `${grouped(detail.prompt)} tokens`),
-      fact("answer", `${grouped(turns.tokens[i])} tokens${detail.finished ? "" : ", cut"}`),
+      fact("completion", `${grouped(turns.tokens[i])} tokens${detail.finished ? "" : ", cut"}`),
       fact("generating", `${detail.generate_s.toFixed(2)} s`),
       fact("judging", `${detail.judge_s.toFixed(2)} s`),
       fact("device", detail.device),
@@ -223,7 +223,7 @@ function turnPanel(i, detail, shown) {
     ),
     profile(detail),
     h("h4", {}, "Source"),
-    detail.source === null ? h("p", { class: "empty" }, "The answer held no code.") : sourceBlock(detail.source, line),
+    detail.source === null ? h("p", { class: "empty" }, "The completion held no code.") : sourceBlock(detail.source, line),
     evidence(detail.evidence),
   );
 }
