@@ -36,7 +36,8 @@ one_worker = pytest.mark.xdist_group("honest corpus")
 def compared(*options: str, start: int) -> dict[str, str]:
     """What is wrong with some submissions, by name; they share one process."""
     names = NAMES[start : start + _PER_PROCESS]
-    environment = os.environ | {"TRITON_INTERPRET": "0" if "--cuda" in options else "1"}
+    interpreted = "0" if "--cuda" in options else "1"
+    environment = os.environ | {"TRITON_INTERPRET": interpreted, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-W", "ignore", "-m", "tests.judge.comparison", *options, *names]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200)
     found = [json.loads(line) for line in done.stdout.splitlines()]
