@@ -26,6 +26,7 @@ _ONLY_ON_A_GPU = {
     "124_inline_assembly": "inline assembly",
     "125_synchronize": "synchronises the device",
     "135_stream_kept_in_step": "streams",
+    "181_custom_op_libdevice": "libdevice",
 }
 """Submissions that the plain interpreter cannot run, and why; the comparison on a GPU has them all."""
 
