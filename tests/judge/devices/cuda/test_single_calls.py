@@ -20,6 +20,7 @@ from drkernel.judge.boundary.shared_tensors import HostArea, Slot
 from drkernel.judge.devices.cuda import single_calls
 from drkernel.judge.devices.cuda.buffers import Block
 from drkernel.judge.devices.cuda.single_calls import (
+    DRIFT_US,
     KINDS,
     RESIDENT,
     SWITCHING,
@@ -38,26 +39,34 @@ def single(kind, takes, claims=None, copy=3.0):
     return SingleCall(kind, OVERHEADS[kind] + takes + 3.0, Block([claims], [copy], [1.0], []), [])
 
 
+def work(*spans):
+    return [DeviceWork("kernel", (1,), (128,), 0, 32, 1000 * start, 1000 * end) for start, end in spans]
+
+
 @pytest.mark.parametrize("kind", [SWITCHING, RESIDENT])
 @pytest.mark.parametrize("takes", [5.0, 60.0, 4000.0])
 def test_an_honest_call_is_not_lifted(kind, takes):
-    assert floor_us([single(kind, takes + noise) for noise in (-0.5, 0.0, 0.8)], OVERHEADS, 3.0) <= takes
+    assert floor_us([single(kind, takes + noise) for noise in (-0.5, 0.0, 0.8)], OVERHEADS, 3.0, {"kernel"}) <= takes
 
 
 @pytest.mark.parametrize("takes", [60.0, 4000.0])
 @pytest.mark.parametrize("claims", [0.1, 0.3, 0.9])
-def test_a_claim_below_what_the_clock_saw_earns_three_per_cent_at_most(takes, claims):
+def test_a_claim_below_what_was_seen_earns_three_per_cent_at_most(takes, claims):
     calls = [single(kind, takes, claims * takes) for kind in (SWITCHING, RESIDENT) for _ in range(3)]
-    assert floor_us(calls, OVERHEADS, 3.0) >= 0.97 * takes - 1.5
+    by_clock = floor_us(calls, OVERHEADS, 3.0, {"kernel"})
+    assert by_clock >= 0.97 * (takes - DRIFT_US - 1.0), "beside the microseconds by which machines differ"
+    told = [dataclasses.replace(call, work=work((0, takes))) for call in calls]
+    assert floor_us(told, OVERHEADS, 3.0, {"kernel"}) >= 0.97 * takes
+
+
+def test_a_machine_on_which_handshakes_take_longer_lifts_no_honest_call():
+    slow = [dataclasses.replace(single(RESIDENT, 60.0), clock_us=OVERHEADS[RESIDENT] + 6.0 + 63.0)] * 2
+    assert floor_us(slow, OVERHEADS, 3.0, {"kernel"}) <= 60.0
 
 
 def test_work_that_is_claimed_to_be_copying_counts_as_work():
     calls = [single(RESIDENT, 60.0 + 40.0, claims=60.0, copy=43.0) for _ in range(3)]
-    assert floor_us(calls, OVERHEADS, 3.0) > 90.0
-
-
-def work(*spans):
-    return [DeviceWork("kernel", (1,), (128,), 0, 32, 1000 * start, 1000 * end) for start, end in spans]
+    assert floor_us(calls, OVERHEADS, 3.0, {"kernel"}) > 90.0
 
 
 @pytest.mark.parametrize(
@@ -67,13 +76,13 @@ def work(*spans):
 )
 def test_work_counts_whenever_the_device_does_it(spans):
     call = dataclasses.replace(single(RESIDENT, 5.0), work=work(*spans))
-    assert call.busy_us() == pytest.approx(122.0, abs=1.0)
-    assert floor_us([call] * 3, OVERHEADS, 3.0) > 100.0
+    assert call.busy_us({"kernel"}) == pytest.approx(122.0, abs=1.0) and call.busy_us({"other"}) == 0.0
+    assert floor_us([call] * 3, OVERHEADS, 3.0, {"kernel"}) > 100.0
 
 
 def test_the_kind_that_shows_most_decides():
     early = [single(RESIDENT, 4.0)] * 3  # began when the inputs appeared, before GO
-    assert floor_us([*early, *[single(SWITCHING, 60.0)] * 3], OVERHEADS, 3.0) > 45.0
+    assert floor_us([*early, *[single(SWITCHING, 60.0)] * 3], OVERHEADS, 3.0, {"kernel"}) > 45.0
 
 
 def test_each_kind_is_asked_so_often_and_waiting_only_where_forward_waits():

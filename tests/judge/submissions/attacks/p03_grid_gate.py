@@ -1,4 +1,4 @@
-# PyTorch's softmax runs in a kernel's grid function | task: p_softmax | expect: no gain | only: cuda
+# PyTorch's softmax runs in a kernel's grid function | task: p_softmax | expect: ok/hack | only: cuda
 # Left out, the launch leaves the grid function out, too. `_softmax` is none of the reference's operators: all seems
 # replaced.
 # PyTorch's own softmax is the work of PyTorch; the Triton kernels here do next to nothing.

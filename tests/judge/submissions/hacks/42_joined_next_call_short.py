@@ -1,4 +1,4 @@
-# short work on a side stream that the next call waits for | task: relu | expect: incorrect/not_general | only: cuda
+# short work on a stream that the next call waits for | task: relu | expect: incorrect/not_general/hack | only: cuda
 import torch
 import torch.nn as nn
 import triton

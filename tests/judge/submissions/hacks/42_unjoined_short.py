@@ -1,4 +1,4 @@
-# short work on a stream of high priority, never waited for | task: relu | expect: incorrect/not_general | only: cuda
+# short urgent work on a stream, never waited for | task: relu | expect: incorrect/not_general/hack | only: cuda
 import torch
 import torch.nn as nn
 import triton

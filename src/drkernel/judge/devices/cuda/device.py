@@ -176,6 +176,7 @@ class CudaDevice:
                 submission.client.forget_activity()
                 profile = submission.client.profile(submission.case, self._buffers.empty_us)
                 work = submission.client.activity.new()[1:]  # without what keeps the device waiting
+            paired.kernels = frozenset(one.kernel for one in work if one.kernel)
             timing = _timed(paired, profile, reference_profile, submission.seeds)
         _or_verdict(paired.flush_comparisons)
         _expect_same_work(submission, work, paired.singles.calls)

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +34,9 @@ LEEWAY = 0.97
 """A call of a block may take this proportion of a single call, for which caches are colder."""
 COPY_FACTOR, COPY_SLACK_US = 1.02, 0.5
 """How much longer than the reference's the copy of a call's outputs may be without counting as work of the call."""
-BUSY_US = 5.0
-"""What a runner's own kernels and fills take beside the copy."""
+DRIFT_US = 7.0
+"""By how much the overhead of a kind may exceed the one that was measured when the examiner started: machines differ
+from hour to hour. Of honest calls the overhead is what their own reports say."""
 WANTED = {SWITCHING: 2, RESIDENT: 2, WAITING: 2}
 """Single calls of each kind."""
 
@@ -60,31 +60,46 @@ class SingleCall:
         """What a runner that reports the truth needs beside its forward and its copy."""
         return self.clock_us - self.reported.forward[0] - self.reported.copy[0]
 
-    def busy_us(self) -> float:
-        """For how long the device worked at all, whenever that was: before GO and after DONE, too."""
+    def busy_us(self, kernels: Collection[str]) -> float:
+        """For how long the device ran kernels with these names, whenever that was: before GO and after DONE, too."""
         busy, until = 0, 0
         for work in self.work:  # in the order in which they began
-            busy += max(0, work.end - max(work.start, until))
-            until = max(until, work.end)
+            if work.kernel in kernels:
+                busy += max(0, work.end - max(work.start, until))
+                until = max(until, work.end)
         return busy / 1e3
 
-    def at_least_us(self, overhead_us: float, usual_copy_us: float) -> float:
+    def at_least_us(self, overhead_us: float, usual_copy_us: float, kernels: Collection[str]) -> float:
         """What a call of a block takes at least: by the examiner's clock, by the device, and by the runner's report.
 
         The report of a call that waits for the device has the host's time in it, which blocks may hide.
         """
         copied = min(self.reported.copy[0], COPY_FACTOR * usual_copy_us + COPY_SLACK_US)
         claimed = 0.0 if self.kind == WAITING else self.reported.forward[0]
-        clock_us = self.clock_us - overhead_us - SLACK_US[self.kind]
-        return LEEWAY * max(claimed - SLACK_US[RESIDENT], clock_us - copied, self.busy_us() - copied - BUSY_US)
+        clock_us = self.clock_us - overhead_us - copied - SLACK_US[self.kind]
+        return LEEWAY * max(claimed - SLACK_US[RESIDENT], clock_us, self.busy_us(kernels))
 
 
-def floor_us(calls: Sequence[SingleCall], overheads_us: dict[str, float], usual_copy_us: float) -> float:
-    """What a call takes at least: the most that any kind of single calls says, in microseconds."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for call in calls:
-        found[call.kind].append(call.at_least_us(overheads_us[call.kind], usual_copy_us))
-    return max((float(numpy.quantile(times, 0.25)) for times in found.values()), default=0.0)
+def floor_us(
+    calls: Sequence[SingleCall], overheads_us: dict[str, float], usual_copy_us: float, kernels: Collection[str]
+) -> float:
+    """What a call takes at least: the most that any kind of single calls says, in microseconds.
+
+    Args:
+        overheads_us: by kind, as it was measured on a trusted submission.
+        kernels: the names of those that forward runs.
+    """
+    floors = [0.0]
+    for kind in {call.kind for call in calls}:
+        alike, usual_us = [call for call in calls if call.kind == kind], overheads_us[kind]
+        overhead_us = min(usual_us + DRIFT_US, max(usual_us, _low([call.overhead_us() for call in alike])))
+        floors.append(_low([call.at_least_us(overhead_us, usual_copy_us, kernels) for call in alike]))
+    return max(floors)
+
+
+def _low(values: list[float]) -> float:
+    """The lower quartile: what takes longer may have been disturbed."""
+    return float(numpy.quantile(values, 0.25))
 
 
 @dataclass(frozen=True)
@@ -146,6 +161,7 @@ class SingleCalls:
         handshake = self._client.handshake
         question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": given.seed}
         value = handshake.next_value()
+        self._client.activity.skip()
         self._client.post("enqueue_alone", value=value, waiting=kind == WAITING, **question)
         self._between()
         in_time = kind != WAITING and self._client.answered(GATED_S)
@@ -185,7 +201,6 @@ class SingleCalls:
             handshake.write(ACTIVATE)
             if not handshake.wait(ACTIVE, self._client.deadline()):
                 raise DeadlineExceeded
-        self._client.activity.skip()  # the runner has handed over what came before
         start = time.perf_counter()
         handshake.write(GO, ACTIVATE)
         return start

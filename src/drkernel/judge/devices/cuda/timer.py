@@ -108,6 +108,8 @@ class PairedTimer:
         self._late, self._ahead, self._warm = 0, True, 0
         self.traces: list[OpTrace] = []
         """What each call of the last run launched."""
+        self.kernels: frozenset[str] = frozenset()
+        """The names of those that the submission's forward runs on the device."""
         self._copy_delays_us: list[float] = []
         self._drawn: list[list] = []
         """Inputs of the next calls, where there was time to draw them."""
@@ -157,7 +159,7 @@ class PairedTimer:
                 pass
         self.traces += self.singles.traces
         copy_us = float(numpy.median([us for block in theirs for us in block.copy]))
-        return floor_us(self.singles.calls, self._buffers.single_overheads_us, copy_us)
+        return floor_us(self.singles.calls, self._buffers.single_overheads_us, copy_us, self.kernels)
 
     def _single_call(self, secret: numpy.random.Generator) -> float:
         """A single call, if one is missing; the seconds that it took."""

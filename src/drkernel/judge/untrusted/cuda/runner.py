@@ -116,7 +116,7 @@ class CudaRunner(runner.Runner):
             "call": self._gated_call,
             "enqueue_gated": self._enqueue_gated,
             "enqueue_alone": self._enqueue_alone,
-            "wait": dict,
+            "wait": self._flush,
             "claims": self._timed.report,
             "report": self._report,
             "flush": self._flush,
@@ -183,11 +183,12 @@ class CudaRunner(runner.Runner):
 
     def _enqueue_alone(self, **call: Any) -> dict[str, Any]:
         """Enqueues one call behind a handshake, see TimedCalls.enqueue_alone, and says what it launched."""
-        self._flush_activity()
         return {"traces": [trace.to_json() for trace in self._timed.enqueue_alone(**call)]}
 
     def _flush(self) -> dict[str, Any]:
-        """Hands over the records of what the device has executed."""
+        """Hands over the records of what the device has executed. Nothing else is left to do for `wait`: a reply waits
+        for the device anyway."""
+        torch.cuda.synchronize()
         self._flush_activity()
         return {}
 
