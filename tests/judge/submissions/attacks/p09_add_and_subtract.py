@@ -1,5 +1,4 @@
 # PyTorch computes, one kernel adds what the other one takes away | task: linear_gelu | expect: no gain
-import torch
 import torch.nn as nn
 import triton
 import triton.language as tl

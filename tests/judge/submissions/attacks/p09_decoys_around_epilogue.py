@@ -1,4 +1,4 @@
-# PyTorch has the product, a kernel the activation, and decoys inflate the share of kernels | task: linear_gelu | expect: no gain
+# PyTorch has the product, a kernel the activation, and decoys inflate coverage | task: linear_gelu | expect: no gain
 import torch
 import torch.nn as nn
 import triton
