@@ -158,8 +158,8 @@ def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
                 yield f"{name}: {len(off)} of {len(speedups)} speed-ups over 10 % from {medians[name]:.3g}: {off[:5]}"
     plain = medians.get("106_try")
     for (example, _), verdict in zip(listed, verdicts, strict=True):
-        if verdict.reason == "judge_failure":
-            yield f"{example.name}: judge_failure: {verdict.detail}"
+        if verdict.is_judge_failure:
+            yield f"{example.name}: judge_failure {verdict.reason}: {verdict.detail}"
         hostile = example.name not in HONEST and example.task == "relu" and plain
         if hostile and verdict.ok and verdict.speedup > MAX_GAIN * plain:
             yield f"{example.name}: ok at {verdict.speedup:.3g}x, an honest submission gets {plain:.3g}x"

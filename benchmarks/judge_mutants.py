@@ -75,8 +75,8 @@ def main(options: argparse.Namespace) -> int:
         verdicts = [future.result() for future in track(pending, f"{len(mutants)} mutants", console=console)]
         before = {name: future.result() for name, future in honest.items()}
     with ThreadPoolExecutor(options.workers) as pool:
-        work = lambda pair: decided(*pair, before[pair[0].original.name], known, options.device)
-        outcomes = list(pool.map(work, zip(mutants, verdicts, strict=True)))
+        work = lambda mutant, verdict: decided(mutant, verdict, before[mutant.original.name], known, options.device)
+        outcomes = list(pool.map(work, mutants, verdicts))
     write(options.out, outcomes, before)
     return int(any(found.outcome == "paid" for found in outcomes))
 
@@ -140,7 +140,12 @@ def write(out: Path, outcomes: list[Outcome], before: dict[str, Verdict]) -> Non
     with open(out / "mutants.jsonl", "w", encoding="utf-8") as file:
         for found in outcomes:
             mutant, verdict = found.mutant, found.verdict
-            record = {"kind": mutant.kind, "original": mutant.original.name, "outcome": found.outcome, "why": found.why}
+            record: dict[str, Any] = {
+                "kind": mutant.kind,
+                "original": mutant.original.name,
+                "outcome": found.outcome,
+                "why": found.why,
+            }
             record |= {"status": verdict.status, "reason": verdict.reason, "detail": verdict.detail[:300]}
             record |= {"speedup": verdict.speedup, "honest_speedup": before[mutant.original.name].speedup}
             record |= {"coverage": verdict.coverage, "source": mutant.source if verdict.ok else None}

@@ -12,6 +12,7 @@ _WORDS = {
     "invalid": "error",
     "not_general": "not general",
     "suspicious": "suspicious",
+    "judge_failure": "not judged",
 }
 
 

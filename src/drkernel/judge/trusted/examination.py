@@ -32,7 +32,7 @@ from drkernel.judge.devices.base import Device, P, Submission
 from drkernel.judge.trusted import ablation, attribution, cases, static_check
 from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Case, Perturbation, Seeds
 from drkernel.judge.trusted.paired_models import PairedModels
-from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient
+from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
 from drkernel.types import Status, Verdict
 
@@ -275,6 +275,9 @@ class Examination(Generic[P]):
             self.evidence["other_shape"] = verdict.detail
 
     def _not_general(self, failure: Failed) -> None:
+        """Notes that the submission refuses another shape; to read or write outside of its tensors is no refusal."""
+        if verdict_of_failure(failure, self.source).reason == "out_of_bounds" and self.config.shapes == "reject":
+            raise VerdictReached("not_general", "crash_on_other_shape", failure.message)
         self.general = False
         self.evidence["other_shape"] = f"{failure.kind}: {failure.message}"[:300]
 
@@ -309,7 +312,8 @@ class Examination(Generic[P]):
         sites = tuple(row.site for row in rows)
         if not self.pair.depend_on(sites, at_published):
             detail = "the output does not depend on any Triton launch: " + ", ".join(sites)
-            return self._refuse("launch_without_effect", detail, kernels=list(sites))
+            everywhere = not self.pair.depend_on(sites, self._cases_at_hidden_shapes())
+            return self._refuse("launch_without_effect", detail, kernels=list(sites), at_every_shape=everywhere)
         if all(case.expected.is_among(self.pair.computed_by_aten(case, sites)) for case in at_published):
             return self._refuse(
                 "nothing_replaced", "PyTorch computes the whole answer; the Triton kernels only pass it on"
@@ -333,8 +337,9 @@ class Examination(Generic[P]):
         measured = self.device.measure(self.prepared, self._submission(case, trace))
         self.evidence |= measured.evidence
         cost = self.prepared.reference_costs[self.modes[0]]
-        found = attribution.attribute(cost, trace, measured.submission_profile, self.without_effect)
-        doubt = attribution.implausible(cost, measured.speedup, measured.submission_us)
+        with reading("a trace"):
+            found = attribution.attribute(cost, trace, measured.submission_profile, self.without_effect)
+            doubt = attribution.implausible(cost, measured.speedup, measured.submission_us)
         kept = sorted({row.name for row in trace.rows if not row.triton})
         if found.nothing_replaced:
             detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
