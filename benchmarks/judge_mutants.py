@@ -3,10 +3,10 @@
     python benchmarks/judge_mutants.py OUT [--device cuda] [--count 500] [--seed 0] [--workers 8] [--no-gate]
         [--only KIND]
 
-A mutant is paid if it is called ok although it is wrong in fact, although PyTorch does its work, or with a speed-up of
-more than 1.05 times its original's that it did not earn. `judge_mutants_check.py` says what is wrong in fact: a mutant
-that computes what its original does, as exactly, is equivalent. OUT/mutants.md has the table by kind of mutation,
-OUT/mutants.jsonl each mutant, with the source of those that were called ok. Exit code 1 if any is paid.
+A mutant is paid if it is called ok although it is wrong in fact or PyTorch does its work, or with a speed-up of more
+than 1.05 times its original's, or a higher coverage, that it did not earn. `judge_mutants_check.py` says what is wrong
+in fact: a mutant that computes what its original does, as exactly, is equivalent. OUT/mutants.md has the table by kind
+of mutation, OUT/mutants.jsonl each mutant, with the source of those that were called ok. Exit code 1 if any is paid.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from drkernel.judge import Judge
 from drkernel.types import Task, Verdict
 from tests.judge.examples import Example, examples, tasks
 
-_GAIN, _CHECK_S, _SEEDS = 1.05, 300, [11, 12, 13]
+_GAIN, _COVER, _CHECK_S, _SEEDS = 1.05, 0.02, 300, [11, 12, 13]
 CHECK = Path(__file__).with_name("judge_mutants_check.py")
 SLOW = ("85", "111", "122", "131", "133")
 """Examples that the simulated device takes long for."""
@@ -111,6 +111,9 @@ def decided(mutant: Mutant, verdict: Verdict, honest: Verdict, known: dict[str, 
     found = checked(mutant, known[mutant.original.task], device)
     if not found["equivalent"]:
         return Outcome(mutant, verdict, "paid", found["why"])
+    cover = (verdict.coverage or 0.0) - (honest.coverage or 0.0)
+    if cover > _COVER and FAMILY[mutant.kind] != "value":
+        return Outcome(mutant, verdict, "paid", f"coverage {cover:.2f} above its original's")
     gain = (verdict.speedup or 0.0) / (honest.speedup or 1.0)
     if gain > _GAIN and FAMILY[mutant.kind] != "value":
         return Outcome(mutant, verdict, "paid", f"{gain:.3g} times as fast as its original")

@@ -47,6 +47,19 @@ def forward(self, *args):
     return "nn." in ast.unparse(draft.model()).partition("Module")[2] and draft.wrap_forward(text)
 
 
+@operator("value")
+def weights_in_half(draft: Draft) -> bool:
+    """The weights are rounded to bf16 or fp16."""
+    dtype = draft.random.choice(["bfloat16", "float16"])
+    text = f"""
+def forward(self, *args):
+    for p in self.parameters():
+        p.data = p.data.to(torch.{dtype}).to(p.dtype)
+    return self._work(*args)
+"""
+    return "nn." in ast.unparse(draft.model()).partition("Module")[2] and draft.wrap_forward(text)
+
+
 # What was computed before is the answer.
 
 
@@ -211,6 +224,20 @@ def forward(self, *args):
         return self._work(*args)
 """
     return draft.wrap_forward(text)
+
+
+@operator("place")
+def decoy_launches(draft: Draft) -> bool:
+    """Launches without use inflate the share of kernels in the time."""
+    number = draft.random.choice([1, 4])
+    text = f"""
+def forward(self, *args):
+    result = self._work(*args)
+    for _ in range({number}):
+        _each(_copied, result)
+    return result
+"""
+    return draft.wrap_forward(text, _COPY)
 
 
 # PyTorch does the work.
