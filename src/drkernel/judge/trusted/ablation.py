@@ -35,8 +35,9 @@ def without_effect(pair: PairedModels, sites: tuple[str, ...], at_published: lis
 def evidence(
     pair: PairedModels, sites: tuple[str, ...], without_effect: tuple[str, ...], at_hidden_shapes: list[Case]
 ) -> dict[str, Any]:
-    """What a verdict says of kernels without effect at the published shape; other shapes tell which are useless."""
-    useless = [site for site in without_effect if not pair.depend_on((site,), at_hidden_shapes)]
+    """What a verdict says of kernels without effect at the published shape; other shapes tell which are useless, and
+    none is where there are no others."""
+    useless = [site for site in without_effect if at_hidden_shapes and not pair.depend_on((site,), at_hidden_shapes)]
     return {
         "kernels_that_matter": round(1 - len(without_effect) / len(sites), 4),
         "without_effect": list(without_effect),
