@@ -1,4 +1,4 @@
-"""Which kernels a submission's outputs depend on, and what becomes of the time of the others (P9 of judge/README.md)."""
+"""P9 of judge/README.md: which kernels a submission's outputs depend on, and whose the time of the others is."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def test_a_kernel_alone_is_not_asked_again():
 
 
 def test_a_tail_kernel_is_useful_and_a_decoy_is_not():
-    pair = pair_that_is_right(
-        lambda left_out, case: "main" not in left_out and (case != "hidden" or "tail" not in left_out)
-    )
+    needed = {"published": {"main"}, "hidden": {"main", "tail"}}
+    pair = pair_that_is_right(lambda left_out, case: not left_out & needed[case])
     sites = ("main", "tail", "decoy")
     found = ablation.without_effect(pair, sites, PUBLISHED)
     evidence = ablation.evidence(pair, sites, found, HIDDEN)
     assert evidence == {"kernels_that_matter": 0.3333, "without_effect": ["tail", "decoy"], "useless": ["decoy"]}
     assert "decoy" in ablation.about(evidence) and "tail" not in ablation.about(evidence)
     assert ablation.about({}) == ""
+    assert ablation.evidence(pair, sites, found, [])["useless"] == [], "no other shape was asked"
 
 
 def test_time_without_effect_is_nobodys_work():
