@@ -40,7 +40,7 @@ from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTER
 from drkernel.objective.metric_sums import MetricSums, add, mean_of, means
 from drkernel.objective.mismatch import importance_weights
 from drkernel.objective.returns import reward_to_go, without_regressions
-from drkernel.objective.rollouts import Rollouts
+from drkernel.objective.rollouts import Rollouts, without_judge_failures
 from drkernel.overrides import one_line_errors
 from drkernel.policy.model import load_tokenizer
 from drkernel.policy.prompts import load_prompts
@@ -61,7 +61,7 @@ from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import draw, play
 from drkernel.training.timer import Timer
 from drkernel.training.trainer import Trainer, log, resume, save, usable_tasks
-from drkernel.types import Batch, Task, Trajectory
+from drkernel.types import Batch, Task, Trajectory, WorkerLost
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
@@ -144,7 +144,7 @@ def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]
     times = {"generate": played.times.generating, "judge": played.times.waiting, "peers": played.times.peers}
     timer.seconds["time/rollout"] -= played.times.total  # what is left is the loop's own work
     seconds = timer.seconds | {f"time/{name}": value for name, value in times.items()}
-    return describe(rollouts) | means(sums) | metrics | gap | seconds
+    return describe(rollouts) | {"judge/failures": played.failures} | means(sums) | metrics | gap | seconds
 
 
 def sync(trainer: Trainer) -> dict[str, float]:
@@ -167,19 +167,24 @@ class Played(NamedTuple):
     """Tasks drawn in the run so far."""
     groups: int
     """Groups rolled out in the run so far."""
+    failures: int
+    """Trajectories that left because the judge failed on them."""
     times: RolloutTimes
 
 
 def collect(trainer: Trainer) -> Played:
     """Roll out until `prompts` groups carry signal, or the refills are used up. Groups without signal are dropped.
 
-    If no group of a step carries signal, the last attempt is kept whole: such a step logs a gradient of zero.
+    Trajectories on which the judge failed leave before that. If no group of a step carries signal, the last attempt is
+    kept whole: such a step logs a gradient of zero.
+
+    Raises WorkerLost where the judge fails on everything.
     """
     config, state = trainer.config, trainer.state
     filters = config.filters.chosen(GROUP_FILTERS)
     kept: list[Trajectory] = []
     with_signal: dict[str, set[int]] = {name: set() for name in filters}
-    cursor, groups, times = state.cursor, state.groups, RolloutTimes()
+    cursor, groups, failures, times = state.cursor, state.groups, 0, RolloutTimes()
     for attempt in range(config.filters.max_refills + 1):
         missing = config.trainer.prompts - len({trajectory.group for trajectory in kept})
         if missing == 0:
@@ -187,8 +192,9 @@ def collect(trainer: Trainer) -> Played:
         tasks, cursor, waited = draw(trainer, cursor, missing)
         title = f"step {state.step + 1}" + (f", refill {attempt}" if attempt else "")
         sizes = config.trainer.samples, config.trainer.turns
-        fresh, spent = play(trainer, tasks, *sizes, first_group=groups, seed=config.seed, title=title)
-        groups, times = groups + missing, times + waited + spent
+        every, spent = play(trainer, tasks, *sizes, first_group=groups, seed=config.seed, title=title)
+        fresh = without_judge_failures(every)
+        groups, failures, times = groups + missing, failures + len(every) - len(fresh), times + waited + spent
         table = tabulate_rollouts(config.reward, fresh)
         alive = set(table.groups.tolist())
         for name, options in filters.items():
@@ -197,7 +203,9 @@ def collect(trainer: Trainer) -> Played:
             alive &= survivors
         last_resort = attempt == config.filters.max_refills and not kept and not alive
         kept += [trajectory for trajectory in fresh if trajectory.group in alive or last_resort]
-    return Played(kept, with_signal, cursor, groups, times)
+    if not kept:
+        raise WorkerLost(f"judge: it failed on all {failures} trajectories of step {state.step + 1}")
+    return Played(kept, with_signal, cursor, groups, failures, times)
 
 
 def prepare(trainer: Trainer, played: Played) -> tuple[Rollouts, Batch, MetricSums]:
@@ -264,15 +272,18 @@ def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
     samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
     held_out = ranks.broadcast_object(lambda: usable_tasks(trainer, held_out))
     export(trainer.policy, Path(config.run_dir) / "policy", trainer.prompts.tokenizer)
-    tables = {}
+    tables, failures = {}, 0
     for name, policy in (("before", make_policy(config, ranks)), ("after", trainer.policy)):
         trainer.engine.sync(policy)
         title = f"test split, {name}"
         episodes, _ = play(trainer, held_out, samples, turns, first_group=0, seed=-1, title=title)
-        tables[name] = tabulate_rollouts(config.reward, episodes)
-    sizes = f"{len(held_out)} tasks x {samples} samples x {turns} turns"
+        judged = without_judge_failures(episodes)
+        failures += len(episodes) - len(judged)
+        tables[name] = tabulate_rollouts(config.reward, judged)
+    title = f"{len(held_out)} tasks x {samples} samples x {turns} turns, compositions that training never saw"
+    title += f"; {failures} left out since the judge failed on them" if failures else ""
     if run:
-        report.write(run, trainer.state.step, **tables, title=f"{sizes}, compositions that training never saw")
+        report.write(run, trainer.state.step, **tables, title=title)
 
 
 if __name__ == "__main__":

@@ -158,11 +158,10 @@ def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
                 yield f"{name}: {len(off)} of {len(speedups)} speed-ups over 10 % from {medians[name]:.3g}: {off[:5]}"
     plain = medians.get("106_try")
     for (example, _), verdict in zip(listed, verdicts, strict=True):
-        if verdict.reason == "judge_failure":
-            yield f"{example.name}: judge_failure: {verdict.detail}"
-        if plain is None or example.name in HONEST or example.task != "relu" or not verdict.ok:
-            continue
-        if verdict.speedup is not None and verdict.speedup > MAX_GAIN * plain:
+        if verdict.is_judge_failure:
+            yield f"{example.name}: judge_failure {verdict.reason}: {verdict.detail}"
+        hostile = example.name not in HONEST and example.task == "relu" and plain
+        if hostile and verdict.ok and (verdict.speedup or 0.0) > MAX_GAIN * (plain or 0.0):
             yield f"{example.name}: ok at {verdict.speedup:.3g}x, an honest submission gets {plain:.3g}x"
 
 

@@ -29,7 +29,7 @@ from drkernel.training import update
 from drkernel.training.progress import Progress
 from drkernel.training.sampler import Sampler
 from drkernel.training.trainer import State
-from drkernel.types import Trajectory
+from drkernel.types import Trajectory, Verdict, WorkerLost
 from tests import commands
 
 ROOT = Path(__file__).parents[1]
@@ -97,11 +97,35 @@ def test_every_combination_takes_a_real_step(world, played_once, algo, reward, f
     }
 
 
+@pytest.mark.slow
+def test_trajectories_on_which_the_judge_failed_leave_the_batch_and_are_counted(world, monkeypatch):
+    real, failed = train.play, Verdict("judge_failure", "worker_lost")
+
+    def play(*given, **named):
+        episodes, times = real(*given, **named)
+        for trajectory in episodes:
+            if trajectory.sample == 0 or not some:
+                trajectory.turns[-1].verdict = failed
+        return episodes, times
+
+    monkeypatch.setattr(train, "play", play)
+    here = dataclasses.replace(world, state=State())
+    some = True
+    played = train.collect(here)
+    assert {trajectory.sample for trajectory in played.trajectories} == {1, 2} and played.failures >= 2
+    rollouts, batch, _ = train.prepare(here, played)
+    assert len(rollouts.groups) == len(played.trajectories) and batch.tokens.numel()
+    some = False
+    with pytest.raises(WorkerLost, match="it failed on all"):
+        train.collect(here)
+
+
 def test_a_step_says_where_its_seconds_went(world):
     here = dataclasses.replace(world, state=State(), policy=Policy.load(world.config.policy.path))
     optimizer = update.make_optimizer(here.policy, 1e-4, 0.0)
     started = time.perf_counter()
     metrics = train.step(here, optimizer)
+    assert metrics["judge/failures"] == 0
     wall = time.perf_counter() - started
     seconds = {name.removeprefix("time/"): value for name, value in metrics.items() if name.startswith("time/")}
     assert seconds.keys() == {"sync", "generate", "judge", "peers", "rollout", "prepare", "update"}

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-Status = Literal["ok", "incorrect", "hack", "invalid", "not_general", "suspicious"]
+Status = Literal["ok", "incorrect", "hack", "invalid", "not_general", "suspicious", "judge_failure"]
 Precision = Literal["ieee", "tf32", "low"]
 
 
@@ -81,7 +81,8 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judge says of one submission. Only `ok` earns a reward."""
+    """What the judge says of one submission. Only `ok` earns a reward; `judge_failure` is no verdict, and leaves the
+    batch."""
 
     status: Status
     reason: str
@@ -112,6 +113,12 @@ class Verdict:
     @property
     def ok(self) -> bool:
         return self.status == "ok"
+
+    @property
+    def is_judge_failure(self) -> bool:
+        """Whether the judge itself failed. Then nothing is known of the submission: it must be left out, and is no
+        wrong answer."""
+        return self.status == "judge_failure"
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -149,6 +156,12 @@ class Trajectory:
     sample: int
     """Index within the group."""
     turns: list[Turn] = field(default_factory=list)
+
+    @property
+    def ends_in_judge_failure(self) -> bool:
+        """Whether the judge failed on its last turn. Then no return of it is known, and it leaves the batch."""
+        verdict = self.turns[-1].verdict if self.turns else None
+        return verdict is not None and verdict.is_judge_failure
 
 
 @dataclass

@@ -21,4 +21,4 @@ def verdicts(judge, tasks):
 def test_an_attack_earns_nothing(example, verdicts):
     verdict = verdicts[example.name]
     assert not as_expected(example, verdict)
-    assert verdict.reason != "judge_failure"
+    assert not verdict.is_judge_failure

@@ -238,3 +238,20 @@ def test_progress_reaches_the_total(prompts, policy):
     play(prompts, policy, SlowJudge(0), on_progress=seen.append)
     assert seen[-1].turns_done == seen[-1].turns_total == 36 and seen[-1].judging == 0
     assert [p.tokens for p in seen] == sorted(p.tokens for p in seen)
+
+
+class FailingJudge(SlowJudge):
+    """Fails on the second submission of all."""
+
+    def _judge(self, task: Task, source: str, delay: float) -> Verdict:
+        number = self.sources.index(source)
+        return Verdict("judge_failure", "worker_lost") if number == 1 else super()._judge(task, source, delay)
+
+
+def test_a_trajectory_ends_where_the_judge_fails_and_the_others_go_on(prompts, policy):
+    found = play(prompts, policy, FailingJudge(0))
+    failed = [trajectory for trajectory in found if trajectory.ends_in_judge_failure]
+    statuses = {turn.verdict.status for t in found if t not in failed for turn in t.turns}
+    assert failed and statuses <= {"incorrect", "invalid"}
+    assert {len(trajectory.turns) for trajectory in found if trajectory not in failed} == {3}
+    assert all(turn.verdict.status != "judge_failure" for trajectory in failed for turn in trajectory.turns[:-1])

@@ -9,7 +9,7 @@ from rich.console import Console
 from drkernel.scaling import measures, report
 from drkernel.scaling.records import RESULTS, write
 from drkernel.scaling.trials import Trials
-from drkernel.types import DrKernelError
+from drkernel.types import DrKernelError, Verdict
 from tests.scaling import synthetic
 
 PICTURES = ("fast_calls", "fast_tokens", "fast_seconds", "speedups", "families", "failures")
@@ -136,3 +136,16 @@ def test_saved_answers_whose_tokens_nobody_counted_are_reported_like_any_others(
     text = (tmp_path / "report" / "table.md").read_text()
     assert "equal budgets of seconds" in text and "equal budgets of generated tokens" not in text
     assert (tmp_path / "report" / "index.html").exists() and (tmp_path / "report" / "fast_calls.png").exists()
+
+
+def test_answers_that_were_not_judged_are_told_and_count_nowhere(tmp_path):
+    rows = synthetic.records(tasks=5)[:40]
+    failed = dataclasses.replace(rows[0], trial=99, verdict=Verdict("judge_failure", "worker_lost", "it died"))
+    for name, found in (("judged", rows), ("partly", [*rows, failed])):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / RESULTS, found)
+        report.write([tmp_path / name], tmp_path / f"{name} report", "title")
+    table, other = ((tmp_path / f"{name} report" / "table.csv").read_text() for name in ("judged", "partly"))
+    assert table == other
+    page = (tmp_path / "partly report" / "table.md").read_text()
+    assert "partly: the judge failed on 1 of 41 answers; they are not counted" in page

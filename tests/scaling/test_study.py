@@ -1,5 +1,6 @@
 """A study loses nothing: whatever interrupts it, however it is cut, the turns are those of one run from end to end."""
 
+import hashlib
 import threading
 import time
 from concurrent.futures import Future
@@ -327,3 +328,37 @@ def test_a_solution_that_changed_is_judged_again_and_counts_as_it_is_now(tmp_pat
     assert sorted(judge.sources) == ["2 3", "4", "9"], "each once, and what has no code not at all"
     verdict = found["set/1", "solutions", 0, 0].verdict
     assert (verdict.status, verdict.reason) == ("invalid", "no_code")
+
+
+class FailingJudge(Judge):
+    """Fails on some submissions, the first time that it gets them."""
+
+    def __init__(self, every):
+        super().__init__()
+        self.every, self.failed = every, set()
+
+    def judge(self, task, source, delay):
+        key = task.id, source
+        if int(hashlib.sha256(repr(key).encode()).hexdigest(), 16) % self.every == 0 and key not in self.failed:
+            self.failed.add(key)
+            return Verdict("judge_failure", "worker_lost", "the judge failed 2 times")
+        return super().judge(task, source, delay)
+
+
+@pytest.mark.parametrize("options", [ScalingConfig("parallel", budget=5), ScalingConfig("sequential", budget=5)])
+def test_an_answer_that_was_not_judged_does_not_count_and_is_asked_again(tmp_path, options):
+    said, judge, path = [], FailingJudge(every=3), tmp_path / records.RESULTS
+    (tmp_path / "undisturbed").mkdir()
+    expected = play(tmp_path / "undisturbed", options)
+    for attempt in range(12):
+        before = records.read(path)
+        study.play(
+            TASKS, Strategy(options), model_of(Engine(attempt)), judge, path,
+            reward=lambda verdict: 1 + (verdict.speedup or 0) if verdict.ok else 0.0,
+            known=study.known(tmp_path), log=said.append, seed=5,
+        )  # fmt: skip
+        if len(records.read(path)) == len(before):
+            break
+    assert judge.failed and any(line.startswith("not judged: set/") for line in said)
+    study.merge(tmp_path)
+    assert content(records.read(path)) == expected, "as if the judge had not failed"

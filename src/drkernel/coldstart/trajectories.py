@@ -47,7 +47,8 @@ def judge_solutions(
         progress: called with the number of solutions that have been judged since.
 
     Returns:
-        The judged solutions by task id, without tasks that the judge refuses because a trivial submission would pass.
+        The judged solutions by task id. Left out are tasks that the judge refuses because a trivial submission would
+        pass, and solutions on which it failed; these are not in the file, either.
     """
     known = {(r["task"], r["source"]): Verdict.from_dict(r["verdict"]) for r in _lines(path)}
     wanted = {task.id: solutions(task, wrong=mistakes) for task in tasks}
@@ -59,14 +60,19 @@ def judge_solutions(
             task_id, source = pending[future]
             progress(1)
             try:
-                verdict = known[task_id, source] = future.result()
+                verdict = future.result()
             except DrKernelError:
                 wanted.pop(task_id, None)
                 continue
+            if verdict.is_judge_failure:
+                continue
+            known[task_id, source] = verdict
             file.write(json.dumps({"task": task_id, "source": source, "verdict": verdict.to_dict()}) + "\n")
-    return {
-        task: [JudgedSolution(s.kind, s.source, known[task, s.source]) for s in found] for task, found in wanted.items()
+    judged = {
+        task: [JudgedSolution(s.kind, s.source, known[task, s.source]) for s in found if (task, s.source) in known]
+        for task, found in wanted.items()
     }
+    return {task: found for task, found in judged.items() if found}
 
 
 def draw_solutions(

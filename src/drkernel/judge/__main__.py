@@ -5,7 +5,8 @@
 
 A line of PAIRS is {"task": path, "submission": path}. A line of VERDICTS is the verdict on the pair with that `index`,
 in the order of the pairs. Where a pair or its task is unusable, the line has `error` instead. Exit status: 0 when all
-verdicts were reached, whatever they are; 2 where a task is unusable or an argument is wrong.
+verdicts were reached, whatever they are; 1 where the judge failed (status `judge_failure`); 2 where a task is unusable
+or an argument is wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from drkernel.judge.trusted.static_check import MAX_SOURCE
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, KernelTime, Task, Verdict
 
-_COLOURS = {"ok": "green", "hack": "red", "suspicious": "magenta"}
+_COLOURS = {"ok": "green", "hack": "red", "suspicious": "magenta", "judge_failure": "blue"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(verdict.to_dict()))
     else:
         show(verdict, options.submission)
-    return 0
+    return int(verdict.is_judge_failure)
 
 
 def show(verdict: Verdict, name: str) -> None:
@@ -79,7 +80,7 @@ def _batch(options: argparse.Namespace) -> int:
     lines = [(i, text) for i, text in enumerate(_text(options.batch, "--batch").splitlines()) if text.strip()]
     if not lines:
         raise DrKernelError(f"{options.batch}: no pairs in it")
-    problems = []
+    problems, failures = [], 0
     _write_nothing(options.out)
     with Path(options.out).open("w") as out, _judge(options, options.workers) as judge:
         pending = [(number, *_begin(judge, options.batch, number, text)) for number, text in lines]
@@ -89,6 +90,7 @@ def _batch(options: argparse.Namespace) -> int:
                     raise result
                 verdict = result.result() if isinstance(result, Future) else result
                 record = {"index": index, **pair, **verdict.to_dict()}
+                failures += verdict.is_judge_failure
             except DrKernelError as error:
                 problems.append(f"{options.batch} line {number + 1}: {error}")
                 record = {"index": index, **pair, "error": str(error)}
@@ -96,7 +98,7 @@ def _batch(options: argparse.Namespace) -> int:
             out.flush()
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
-    return 2 if problems else 0
+    return 2 if problems else int(failures > 0)
 
 
 def _write_nothing(path: str) -> None:
@@ -180,8 +182,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         usage="%(prog)s TASK.py SUBMISSION.py [--json] [OPTIONS]\n"
         "       %(prog)s --batch PAIRS.jsonl --out VERDICTS.jsonl [--workers N] [OPTIONS]",
         description="Judge submissions against tasks: right, honest, how fast, and by whose work.",
-        epilog="Exit status: 0 when all verdicts were reached, whatever they are; 2 where a task is unusable or an "
-        "argument is wrong. drkernel/judge/README.md explains the verdicts.",
+        epilog="Exit status: 0 when all verdicts were reached, whatever they are; 1 where the judge failed; 2 where a "
+        "task is unusable or an argument is wrong. drkernel/judge/README.md explains the verdicts.",
     )
     parser.add_argument("task", nargs="?", metavar="TASK.py", help="a reference in KernelBench's format")
     parser.add_argument("submission", nargs="?", metavar="SUBMISSION.py", help="a file that defines ModelNew")

@@ -12,6 +12,7 @@ _WORDS = {
     "invalid": "error",
     "not_general": "not general",
     "suspicious": "suspicious",
+    "judge_failure": "not judged",
 }
 
 
@@ -43,7 +44,8 @@ def _lines(verdict: Verdict) -> list[str]:
     head = f"correct, {verdict.reason}: speedup {verdict.speedup:.2f} coverage {verdict.coverage:.2f}"
     if not verdict.general:
         head += ", fails on other shapes"
-    return [head, f"yours: {_times(verdict.profile)}", f"reference: {_times(verdict.reference_profile)}"]
+    times = [f"yours: {_times(verdict.profile)}", f"reference: {_times(verdict.reference_profile)}"]
+    return [head, *([verdict.detail] if verdict.detail else []), *times]
 
 
 def _times(rows: tuple[KernelTime, ...], most: int = 4) -> str:

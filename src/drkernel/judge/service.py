@@ -136,7 +136,15 @@ class Judge:
             future = self._verdicts[key] = self._backend.enqueue(task, _shortened(source))
             if len(self._verdicts) > _MAX_CACHED:
                 self._verdicts.popitem(last=False)
-            return future
+        future.add_done_callback(lambda done: self._forget_failure(key, done))
+        return future
+
+    def _forget_failure(self, key: tuple, done: Future) -> None:
+        """A failure of the judge is not kept: who asks again gets another attempt."""
+        failed = done.cancelled() or isinstance(done.exception(), Exception) or done.result().is_judge_failure
+        with self._lock:
+            if failed and self._verdicts is not None and self._verdicts.get(key) is done:
+                del self._verdicts[key]
 
     def judge(self, task: Task, source: str) -> Verdict:
         return self.submit(task, source).result()

@@ -105,7 +105,8 @@ def summary(rollouts: Rollouts) -> dict[str, Estimate]:
 
 
 def difference(before: Rollouts, after: Rollouts) -> dict[str, Estimate]:
-    """after - before of each measure, paired by task: the groups of both are the same tasks.
+    """after - before of each measure, paired by task; the groups of both are tasks. A task that one side lacks, since
+    the judge failed on all its trajectories, is left out.
 
     >>> from drkernel.objective.rollouts import Rollouts
     >>> before, after = Rollouts.empty(4, 1), Rollouts.empty(4, 1)
@@ -119,8 +120,9 @@ def difference(before: Rollouts, after: Rollouts) -> dict[str, Estimate]:
     changes = {}
     for name in sides[0]:
         (old_tasks, old), (new_tasks, new) = (_task_means(*side[name]) for side in sides)
-        assert torch.equal(old_tasks, new_tasks), "a paired comparison needs the same tasks on both sides"
-        changes[name] = estimate(new - old, new_tasks)
+        both = old_tasks[torch.isin(old_tasks, new_tasks)]
+        change = new[torch.isin(new_tasks, both)] - old[torch.isin(old_tasks, both)]
+        changes[name] = estimate(change, both)
     return changes
 
 

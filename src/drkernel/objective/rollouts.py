@@ -82,6 +82,22 @@ def tabulate(
     return dataclasses.replace(table, rewards=reward(table.rewarded, table.speedup, table.coverage))
 
 
+def without_judge_failures(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """The trajectories whose every turn was judged.
+
+    A failure of the judge says nothing of the policy. The rewards-to-go of all turns before it are unknown, too, so the
+    whole trajectory leaves: it does not train, and it does not count in a baseline. Nor does a policy gain by leaving:
+    what a submission does to itself is never a failure of the judge (judge/README.md, P12).
+
+    >>> from drkernel.types import Turn
+    >>> wrong, none = Verdict("incorrect", "wrong_values"), Verdict("judge_failure", "worker_lost")
+    >>> judged, failed = (Trajectory("t", 0, 0, [Turn([1], [2], [0.0], verdict=verdict)]) for verdict in (wrong, none))
+    >>> without_judge_failures([judged, failed]) == [judged]
+    True
+    """
+    return [trajectory for trajectory in trajectories if not trajectory.ends_in_judge_failure]
+
+
 def ignoring_hack_check(verdict: Verdict) -> Verdict:
     """What a judge without hack checks would say (the paper's ablation): right outputs make a submission correct.
 

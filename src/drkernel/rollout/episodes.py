@@ -88,8 +88,9 @@ def rollout(
 ) -> tuple[list[Trajectory], RolloutTimes]:
     """`samples` trajectories for each task, ordered by (task, sample); task i is group `first_group + i`.
 
-    A later turn is begun only where its longest completion still fits the engine's context. So a trajectory with fewer
-    than `config.turns` turns has reached that limit.
+    A later turn is begun only where its longest completion still fits the engine's context, and where the judge did not
+    fail on the turn before. So a trajectory with fewer than `config.turns` turns has reached that limit, or
+    `ends_in_judge_failure`.
 
     seed: with group, sample and turn it seeds each completion.
     shard: (k, n) plays every n-th trajectory, beginning with number k: one rank's part.
@@ -196,7 +197,7 @@ class _Rollout:
         turn.verdict = verdict.result()
         self.turns_done += 1
         following: list[int] = []
-        if turns < self.config.turns:
+        if turns < self.config.turns and not turn.verdict.is_judge_failure:
             shown = self.config.feedback_view(turn.verdict)
             text = feedback(shown, self.config.feedback_limit, self.prompts.count)
             following = self.prompts.next(text, turn.finished)

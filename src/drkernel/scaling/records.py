@@ -68,6 +68,11 @@ class Record:
         """What no two records of a study share."""
         return self.task, self.strategy, self.trial, self.call
 
+    @property
+    def counts(self) -> bool:
+        """Whether the turn was judged. One on which the judge failed is neither right nor wrong."""
+        return not self.verdict.is_judge_failure
+
     def to_dict(self) -> dict[str, Any]:
         """As results.jsonl has it."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

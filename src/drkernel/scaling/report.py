@@ -41,7 +41,7 @@ def _runs(folders: Sequence[str | Path]) -> dict[str, tuple[Path, list[Record]]]
     """`load`, with the folder of each run."""
     found: dict[tuple[str, str, str], list[Record]] = {}
     for folder in map(Path, folders):
-        records = read(folder / RESULTS)
+        records = [record for record in read(folder / RESULTS) if record.counts]
         if not records:
             raise DrKernelError(f"{folder / RESULTS}: no judged turn in it; expected the folder of a study")
         for record in records:
@@ -74,7 +74,7 @@ def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     records, covered = {name: rows for name, (_, rows) in found.items()}, _covered(found)
     runs = aligned({name: Trials.of(rows) for name, rows in records.items()})
-    sections, notes = list(_sections(runs, records, covered)), _missing(covered)
+    sections, notes = list(_sections(runs, records, covered)), [*_missing(covered), *_not_judged(folders)]
     (out / "index.html").write_text(page.render(records, title, sources(folders), notes), encoding="utf-8")
     (out / "table.md").write_text(_markdown(title, records, sections, notes), encoding="utf-8")
     with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
@@ -88,7 +88,7 @@ def show(folders: Sequence[str | Path], console: Console) -> None:
     """Print the measures of the runs, and how the others differ from the first at equal numbers of judge calls."""
     found = _runs(folders)
     runs = {name: Trials.of(rows) for name, (_, rows) in found.items()}
-    for note in _missing(_covered(found)):
+    for note in [*_missing(_covered(found)), *_not_judged(folders)]:
         console.print(note, markup=False)
     console.print(_rich("best of history", SHOWN, {name: measures.summary(run) for name, run in runs.items()}))
     if len(runs) > 1:
@@ -116,6 +116,16 @@ def _missing(covered: dict[str, Estimate]) -> list[str]:
         for name, (n, all_) in lacks.items()
         if n
     ]
+
+
+def _not_judged(folders: Sequence[str | Path]) -> list[str]:
+    """On how many answers of each study the judge failed, a sentence each. These count nowhere else."""
+    notes = []
+    for folder in map(Path, folders):
+        rows = read(folder / RESULTS)
+        if failed := sum(not record.counts for record in rows):
+            notes.append(f"{folder.name}: the judge failed on {failed} of {len(rows)} answers; they are not counted")
+    return notes
 
 
 def _rich(title: str, names: Sequence[str], rows: dict[str, dict[str, Any]]) -> Table:

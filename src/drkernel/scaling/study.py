@@ -51,7 +51,8 @@ def play(
     when nothing else is left to do.
 
     A task whose prompt alone leaves no room for a completion counts as failed (`no_room`), and so does a request that a
-    server refuses (`refused`).
+    server refuses (`refused`). A turn on which the judge failed does not count. It is on disk as well, and ends what is
+    still to be asked of its trial; the next `play` asks it again.
 
     Raises DrKernelError where a verdict does not come. What a judging raises is raised, and what the model raises, once
     its earlier completions are judged.
@@ -77,7 +78,7 @@ def judge_solutions(
     log: gets how many solutions are for other tasks than `tasks`, and how many tasks have none.
     """
     by_id, arrivals = {task.id: task for task in tasks}, VerdictQueue(deadline_s, DrKernelError)
-    done = {(*record.key, record.source) for record in known}
+    done = {(*record.key, record.source) for record in known if record.counts}
     chosen = [(by_id[each.task], each.trial, each.source) for each in solutions if each.task in by_id]
     if others := len(solutions) - len(chosen):
         log(f"{others} of {len(solutions)} solutions are for other tasks than the {len(tasks)} chosen ones")
@@ -111,11 +112,12 @@ def result_files(folder: Path) -> list[Path]:
 
 
 def known(folder: Path) -> list[Record]:
-    """All turns of a study and its shards, each once: the one that was started last."""
+    """All turns of a study and its shards, each once: the one that was started last, of those that were judged."""
     found: dict[tuple, Record] = {}
     for path in result_files(folder):
         for record in records.read(path):
-            if record.key not in found or record.started > found[record.key].started:
+            other = found.get(record.key)
+            if not other or (record.counts, record.started) > (other.counts, other.started):
                 found[record.key] = record
     return list(found.values())
 
@@ -136,6 +138,8 @@ class _Trial:
     """Calls under way."""
     full: set[int] = field(default_factory=set)
     """Chains whose context is full."""
+    failed: bool = False
+    """Whether the judge failed on a turn: what comes after it would depend on that."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +197,7 @@ class _Study:
         """Per task the trials that may not be over yet."""
         played: dict[tuple[str, int], dict[int, Record]] = {}
         for record in known:
-            if record.strategy == self.strategy.label:
+            if record.strategy == self.strategy.label and record.counts:
                 played.setdefault((record.task, record.trial), {})[record.call] = record
         for task in tasks:
             every = [_Trial(task, number, played.get((task.id, number), {})) for number in range(trials)]
@@ -217,6 +221,8 @@ class _Study:
 
     def _wanted(self, trial: _Trial) -> list[Ask]:
         """The turns to ask for now."""
+        if trial.failed:
+            return []
         history = [self._played(trial.turns[call]) for call in sorted(trial.turns)]
         return [ask for ask in self.strategy.next(history, trial.full) if ask.call not in trial.asked]
 
@@ -282,9 +288,13 @@ class _Study:
         trial, call = asked.trial, asked.ask.call
         turn = _record(asked, completion, verdict.result(), self.strategy.label, self.model.label)
         records.append(self.path, turn)
-        trial.turns[call] = turn
         trial.asked.remove(call)
-        self.done += 1
+        if turn.counts:
+            trial.turns[call] = turn
+        else:
+            trial.failed = True
+            self.log(f"not judged: {trial.task.id}, {turn.verdict.detail}; the same command asks again")
+        self.done += turn.counts
         self.tokens += completion.tokens
         self._go_on(trial)
 

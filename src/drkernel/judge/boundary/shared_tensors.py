@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import fcntl
 import itertools
+import math
 import mmap
 import os
 from collections.abc import Callable, Iterator
@@ -52,6 +53,11 @@ class Slot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     @property
     def nbytes(self) -> int:
         return self.extent * DTYPES[self.dtype].itemsize
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of a copy, in which elements that lie in one place are separate."""
+        return math.prod(self.shape) * DTYPES[self.dtype].itemsize
 
     def to_json(self) -> list:
         return [self.offset, self.dtype, list(self.shape), list(self.stride)]

@@ -166,6 +166,13 @@ class Process:
         select.select([self._handle], [], [], seconds)
         os.close(self._handle)
 
+    def starved_s(self) -> float:
+        """Seconds for which its main thread has waited for a processor; 0 where the kernel does not say."""
+        try:
+            return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return 0.0
+
     def end(self) -> str:
         """Kills the process; where it has a GPU, `wait_released` must follow.
 
@@ -196,6 +203,7 @@ def _serve(control: socket.socket, limits: Limits, spec: ProcessSpec) -> NoRetur
     """The life of the zygote: obeys its owner's commands until the owner closes the control socket or dies."""
     sandbox.die_with_parent()
     sandbox.adopt_orphans()
+    sandbox.go_first()
     sandbox.hide_process()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare, main = _imported(spec.prepare), _imported(spec.main)

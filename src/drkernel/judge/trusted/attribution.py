@@ -8,7 +8,7 @@ brings along (`CostModel`): this module knows no GPU. See judge/README.md, "Clas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,17 +76,20 @@ class Attribution:
         return self.replaced < _MIN_REPLACED and not self.does_less
 
 
-def attribute(cost: ReferenceCost, trace: OpTrace, profile: Sequence[KernelTime]) -> Attribution:
+def attribute(
+    cost: ReferenceCost, trace: OpTrace, profile: Sequence[KernelTime], without_effect: Collection[str] = ()
+) -> Attribution:
     """Attributes a submission's work.
 
     Args:
         trace: of one forward of the submission.
         profile: how long each kernel of the forward takes.
+        without_effect: sites of Triton kernels on which no output depends; their time is nobody's work.
     """
     replaced, does_less = replaced_work(cost, trace)
     total_us = sum(row.microseconds for row in profile)
-    triton = sum(row.microseconds for row in profile if row.triton) / (total_us or 1.0)
-    return Attribution(min(replaced, triton), replaced, does_less)
+    own_us = sum(row.microseconds for row in profile if row.triton and row.name not in without_effect)
+    return Attribution(min(replaced, own_us / (total_us or 1.0)), replaced, does_less)
 
 
 def replaced_work(cost: ReferenceCost, trace: OpTrace) -> tuple[float, bool]:

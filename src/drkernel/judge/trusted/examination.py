@@ -29,10 +29,10 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, Protoc
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, P, Submission
-from drkernel.judge.trusted import attribution, cases, static_check
+from drkernel.judge.trusted import ablation, attribution, cases, static_check
 from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Case, Perturbation, Seeds
 from drkernel.judge.trusted.paired_models import PairedModels
-from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient
+from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
 from drkernel.types import Status, Verdict
 
@@ -85,6 +85,8 @@ class Examination(Generic[P]):
         """The values of `training` to test under."""
         self.general = True
         """Whether the submission runs at the hidden shapes."""
+        self.without_effect: set[str] = set()
+        """Kernels by site that can all be left out at the published shape; their time is nobody's work."""
         self.evidence: dict[str, Any] = {}
         self.stages: dict[str, float] = {}
         """Milliseconds by stage."""
@@ -273,6 +275,9 @@ class Examination(Generic[P]):
             self.evidence["other_shape"] = verdict.detail
 
     def _not_general(self, failure: Failed) -> None:
+        """Notes that the submission refuses another shape; to read or write outside of its tensors is no refusal."""
+        if verdict_of_failure(failure, self.source).reason == "out_of_bounds" and self.config.shapes == "reject":
+            raise VerdictReached("not_general", "crash_on_other_shape", failure.message)
         self.general = False
         self.evidence["other_shape"] = f"{failure.kind}: {failure.message}"[:300]
 
@@ -302,23 +307,29 @@ class Examination(Generic[P]):
             self._refuse("no_triton_launch", detail, operators=left)
 
     def _expect_effect_of_kernels(self, trace: OpTrace, at_published: list[Case]) -> None:
-        """Leaves out launches: all of them, then each kernel alone. The outputs must become wrong in some case.
-
-        Several cases are tried in turn, because a buffer that is kept between calls may still hold the right outputs
-        of the last one, and because a kernel (a clamp) may have nothing to do in some of them.
-        """
-        sites = tuple(row.site for row in trace.rows if row.triton and row.programs)
+        """Leaves out launches: all of them, then each kernel (see ablation). Without any, the outputs must be wrong."""
+        rows = sorted((row for row in trace.rows if row.triton and row.programs), key=lambda row: -row.programs)
+        sites = tuple(row.site for row in rows)
         if not self.pair.depend_on(sites, at_published):
             detail = "the output does not depend on any Triton launch: " + ", ".join(sites)
-            return self._refuse("launch_without_effect", detail, kernels=list(sites))
+            elsewhere = self._cases_at_hidden_shapes()
+            everywhere = bool(elsewhere) and not self.pair.depend_on(sites, elsewhere)
+            return self._refuse("launch_without_effect", detail, kernels=list(sites), at_every_shape=everywhere)
         if all(case.expected.is_among(self.pair.computed_by_aten(case, sites)) for case in at_published):
             return self._refuse(
                 "nothing_replaced", "PyTorch computes the whole answer; the Triton kernels only pass it on"
             )
-        for site in sites if len(sites) > 1 else []:
-            if not self.pair.depend_on((site,), at_published):
-                detail = f"the kernel {site} does not affect the output"
-                self._refuse("useless_kernel", detail, kernel=site)
+        here = ablation.without_effect(self.pair, sites, at_published)
+        if here:
+            self.without_effect = set(here)
+            self.evidence |= ablation.evidence(self.pair, sites, here, self._cases_at_hidden_shapes())
+
+    def _cases_at_hidden_shapes(self) -> list[Case]:
+        """The cases at hidden shapes that were answered rightly."""
+        if self.config.shapes == "ignore" or not self.general:
+            return []
+        plans = (plan for plan in cases.plans(self.modes, len(self.prepared.hidden)) if plan.at_hidden_shape)
+        return [case for plan in plans if (case := self.pair.draw(plan))]
 
     # 6. timing
 
@@ -327,8 +338,9 @@ class Examination(Generic[P]):
         measured = self.device.measure(self.prepared, self._submission(case, trace))
         self.evidence |= measured.evidence
         cost = self.prepared.reference_costs[self.modes[0]]
-        found = attribution.attribute(cost, trace, measured.submission_profile)
-        doubt = attribution.implausible(cost, measured.speedup, measured.submission_us)
+        with reading("a trace"):
+            found = attribution.attribute(cost, trace, measured.submission_profile, self.without_effect)
+            doubt = attribution.implausible(cost, measured.speedup, measured.submission_us)
         kept = sorted({row.name for row in trace.rows if not row.triton})
         if found.nothing_replaced:
             detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
@@ -345,7 +357,7 @@ class Examination(Generic[P]):
         verdict = Verdict(
             status,
             reason,
-            doubt,
+            doubt or ablation.about(self.evidence),
             speedup=measured.speedup,
             coverage=min(found.coverage, measured.own_share),
             reference_ms=measured.reference_us / 1000,

@@ -19,7 +19,7 @@ from drkernel.judge.trusted.cases import (
     Seeds,
 )
 from drkernel.judge.trusted.prepare import PreparedTask
-from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient
+from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.tolerance import Mismatch
 from drkernel.judge.trusted.verdicts import VerdictReached
 
@@ -117,7 +117,8 @@ class PairedModels:
             VerdictReached: they are not.
         """
         reply = self.client.answer()
-        problem = case.expected.check(reply.outputs)
+        with reading("outputs"):
+            problem = case.expected.check(reply.outputs)
         if reply.edited and not case.expected.edits:
             problem = Mismatch("edits_input", "forward changes its input tensors in place")
         elif not problem and reply.aliases and not case.expected.aliases:
@@ -147,8 +148,9 @@ class PairedModels:
                 reply = self.client.call(case, skip=sites)
             except Failed:
                 return True
-            if not case.expected.fits(reply.outputs):
-                return True
+            with reading("outputs"):
+                if not case.expected.fits(reply.outputs):
+                    return True
         return False
 
     def computed_by_aten(self, case: Case, sites: tuple[str, ...]) -> list[Tensor]:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from drkernel.judge.boundary import messages
-from drkernel.judge.boundary.framing import ProtocolViolation
+from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
@@ -26,9 +27,14 @@ T = TypeVar("T")
 MAX_ROWS = 2000
 """Rows of a trace."""
 _MAX_NAME, _MAX_KIND, _MAX_MESSAGE = 200, 80, 2000
+_MIN_STARVED = 0.1
+"""A runner that waited for a processor for less than this proportion of the time limit did not miss it by that."""
 _WORK_PER_SECOND = 1.5e7
 """Simulated work that one call may cost per second of the time limit: a quarter of it on a slow core, so that an
 endless kernel meets this limit, the same on every machine, before it meets the clock."""
+
+
+_WITH_A_MEANING = (ProtocolViolation, PeerClosed, DeadlineExceeded, DrKernelError, MemoryError, torch.OutOfMemoryError)
 
 
 class Failed(Exception):
@@ -45,6 +51,30 @@ class Missing(Exception):
     def __init__(self, kernels: list[dict[str, Any]]):
         super().__init__("kernels that have not been compiled")
         self.kernels = kernels
+
+
+class reading:  # noqa: N801  # `with reading("outputs"):`, and no generator, which would keep what it catches
+    """For everything that is done with what a runner sent. If that fails, the runner has sent what it must not send,
+    and the judge has not failed.
+
+    Raises:
+        ProtocolViolation: for any error but those that have another meaning.
+    """
+
+    def __init__(self, what: str):
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, _WITH_A_MEANING):
+            return
+        if "DefaultCPUAllocator" in str(error):
+            return  # what is copied is bounded, so the memory is missing for another reason
+        known = isinstance(error, NotSerializable)
+        detail = str(error) if known else f"{self._what} that cannot be read: {type(error).__name__}: {error}"
+        raise ProtocolViolation(detail[:300]) from None
 
 
 @dataclass(frozen=True)
@@ -77,6 +107,8 @@ class RunnerClient:
         self._process, self._timeout, self._pause = process, timeout_s, pause
         self._began = self._sent = time.monotonic()
         self._end = self._began + budget_factor * timeout_s
+        self._excused, self._excusable = 0.0, budget_factor * timeout_s
+        """Seconds for which the runner waited for a processor and that were added to its time; at most so many are."""
 
     @property
     def hangs(self) -> bool:
@@ -103,7 +135,9 @@ class RunnerClient:
         varied = theirs.perturbed_at_construction
         build = {"model": model, "args": tree, "slots": slots, "seed": theirs.seed, "varied": varied}
         pairs = self._request(messages.Weights, do="build", **build).weights
-        return {name: self._copy(slot) for name, slot in pairs} if theirs.perturbed_weights else {}
+        with reading("weights"):
+            self._expect_room([slot for _, slot in pairs])
+            return {name: self._copy(slot) for name, slot in pairs} if theirs.perturbed_weights else {}
 
     def write(self, model: int, values: Mapping[str, Tensor]) -> None:
         """Overwrites some of a model's parameters and buffers."""
@@ -142,14 +176,14 @@ class RunnerClient:
         """What the call that was begun returned, in private memory."""
         reply = parse(self.collect(), messages.CallResult)
         edited = not self._process.inputs.same(self._before)
-        values = [self._output(output) for output in reply.tensors]
-        try:
+        with reading("outputs"):
+            self._expect_room([*(output.slot for output in reply.tensors), *reply.seen])
+            values = [self._output(output) for output in reply.tensors]
             outputs = decode(reply.outputs, lambda index: values[index] if index >= 0 else None)
-        except (NotSerializable, IndexError) as error:
-            raise ProtocolViolation(str(error)) from error
-        seen = [self._copy(slot) for slot in reply.seen]
+            seen = [self._copy(slot) for slot in reply.seen]
+            trace = _trace(reply.trace)
         self._idle()
-        return Answer(outputs, _trace(reply.trace), any(value.aliases_input for value in values), edited, seen)
+        return Answer(outputs, trace, any(value.aliases_input for value in values), edited, seen)
 
     def _idle(self) -> None:
         """Called while the runner is idle."""
@@ -180,8 +214,17 @@ class RunnerClient:
         return self._process.reply_ready(seconds)
 
     def collect(self) -> dict[str, Any]:
-        """The reply to what was sent, not yet parsed."""
-        reply = self._process.receive_reply(self.deadline())
+        """The reply to what was sent, not yet parsed. Time that the runner waited for a processor does not count."""
+        try:
+            reply = self._process.receive_reply(self.deadline())
+        except DeadlineExceeded:
+            starved = min(self._process.starved_s(), self._excusable) - self._excused
+            if starved < _MIN_STARVED * self._timeout:
+                raise
+            self._excused += starved
+            self.extend_deadline(starved)
+            deadline = time.monotonic() + min(starved, self._timeout)
+            reply = self._process.receive_reply(min(deadline, self._end))
         if error := reply.get("error"):
             raise failure_of(error)
         return reply
@@ -228,14 +271,22 @@ class RunnerClient:
         except NotSerializable as error:
             raise DrKernelError(f"the task's inputs or arguments cannot be handed to a submission: {error}") from error
 
+    def _expect_room(self, slots: Sequence[Slot]) -> None:
+        """A runner lays tensors one behind the other in its area. So copies of all need no more than that much memory,
+        whatever it says of them.
+
+        Raises:
+            ProtocolViolation.
+        """
+        area = self._process.outputs
+        for slot in slots:
+            slot.check(area.size)
+        if sum(slot.copied_bytes for slot in slots) > area.size:
+            raise ProtocolViolation("more tensors than the shared memory has room for")
+
     def _copy(self, slot: Slot) -> Tensor:
         """A private copy of a tensor that the runner has written: nothing can change it while it is compared."""
-        area = self._process.outputs
-        try:
-            slot.check(area.size)
-            return area.view(slot).clone()
-        except NotSerializable as error:
-            raise ProtocolViolation(str(error)) from error
+        return self._process.outputs.view(slot).clone()
 
     def _output(self, output: messages.Output) -> OutputTensor:
         return OutputTensor(self._copy(output.slot), output.expanded, output.shares)

@@ -15,6 +15,7 @@ _REASONS = {
     "WorkBudgetExceeded": "timeout",
     "MemoryFault": "out_of_bounds",
     "MemoryError": "out_of_memory",
+    "OutOfMemoryError": "out_of_memory",
     "SystemExit": "crashed",
 }
 
@@ -27,10 +28,21 @@ class VerdictReached(Exception):
         self.verdict = Verdict(status, reason, detail, evidence=evidence)
 
 
+def judge_failure(reason: str, detail: str, device: str = "") -> Verdict:
+    """What is returned instead of a verdict where the judge itself fails, after it has tried again. The reasons are
+    `worker_lost`, `gpu_lost` and `not_prepared`.
+
+    No failure that a submission can bring about may end here, or it could choose not to be judged: what it does to its
+    own process, what it sends and how long it takes are its own. See judge/README.md, P12.
+    """
+    return Verdict("judge_failure", reason, detail[:800], device=device)
+
+
 def verdict_of_crash(how: str) -> Verdict:
     """The verdict on a submission whose process ended before it answered; `how` as Process.end() puts it."""
     if how in ("signal SIGXCPU", "signal SIGKILL"):
-        return Verdict("invalid", "timeout", "the process used up its processor time or memory")
+        detail = "the process used up its processor time or memory"
+        return Verdict("invalid", "timeout", detail, evidence={"killed": True})
     return Verdict("invalid", "crashed", f"the process ended without an answer ({how or 'connection closed'})")
 
 

@@ -20,7 +20,7 @@ from drkernel.judge.boundary import aten, framing, sandbox, warm_up
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.sandbox import Limits
-from drkernel.judge.boundary.zygote import ProcessSpec, Zygote, ZygoteDied
+from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote, ZygoteDied
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.judge.trusted import prepare, static_check
@@ -49,7 +49,10 @@ class Examiner:
 
     def judge(self, task: Task, source: str) -> Verdict:
         start = time.perf_counter()
+        before = sandbox.oom_kills()
         verdict = self._refused(task, source) or self._examined(task, source)
+        if verdict.evidence.get("killed") and sandbox.oom_kills() > before:
+            verdict = self._examined(task, source)  # a neighbour may have taken the memory; it will not do so again
         return dataclasses.replace(verdict, device=self.config.device, seconds=time.perf_counter() - start)
 
     def _refused(self, task: Task, source: str) -> Verdict | None:
@@ -69,8 +72,18 @@ class Examiner:
         except PeerClosed:
             pass
         finally:
-            ending = process.end()
+            ending = ended(process, verdict)
         return verdict or verdict_of_crash(ending)
+
+
+def ended(process: Process, verdict: Verdict | None) -> str:
+    """How a runner ended, see Process.end. A verdict that is reached stands, though the zygote died since."""
+    try:
+        return process.end()
+    except ZygoteDied:
+        if verdict is None:
+            raise
+        return ""
 
 
 def main() -> None:
@@ -167,7 +180,8 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Start]:
             except DrKernelError as error:
                 return {"error": str(error)}
             except examiner.GpuUnhealthy as error:
-                return {"unhealthy": str(error)}
+                stands = {"verdict": error.verdict.to_dict()} if error.verdict else {}
+                return {"unhealthy": str(error)} | stands
 
         return answer
 

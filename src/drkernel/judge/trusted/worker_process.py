@@ -18,6 +18,7 @@ import torch
 
 import drkernel
 from drkernel.judge.boundary import framing
+from drkernel.judge.trusted.verdicts import judge_failure
 from drkernel.types import DrKernelError, Verdict
 
 ATTEMPTS = 2
@@ -33,6 +34,10 @@ class WorkerCrashed(Exception):
 
 class WorkerNotStarted(WorkerCrashed):
     """A worker process did not start."""
+
+
+class NotPrepared(DrKernelError):
+    """The judge failed while it prepared a task, which says nothing of the task: it may be tried again."""
 
 
 class Worker:
@@ -158,19 +163,30 @@ def base_environment() -> dict[str, str]:
     return {k: os.environ[k] for k in _KEPT if k in os.environ} | {"PYTHONPATH": os.pathsep.join(paths)} | fixed
 
 
-def settle(future: Future, reply: dict[str, Any] | None, problem: str, device: str) -> None:
-    """Ends a future with a worker's reply: a verdict, or an error of the task.
+def settle(future: Future, reply: dict[str, Any] | None, problem: str, device: str, reason: str) -> None:
+    """Ends the future of a submission with a worker's reply: a verdict, or an error of the task.
 
     Args:
         reply: None where every attempt failed.
         problem: why the last attempt failed.
+        reason: how a failure of the judge is called, see verdicts.judge_failure.
     """
     if reply is None:
-        future.set_result(Verdict("invalid", "judge_failure", f"the judge failed twice: {problem}", device=device))
+        future.set_result(judge_failure(reason, f"the judge failed {ATTEMPTS} times: {problem}", device))
     elif "error" in reply:
         future.set_exception(DrKernelError(reply["error"]))
     else:
-        future.set_result(Verdict.from_dict(reply["verdict"]) if "verdict" in reply else None)
+        future.set_result(Verdict.from_dict(reply["verdict"]))
+
+
+def settle_check(future: Future, reply: dict[str, Any] | None, problem: str) -> None:
+    """Ends the future of a task that was to be checked; arguments as those of `settle`."""
+    if reply is None:
+        future.set_exception(NotPrepared(f"judge: a task could not be prepared: {problem}"))
+    elif "error" in reply:
+        future.set_exception(DrKernelError(reply["error"]))
+    else:
+        future.set_result(None)
 
 
 def visible_gpus() -> list[str]:

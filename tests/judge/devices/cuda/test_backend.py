@@ -17,7 +17,7 @@ from drkernel.judge import Judge
 from drkernel.judge.devices.cuda import backend
 from drkernel.judge.devices.cuda.backend import CudaBackend
 from drkernel.judge.trusted.examination import ExamConfig
-from drkernel.judge.trusted.worker_process import WorkerNotStarted
+from drkernel.judge.trusted.worker_process import WorkerCrashed, WorkerNotStarted
 from drkernel.types import DrKernelError, Verdict
 from tests.judge.examples import descendants, examples, tasks
 
@@ -181,3 +181,64 @@ def test_a_judge_that_closes_does_not_wait_for_its_screen():
     screening.close()
     assert all(future.done() for future in pending)
     assert sum(future.cancelled() for future in pending) > 30
+
+
+class Failing(CudaBackend):
+    """Without compile workers; its examiners answer each request by the next of some replies."""
+
+    def __init__(self, *replies):
+        self.replies = list(replies)
+        super().__init__(settings(), b"a secret", ["0"], compile_workers=1, timeout_s=60.0)
+
+    def _start(self, settings, worker_id, gpu):
+        return SimpleNamespace(request=self._reply, kill=lambda: None, missing=[])
+
+    def _reply(self, body, timeout_s):
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def _compile(self, worker_id):
+        for job in iter(self._to_compile.get, None):
+            if error := job.plan.exception():
+                backend._settle_unprepared(job.future, error, "cuda")
+            else:
+                job.folder = Path("nowhere")
+                job.spans.append(["compile", 0.0, 0.0])
+                self._to_examine.put(job)
+
+
+PLAN, SICK = {"plan": {}}, {"unhealthy": "the GPU fails"}
+HANGS = Verdict("invalid", "timeout", evidence={}).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("replies", "status", "reason"),
+    [
+        ([PLAN, SICK, SICK], "judge_failure", "gpu_lost"),
+        ([PLAN, WorkerCrashed("it died"), WorkerCrashed("it died")], "judge_failure", "worker_lost"),
+        ([WorkerCrashed("it died"), WorkerCrashed("it died")], "judge_failure", "not_prepared"),
+        ([PLAN, SICK, {"verdict": HANGS}], "invalid", "timeout"),
+        ([PLAN, SICK | {"verdict": HANGS}, SICK | {"verdict": HANGS}], "invalid", "timeout"),
+    ],
+    ids=["gpu lost", "worker lost", "not prepared", "once", "lost after the same submission twice"],
+)
+def test_a_failure_of_the_gpu_is_the_submissions_only_if_it_follows_it_again(replies, status, reason):
+    with contextlib.closing(Failing(*replies)) as judge:
+        verdict = judge.enqueue(tasks()["relu"], RELU.source).result(30)
+    assert (verdict.status, verdict.reason) == (status, reason)
+
+
+def test_a_task_that_could_not_be_prepared_is_tried_again():
+    with contextlib.closing(Failing(WorkerCrashed("it died"), WorkerCrashed("it died"), PLAN)) as judge:
+        with pytest.raises(DrKernelError, match="could not be prepared: it died"):
+            judge.enqueue(tasks()["relu"], None).result(30)
+        assert judge.enqueue(tasks()["relu"], None).result(30) is None
+
+
+def test_what_is_without_effect_at_a_small_shape_alone_is_decided_on_the_gpu():
+    found = {
+        here: Verdict("hack", "launch_without_effect", evidence={"at_every_shape": not here}) for here in (True, False)
+    }
+    assert backend._holds_on_a_gpu(found[False]) and not backend._holds_on_a_gpu(found[True])

@@ -94,11 +94,48 @@ SLOW, HANGS = Verdict("invalid", "timeout", evidence={"together": True}), Verdic
         (UNEVEN, False, True), (UNEVEN, True, False), (EVEN, False, False),
     ],
 )  # fmt: skip
-def test_what_another_examination_may_have_caused_is_inconclusive(verdict, exclusive, inconclusive):
+def test_what_another_examination_may_have_caused_is_inconclusive(monkeypatch, verdict, exclusive, inconclusive):
     probes = []
-    mine = SimpleNamespace(_lease=SimpleNamespace(exclusive=exclusive), _probe=probes.append)
+    mine = examiner_on(monkeypatch, exclusive, free_gib=70)
+    mine._probe = probes.append
     with pytest.raises(GpuBusy) if inconclusive else contextlib.nullcontext():
         GpuExaminer._expect_conclusive(mine, verdict)
     assert probes == ([exclusive] if verdict.reason in ("forged_time", "timeout") and not inconclusive else []), (
         "the GPU is looked at where its slowness may matter"
     )
+
+
+def examiner_on(monkeypatch, exclusive: bool, free_gib: float, broken: bool = False) -> SimpleNamespace:
+    """An examiner whose GPU has 80 GiB."""
+
+    def tiny_us() -> float:
+        if broken:
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        return 15.0
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (int(free_gib * 2**30), 80 * 2**30))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(examiner, "_tiny_us", tiny_us)
+    mine = SimpleNamespace(
+        _lease=SimpleNamespace(exclusive=exclusive), _memory=1.0, _pool=SimpleNamespace(terminating=[])
+    )
+    mine.config = SimpleNamespace(device="cuda:NVIDIA H200")
+    mine._probe = lambda exclusive: GpuExaminer._probe(mine, exclusive)
+    mine._expect_promised_memory = lambda: GpuExaminer._expect_promised_memory(mine)
+    return mine
+
+
+@pytest.mark.parametrize(("free_gib", "excused"), [(20, True), (47, True), (49, False), (79, False)])
+def test_memory_that_others_hold_is_not_the_submissions_fault(monkeypatch, free_gib, excused):
+    """60 % of 80 GiB are promised."""
+    mine = examiner_on(monkeypatch, exclusive=True, free_gib=free_gib)
+    with pytest.raises(GpuUnhealthy, match=r"48\.0 GiB that are promised") if excused else contextlib.nullcontext():
+        GpuExaminer._expect_conclusive(mine, MEMORY)
+
+
+@pytest.mark.parametrize("found", [HANGS, Verdict("invalid", "crashed"), Verdict("invalid", "runtime_error")])
+def test_what_was_found_of_a_submission_is_kept_where_the_gpu_fails_after_it(monkeypatch, found):
+    mine = examiner_on(monkeypatch, exclusive=True, free_gib=70, broken=True)
+    with pytest.raises(GpuUnhealthy, match="the GPU fails: CUDA error") as caught:
+        GpuExaminer._expect_conclusive(mine, found)
+    assert caught.value.verdict.reason == found.reason

@@ -1,4 +1,4 @@
-# a second kernel only inflates Triton's share of time | task: relu | expect: hack useless_kernel
+# a second kernel only inflates Triton's share of time | task: relu | expect: ok/hack
 import torch
 import torch.nn as nn
 import triton

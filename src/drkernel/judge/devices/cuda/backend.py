@@ -32,16 +32,18 @@ from drkernel.judge.boundary.cuda import setup
 from drkernel.judge.devices.cuda.baselines import Store, add_speedups
 from drkernel.judge.devices.cuda.job_queue import AffinityQueue
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
+from drkernel.judge.trusted.verdicts import judge_failure
 from drkernel.judge.trusted.worker_process import (
     ATTEMPTS,
     MissingLocksWarning,
+    NotPrepared,
     Worker,
     WorkerCrashed,
     WorkerNotStarted,
     WorkerSlot,
     settle,
 )
-from drkernel.types import DrKernelError, Task
+from drkernel.types import DrKernelError, Task, Verdict
 
 EXAMINERS_PER_GPU, READY_RUNNERS = 2, 5
 """Examiners that share a GPU, and runners that each keeps ready."""
@@ -74,6 +76,8 @@ class _Job:
     """How often kernels were missing."""
     attempts: int = 0
     """How often an examiner died over it."""
+    gpu_failed: bool = False
+    """Whether the last examiner gave up because of its GPU."""
     exclusive: bool = False
     """Whether no other examination may be on the GPU meanwhile."""
     folder: Path | None = None
@@ -185,7 +189,7 @@ class CudaBackend:
         if verdict:
             job.spans.append(["screen", time.monotonic() - verdict.seconds, time.monotonic()])
         priced = verdict and verdict.status == "hack" and self._settings["config"]["price_hacks"]
-        if not verdict or priced or verdict.reason not in SCREEN_REASONS:
+        if not verdict or priced or not _holds_on_a_gpu(verdict):
             self._to_compile.put(job)
         elif job.future.set_running_or_notify_cancel():
             evidence = verdict.evidence | {"screened": verdict.device}
@@ -205,7 +209,7 @@ class CudaBackend:
             if first_time and not job.future.set_running_or_notify_cancel():
                 continue
             if error := job.plan.exception():
-                job.future.set_exception(error)
+                _settle_unprepared(job.future, error, self._device)
                 continue
             reply, problem, start = None, "", time.monotonic()
             try:
@@ -252,7 +256,7 @@ class CudaBackend:
             if problem:
                 slot.kill()
                 self._to_examine.forget(worker_id)
-                self._retry(job, problem)
+                self._retry(job, problem, reply)
                 continue
             job.spans.append(["examiner", start, time.monotonic()])
             if "missing" in reply and job.rounds < _MAX_ROUNDS:
@@ -300,11 +304,16 @@ class CudaBackend:
             self._plans.pop(job.task.digest, None)  # says nothing of the task
             self._end(job, {"error": f"judge: no examiner starts on GPU {gpu}: {problem}"}, problem)
 
-    def _retry(self, job: _Job, problem: str) -> None:
-        """The examiner died or gave up over this job. It is compiled and examined again, ATTEMPTS times in all."""
+    def _retry(self, job: _Job, problem: str, reply: dict[str, Any]) -> None:
+        """The examiner died or gave up over this job. It is compiled and examined again, ATTEMPTS times in all.
+
+        A submission that had the GPU for itself when the GPU failed, each time, is not excused by that: what was found
+        of it stands.
+        """
         job.attempts += 1
+        job.gpu_failed = "unhealthy" in reply
         if job.attempts >= ATTEMPTS:
-            self._end(job, None, problem)
+            self._end(job, reply if "verdict" in reply else None, problem)
         elif job.source is None:
             self._to_examine.put(job)
         else:
@@ -313,6 +322,8 @@ class CudaBackend:
     def _end(self, job: _Job, reply: dict[str, Any] | None, problem: str) -> None:
         """Ends a job's future with the last reply; see settle."""
         if job.source is None:
+            if reply is None:
+                self._plans.pop(job.task.digest, None)  # says nothing of the task
             _settle_plan(job.plan, reply, problem)
             return
         if reply is not None and "missing" in reply:
@@ -326,7 +337,13 @@ class CudaBackend:
             verdict["seconds"] = max(0.0, worked - cost.get("wait", 0.0) / 1e3)
             cost |= {"compile": round(1e3 * job.compile_s, 2), "rounds": job.rounds}
             cost["spans"] = [["queue", job.began, job.spans[0][1]], *job.spans, *cost.get("spans", [])]
-        settle(job.future, reply, problem, self._device)
+        settle(job.future, reply, problem, self._device, "gpu_lost" if job.gpu_failed else "worker_lost")
+
+
+def _holds_on_a_gpu(verdict: Verdict) -> bool:
+    """Whether what the interpreter found at small sizes is so at the published ones."""
+    here_alone = verdict.reason == "launch_without_effect" and not verdict.evidence["at_every_shape"]
+    return verdict.reason in SCREEN_REASONS and not here_alone
 
 
 def _remove_stale_folders(base: Path) -> None:
@@ -338,12 +355,20 @@ def _remove_stale_folders(base: Path) -> None:
 
 
 def _settle_plan(plan: Future, reply: dict[str, Any] | None, problem: str) -> None:
-    if reply is None or "error" in reply:
-        plan.set_exception(
-            DrKernelError(reply["error"] if reply else f"judge: a task could not be prepared: {problem}")
-        )
+    if reply is None:
+        plan.set_exception(NotPrepared(f"judge: a task could not be prepared: {problem}"))
+    elif "error" in reply:
+        plan.set_exception(DrKernelError(reply["error"]))
     else:
         plan.set_result(reply["plan"])
+
+
+def _settle_unprepared(future: Future, error: BaseException, device: str) -> None:
+    """Ends a submission whose task is not prepared: the task is unusable, or the judge has failed."""
+    if isinstance(error, NotPrepared):
+        future.set_result(judge_failure("not_prepared", str(error), device))
+    else:
+        future.set_exception(error)
 
 
 def _settle_check(plan: Future, future: Future) -> None:

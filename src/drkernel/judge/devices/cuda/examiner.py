@@ -192,6 +192,7 @@ class GpuExaminer:
                     ended = time.monotonic()
                     ending = runners.end()
                     self._last_ended = ended
+                verdict = verdict or verdict_of_crash(ending)
                 self._expect_conclusive(verdict)
         except Missing as error:
             return {"missing": error.kernels}
@@ -205,7 +206,7 @@ class GpuExaminer:
         if inconclusive:
             torch.cuda.empty_cache()
             return {"inconclusive": inconclusive}
-        verdict = verdict or verdict_of_crash(ending)
+        assert verdict
         cost: dict[str, Any] = {"wait": ready - start + lease.waited_s, "exam": ended - began, "gpu": lease.exclusive_s}
         cost = {key: round(1e3 * seconds, 2) for key, seconds in cost.items()}
         cost |= {key: round(ms, 2) for key, ms in self._stages.items()} | {"spans": [["exam", began, ended]]}
@@ -213,17 +214,42 @@ class GpuExaminer:
         verdict = dataclasses.replace(verdict, device=self.config.device, evidence=evidence)
         return {"verdict": verdict.to_dict(), "machine": self._machine}
 
-    def _expect_conclusive(self, verdict: Verdict | None) -> None:
-        """Raises GpuBusy or GpuUnhealthy where something else than the submission, whose process has ended, may be the
-        cause of a verdict."""
-        if not verdict:
-            return
+    def _expect_conclusive(self, verdict: Verdict) -> None:
+        """Asks whether something else than the submission, whose process has ended, may be the cause of a verdict.
+
+        Raises:
+            GpuBusy, GpuUnhealthy: it may be. Where the GPU fails after a submission that had it for itself, the error
+                has the verdict, which stands if that happens again.
+        """
         uneven = verdict.evidence.get("timing", {}).get("uneven")
-        doubtful = verdict.reason in _INCONCLUSIVE[:2] or "out of memory" in verdict.detail
+        no_memory = verdict.status == "invalid" and "out of memory" in verdict.detail
+        doubtful = verdict.reason in _INCONCLUSIVE[:2] or no_memory
         if not self._lease.exclusive and (doubtful or uneven or verdict.evidence.get("together")):
             raise GpuBusy(verdict.reason)
-        if verdict.reason in _INCONCLUSIVE:
-            self._probe(self._lease.exclusive)
+        if no_memory:
+            self._expect_promised_memory()
+        try:
+            if verdict.reason in _INCONCLUSIVE:
+                self._probe(self._lease.exclusive)
+            elif verdict.status == "invalid":
+                _expect_alive()
+        except GpuUnhealthy as error:
+            error.verdict = dataclasses.replace(verdict, device=self.config.device)
+            raise
+
+    def _expect_promised_memory(self) -> None:
+        """A submission that has the GPU for itself is promised so much of its memory. Where less is free once its
+        process has ended, others hold it, and the submission did not fail by itself.
+
+        Raises:
+            GpuUnhealthy: less is free.
+        """
+        while self._pool.terminating:
+            self._pool.terminating.pop().wait_released(_RELEASE_S)
+        free, total = torch.cuda.mem_get_info()
+        promised = int(self._memory * _MEMORY * total)
+        if free < promised:
+            raise GpuUnhealthy(f"{free / 2**30:.1f} GiB were free of the {promised / 2**30:.1f} GiB that are promised")
 
     def _examined(self, task: Task, source: str, runners: RunnerLease) -> Verdict:
         prepared = self._cached(task)
@@ -321,6 +347,14 @@ class GpuExaminer:
         for kind in single_calls.KINDS:
             overheads = [watch.singles.ask(kind).overhead_us() for _ in range(_SINGLE_CALLS)]
             self._buffers.single_overheads_us[kind] = statistics.quantiles(overheads, n=4)[0]
+
+
+def _expect_alive() -> None:
+    """Raises GpuUnhealthy where the GPU does not even serve this process any more."""
+    try:
+        _tiny_us()
+    except RuntimeError as error:
+        raise GpuUnhealthy(f"the GPU fails: {error}") from error
 
 
 def _tiny_us() -> float:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import torch
 
+from drkernel.types import Verdict
+
 Meanwhile = Callable[[], contextlib.AbstractContextManager]
 
 
@@ -75,6 +77,9 @@ class GpuBusy(Exception):
 class GpuUnhealthy(Exception):
     """The GPU fails its probe, has no memory left, or starts no runner. The examiner gives up, and is started anew when
     the GPU has recovered."""
+
+    verdict: Verdict | None = None
+    """What was found of the submission that had the GPU for itself when it failed, where it may be the cause."""
 
 
 def gpu_lock(uuid: object) -> GpuLock:

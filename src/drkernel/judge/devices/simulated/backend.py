@@ -17,6 +17,7 @@ from drkernel.judge.trusted.worker_process import (
     WorkerNotStarted,
     WorkerSlot,
     settle,
+    settle_check,
 )
 from drkernel.types import Task
 
@@ -71,7 +72,10 @@ class SimulatedBackend:
                 reply = {"error": f"judge: no worker process starts: {error}"}
             except WorkerCrashed as error:
                 problem = str(error)
-            settle(future, reply, problem, self._settings["config"]["device"])
+            if body["source"] is None:
+                settle_check(future, reply, problem)
+            else:
+                settle(future, reply, problem, self._settings["config"]["device"], "worker_lost")
         slot.kill()
 
     def _start(self) -> Worker:

@@ -8,6 +8,7 @@ from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Gpu, Roofline
 from drkernel.judge.trusted import prepare, shrink
 from drkernel.judge.trusted.prepare import PreparedTask
+from drkernel.judge.trusted.runner_client import reading
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
@@ -41,7 +42,9 @@ class SimulatedDevice:
     def measure(self, prepared: PreparedTask, submission: Submission) -> Measurement:
         """Models the times of one forward of each side, from what it was seen to do."""
         cost = prepared.reference_costs[submission.case.plan.train]
-        reference, ours = cost.profile(), cost.cost_model.kernel_times(submission.trace)
+        reference = cost.profile()
+        with reading("a trace"):
+            ours = cost.cost_model.kernel_times(submission.trace)
         reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))
         speedup = reference_us / submission_us if submission_us else 0.0
         return Measurement(speedup, reference_us, submission_us, reference, ours)

@@ -1,0 +1,36 @@
+# describes so many whole areas as outputs that copies of them fill the examiner | task: relu | expect: no gain
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+from drkernel.judge.boundary.call_areas import CallAreas
+
+
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(y_ptr + i, tl.maximum(x, 0.0), mask=i < n)
+
+
+def triton_relu(x):
+    y = torch.empty_like(x)
+    relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+honest = CallAreas.copy_out
+
+
+def forged(self, result):
+    reply = honest(self, result)
+    whole = {"slot": [0, "float32", [2**24], [1]], "expanded": False, "shares": False}
+    return reply | {"tensors": reply["tensors"] + [whole] * 8000}
+
+
+CallAreas.copy_out = forged
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return triton_relu(x)

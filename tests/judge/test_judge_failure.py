@@ -1,0 +1,192 @@
+"""P12 of judge/README.md: nobody pays for a failure of the judge, and nobody can bring one about to escape."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from drkernel.judge import Judge, service
+from drkernel.judge.boundary import sandbox
+from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
+from drkernel.judge.boundary.zygote import ZygoteDied
+from drkernel.judge.devices.simulated import backend
+from drkernel.judge.trusted import worker
+from drkernel.judge.trusted.runner_client import RunnerClient, reading
+from drkernel.judge.trusted.verdicts import judge_failure
+from drkernel.judge.trusted.worker_process import NotPrepared, WorkerCrashed
+from drkernel.types import DrKernelError, Verdict
+from tests.judge.examples import as_expected, examples
+
+ATTACKS = [example for example in examples("attacks", "simulated") if example.number == 12]
+OK, WRONG, NONE = Verdict("ok", "faster"), Verdict("incorrect", "wrong_values"), judge_failure("worker_lost", "it died")
+
+
+@pytest.fixture(scope="module")
+def ungated_verdicts(ungated, tasks):
+    pending = {example.name: ungated.submit(tasks[example.task], example.source) for example in ATTACKS}
+    return {name: future.result() for name, future in pending.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("without gate")
+@pytest.mark.parametrize("example", ATTACKS, ids=lambda e: e.name)
+def test_a_submission_cannot_make_the_judge_fail(example, ungated_verdicts):
+    verdict = ungated_verdicts[example.name]
+    assert not verdict.is_judge_failure and not as_expected(example, verdict)
+
+
+class Dying:
+    """A worker process that dies over every request."""
+
+    def __init__(self, *given):
+        self.missing = []
+
+    def request(self, body, timeout_s):
+        raise WorkerCrashed("worker process: PeerClosed")
+
+    def kill(self):
+        pass
+
+
+def test_a_submission_whose_workers_die_gets_no_verdict(monkeypatch, tasks):
+    monkeypatch.setattr(backend, "Worker", Dying)
+    with Judge(workers=1) as judge:
+        found = judge.judge(tasks["relu"], "source")
+        assert (found.status, found.reason, found.ok) == ("judge_failure", "worker_lost", False)
+        assert "failed 2 times: worker process: PeerClosed" in found.detail
+        with pytest.raises(NotPrepared, match="a task could not be prepared: worker process"):
+            judge.check_task(tasks["relu"])
+
+
+class Once:
+    """A backend that answers each request by the next of some outcomes."""
+
+    def __init__(self, *outcomes):
+        self.outcomes = list(outcomes)
+
+    def enqueue(self, task, source):
+        future, outcome = Future(), self.outcomes.pop(0)
+        future.set_exception(outcome) if isinstance(outcome, Exception) else future.set_result(outcome)
+        return future
+
+    def close(self):
+        pass
+
+
+def test_a_failure_is_not_cached_and_the_next_who_asks_gets_another_attempt(monkeypatch, tasks):
+    monkeypatch.setattr(service, "SimulatedBackend", lambda *given: Once(NONE, DrKernelError("no worker"), WRONG))
+    with Judge(workers=1) as judge:
+        ask = lambda: judge.judge(tasks["relu"], "source")
+        assert ask().is_judge_failure
+        with pytest.raises(DrKernelError, match="no worker"):
+            ask()
+        assert ask() is WRONG and ask() is WRONG
+
+
+@pytest.mark.parametrize(
+    "error", [IndexError("9"), ValueError("x"), OverflowError(), RuntimeError("sizes"), TypeError()]
+)
+def test_what_cannot_be_read_is_the_fault_of_who_sent_it(error):
+    with (
+        pytest.raises(ProtocolViolation, match=rf"outputs that cannot be read: {type(error).__name__}"),
+        reading("outputs"),
+    ):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        DrKernelError("task"),
+        DeadlineExceeded(),
+    ],
+)
+def test_memory_that_the_judge_lacks_is_not_the_fault_of_who_sent_something(error):
+    with pytest.raises(type(error)) as caught, reading("outputs"):
+        raise error
+    assert caught.value is error
+
+
+class Late:
+    """A runner that replies at the second attempt, after it has waited for a processor."""
+
+    def __init__(self, starved_s: float):
+        self.starved, self.asked = starved_s, []
+
+    def send_request(self, body, deadline):
+        pass
+
+    def receive_reply(self, deadline):
+        self.asked.append(deadline)
+        if len(self.asked) % 2:
+            raise DeadlineExceeded
+        return {}
+
+    def starved_s(self):
+        return self.starved
+
+
+def test_time_that_neighbours_took_does_not_count():
+    client = RunnerClient(process := Late(starved_s=3.0), timeout_s=5.0)
+    client.post("call")
+    assert client.collect() == {}
+    assert process.asked[1] - process.asked[0] == pytest.approx(-2.0, abs=0.1), "3 s more, from when 5 s were over"
+
+
+def test_who_waited_for_nobody_gets_no_more_time():
+    client = RunnerClient(Late(starved_s=0.2), timeout_s=5.0)
+    with pytest.raises(DeadlineExceeded):
+        client.collect()
+
+
+def test_a_submission_that_starves_itself_gets_its_time_twice_at_most():
+    client = RunnerClient(process := Late(starved_s=1e6), timeout_s=5.0, budget_factor=3.0)
+    before = client._end
+    assert client.collect() == {}
+    with pytest.raises(DeadlineExceeded):
+        client.collect()
+    assert client._end - before == pytest.approx(15.0)
+    assert process.asked
+
+
+def examiner_that_finds(*verdicts: Verdict) -> SimpleNamespace:
+    found = list(verdicts)
+    config = SimpleNamespace(device="simulated:H200")
+    return SimpleNamespace(config=config, _refused=lambda *_: None, _examined=lambda *_: found.pop(0), left=found)
+
+
+KILLED = Verdict("invalid", "timeout", "killed", evidence={"killed": True})
+
+
+@pytest.mark.parametrize(
+    ("kills", "first", "second", "left"),
+    [([0, 0], KILLED, "timeout", 1), ([0, 1], KILLED, "faster", 0), ([0, 1], WRONG, "wrong_values", 1)],
+)
+def test_a_runner_that_is_killed_while_the_machine_has_no_memory_is_tried_again(
+    monkeypatch, kills, first, second, left
+):
+    monkeypatch.setattr(sandbox, "oom_kills", iter(kills).__next__)
+    mine = examiner_that_finds(first, OK)
+    assert worker.Examiner.judge(mine, None, "").reason == second
+    assert len(mine.left) == left
+
+
+def test_a_submission_that_is_killed_again_is_blamed(monkeypatch):
+    monkeypatch.setattr(sandbox, "oom_kills", iter([0, 1]).__next__)
+    assert worker.Examiner.judge(examiner_that_finds(KILLED, KILLED), None, "").reason == "timeout"
+
+
+def test_a_verdict_that_is_reached_stands_though_the_zygote_dies():
+    def end():
+        raise ZygoteDied
+
+    process = SimpleNamespace(end=end)
+    assert worker.ended(process, WRONG) == ""
+    with pytest.raises(ZygoteDied):
+        worker.ended(process, None)
