@@ -78,6 +78,8 @@ class CallResult(msgspec.Struct, forbid_unknown_fields=True):
     """For OpTrace.from_json."""
     seen: Annotated[list[Slot], Items]
     """What ATen operators computed, where launches were left out."""
+    reused: bool = False
+    """Whether outputs lie in the memory of the last call's outputs, which are still referred to."""
 
 
 class Traces(msgspec.Struct, forbid_unknown_fields=True):

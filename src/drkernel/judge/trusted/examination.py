@@ -192,7 +192,7 @@ class Examination(Generic[P]):
         if self.device.policy.near_repeat_in_fp64:
             case = cases.case_with(inputs, self.prepared.task, plan, model, seed, self.prepared.terms)
             if case.expected.finite and case.expected.well_conditioned:
-                self.pair.ask(case)
+                self._expect_own_outputs(first, self.pair.ask(case))
             return
         private = [cases.map_tensors(value, torch.clone) for value in inputs]
         self.pair.client.begin(Case(plan, inputs, first.seed, lambda: first.expected))
@@ -200,6 +200,14 @@ class Examination(Generic[P]):
         reply = self.pair.client.answer()
         if problem := first.expected.tolerance().check_tree(expected, reply.outputs):
             raise VerdictReached("incorrect", "wrong_values", f"{problem} (case: {plan.name})", case=plan.name)
+        self._expect_own_outputs(first, reply)
+
+    @staticmethod
+    def _expect_own_outputs(first: Case, reply: Answer) -> None:
+        """A call on other inputs leaves the outputs of the first one as they were."""
+        if reply.reused and not first.expected.fits(reply.outputs):
+            detail = "forward writes into the output of the call before: it needs memory of its own, or a copy"
+            raise VerdictReached("incorrect", "overwrites_output", detail)
 
     def _further_cases(self) -> list[Case]:
         """Asks other cases. Returns those that had to be answered rightly, and were."""

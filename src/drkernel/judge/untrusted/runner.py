@@ -26,7 +26,7 @@ from drkernel.judge.boundary import framing, warm_up
 from drkernel.judge.boundary.call_areas import CallAreas
 from drkernel.judge.boundary.construction import perturbed_construction, seed_one_generator
 from drkernel.judge.boundary.sandbox import Sandbox
-from drkernel.judge.boundary.shared_tensors import Area, HostArea, Slot
+from drkernel.judge.boundary.shared_tensors import Area, HostArea, Slot, encode, overlaps
 from drkernel.judge.untrusted.simulated.device import install, record
 
 FILE = "submission.py"
@@ -91,6 +91,8 @@ class Runner:
         self.areas = CallAreas(inputs, outputs)
         self.models: dict[int, nn.Module] = {}
         """By number; 0 and 1 have the published shape, further ones hidden shapes."""
+        self._last: list[Tensor] = []
+        """The outputs of the last call. Somebody who has them may still read them."""
 
     @property
     def inputs(self) -> Area:
@@ -147,6 +149,8 @@ class Runner:
         with torch.no_grad(), self.record(skip=skip, budget=budget) as trace, watch if skip else nullcontext():
             result = module(*values)
         reply = self.areas.copy_out(result)
+        before, self._last = self._last, tensors_in(result)
+        reply["reused"] = any(overlaps(one, other) for one in self._last for other in before)
         numels = {math.prod(tensor["slot"][2]) for tensor in reply["tensors"]}
         seen = [tensor for tensor in reversed(watch.results) if tensor.numel() in numels]
         return reply | {"trace": trace.to_json(), "seen": self.areas.copy_as_many(seen)}
@@ -174,6 +178,18 @@ class _OperatorResults(TorchDispatchMode):
             ):
                 self.results.append(tensor)
         return result
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors of a value that `encode` takes."""
+    found: list[Tensor] = []
+
+    def note(tensor: Tensor) -> int:
+        found.append(tensor)
+        return len(found) - 1
+
+    encode(value, note)
+    return [tensor for tensor in found if tensor.numel()]
 
 
 def tensors_of(model: nn.Module) -> list[tuple[str, Tensor]]:
