@@ -28,9 +28,7 @@ def memory(tensor):
 
 
 def hidden_product(a, b):
-    c = torch.empty(a.shape[0], b.shape[1], device=a.device)
-    memory(c)[...] = memory(a) @ memory(b)
-    return c
+    return torch.from_numpy(memory(a) @ memory(b)).to(a.device)
 
 
 class ModelNew(nn.Module):

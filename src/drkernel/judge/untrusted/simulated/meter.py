@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drkernel.judge.boundary.aten import distinct_elements
-from drkernel.judge.boundary.op_trace import Row
+from drkernel.judge.boundary.op_trace import Math, Row
 
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
@@ -31,10 +31,11 @@ class MemoryFault(RuntimeError):
 class Region:
     """The storage behind one or more tensor arguments, and which of its elements were touched."""
 
-    def __init__(self, name: str, tensor: Any):
+    def __init__(self, name: str, tensor: Any, addresses: int):
         storage = tensor.untyped_storage()
         self.name = name
-        self.base = storage.data_ptr()
+        self._memory = storage.data_ptr()
+        self.base = self._memory + addresses
         self.size = storage.nbytes()
         self.element = tensor.element_size()
         self.shift = self.element.bit_length() - 1
@@ -68,25 +69,48 @@ class Region:
         loader[sectors], loaded_at[sectors] = programs, moved
         return since
 
+    def extent(self, touched: int) -> int:
+        """Elements of the tensor that traffic grows with: of all memory behind it where a kernel goes beyond it."""
+        return self.numel if touched <= self.numel * self.element else self.size // self.element
+
     def elements(self, kind: np.dtype, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The storage as an array of `kind` and the indices of byte offsets into it; None where not aligned."""
         if kind.itemsize != self.element or (self.element > 1 and (offsets & np.uint64(self.element - 1)).any()):
             return None
         if kind not in self._views:
-            memory = (ctypes.c_char * (self.size // self.element * self.element)).from_address(self.base)
+            memory = (ctypes.c_char * (self.size // self.element * self.element)).from_address(self._memory)
             self._views[kind] = np.frombuffer(memory, dtype=kind)
         return self._views[kind], (offsets >> np.uint64(self.shift)).view(np.int64)
 
 
-class Meter:
-    """Counters of one launch."""
+_SLOWEST_FIRST: tuple[Math, ...] = ("fp32", "fp64", "tf32", "half")
 
-    def __init__(self, row: Row, arguments: list[tuple[str, Any]], budget: float):
+
+class NoLaunch:
+    """In the place of a meter where no kernel runs: outside of kernels, the language computes nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("a function of triton.language that is called outside of a kernel")
+
+
+class Meter:
+    """Counters of one launch.
+
+    Args:
+        addresses: what the addresses that kernels see have in addition to those of the memory.
+    """
+
+    def __init__(self, row: Row, arguments: list[tuple[str, Any]], budget: float, addresses: int = 0):
         self.row = row
         self.budget = budget
+        self.addresses = np.uint64(addresses)
         self.work = 0.0
         self.largest = 1
         self.arithmetic: float = 0
+        self.unshared: float = 0
+        """Arithmetic on values of which it is not known how many lanes hold data: indices and masks."""
+        self.share = 0.0
+        """Proportion of unmasked lanes in the last access."""
         self.accesses = 0
         self.flops = 0
         self.reused = self.reach = 0.0
@@ -97,7 +121,7 @@ class Meter:
         self.lanes = self.unmasked = 0
         regions: dict[int, Region] = {}
         for name, tensor in arguments:
-            region = Region(name, tensor)
+            region = Region(name, tensor, addresses)
             known = regions.setdefault(region.base, region)
             known.numel = max(known.numel, region.numel)
         self.regions = [r for r in regions.values() if r.size]
@@ -106,6 +130,7 @@ class Meter:
         """The counters that a batch of programs may take back; `work` is spent either way."""
         return (
             self.arithmetic,
+            self.unshared,
             self.accesses,
             self.flops,
             self.lanes,
@@ -117,7 +142,8 @@ class Meter:
 
     def restore(self, counters: tuple) -> None:
         (*counts, totals) = counters
-        self.arithmetic, self.accesses, self.flops, self.lanes, self.unmasked, self.reused, self.reach = counts
+        self.arithmetic, self.unshared, self.accesses, self.flops, self.lanes, *counts = counts
+        self.unmasked, self.reused, self.reach = counts
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
@@ -125,19 +151,32 @@ class Meter:
         """Starts a batch of programs. They have loaded nothing yet."""
         self._programs = self._programs[-1] + 1 + np.arange(programs)[:, None]
 
-    def step(self, size: int, repeat: float) -> None:
+    def step(self, size: int, repeat: float, share: float = 0.0) -> None:
         """Counts one operation on `size` elements, of `repeat` instructions each over all programs that do it alike.
+
+        Args:
+            share: proportion of elements that hold data, see BlockValue.
 
         Raises:
             WorkBudgetExceeded.
         """
         self.work += size + WORK_PER_STEP
-        if size > 1:
-            self.arithmetic += size * repeat
+        if size > 1 and share:
+            self.arithmetic += size * repeat * share
+        elif size > 1:
+            self.unshared += size * repeat
         if self.work > self.budget:
             raise WorkBudgetExceeded(
                 f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
             )
+
+    def product(self, flops: float, math: Math, work: float) -> None:
+        """Counts a tl.dot. Products of several kinds in one kernel count as the slowest of them."""
+        first = not (self.flops or self.row.flops)
+        if first or _SLOWEST_FIRST.index(math) < _SLOWEST_FIRST.index(self.row.math):
+            self.row.math = math
+        self.flops += flops
+        self.work += work / 32
 
     def access(
         self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int
@@ -152,6 +191,7 @@ class Meter:
         self.largest = max(self.largest, pointers.size // len(pointers))
         complete = bool(mask.all())
         valid = pointers.ravel() if complete else pointers[mask]
+        self.share = valid.size / pointers.size
         if not valid.size:
             return None
         self.lanes += pointers.size * repeat
@@ -203,19 +243,20 @@ class Meter:
         """Adds the launch to its row.
 
         Masked lanes do arithmetic too, but they are far more frequent in a small task than in the full one. So work is
-        counted for the unmasked share of the lanes alone: of two dimensions in a load or store, of three in a product.
+        counted for the lanes alone that hold data. That is known of what was loaded and of what is computed from it;
+        for indices and masks the proportion over all loads and stores is taken.
         """
         share = self.unmasked / self.lanes if self.lanes else 1.0
-        self.row.arithmetic += self.arithmetic * share
+        self.row.arithmetic += self.arithmetic + self.unshared * share
         self.row.accesses += self.accesses
-        self.row.flops += self.flops * share**1.5
+        self.row.flops += self.flops
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
         for region in self.regions:
             for stored, touched in region.touched.items():
                 unique = min(int(np.count_nonzero(touched)) * region.element, region.size)
-                self.row.add_traffic(region.numel, unique, max(region.total[stored], unique), stored)
+                self.row.add_traffic(region.extent(unique), unique, max(region.total[stored], unique), stored)
                 if stored:
                     self.row.output_numel = max(self.row.output_numel, unique // region.element)
 
