@@ -29,6 +29,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drkernel.judge.boundary.aten import Recorder, follow_custom_operators, keep_fused_operators_whole
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
+from drkernel.judge.untrusted.simulated import block_pointers
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
 from drkernel.judge.untrusted.simulated.loops import LoopTransformer, loop_values
@@ -230,8 +231,8 @@ def build() -> Machine:
     upstream._get_np_dtype = batched.np_dtype
     upstream.interpreter_builder = machine.builder
     upstream.interpreter_semantic = machine.semantic
-    upstream.BlockPointerHandle.materialize_pointers = batched.materialize_block_pointer
-    upstream.TensorDescHandle.materialize_pointers = batched.materialize_descriptor
+    upstream.BlockPointerHandle.materialize_pointers = block_pointers.materialize_block_pointer
+    upstream.TensorDescHandle.materialize_pointers = block_pointers.materialize_descriptor
     upstream.FunctionRewriter.ast_transformer = LoopTransformer()
     upstream.loop_values = functools.partial(loop_values, machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, grid, warmup=False, **kwargs: (
