@@ -17,6 +17,7 @@ from triton.runtime import interpreter as upstream
 from drkernel.judge.boundary.op_trace import Math
 from drkernel.judge.untrusted.simulated import numerics
 from drkernel.judge.untrusted.simulated.meter import Meter, NoLaunch
+from drkernel.judge.untrusted.simulated.products import fill_of, filled, product_of
 
 UNDO_ELEMENTS = 1 << 24
 """Stored elements whose old values a batch of programs may keep. Programs that store more run one by one."""
@@ -182,7 +183,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
         share = self.meter.share
-        return BlockValue(_gather(place, pointers, where, fill, kind, self.meter.addresses), dtype, share=share)
+        data = _gather(place, pointers, where, fill, kind, self.meter.addresses)
+        return BlockValue(data, dtype, filled(where, share), share)
 
     def create_masked_store(self, ptr: BlockValue, value: BlockValue, mask: BlockValue, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
@@ -233,7 +235,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def cast_impl(self, src: BlockValue, dst_type: Any) -> BlockValue:
         target = dst_type.scalar
         data = encoded(decoded(src.data, src.dtype.scalar), target)
-        return self._done(data, target, _simple_cost(target), src.share)
+        result = self._done(data, target, _simple_cost(target), src.share)
+        result.attr = {key: src.attr[key] for key in ("filled",) if key in src.attr}
+        return result
 
     def create_fp_to_fp(self, src: BlockValue, dst_type: Any, rounding: Any) -> BlockValue:
         source, target = src.dtype.scalar, dst_type.scalar
@@ -288,11 +292,13 @@ class BatchBuilder(upstream.InterpreterBuilder):
         rows, inner, columns = *left.shape[-2:], right.shape[-1]
         batch = int(np.prod(result.shape[:-2]))
         passes = 3 if precision == upstream._ir.INPUT_PRECISION.TF32x3 else 1
-        filled = (a.share or 1.0) * (b.share or 1.0)  # of rows, once, of columns, once, and of what is inner, twice
-        flops = 2 * passes * batch * rows * inner * columns * self._repeat(result) * filled**0.75
+        (filled_rows, left_inner), (right_inner, filled_columns) = fill_of(a), fill_of(b)
+        share = filled_rows * filled_columns
+        flops = 2 * passes * batch * rows * inner * columns * self._repeat(result)
+        flops *= share * (left_inner * right_inner) ** 0.5
         self.meter.product(flops, _dot_math(a.dtype.scalar, precision), batch * rows * inner * columns)
         data = (result + d.data).astype(d.data.dtype, copy=False)
-        return BlockValue(data, d.dtype.scalar, share=max(d.share, filled**0.5))
+        return BlockValue(data, d.dtype.scalar, share=max(d.share, share))
 
     def _dot_operand(self, handle: BlockValue, precision: Any) -> np.ndarray:
         dtype = handle.dtype.scalar
@@ -326,7 +332,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         return _view(arg, arg.data.reshape(len(arg.data)))
 
     def create_broadcast(self, arg: BlockValue, shape: Any) -> BlockValue:
-        return _view(arg, np.broadcast_to(arg.data, (len(arg.data), *shape)), arg.attr)
+        expanded = {key: arg.attr[key] for key in ("expanded",) if key in arg.attr}
+        return _view(arg, np.broadcast_to(arg.data, (len(arg.data), *shape)), expanded)
 
     def create_expand_dims(self, arg: BlockValue, axis: int) -> BlockValue:
         data = np.expand_dims(arg.data, axis + 1 if axis >= 0 else axis)
@@ -336,7 +343,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         return _view(arg, arg.data.reshape(len(arg.data), *shape))
 
     def create_trans(self, arg: BlockValue, perm: Any) -> BlockValue:
-        return _view(arg, np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))))
+        turned = {"filled": arg.attr["filled"][::-1]} if "filled" in arg.attr and len(perm) == 2 else {}
+        return _view(arg, np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))), turned)
 
     def create_cat(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
         return _view(lhs, np.concatenate(with_common_programs(lhs.data, rhs.data), axis=1))
@@ -367,23 +375,6 @@ class BatchBuilder(upstream.InterpreterBuilder):
 def _view(arg: BlockValue, data: np.ndarray, attr: dict | None = None) -> BlockValue:
     """The values of a block in another form, which costs nothing."""
     return BlockValue(data, arg.dtype.scalar, attr, arg.share)
-
-
-_LEAST_DOT = 16
-"""Rows and columns of a sum of products that the compiler makes a tl.dot of."""
-
-
-def product_of(lhs: BlockValue, rhs: BlockValue) -> dict:
-    """Notes with `lhs * rhs` what it is a product of, where a sum over axis 1 of it becomes a tl.dot.
-
-    Triton's compiler takes `tl.sum(a[:, :, None] * b[None, :, :], 1)` in fp32 for a product of matrices in TF32.
-    """
-    (one, left), (other, right) = (side.attr.get("expanded", (-1, None)) for side in (lhs, rhs))
-    if (one, other) != (2, 0) or lhs.dtype.scalar != tl.float32 or lhs.data.ndim != 4 or rhs.data.ndim != 4:
-        return {}
-    if left.data.ndim != 3 or right.data.ndim != 3 or min(left.data.shape[1], right.data.shape[2]) < _LEAST_DOT:
-        return {}
-    return {"product": (left, right)}
 
 
 def _simple_cost(dtype: Any) -> float:
