@@ -34,6 +34,17 @@ FREE = frozenset(
 GATHERS = frozenset({"embedding", "index", "index_select", "gather", "take", "_embedding_bag", "nll_loss_forward"})
 """Operators that read only a part of their first tensor: as many elements as they return, or as the index has."""
 
+PRODUCTS = frozenset(
+    {
+        "_trilinear", "_euclidean_dist", "_cdist_forward", "_pdist_forward", "_embedding_bag", "ormqr", "addbmm",
+        "_embedding_bag_forward_only", "_int_mm", "_addmm_activation", "cholesky_solve", "cholesky_inverse", "geqrf",
+        "triangular_solve", "_weight_int4pack_mm", "_weight_int8pack_mm", "_scaled_mm", "_grouped_mm", "mkldnn_linear",
+        "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "linear", "matrix_exp", "lu_unpack",
+    }
+)  # fmt: skip
+"""Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
+_NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
+
 DIRECTED = frozenset({"_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp"})
 OUTER = ":outer"
 """Suffix of these operators' names where they work along another dimension than the last, which is far slower."""
@@ -289,7 +300,16 @@ def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
         return float(count(*args, **kwargs, out_val=result))
     if (special := _EXTRA_FLOPS.get(packet.__name__)) is not None:
         return float(special(args, result))
-    return 0.0
+    name = packet.__name__
+    multiplies = name in PRODUCTS or ("linalg_" in name and name not in _NO_PRODUCTS)
+    return _as_product(args, kwargs, result) if multiplies else 0.0
+
+
+def _as_product(args: tuple, kwargs: dict, result: Any) -> float:
+    """Of a matrix product with operands of these sizes: [M, K] and [K, N] give [M, N] by sqrt(MK * KN * MN) terms."""
+    read = sorted(t.numel() for t in tree_leaves((args, list(kwargs.values()))) if isinstance(t, Tensor))
+    written = max((t.numel() for t in tree_leaves(result) if isinstance(t, Tensor)), default=0)
+    return 2.0 * (read[-1] * read[-2 if len(read) > 1 else -1] * written) ** 0.5 if read else 0.0
 
 
 def _attention(args: tuple, result: Any) -> float:
