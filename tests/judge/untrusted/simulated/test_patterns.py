@@ -240,3 +240,17 @@ def test_a_sum_of_products_is_tf32_where_the_compiler_makes_it_a_product():
         assert (error < 1e-5) == exact and error < 2e-2
         assert (trace.rows[0].flops == 0) == exact
         assert exact or trace.rows[0].math == "tf32"
+
+
+@triton.jit
+def flip_mask(mask, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    keep = tl.load(mask + i, mask=i < n, other=0) != 0
+    tl.store(out + i, keep == 0, mask=i < n)
+
+
+def test_masks_of_bools_are_loaded_and_stored():
+    mask = torch.rand(13) > 0.5
+    out = torch.empty_like(mask)
+    flip_mask[(1,)](mask, out, 13, BLOCK=16)
+    assert torch.equal(out, ~mask)

@@ -81,6 +81,8 @@ INTEGER = 0.25
 def np_dtype(dtype: Any) -> np.dtype:
     """The dtype of the arrays that hold values of a Triton dtype."""
     dtype = dtype.scalar
+    if dtype.is_ptr():
+        return np.dtype(np.uint64)
     found = _NUMPY.get(dtype)
     if found is None:
         found = _NUMPY[dtype] = _plain_np_dtype(dtype)
