@@ -205,7 +205,7 @@ class Check(ast.NodeVisitor):
             self.visit_Attribute(ast.copy_location(ast.Attribute(target, attribute.value, context), node))
             return
         start = attribute.values[0] if isinstance(attribute, ast.JoinedStr) and attribute.values else None
-        text = start.value if isinstance(start, ast.Constant) else ""
+        text = str(start.value) if isinstance(start, ast.Constant) else ""
         if not text or self.names.origins(target) or any(a.startswith(text) for a in denylist.ATTRIBUTES):
             raise Found(node, f"{name} with a computed name")
 

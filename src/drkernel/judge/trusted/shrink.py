@@ -90,7 +90,7 @@ def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int]
     The other sizes become smaller instead.
     """
     widths = {name: _widened(small[name], constants[name]) for name in small if _sizes_rows(task, small, name)}
-    if all(value == small[name] for name, value in widths.items()):
+    if all(value == small[name] for name, value in widths.items()) or not _cost(Reference(task, small)).flops:
         return small
     for cap in _SMALLEST_CAPS:
         others = {name: halved(value, min(cap, small[name])) for name, value in constants.items()}

@@ -208,9 +208,11 @@ def stream_s(size: float, calls: int, gpu: Gpu) -> float:
 
 def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     """`by_hand`: see ByHand.of."""
+    unique, _ = _traffic(row, scale)
+    growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
+    by_hand = by_hand if by_hand > growth else 0.0
     products = scale.of_products(row) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
-    growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
     fewest, most = _programs(row, scale)
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)

@@ -17,7 +17,7 @@ from triton.runtime import interpreter as upstream
 from drkernel.judge.boundary.op_trace import Math
 from drkernel.judge.untrusted.simulated import numerics
 from drkernel.judge.untrusted.simulated.meter import Meter, NoLaunch
-from drkernel.judge.untrusted.simulated.products import fill_of, filled, product_of
+from drkernel.judge.untrusted.simulated.products import filled, product_fill, product_of
 
 UNDO_ELEMENTS = 1 << 24
 """Stored elements whose old values a batch of programs may keep. Programs that store more run one by one."""
@@ -31,20 +31,14 @@ class Divergence(Exception):
 
 
 class BlockValue:
-    """In the place of Triton's TensorHandle.
+    """In the place of Triton's TensorHandle. data: [P or 1, *block shape]; a scalar has no further axes."""
 
-    Args:
-        data: [P or 1, *block shape]; a scalar has no further axes.
-        share: proportion of the lanes that hold data; 0 where nothing was loaded.
-    """
+    __slots__ = ("attr", "data", "dtype")
 
-    __slots__ = ("attr", "data", "dtype", "share")
-
-    def __init__(self, data: np.ndarray, dtype: Any, attr: dict | None = None, share: float = 0.0):
+    def __init__(self, data: np.ndarray, dtype: Any, attr: dict | None = None):
         self.data = data
         self.dtype = dtype
         self.attr = attr if attr is not None else {}
-        self.share = share
 
     def __bool__(self) -> bool:
         return bool(self.data.all())
@@ -56,7 +50,7 @@ class BlockValue:
         return dtype
 
     def clone(self) -> BlockValue:
-        return BlockValue(self.data.copy(), self.dtype, share=self.share)
+        return BlockValue(self.data.copy(), self.dtype)
 
     def set_attr(self, key: str, value: Any) -> None:
         self.attr[key] = value
@@ -143,13 +137,13 @@ class BatchBuilder(upstream.InterpreterBuilder):
     undo: list[tuple]
     remembered: int
 
-    def _done(self, data: np.ndarray, dtype: Any, cost: float = 1, share: float = 0.0) -> BlockValue:
-        self.count(data, cost, share)
-        return BlockValue(data, dtype, share=share)
+    def _done(self, data: np.ndarray, dtype: Any, cost: float = 1) -> BlockValue:
+        self.count(data, cost)
+        return BlockValue(data, dtype)
 
-    def count(self, data: np.ndarray, cost: float, share: float = 0.0) -> None:
-        """Counts an operation with this result, of so many instructions per element; `share` as in BlockValue."""
-        self.meter.step(data.size, cost * self._repeat(data), share)
+    def count(self, data: np.ndarray, cost: float) -> None:
+        """Counts an operation with this result, of so many instructions per element."""
+        self.meter.step(data.size, cost * self._repeat(data))
 
     def _repeat(self, data: np.ndarray) -> int:
         return len(self.programs) if len(data) == 1 else 1
@@ -184,9 +178,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
         pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
-        share = self.meter.share
         data = _gather(place, pointers, where, fill, kind, self.meter.addresses)
-        return BlockValue(data, dtype, filled(where, share), share)
+        return BlockValue(data, dtype, filled(where))
 
     def create_masked_store(self, ptr: BlockValue, value: BlockValue, mask: BlockValue, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
@@ -237,7 +230,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def cast_impl(self, src: BlockValue, dst_type: Any) -> BlockValue:
         target = dst_type.scalar
         data = encoded(decoded(src.data, src.dtype.scalar), target)
-        result = self._done(data, target, _simple_cost(target), src.share)
+        result = self._done(data, target, _simple_cost(target))
         result.attr = {key: src.attr[key] for key in ("filled",) if key in src.attr}
         return result
 
@@ -258,7 +251,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         dtype = third.dtype.scalar
         if op is np.where:
             data = np.where(first.data, second.data, third.data)
-            return self._done(data, dtype, share=max(second.share, third.share))
+            return self._done(data, dtype)
         return self._numbers(op, dtype, first, second, third)
 
     def unary_op(self, arg: BlockValue, op: Callable) -> BlockValue:
@@ -269,11 +262,11 @@ class BatchBuilder(upstream.InterpreterBuilder):
         result = op(*(decoded(operand.data, dtype) for operand in operands))
         if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
             result = encoded(result, dtype)
-        return self._done(result, dtype, COSTS.get(op, _simple_cost(dtype)), max(o.share for o in operands))
+        return self._done(result, dtype, COSTS.get(op, _simple_cost(dtype)))
 
     def create_idiv(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
         data = (lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data
-        return self._done(data, lhs.dtype.scalar, COSTS[np.fmod], max(lhs.share, rhs.share))
+        return self._done(data, lhs.dtype.scalar, COSTS[np.fmod])
 
     def create_fma(self, x: BlockValue, y: BlockValue, z: BlockValue) -> BlockValue:
         return self._numbers(lambda a, b, c: a * b + c, z.dtype.scalar, x, y, z)
@@ -294,13 +287,10 @@ class BatchBuilder(upstream.InterpreterBuilder):
         rows, inner, columns = *left.shape[-2:], right.shape[-1]
         batch = int(np.prod(result.shape[:-2]))
         passes = 3 if precision == upstream._ir.INPUT_PRECISION.TF32x3 else 1
-        (filled_rows, left_inner), (right_inner, filled_columns) = fill_of(a), fill_of(b)
-        share = filled_rows * filled_columns
         flops = 2 * passes * batch * rows * inner * columns * self._repeat(result)
-        flops *= share * (left_inner * right_inner) ** 0.5
-        self.meter.product(flops, _dot_math(a.dtype.scalar, precision), batch * rows * inner * columns)
-        data = (result + d.data).astype(d.data.dtype, copy=False)
-        return BlockValue(data, d.dtype.scalar, share=max(d.share, share))
+        self.meter.product(flops, product_fill(a, b), _dot_math(a.dtype.scalar, precision))
+        self.meter.work += batch * rows * inner * columns / 32
+        return BlockValue((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
 
     def _dot_operand(self, handle: BlockValue, precision: Any) -> np.ndarray:
         dtype = handle.dtype.scalar
@@ -315,7 +305,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         function = numerics.libdevice(symbol)
         data = [decoded(a.data, a.dtype.scalar) for a in args]
         result = encoded(function(*np.broadcast_arrays(*data)), kind.scalar)
-        return self._done(result, kind.scalar, COSTS.get(function, 16), max((a.share for a in args), default=0.0))
+        return self._done(result, kind.scalar, COSTS.get(function, 16))
 
     def create_inline_asm(self, *_: Any) -> BlockValue:
         raise NotImplementedError("inline assembly does not run on the simulated device")
@@ -357,7 +347,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def create_gather(self, src: BlockValue, indices: BlockValue, axis: int) -> BlockValue:
         data, index = with_common_programs(src.data, indices.data)
         found = np.take_along_axis(data, index, axis=axis + 1 if axis >= 0 else axis)
-        return self._done(found, src.dtype.scalar, share=src.share)
+        return self._done(found, src.dtype.scalar)
 
     def create_histogram(self, data: BlockValue, bins: int, mask: BlockValue | None) -> BlockValue:
         where = np.ones_like(data.data, bool) if mask is None else mask.data
@@ -376,7 +366,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
 def _view(arg: BlockValue, data: np.ndarray, attr: dict | None = None) -> BlockValue:
     """The values of a block in another form, which costs nothing."""
-    return BlockValue(data, arg.dtype.scalar, attr, arg.share)
+    return BlockValue(data, arg.dtype.scalar, attr)
 
 
 def _simple_cost(dtype: Any) -> float:

@@ -40,6 +40,8 @@ class Region:
         self.element = tensor.element_size()
         self.shift = self.element.bit_length() - 1
         self.numel = distinct_elements(tensor)
+        self.views = {tensor.storage_offset(): self.numel}
+        """Elements of each view that the kernel was given."""
         self._views: dict[np.dtype, np.ndarray] = {}
         self._last: tuple[np.ndarray, np.ndarray] | None = None
         """Of each sector: the program that loaded it last, and what it had moved by then."""
@@ -70,8 +72,8 @@ class Region:
         return since
 
     def extent(self, touched: int) -> int:
-        """Elements of the tensor that traffic grows with: of all memory behind it where a kernel goes beyond it."""
-        return self.numel if touched <= self.numel * self.element else self.size // self.element
+        """Elements of the tensor that traffic grows with: of all memory behind it where a kernel leaves its views."""
+        return self.numel if touched <= sum(self.views.values()) * self.element else self.size // self.element
 
     def elements(self, kind: np.dtype, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The storage as an array of `kind` and the indices of byte offsets into it; None where not aligned."""
@@ -107,34 +109,35 @@ class Meter:
         self.work = 0.0
         self.largest = 1
         self.arithmetic: float = 0
-        self.unshared: float = 0
-        """Arithmetic on values of which it is not known how many lanes hold data: indices and masks."""
-        self.share = 0.0
-        """Proportion of unmasked lanes in the last access."""
         self.accesses = 0
-        self.flops = 0
+        self.flops: float = 0
+        self.padded_flops: float = 0
+        """Of products of which it is not known how many of their lanes hold data."""
         self.reused = self.reach = 0.0
         self._programs = np.zeros(1, np.int64)
         """Numbers of the programs of this batch; no two of a launch are equal."""
         self._moved = 0.0
         """Bytes that a program has moved so far."""
-        self.lanes = self.unmasked = 0
+        self.unmasked = 0
+        self.filled: float = 0
+        """Sum over the unmasked lanes of the proportion of unmasked ones in their load or store."""
         regions: dict[int, Region] = {}
         for name, tensor in arguments:
             region = Region(name, tensor, addresses)
             known = regions.setdefault(region.base, region)
             known.numel = max(known.numel, region.numel)
+            known.views |= region.views
         self.regions = [r for r in regions.values() if r.size]
 
     def snapshot(self) -> tuple:
         """The counters that a batch of programs may take back; `work` is spent either way."""
         return (
             self.arithmetic,
-            self.unshared,
             self.accesses,
             self.flops,
-            self.lanes,
+            self.padded_flops,
             self.unmasked,
+            self.filled,
             self.reused,
             self.reach,
             [dict(r.total) for r in self.regions],
@@ -142,8 +145,8 @@ class Meter:
 
     def restore(self, counters: tuple) -> None:
         (*counts, totals) = counters
-        self.arithmetic, self.unshared, self.accesses, self.flops, self.lanes, *counts = counts
-        self.unmasked, self.reused, self.reach = counts
+        self.arithmetic, self.accesses, self.flops, self.padded_flops, *counts = counts
+        self.unmasked, self.filled, self.reused, self.reach = counts
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
@@ -151,32 +154,33 @@ class Meter:
         """Starts a batch of programs. They have loaded nothing yet."""
         self._programs = self._programs[-1] + 1 + np.arange(programs)[:, None]
 
-    def step(self, size: int, repeat: float, share: float = 0.0) -> None:
+    def step(self, size: int, repeat: float) -> None:
         """Counts one operation on `size` elements, of `repeat` instructions each over all programs that do it alike.
-
-        Args:
-            share: proportion of elements that hold data, see BlockValue.
 
         Raises:
             WorkBudgetExceeded.
         """
         self.work += size + WORK_PER_STEP
-        if size > 1 and share:
-            self.arithmetic += size * repeat * share
-        elif size > 1:
-            self.unshared += size * repeat
+        if size > 1:
+            self.arithmetic += size * repeat
         if self.work > self.budget:
             raise WorkBudgetExceeded(
                 f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
             )
 
-    def product(self, flops: float, math: Math, work: float) -> None:
-        """Counts a tl.dot. Products of several kinds in one kernel count as the slowest of them."""
-        first = not (self.flops or self.row.flops)
+    def product(self, flops: float, filled: float | None, math: Math) -> None:
+        """Counts a tl.dot. Products of several kinds in one kernel count as the slowest of them.
+
+        Args:
+            filled: the proportion of `flops` on data; None where it is not known.
+        """
+        first = not (self.flops or self.padded_flops or self.row.flops)
         if first or _SLOWEST_FIRST.index(math) < _SLOWEST_FIRST.index(self.row.math):
             self.row.math = math
-        self.flops += flops
-        self.work += work / 32
+        if filled is None:
+            self.padded_flops += flops
+        else:
+            self.flops += flops * filled
 
     def access(
         self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int
@@ -191,11 +195,10 @@ class Meter:
         self.largest = max(self.largest, pointers.size // len(pointers))
         complete = bool(mask.all())
         valid = pointers.ravel() if complete else pointers[mask]
-        self.share = valid.size / pointers.size
         if not valid.size:
             return None
-        self.lanes += pointers.size * repeat
         self.unmasked += valid.size * repeat
+        self.filled += valid.size * repeat * valid.size / pointers.size
         moved = _cached_bytes(pointers, mask, complete, width) * repeat
         first = next((r for r in self.regions if r.base <= int(valid[0]) < r.base + r.size), None)
         if first is not None:
@@ -243,13 +246,13 @@ class Meter:
         """Adds the launch to its row.
 
         Masked lanes do arithmetic too, but they are far more frequent in a small task than in the full one. So work is
-        counted for the lanes alone that hold data. That is known of what was loaded and of what is computed from it;
-        for indices and masks the proportion over all loads and stores is taken.
+        counted for the unmasked share of the lanes alone: of two dimensions in a load or store, of three in a product.
+        It is the mean over unmasked lanes, so that loads that are almost all masked have no weight.
         """
-        share = self.unmasked / self.lanes if self.lanes else 1.0
-        self.row.arithmetic += self.arithmetic + self.unshared * share
+        share = self.filled / self.unmasked if self.unmasked else 1.0
+        self.row.arithmetic += self.arithmetic * share
         self.row.accesses += self.accesses
-        self.row.flops += self.flops
+        self.row.flops += self.flops + self.padded_flops * share**1.5
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)

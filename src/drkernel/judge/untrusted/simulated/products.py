@@ -11,16 +11,19 @@ import numpy as np
 import triton.language as tl
 
 
-def filled(where: np.ndarray, share: float) -> dict:
+def filled(where: np.ndarray) -> dict:
     """Notes with a loaded block of two dimensions which proportion of its rows and of its columns hold data."""
-    if where.ndim != 3 or share in (0.0, 1.0):
+    if where.ndim != 3:
         return {}
     return {"filled": (float(where.any(axis=2).mean()), float(where.any(axis=1).mean()))}
 
 
-def fill_of(block: Any) -> tuple[float, float]:
-    """The proportion of rows and of columns that hold data; where only their product is known, both alike."""
-    return block.attr.get("filled") or ((block.share or 1.0) ** 0.5,) * 2
+def product_fill(left: Any, right: Any) -> float | None:
+    """The proportion of a product's terms that are data; None where the operands are not what was loaded."""
+    if "filled" not in left.attr or "filled" not in right.attr:
+        return None
+    (rows, inner), (also_inner, columns) = left.attr["filled"], right.attr["filled"]
+    return rows * columns * (inner * also_inner) ** 0.5
 
 
 _LEAST_DOT = 16

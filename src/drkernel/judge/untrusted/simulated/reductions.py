@@ -40,13 +40,9 @@ def _known(table: dict, combine: Any) -> Any:
     return table.get(name) if combine is getattr(tl.standard, name, None) else None
 
 
-def _block(data: np.ndarray, dtype: Any, share: float = 0.0) -> Any:
+def _block(data: np.ndarray, dtype: Any) -> Any:
     shape = list(data.shape[1:])
-    return tl.core.tensor(BlockValue(data, dtype, share=share), tl.block_type(dtype, shape) if shape else dtype)
-
-
-def _share(inputs: tuple) -> float:
-    return max(t.handle.share for t in inputs)
+    return tl.core.tensor(BlockValue(data, dtype), tl.block_type(dtype, shape) if shape else dtype)
 
 
 def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False, **_: Any) -> Any:
@@ -63,18 +59,17 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
         and "product" in inputs[0].handle.attr
     ):
         return _as_dot(machine, inputs[0])
-    share = _share(inputs)
-    machine.builder.count(arrays[0], REDUCE_COST, share)
+    machine.builder.count(arrays[0], REDUCE_COST)
     if axis is None:
         arrays, place = [a.reshape(len(a), -1) for a in arrays], 1
     elif -rank <= axis < rank:
         place = axis + 1 if axis >= 0 else axis + rank + 1
     else:
         raise ValueError(f"axis {axis} out of bounds for shape {inputs[0].type.shape}")
-    results = _reduced(arrays, dtypes, place, combine_fn, share)
+    results = _reduced(arrays, dtypes, place, combine_fn)
     if keep_dims:
         results = [r.reshape(len(r), *(1,) * rank) if axis is None else np.expand_dims(r, place) for r in results]
-    blocks = tuple(_block(encoded(r, d), d, share) for r, d in zip(results, dtypes, strict=True))
+    blocks = tuple(_block(encoded(r, d), d) for r, d in zip(results, dtypes, strict=True))
     return blocks if isinstance(input, tuple) else blocks[0]
 
 
@@ -82,13 +77,13 @@ def _as_dot(machine: Any, input: Any) -> Any:
     """The sum over axis 1 of a product that the compiler makes a product of matrices, in TF32; see `product_of`."""
     left, right = input.handle.attr["product"]
     builder, (programs, rows, _, columns) = machine.builder, input.handle.data.shape
-    builder.count(input.handle.data, -1, input.handle.share)  # there is no product element by element
+    builder.count(input.handle.data, -1)  # there is no product element by element
     zero = BlockValue(np.zeros((programs, rows, columns), np.float32), tl.float32)
     found = builder.create_dot(left, right, zero, upstream._ir.INPUT_PRECISION.TF32, None)
     return tl.core.tensor(found, tl.block_type(tl.float32, [rows, columns]))
 
 
-def _reduced(arrays: list[np.ndarray], dtypes: list, axis: int, combine: Any, share: float) -> list[np.ndarray]:
+def _reduced(arrays: list[np.ndarray], dtypes: list, axis: int, combine: Any) -> list[np.ndarray]:
     if len(arrays) == 1 and (function := _known(_REDUCTIONS, combine)) is not None:
         return [function(arrays[0], axis=axis)]
     if len(arrays) == 2 and (pair := _known(_POSITIONS, combine)) is not None:
@@ -99,7 +94,7 @@ def _reduced(arrays: list[np.ndarray], dtypes: list, axis: int, combine: Any, sh
         even = length - length % 2
         left = [_slice(a, axis, 0, even, 2) for a in arrays]
         right = [_slice(a, axis, 1, even, 2) for a in arrays]
-        joined = _combined(left, right, dtypes, combine, share)
+        joined = _combined(left, right, dtypes, combine)
         rest = [_slice(a, axis, even, length) for a in arrays]
         arrays = [np.concatenate((j, r), axis=axis) for j, r in zip(joined, rest, strict=True)]
     return [a.squeeze(axis) for a in arrays]
@@ -112,29 +107,28 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     dtypes = [t.type.scalar for t in inputs]
     arrays = with_common_programs(*(decoded(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     place = axis + 1 if axis >= 0 else axis + arrays[0].ndim
-    share = _share(inputs)
-    machine.builder.count(arrays[0], SCAN_COST, share)
+    machine.builder.count(arrays[0], SCAN_COST)
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]
     function = _known(_SCANS, combine_fn) if len(arrays) == 1 else None
     if function is not None:
         arrays = [function(arrays[0], axis=place, dtype=arrays[0].dtype)]
     else:
-        arrays = _scanned(arrays, dtypes, place, combine_fn, share)
+        arrays = _scanned(arrays, dtypes, place, combine_fn)
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]
-    blocks = tuple(_block(encoded(a, d), d, share) for a, d in zip(arrays, dtypes, strict=True))
+    blocks = tuple(_block(encoded(a, d), d) for a, d in zip(arrays, dtypes, strict=True))
     return blocks if isinstance(input, tuple) else blocks[0]
 
 
-def _scanned(arrays: list[np.ndarray], dtypes: list, axis: int, combine: Callable, share: float) -> list[np.ndarray]:
+def _scanned(arrays: list[np.ndarray], dtypes: list, axis: int, combine: Callable) -> list[np.ndarray]:
     """The scan in steps that double. Blocks keep their shape, which has to be a power of two: what has nothing to be
     combined with is combined with anything and then left as it was."""
     step, length = 1, arrays[0].shape[axis]
     position = np.arange(length).reshape(-1, *(1,) * (arrays[0].ndim - axis - 1))
     while step < length:
         before = [np.roll(a, step, axis) for a in arrays]
-        joined = _combined(before, arrays, dtypes, combine, share)
+        joined = _combined(before, arrays, dtypes, combine)
         arrays = [np.where(position < step, a, j) for a, j in zip(arrays, joined, strict=True)]
         step *= 2
     return arrays
@@ -146,11 +140,9 @@ def _slice(array: np.ndarray, axis: int, start: int, stop: int, step: int = 1) -
     return array[tuple(index)]
 
 
-def _combined(
-    left: list[np.ndarray], right: list[np.ndarray], dtypes: list, combine: Callable, share: float
-) -> list[np.ndarray]:
+def _combined(left: list[np.ndarray], right: list[np.ndarray], dtypes: list, combine: Callable) -> list[np.ndarray]:
     """combine(left, right) element by element, with all positions of all programs in one call."""
-    operands = [_block(encoded(a, d), d, share) for side in (left, right) for a, d in zip(side, dtypes, strict=True)]
+    operands = [_block(encoded(a, d), d) for side in (left, right) for a, d in zip(side, dtypes, strict=True)]
     result = combine(*operands)
     result = result if isinstance(result, tuple) else (result,)
     data = [decoded(r.handle.data, d) for r, d in zip(result, dtypes, strict=True)]
