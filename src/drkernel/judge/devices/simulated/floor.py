@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
+from drkernel.judge.boundary.aten import GATHERS
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import ByHand, Gpu, stream_s
@@ -61,8 +62,11 @@ def least_us(
     Args:
         inputs, outputs: all tensors, at the small size.
     """
+    whole = OpTrace(
+        [row for row in reference.rows if row.name not in GATHERS]
+    )  # which elements these read is not known
     read = sum(
-        scale.of_tensor(t.numel()) * attribution.bytes_read(reference, [(t.numel(), t.numel() * t.element_size())])
+        scale.of_tensor(t.numel()) * attribution.bytes_read(whole, [(t.numel(), t.numel() * t.element_size())])
         for t in inputs
     )
     written = sum(scale.of_tensor(t.numel()) * t.numel() * t.element_size() for t in outputs)

@@ -79,6 +79,9 @@ SHORT_INNER = 12
 TILE_REUSE = 1.8
 """Product kernels share tiles between SMs in time: their repeated loads are served this much faster than others."""
 
+FASTER_THAN_DATA = 1.25
+"""Products whose growth is within this factor of the growth of the data (depthwise ones) are priced like other work."""
+
 ACCESS_NS = 110.0
 """Time that one load or store adds to its program: latency, as far as the compiler cannot hide it."""
 
@@ -210,7 +213,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     """`by_hand`: see ByHand.of."""
     unique, _ = _traffic(row, scale)
     growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
-    by_hand = by_hand if by_hand > growth else 0.0
+    by_hand = by_hand if by_hand > FASTER_THAN_DATA * growth else 0.0
     products = scale.of_products(row) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
     fewest, most = _programs(row, scale)
