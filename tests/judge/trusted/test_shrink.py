@@ -26,3 +26,8 @@ def test_rows_keep_the_sixteen_elements_that_products_of_blocks_need():
 def test_other_sizes_are_halved_alike():
     source = ATTENTION.replace("B, H, S, D = 32, 16, 512, 64", "B, H, S, D = 2, 2, 64, 64")
     assert shrink.fit(Task("attention", source)).small in ({}, {"S": 32, "D": 32})
+
+
+def test_rows_of_tasks_without_products_are_halved_like_other_sizes():
+    source = ATTENTION.replace("torch.nn.functional.scaled_dot_product_attention(q, k, v)", "q + k + v")
+    assert set(shrink.fit(Task("sum", source)).small.values()) == {8}

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from drkernel.judge.boundary.aten import Recorder
+from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -90,7 +92,7 @@ def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int]
     The other sizes become smaller instead.
     """
     widths = {name: _widened(small[name], constants[name]) for name in small if _sizes_rows(task, small, name)}
-    if all(value == small[name] for name, value in widths.items()) or not _cost(Reference(task, small)).flops:
+    if all(value == small[name] for name, value in widths.items()) or not _multiplies(Reference(task, small)):
         return small
     for cap in _SMALLEST_CAPS:
         others = {name: halved(value, min(cap, small[name])) for name, value in constants.items()}
@@ -98,6 +100,15 @@ def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int]
             if not _cost(Reference(task, others | widths)).exceeds(target):
                 return others | widths
     return small
+
+
+def _multiplies(reference: Reference) -> bool:
+    """Whether the reference has products of matrices: attention too, which torch does not count on a CPU."""
+    recorder = Recorder(OpTrace())
+    inputs, model = reference.inputs(0), reference.model(0)
+    with recorder:
+        reference.forward(model.eval(), inputs)
+    return any(row.flops for row in recorder.trace.rows)
 
 
 def _widened(small: int, full: int) -> int:
