@@ -26,6 +26,7 @@ from rich.progress import track
 
 from drkernel.judge import Judge
 from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, estimate_times
 from drkernel.judge.trusted import shrink
@@ -84,9 +85,11 @@ def modelled_times(rows: list[dict], gpu: Gpu, cache: Path | None) -> list[tuple
     times = []
     for row in rows:
         task = shrink.fit(tasks[row["task"]])
+        reference, ours = (trace_of(task, source, known) for source in (None, row["source"]))
+        by_hand = floor.products_by_hand(reference, ours, scale_of(task))
         pair = [
-            sum(time.microseconds for time in estimate_times(trace_of(task, source, known), gpu, scale_of(task)))
-            for source in (None, row["source"])
+            sum(time.microseconds for time in estimate_times(trace, gpu, scale_of(task), by_hand))
+            for trace in (reference, ours)
         ]
         times.append((pair[0], pair[1]))
     if cache:

@@ -105,3 +105,19 @@ def test_the_inside_of_a_custom_operator_is_recorded():
 
     x = torch.ones(4)
     assert {name: row.calls for name, row in rows(lambda: double_relu(x)).items()} == {"mul": 1, "relu": 1}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: torch.ops.aten._trilinear(a, a, torch.ones([]), [2], [0], [0, 1, 2], [1]),
+        lambda a: F.embedding_bag(torch.arange(64).expand(64, 64), a, per_sample_weights=a, mode="sum"),
+        lambda a: torch.linalg.matrix_exp(a),
+        lambda a: torch.linalg.solve_triangular(a, a, upper=True),
+        lambda a: torch.addbmm(a, a[None], a[None]),
+        lambda a: torch.cdist(a, a),
+    ],
+)
+def test_operators_with_products_inside_have_their_work(function):
+    found = rows(lambda: function(torch.rand(64, 64)))
+    assert max(row.flops for row in found.values()) >= 2 * 64**3

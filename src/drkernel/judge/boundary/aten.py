@@ -34,9 +34,23 @@ FREE = frozenset(
 GATHERS = frozenset({"embedding", "index", "index_select", "gather", "take", "_embedding_bag", "nll_loss_forward"})
 """Operators that read only a part of their first tensor: as many elements as they return, or as the index has."""
 
+PRODUCTS = frozenset(
+    {
+        "_trilinear", "_euclidean_dist", "_cdist_forward", "_pdist_forward", "_embedding_bag", "ormqr", "addbmm",
+        "_embedding_bag_forward_only", "_int_mm", "_addmm_activation", "cholesky_solve", "cholesky_inverse", "geqrf",
+        "triangular_solve", "_weight_int4pack_mm", "_weight_int8pack_mm", "_scaled_mm", "_grouped_mm", "mkldnn_linear",
+        "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "linear", "matrix_exp", "lu_unpack",
+    }
+)  # fmt: skip
+"""Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
+_NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
+
 DIRECTED = frozenset({"_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp"})
 OUTER = ":outer"
 """Suffix of these operators' names where they work along another dimension than the last, which is far slower."""
+
+_COUNTED = ("aten", "prims", "torchvision")
+"""Namespaces of operators that run as kernels of a library."""
 
 TRAINING = ":training"
 """Suffix of native_batch_norm where it computes the statistics itself."""
@@ -54,17 +68,25 @@ def without_compiler(mode: type[TorchDispatchMode]) -> type[TorchDispatchMode]:
 
 @without_compiler
 class Recorder(TorchDispatchMode):
-    """Adds a row per operator and sizes (per call, unless `merge`) to the trace. Real, meta and fake tensors alike."""
+    """Adds a row per operator and sizes to the trace. Real, meta and fake tensors alike.
 
-    def __init__(self, trace: OpTrace, merge: bool = True):
+    Args:
+        merge: whether equal operators on equal sizes share a row.
+        strict: whether operators raise whose work is not known: other libraries' that have no kernels for a GPU, and
+            those that hide behind a dispatch key.
+    """
+
+    def __init__(self, trace: OpTrace, merge: bool = True, strict: bool = False):
         super().__init__()
         self.trace = trace
         self.shapes: list[list[torch.Size]] = []
-        self._merge = merge
+        self._merge, self._strict = merge, strict
         self._rows: dict[tuple, Row] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
+        if self._strict and not _is_known(func):
+            raise NotImplementedError(f"the operator {func} has no kernel on this device")
         result = func(*args, **kwargs)
         if moves_data(func):
             self._record(func, args, kwargs, result)
@@ -92,6 +114,7 @@ class Recorder(TorchDispatchMode):
         strided: bool = True,
         along: int = 0,
         scattered: bool = False,
+        calls: int = 1,
     ) -> None:
         """Records one operator.
 
@@ -99,6 +122,7 @@ class Recorder(TorchDispatchMode):
             strided: transposed operands cost whole sectors.
             along: length of the dimension that it works along.
             scattered: it has to compute the address of each element.
+            calls: how many equal operators it stands for.
         """
         if not self._merge:
             self.shapes.append([t.shape for t in read + written])
@@ -109,7 +133,7 @@ class Recorder(TorchDispatchMode):
         if row is None:
             row = self._rows[key] = Row(name, name, False, output_numel=numel, math=math, block=along)
             self.trace.rows.append(row)
-        row.calls += 1
+        row.calls += calls
         row.flops += flops
         row.accesses += numel if scattered else 0
         row.arithmetic += max([t.numel() for t in read + written], default=0)
@@ -191,18 +215,25 @@ def follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
                 return function(*inputs, **options)
 
         keep = kwargs.get("with_keyset") or not callable(function)
+        if not keep and isinstance(op_name, str):
+            _followed.add(f"{self.ns}::{op_name.rpartition('::')[2].partition('.')[0]}")
         return register(self, op_name, function if keep else followed, *args, **kwargs)
 
     torch.library.Library.impl = impl  # type: ignore[method-assign, assignment]
 
 
+_followed: set[str] = set()
+"""Custom operators whose implementations in Python are followed, by name."""
+
+
 def moves_data(func: Any) -> bool:
     """Whether a GPU would run a kernel for this operator."""
-    return (
-        not func.is_view
-        and func._overloadpacket.__name__ not in FREE
-        and func.namespace in ("aten", "prims", "torchvision")
-    )
+    return not func.is_view and func._overloadpacket.__name__ not in FREE and func.namespace in _COUNTED
+
+
+def _is_known(func: Any) -> bool:
+    """Whether the operator, or what it consists of, is counted."""
+    return func.namespace in _COUNTED or func._schema.name in _followed
 
 
 def distinct_elements(tensor: Tensor) -> int:
@@ -269,7 +300,16 @@ def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
         return float(count(*args, **kwargs, out_val=result))
     if (special := _EXTRA_FLOPS.get(packet.__name__)) is not None:
         return float(special(args, result))
-    return 0.0
+    name = packet.__name__
+    multiplies = name in PRODUCTS or ("linalg_" in name and name not in _NO_PRODUCTS)
+    return _as_product(args, kwargs, result) if multiplies else 0.0
+
+
+def _as_product(args: tuple, kwargs: dict, result: Any) -> float:
+    """Of a matrix product with operands of these sizes: [M, K] and [K, N] give [M, N] by sqrt(MK * KN * MN) terms."""
+    read = sorted(t.numel() for t in tree_leaves((args, list(kwargs.values()))) if isinstance(t, Tensor))
+    written = max((t.numel() for t in tree_leaves(result) if isinstance(t, Tensor)), default=0)
+    return 2.0 * (read[-1] * read[-2 if len(read) > 1 else -1] * written) ** 0.5 if read else 0.0
 
 
 def _attention(args: tuple, result: Any) -> float:

@@ -29,6 +29,10 @@ _JSON_NAMES = {"items": "list", "fields": "tuple", "pairs": "dict", "hexadecimal
 _ADD_SEALS, _NEVER_RESIZED = 1033, 0x1 | 0x2 | 0x4  # F_ADD_SEALS; F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
 
 
+_detach, _fields, _keys, _pairs = torch._C.TensorBase.detach, tuple.__iter__, dict.keys, dict.items
+"""How `encode` reads values: by methods of the built-in classes, bound before a submission is loaded. An attribute or a
+subclass may name others, which compute when they are called."""
+
 Size = Annotated[int, msgspec.Meta(ge=0)]
 Sizes = Annotated[tuple[Size, ...], msgspec.Meta(max_length=MAX_DIMS)]
 
@@ -201,12 +205,13 @@ def encode(value: Any, put: Callable[[Tensor], int], depth: int = 0) -> Any:
 
     Raises:
         NotSerializable: for anything that is not a value, by its exact type (subclasses of Tensor included).
+            Named tuples and other subclasses of tuple and dict are read as what they derive from.
     """
     kind = type(value)
     if depth > MAX_DEPTH:
         raise NotSerializable("values nested too deeply")
     if kind in (Tensor, torch.nn.Parameter):
-        return {"tensor": put(value)}
+        return {"tensor": put(_detach(value))}
     if value is None or kind in (bool, str):
         return value
     if kind is int:
@@ -217,10 +222,10 @@ def encode(value: Any, put: Callable[[Tensor], int], depth: int = 0) -> Any:
         return {"dtype": str(value).removeprefix("torch.")}
     if kind in (list, torch.Size):
         return {"list": [encode(v, put, depth + 1) for v in value]}
-    if isinstance(value, tuple):
-        return {"tuple": [encode(v, put, depth + 1) for v in value]}
-    if isinstance(value, dict) and all(type(k) is str for k in value):
-        return {"dict": [[k, encode(v, put, depth + 1)] for k, v in value.items()]}
+    if issubclass(kind, tuple):
+        return {"tuple": [encode(v, put, depth + 1) for v in _fields(value)]}
+    if issubclass(kind, dict) and all(type(k) is str for k in _keys(value)):
+        return {"dict": [[k, encode(v, put, depth + 1)] for k, v in _pairs(value)]}
     raise NotSerializable(f"a value of type {kind.__name__}")
 
 

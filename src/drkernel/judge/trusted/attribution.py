@@ -125,9 +125,14 @@ def difference(usual: OpTrace, found: OpTrace) -> str:
     return "adds " + ", ".join(sorted(now - before)[:6]) if now - before else ""
 
 
+def too_little(cost: ReferenceCost, submission_us: float) -> bool:
+    """Whether a time is clearly too short to move what the reference moves."""
+    return submission_us < _MIN_TIME_MARGIN * cost.min_time_us
+
+
 def implausible(cost: ReferenceCost, speedup: float, submission_us: float) -> str:
     """Why a time cannot be true, or an empty string."""
-    if submission_us < _MIN_TIME_MARGIN * cost.min_time_us:
+    if too_little(cost, submission_us):
         return f"{submission_us:.3g} us is less than its inputs and outputs need to move ({cost.min_time_us:.3g} us)"
     times = cost.profile()
     total = sum(row.microseconds for row in times) or 1.0

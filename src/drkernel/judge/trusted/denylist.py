@@ -2,6 +2,7 @@
 
 Processes, files and the network are denied. So is all that reaches the internals of torch or Triton, attributes of
 other modules, or frames of the interpreter: on the simulated device the counters live in the submission's process.
+Of modules the tables say what is allowed. Of members, attributes and names they say what is not.
 """
 
 from __future__ import annotations
@@ -11,65 +12,91 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-IMPORTS = _words("""
-    torch triton math cmath typing typing_extensions functools itertools collections dataclasses enum operator
-    contextlib warnings abc copy numbers __future__ numpy random time string re textwrap logging os sys types statistics
-    fractions decimal bisect heapq json pprint einops packaging platform
-""")
-"""Top-level modules that may be imported."""
-
 MODULES = _words("""
-    torch._C torch._dynamo torch._inductor torch._functorch torch._ops torch._subclasses torch._higher_order_ops
-    torch.overrides torch.utils._python_dispatch torch.utils._pytree torch.utils.cpp_extension torch.utils.dlpack
-    torch.utils.data torch.utils.hooks torch.utils.flop_counter torch.utils.benchmark torch.jit torch.compiler
-    torch.export torch.fx torch.multiprocessing torch.distributed torch.hub torch.serialization torch.storage
-    torch.package torch.profiler torch.autograd.profiler torch.autograd.graph torch.onnx torch.monitor torch.futures
-    triton.runtime triton.compiler triton.backends triton.tools triton.testing
-    triton.profiler triton._C triton.knobs triton.language.core triton.language.semantic triton.experimental
-    numpy.ctypeslib numpy.lib.npyio numpy.testing numpy.f2py numpy.distutils numpy.core numpy._core
+    torch torch.nn torch.nn.functional torch.nn.init torch.nn.parameter torch.nn.utils torch.nn.utils.rnn
+    torch.nn.utils.fusion torch.nn.utils.parametrizations torch.nn.attention torch.cuda torch.cuda.amp torch.cuda.nvtx
+    torch.cuda.graphs torch.cuda.streams torch.cuda.random torch.autograd torch.autograd.function
+    torch.autograd.functional torch.autograd.grad_mode torch.autograd.profiler torch.profiler torch.library torch.ops
+    torch.special torch.fft torch.linalg torch.amp torch.amp.autocast_mode torch.version torch.random torch.testing
+    torch.types torch.utils torch.utils.checkpoint torch.sparse torch.func torch.functional torch.signal
+    torch.signal.windows torch.compiler torch.jit torch.return_types torch.accelerator
+    triton triton.language triton.language.math triton.language.random triton.language.standard
+    triton.language.target_info triton.language.extra triton.language.extra.cuda triton.language.extra.libdevice
+    triton.language.extra.cuda.libdevice triton.runtime triton.runtime.driver triton.runtime.errors
+    triton.runtime.autotuner triton.runtime.jit triton.compiler triton.compiler.errors triton.errors triton.testing
+    triton.tools triton.tools.tensor_descriptor
+    numpy numpy.random numpy.typing math cmath typing typing_extensions functools itertools collections collections.abc
+    dataclasses enum operator contextlib warnings abc copy numbers __future__ random time string re textwrap logging os
+    os.path sys types statistics fractions decimal bisect heapq json pprint einops packaging packaging.version platform
+    threading weakref argparse
 """)
-"""Modules that may not be used; of those in ONLY, a few members may be."""
+"""The modules that may be used."""
+
+FAMILIES = ("torch.nn.modules", "torch.backends", "torch.distributions")
+"""Packages whose modules may all be used."""
+
+IMPORTS = frozenset(name.partition(".")[0] for name in MODULES)
+"""Top-level modules that may be imported."""
 
 ONLY = {
     "os": _words("environ getenv path cpu_count linesep sep name"),
     "os.path": _words("join dirname basename abspath exists isfile isdir splitext expanduser normpath sep"),
     "sys": _words("maxsize float_info version version_info platform byteorder stdout stderr"),
     "types": _words("SimpleNamespace MappingProxyType NoneType EllipsisType"),
+    "dataclasses": _words("dataclass field fields asdict astuple replace is_dataclass InitVar KW_ONLY MISSING"),
+    "functools": _words("cache cached_property lru_cache partial partialmethod reduce wraps total_ordering cmp_to_key"),
+    "threading": _words("Lock RLock local"),
+    "weakref": _words("WeakKeyDictionary WeakValueDictionary ref"),
+    "argparse": _words("ArgumentParser Namespace ArgumentDefaultsHelpFormatter"),
     "torch.profiler": _words("record_function"),
     "torch.autograd.profiler": _words("record_function"),
+    "torch.compiler": _words("disable is_compiling is_dynamo_compiling is_exporting cudagraph_mark_step_begin"),
+    "torch.jit": _words("is_scripting is_tracing ignore unused export Final"),
+    "torch.nn.attention": _words("SDPBackend sdpa_kernel"),
+    "torch.nn.parameter": _words("Parameter Buffer"),
+    "torch.accelerator": _words("is_available current_accelerator current_device_index device_count synchronize"),
+    "torch.utils": _words("checkpoint"),
     "triton.compiler": _words("errors CompilationError"),
     "triton.runtime": _words("driver Autotuner JITFunction Config autotuner jit errors OutOfResources"),
     "triton.runtime.driver": _words("active driver"),
-    "triton.runtime.autotuner": _words("Config autotune heuristics Autotuner"),
-    "triton.runtime.jit": _words("JITFunction"),
+    "triton.runtime.autotuner": _words("Config autotune heuristics Autotuner OutOfResources"),
+    "triton.runtime.jit": _words("JITFunction jit constexpr_function"),
     "triton.tools": _words("tensor_descriptor"),
     "triton.tools.tensor_descriptor": _words("TensorDescriptor"),
-    "triton.testing": _words("do_bench"),
+    "triton.testing": _words("do_bench do_bench_cudagraph perf_report Benchmark assert_close"),
 }
 """Modules of which only these members may be used."""
 
 MEMBERS = {
     "torch": _words("""
-        compile jit load save from_file frombuffer use_deterministic_algorithms set_deterministic_debug_mode classes
-        UntypedStorage TypedStorage fork wait
+        compile load save from_file frombuffer use_deterministic_algorithms set_deterministic_debug_mode classes
+        UntypedStorage TypedStorage fork wait set_default_tensor_type DispatchKey from_dlpack to_dlpack
     """),
+    "torch.nn": _words("DataParallel"),
     "torch.cuda": _words("cudart memory jiterator CUDAPluggableAllocator"),
     "torch.nn.modules.module": _words("""
         register_module_forward_hook register_module_forward_pre_hook register_module_full_backward_hook
+        register_module_full_backward_pre_hook register_module_backward_hook register_module_buffer_registration_hook
+        register_module_module_registration_hook register_module_parameter_registration_hook
     """),
     "torch.ops": _words("load_library loaded_libraries"),
     "triton": _words("compile"),
-    "numpy": _words("load save savez savez_compressed loadtxt savetxt fromfile memmap genfromtxt DataSource"),
+    "triton.language": _words("core semantic"),
+    "numpy": _words("""
+        load save savez savez_compressed loadtxt savetxt fromfile memmap genfromtxt DataSource frombuffer from_dlpack
+        fromregex fromstring matmul dot vdot inner tensordot einsum einsum_path convolve correlate kron
+    """),
     "time": _words("sleep"),
     "logging": _words("FileHandler handlers config basicConfig"),
-    "operator": _words("attrgetter methodcaller"),
+    "operator": _words("attrgetter methodcaller matmul imatmul"),
+    "string": _words("Formatter"),
+    "typing": _words("get_type_hints ForwardRef evaluate_forward_ref"),
+    "typing_extensions": _words("get_type_hints ForwardRef evaluate_forward_ref"),
 }
 """Members that may not be used, by module."""
 
-INTERNAL = _words("""
-    torch triton torch.nn torch.cuda torch.nn.functional triton.language torch.utils torch.autograd
-""")
-"""Modules whose underscored members may not be used."""
+MODULE_DUNDERS = _words("__version__ __name__ __doc__ __file__")
+"""Of a module's members that start with an underscore, these may be used."""
 
 FROZEN = IMPORTS | {"builtins"}
 """Top-level modules whose attributes and items may not be assigned or deleted, except SETTABLE."""
@@ -77,24 +104,51 @@ SETTABLE = ("torch.backends.", "os.environ")
 
 BUILTINS = _words("""
     eval exec compile open vars globals locals __import__ breakpoint delattr memoryview __builtins__ __loader__ __spec__
+    __build_class__
 """)
-"""Built-in names that may not be used, unless the submission binds them itself."""
+"""Built-in names that may not be used, unless a function binds them itself."""
+
+ONLY_CALLED = _words("getattr setattr type")
+"""Built-in names that may be called and not be values."""
+
+UNBOUND = _words("__name__ __builtins__ __import__ __build_class__ __loader__ __spec__ __debug__ __annotations__")
+"""Names that may not be assigned: a block under `if __name__ == "__main__":` must never run."""
 
 ATTRIBUTES = _words("""
     __dict__ __globals__ __code__ __class__ __subclasses__ __bases__ __base__ __mro__ __builtins__ __closure__ __func__
     __self__ __getattribute__ __reduce__ __reduce_ex__ __defaults__ __kwdefaults__ __wrapped__ __import__ __loader__
     __spec__ __torch_function__ __torch_dispatch__ __array_interface__ __setattr__ __delattr__ __init_subclass__
-    __cuda_array_interface__ __subclasshook__ __instancecheck__ __module__ __weakref__ __traceback__
+    __cuda_array_interface__ __subclasshook__ __instancecheck__ __module__ __weakref__ __traceback__ __annotations__
+    __array_struct__ __array__ __dlpack__ __dlpack_device__ __buffer__ __objclass__ __thisclass__ __self_class__
+    __annotate__ __type_params__ __set_name__ __class_getitem__ __mro_entries__ __prepare__ mro
     f_back f_locals f_globals f_code f_builtins gi_frame gi_code cr_frame tb_frame tb_next ag_frame co_code
-    _make_subclass _make_wrapper_subclass untyped_storage storage _typed_storage set_ register_forward_hook
-    register_forward_pre_hook tofile share_memory_ from_buffer
+    _make_subclass _make_wrapper_subclass as_subclass untyped_storage storage _typed_storage set_ register_forward_hook
+    register_forward_pre_hook tofile share_memory_ from_buffer redispatch get_field vformat
 """)
 """Attributes that may not be used on any object."""
 
-METHODS = _words("""
-    __call__ __getattribute__ __torch_function__ __torch_dispatch__ _call_impl __reduce__ __reduce_ex__
+SPELLED = _words("__array_interface__ __array_struct__ __cuda_array_interface__ __array__ __dlpack__ __buffer__")
+"""Names that no class may define and no keyword or string may spell: other libraries ask for them on any object."""
+
+METHODS = SPELLED | _words("""
+    __getattribute__ __torch_function__ __torch_dispatch__ __reduce__ __reduce_ex__ __init_subclass__
+    __class_getitem__ __mro_entries__ __prepare__ __instancecheck__ __subclasshook__
 """)
 """Methods that no class may define."""
 
-TENSORS = _words("torch.Tensor torch.nn.Parameter torch.nn.parameter.Parameter torch.FloatTensor torch._tensor.Tensor")
+MODULE_METHODS = _words("__call__ _call_impl")
+"""Methods that no module may define: `model(x)` must be `forward`."""
+
+TENSORS = _words("""
+    torch.Tensor torch.nn.Parameter torch.nn.parameter.Parameter torch.nn.Buffer torch.nn.parameter.Buffer
+    torch.FloatTensor torch._tensor.Tensor
+""")
 """Classes that may not be derived from."""
+
+BASES = _words("""
+    torch.nn torch.autograd typing typing_extensions enum abc collections contextlib numbers threading json logging
+""")
+"""Modules whose classes, and those of their parts, may be derived from."""
+
+BACKEND_OPERATORS = _words("aten")
+"""Namespaces of torch.ops that may be used besides those that the submission defines."""

@@ -7,6 +7,7 @@ constants, too. Sizes are halved until the task is cheap, which keeps most divis
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from drkernel.judge.boundary.aten import Recorder
+from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -23,7 +26,8 @@ from drkernel.types import DrKernelError, Task
 _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Largest values of a constant that are tried, in turn."""
 _MIN_SIZE = 16
-"""Smaller literals are taken for something else than sizes."""
+"""Smaller literals are taken for something else than sizes. Rows keep as many elements, where it is cheap."""
+_SMALLEST_CAPS = (8, 4, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +81,49 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST) -> Task:
             break
     if best is None:
         raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
+    best = _with_wide_rows(lifted, constants, best, target)
     changed = {name: value for name, value in best.items() if value != constants[name]}
     return dataclasses.replace(lifted, small=changed)
+
+
+def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int], target: Cost) -> dict[str, int]:
+    """Other small sizes, whose rows have the _MIN_SIZE elements that kernels with tl.dot expect, where that is cheap.
+
+    The other sizes become smaller instead.
+    """
+    widths = {name: _widened(small[name], constants[name]) for name in small if _sizes_rows(task, small, name)}
+    if all(value == small[name] for name, value in widths.items()) or not _multiplies(Reference(task, small)):
+        return small
+    for cap in _SMALLEST_CAPS:
+        others = {name: halved(value, min(cap, small[name])) for name, value in constants.items()}
+        with contextlib.suppress(DrKernelError):
+            if not _cost(Reference(task, others | widths)).exceeds(target):
+                return others | widths
+    return small
+
+
+def _multiplies(reference: Reference) -> bool:
+    """Whether the reference has products of matrices: attention too, which torch does not count on a CPU."""
+    recorder = Recorder(OpTrace())
+    inputs, model = reference.inputs(0), reference.model(0)
+    with recorder:
+        reference.forward(model.eval(), inputs)
+    return any(row.flops for row in recorder.trace.rows)
+
+
+def _widened(small: int, full: int) -> int:
+    while small < _MIN_SIZE and 2 * small <= full:
+        small *= 2
+    return small
+
+
+def _sizes_rows(task: Task, small: dict[str, int], name: str) -> bool:
+    """Whether a constant sizes the last dimension of an input."""
+    last = lambda constants: [shape[-1:] for shape in shapes_of(Reference(task, constants).inputs(0))]
+    try:
+        return small[name] < _MIN_SIZE and last(small) != last({**small, name: 2 * small[name]})
+    except DrKernelError:
+        return False
 
 
 def halved(value: int, cap: int) -> int:

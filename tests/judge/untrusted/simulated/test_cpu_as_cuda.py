@@ -123,6 +123,43 @@ SNIPPETS = {
             twice(x)
         assert [row.name for row in trace.rows] == ["add", "relu"]
     """,
+    "the host cannot read device memory by its address": """
+        import ctypes
+        x = torch.ones(4, device="cuda")
+        assert x.data_ptr() % 4096 == torch._C.TensorBase.untyped_storage(x).data_ptr() % 4096
+        assert x.data_ptr() != torch._C.TensorBase.untyped_storage(x).data_ptr()
+        assert str(x.data_ptr() // 4096) not in open("/proc/self/maps").read()
+    """,
+    "copies to the host are counted, and threads and hooks recorded": """
+        import threading, numpy
+        from drkernel.judge.boundary.op_trace import site_of
+        x = torch.ones(64, device="cuda")
+        for copy in (torch.Tensor.tolist, lambda x: x.cpu().numpy(), lambda x: numpy.asarray(x.cpu())):
+            with record() as trace:
+                copy(x)
+            assert [(row.name, row.calls) for row in trace.rows] == [("_local_scalar_dense", 9)], trace.rows
+        with record() as trace:
+            thread = threading.Thread(target=lambda: torch.relu(torch.zeros(3, device="cuda")))
+            thread.start()
+            thread.join()
+        assert "relu" in [row.name for row in trace.rows]
+        for skip in ((), (site_of(add),)):
+            add.pre_run_hooks[:] = [lambda *_, **__: x.relu_()]
+            with record(skip=skip) as trace:
+                triton_add(x, x)
+            assert "relu_" in [row.name for row in trace.rows]
+        add.pre_run_hooks.clear()
+    """,
+    "operators without a kernel for a GPU raise": """
+        x = torch.ones(4, 4, device="cuda")
+        with record():
+            try:
+                torch.ops.mkldnn._linear_pointwise(x, x, None, "none", [], "")
+            except NotImplementedError as error:
+                assert "mkldnn" in str(error)
+            else:
+                raise AssertionError("not refused")
+    """,
     "printing, copying, saving": """
         import copy, io
         x = nn.Parameter(torch.ones(2, device="cuda"))

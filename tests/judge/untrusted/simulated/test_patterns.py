@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from drkernel.judge.untrusted.simulated.device import record
+
 
 @triton.jit
 def attention(Q, K, V, Out, N, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr):
@@ -171,3 +173,84 @@ def test_tuples_globals_and_functions_of_the_standard_library():
         torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(out[256:320], x.softmax(0) + x.to(torch.float8_e4m3fn).float())
     assert torch.equal(out[320:336].long(), torch.bincount((x * 4).int(), minlength=16))
+
+
+@triton.jit
+def follow(decay, value, next_decay, next_value):
+    return decay * next_decay, next_decay * value + next_value
+
+
+@triton.jit
+def recurrence(decay, x, out, n, BLOCK: tl.constexpr, REVERSE: tl.constexpr):
+    i = tl.program_id(0) * n + tl.arange(0, BLOCK)
+    inside = tl.arange(0, BLOCK) < n
+    pair = tl.load(decay + i, mask=inside, other=1.0), tl.load(x + i, mask=inside, other=0.0)
+    tl.store(out + i, tl.associative_scan(pair, 0, follow, reverse=REVERSE)[1], mask=inside)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("columns", [1, 8, 13])
+def test_a_scan_with_an_own_combine_function(columns, reverse):
+    decay, x = torch.rand(3, columns), torch.randn(3, columns)
+    out, expected, state = torch.empty_like(x), torch.empty_like(x), torch.zeros(3)
+    recurrence[(3,)](decay, x, out, columns, BLOCK=triton.next_power_of_2(columns), REVERSE=reverse)
+    for t in reversed(range(columns)) if reverse else range(columns):
+        state = expected[:, t] = decay[:, t] * state + x[:, t]
+    torch.testing.assert_close(out, expected)
+
+
+@triton.jit
+def copy_rows(x, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    for row in range(rows):
+        start = row.to(tl.int64) * columns
+        tl.store(out + start + i, tl.load(x + start + i, mask=i < columns), mask=i < columns)
+    for step in tl.range(0, ROWS, 2):
+        start = (2 * (step // 2) + 1).to(tl.int64) * columns
+        tl.store(out + start + i, 0.0, mask=i < columns)
+
+
+def test_a_loop_variable_is_a_scalar():
+    x = torch.randn(4, 6)
+    out = torch.empty_like(x)
+    copy_rows[(1,)](x, out, 4, 6, ROWS=4, BLOCK=8)
+    expected = x.clone()
+    expected[1::2] = 0
+    torch.testing.assert_close(out, expected)
+
+
+@triton.jit
+def summed_product(a, b, c, TURNED: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    left, right = tl.load(a + i * N + j), tl.load(b + i * N + j)
+    if TURNED:
+        total = tl.sum(left[:, None, :] * tl.trans(right)[None, :, :], 2)
+    else:
+        total = tl.sum(left[:, :, None] * right[None, :, :], 1)
+    tl.store(c + i * N + j, total)
+
+
+def test_a_sum_of_products_is_tf32_where_the_compiler_makes_it_a_product():
+    a, b = torch.rand(32, 32), torch.rand(32, 32)
+    for turned, exact in ((True, True), (False, False)):
+        c = torch.empty_like(a)
+        with record() as trace:
+            summed_product[(1,)](a, b, c, TURNED=turned, N=32)
+        error = float((c - a @ b).abs().max())
+        assert (error < 1e-5) == exact and error < 2e-2
+        assert (trace.rows[0].flops == 0) == exact
+        assert exact or trace.rows[0].math == "tf32"
+
+
+@triton.jit
+def flip_mask(mask, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    keep = tl.load(mask + i, mask=i < n, other=0) != 0
+    tl.store(out + i, keep == 0, mask=i < n)
+
+
+def test_masks_of_bools_are_loaded_and_stored():
+    mask = torch.rand(13) > 0.5
+    out = torch.empty_like(mask)
+    flip_mask[(1,)](mask, out, 13, BLOCK=16)
+    assert torch.equal(out, ~mask)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
+from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Gpu, Roofline
-from drkernel.judge.trusted import prepare, shrink
+from drkernel.judge.trusted import attribution, prepare, shrink
+from drkernel.judge.trusted.attribution import ReferenceCost
+from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import reading
 from drkernel.tasks.module import Reference
-from drkernel.types import Task
+from drkernel.types import KernelTime, Task
 
 
 class SimulatedDevice:
@@ -44,10 +47,25 @@ class SimulatedDevice:
         cost = prepared.reference_costs[submission.case.plan.train]
         reference = cost.profile()
         with reading("a trace"):
-            ours = cost.cost_model.kernel_times(submission.trace)
+            ours = self._priced(prepared, cost, submission)
         reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))
         speedup = reference_us / submission_us if submission_us else 0.0
         return Measurement(speedup, reference_us, submission_us, reference, ours)
+
+    def _priced(self, prepared: PreparedTask, cost: ReferenceCost, submission: Submission) -> tuple[KernelTime, ...]:
+        """The times of what the submission was seen to do, raised to the least that it can have taken.
+
+        What is clearly too little to be true stays so, and is refused by `attribution.implausible`.
+        """
+        task, trace, case = prepared.task, submission.trace, submission.case
+        scale = scale_of(task)
+        model = Roofline(self._gpu, scale)
+        times = model.kernel_times(trace, floor.products_by_hand(cost.trace, trace, scale))
+        if attribution.too_little(cost, sum(time.microseconds for time in times)):
+            return times
+        inputs, outputs = (floor.tensors(leaves(tree)) for tree in (case.inputs, case.expected.rounded))
+        least = floor.least_us(cost.trace, trace, self._gpu, scale, task.precision, inputs, outputs)
+        return floor.raised(times, least)
 
     def pause(self) -> float:
         """There is nothing to share."""

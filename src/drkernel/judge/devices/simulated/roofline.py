@@ -79,6 +79,9 @@ SHORT_INNER = 12
 TILE_REUSE = 1.8
 """Product kernels share tiles between SMs in time: their repeated loads are served this much faster than others."""
 
+FASTER_THAN_DATA = 1.25
+"""Products whose growth is within this factor of the growth of the data (depthwise ones) are priced like other work."""
+
 ACCESS_NS = 110.0
 """Time that one load or store adds to its program: latency, as far as the compiler cannot hide it."""
 
@@ -130,14 +133,30 @@ ATTENTION = 0.6
 
 
 @dataclass(frozen=True)
+class ByHand:
+    """Kernels that compute products without tl.dot, whose work grows like the products and not like their data."""
+
+    sites: frozenset[str] = frozenset()
+    growth: float = 1.0
+    """Of these products, full / small."""
+
+    def of(self, row: Row) -> float:
+        """The growth of a kernel's products; 0 where it computes none by hand."""
+        return self.growth if row.triton and row.site in self.sites and not row.flops else 0.0
+
+
+NO_PRODUCTS = ByHand()
+
+
+@dataclass(frozen=True)
 class Roofline:
     """The cost model of a GPU (`trusted.attribution.CostModel`) for runs that `scale` takes to full size."""
 
     gpu: Gpu
     scale: Scale
 
-    def kernel_times(self, trace: OpTrace) -> tuple[KernelTime, ...]:
-        return estimate_times(trace, self.gpu, self.scale)
+    def kernel_times(self, trace: OpTrace, products: ByHand = NO_PRODUCTS) -> tuple[KernelTime, ...]:
+        return estimate_times(trace, self.gpu, self.scale, products)
 
     def work_us(self, row: Row) -> float:
         return sum(time.microseconds for time in estimate_times(OpTrace([row]), self._without_launches, self.scale))
@@ -150,13 +169,15 @@ class Roofline:
         return dataclasses.replace(self.gpu, kernel_us=0.0, aten_host_us=0.0, triton_host_us=0.0)
 
 
-def estimate_times(trace: OpTrace, gpu: Gpu, scale: Scale) -> tuple[KernelTime, ...]:
+def estimate_times(trace: OpTrace, gpu: Gpu, scale: Scale, products: ByHand = NO_PRODUCTS) -> tuple[KernelTime, ...]:
     """Modelled time of every row of one forward at full size, longest first, in microseconds.
 
     Kernels run one after the other. Where the device would wait for the host to launch them, the wait is divided among
     the rows in proportion to their launch costs.
     """
-    device = [_triton_us(row, gpu, scale) if row.triton else _aten_us(row, gpu, scale) for row in trace.rows]
+    device = [
+        _triton_us(row, gpu, scale, products.of(row)) if row.triton else _aten_us(row, gpu, scale) for row in trace.rows
+    ]
     host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in trace.rows]
     wait = max(0.0, sum(host) - sum(device)) / (sum(host) or 1.0)
     times = [
@@ -177,48 +198,56 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     products = row.flops * scale.of_products(row)
     work = (products + 2 * SHORT_INNER * outputs * bool(products)) / rate
     work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
-    memory = max(_stream(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
+    memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
     memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
     return 1e6 * (memory + work) + kernels * row.calls * gpu.kernel_us
 
 
-def _stream(size: float, calls: int, gpu: Gpu) -> float:
+def stream_s(size: float, calls: int, gpu: Gpu) -> float:
     """Seconds that DRAM takes to move these bytes, in this many kernels."""
     seconds = size / gpu.bandwidth
     return seconds + min(RAMP * seconds, RAMP_US * 1e-6 * calls)
 
 
-def _triton_us(row: Row, gpu: Gpu, scale: Scale) -> float:
-    unique, total = _traffic(row, scale)
+def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
+    """`by_hand`: see ByHand.of."""
+    unique, _ = _traffic(row, scale)
     growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
+    by_hand = by_hand if by_hand > FASTER_THAN_DATA * growth else 0.0
+    products = scale.of_products(row) if row.flops else by_hand
+    unique, total = _traffic(row, scale, products)
     fewest, most = _programs(row, scale)
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
-    total -= _l1_hits(row, growth, fewest, scale)
+    total -= 0.0 if products else _l1_hits(row, growth, fewest, scale)
     memory = max(
-        _stream(unique, row.calls, gpu),
-        total / gpu.l2_bandwidth / (TILE_REUSE if row.flops else 1.0),
-        (_accesses(row, growth, fewest, scale) * ACCESS_NS * 1e-9 + unique / PROGRAM_BANDWIDTH) / together,
+        stream_s(unique, row.calls, gpu),
+        total / gpu.l2_bandwidth / (TILE_REUSE if products else 1.0),
+        (
+            row.accesses * (products or _growth_of_accesses(row, growth, fewest)) * ACCESS_NS * 1e-9
+            + unique / PROGRAM_BANDWIDTH
+        )
+        / together,
     )
     product_rate = gpu.flops[row.math] * TRITON_DOT[row.math] * filled
     block, padding = _block(row, fewest, scale)
-    work = row.arithmetic * growth * padding / gpu.vector_ops / filled
-    work += row.flops * scale.of_products(row) / product_rate
+    work = row.arithmetic * (by_hand or growth * padding) / gpu.vector_ops / filled
+    work += row.flops * products / product_rate
     few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
     busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
     busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
     return 1e6 * max(busy, row.calls * fewest * gpu.program_ns * 1e-9) + row.calls * gpu.kernel_us
 
 
-def _traffic(row: Row, scale: Scale) -> tuple[float, float]:
-    """Distinct and total bytes at full size.
+def _traffic(row: Row, scale: Scale, products: float = 0.0) -> tuple[float, float]:
+    """Distinct and total bytes at full size; `products` is what the kernel's products grow by, if it has any.
 
     What a kernel loads again grows like its products where it has any, else like its data; but what fits the L1 cache
     is loaded once.
     """
     unique = sum(t.unique * scale.of_tensor(t.numel) for t in row.tensors)
     total = unique
-    growth = scale.of_products(row) if row.flops else unique / (row.bytes_unique or 1)
+    growth = products or unique / (row.bytes_unique or 1)
     for tensor in row.tensors:
         again, size = tensor.total - tensor.unique, tensor.unique * scale.of_tensor(tensor.numel)
         total += again * (growth if row.triton and size > L1_BYTES else scale.of_tensor(tensor.numel))
@@ -230,7 +259,7 @@ def _l1_hits(row: Row, growth: float, programs: float, scale: Scale) -> float:
 
     The cache is shared by the programs of an SM; the more each of them moves before it comes back, the less is left.
     """
-    if not row.reused or row.flops:
+    if not row.reused:
         return 0.0
     moved = row.reach / row.reused * max(1.0, growth * row.programs / (row.calls * programs))
     again = sum(t.total - t.unique for t in row.tensors if t.unique * scale.of_tensor(t.numel) > L1_BYTES)
@@ -254,11 +283,9 @@ def _power_of_two(number: float) -> int:
     return 1 << (math.ceil(number) - 1).bit_length()
 
 
-def _accesses(row: Row, growth: float, programs: float, scale: Scale) -> float:
-    """Loads and stores at full size: more data mean more of them, unless a program's whole data lie in one block."""
-    if row.flops:
-        return row.accesses * scale.of_products(row)
-    return row.accesses * (growth if _loops(row) else min(growth, programs * row.calls / max(row.programs, 1)))
+def _growth_of_accesses(row: Row, growth: float, programs: float) -> float:
+    """More data mean more loads and stores, unless a program's whole data lie in one block."""
+    return growth if _loops(row) else min(growth, programs * row.calls / max(row.programs, 1))
 
 
 def _loops(row: Row) -> bool:

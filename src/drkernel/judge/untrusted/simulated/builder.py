@@ -16,7 +16,8 @@ from triton.runtime import interpreter as upstream
 
 from drkernel.judge.boundary.op_trace import Math
 from drkernel.judge.untrusted.simulated import numerics
-from drkernel.judge.untrusted.simulated.meter import Meter
+from drkernel.judge.untrusted.simulated.meter import Meter, NoLaunch
+from drkernel.judge.untrusted.simulated.products import filled, product_fill, product_of
 
 UNDO_ELEMENTS = 1 << 24
 """Stored elements whose old values a batch of programs may keep. Programs that store more run one by one."""
@@ -74,6 +75,8 @@ INTEGER = 0.25
 def np_dtype(dtype: Any) -> np.dtype:
     """The dtype of the arrays that hold values of a Triton dtype."""
     dtype = dtype.scalar
+    if dtype.is_ptr():
+        return np.dtype(np.uint64)
     found = _NUMPY.get(dtype)
     if found is None:
         found = _NUMPY[dtype] = _plain_np_dtype(dtype)
@@ -102,11 +105,13 @@ def with_common_programs(*arrays: np.ndarray) -> list[np.ndarray]:
     return [np.broadcast_to(a, (count, *a.shape[1:])) for a in arrays]
 
 
-def _gather(place: Any, pointers: np.ndarray, where: np.ndarray, fill: np.ndarray, kind: np.dtype) -> np.ndarray:
-    """What lies at the pointers, `fill` where masked; all arrays of one shape."""
+def _gather(
+    place: Any, pointers: np.ndarray, where: np.ndarray, fill: np.ndarray, kind: np.dtype, addresses: np.uint64
+) -> np.ndarray:
+    """What lies at the pointers, `fill` where masked; all arrays of one shape. `addresses` as in Meter."""
     found = place and place[0].elements(kind, place[1])
     if not found:
-        return upstream._interpreter.load(pointers, where, fill, kind)
+        return upstream._interpreter.load(pointers - addresses, where, fill, kind)
     memory, index = found
     if place[2]:
         return memory[index].reshape(pointers.shape)
@@ -115,10 +120,10 @@ def _gather(place: Any, pointers: np.ndarray, where: np.ndarray, fill: np.ndarra
     return result
 
 
-def _scatter(place: Any, pointers: np.ndarray, where: np.ndarray, data: np.ndarray) -> None:
+def _scatter(place: Any, pointers: np.ndarray, where: np.ndarray, data: np.ndarray, addresses: np.uint64) -> None:
     found = place and place[0].elements(data.dtype, place[1])
     if not found:
-        upstream._interpreter.store(pointers, data, where)
+        upstream._interpreter.store(pointers - addresses, data, where)
     else:
         memory, index = found
         memory[index] = data.ravel() if place[2] else data[where]
@@ -127,7 +132,7 @@ def _scatter(place: Any, pointers: np.ndarray, where: np.ndarray, data: np.ndarr
 class BatchBuilder(upstream.InterpreterBuilder):
     """Executes what the kernel's Python code asks for, on `self.programs` [P, 3] grid positions at once."""
 
-    meter: Meter
+    meter: Meter | Any = NoLaunch()
     programs: np.ndarray
     undo: list[tuple]
     remembered: int
@@ -173,7 +178,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
         pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
-        return BlockValue(_gather(place, pointers, where, fill, kind), dtype)
+        data = _gather(place, pointers, where, fill, kind, self.meter.addresses)
+        return BlockValue(data, dtype, filled(where))
 
     def create_masked_store(self, ptr: BlockValue, value: BlockValue, mask: BlockValue, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
@@ -181,20 +187,20 @@ class BatchBuilder(upstream.InterpreterBuilder):
         pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, data))
         place = self.meter.access(pointers, where, kind.itemsize, True, self._repeat(pointers))
         self._remember(place, pointers, where, kind)
-        _scatter(place, pointers, where, data)
+        _scatter(place, pointers, where, data, self.meter.addresses)
 
     def _remember(self, place: Any, pointers: np.ndarray, where: np.ndarray, kind: np.dtype) -> None:
         if len(self.programs) > 1:
             self.remembered += where.size
             if self.remembered > UNDO_ELEMENTS:
                 raise Divergence(np.arange(len(self.programs)))
-            old = _gather(place, pointers, where, np.zeros(where.shape, kind), kind)
+            old = _gather(place, pointers, where, np.zeros(where.shape, kind), kind, self.meter.addresses)
             self.undo.append((place, pointers, where, old))
 
     def roll_back(self) -> None:
         """Takes back every store of this batch."""
         for place, pointers, where, old in reversed(self.undo):
-            _scatter(place, pointers, where, old)
+            _scatter(place, pointers, where, old, self.meter.addresses)
 
     def _atomic(
         self, ptr: BlockValue, value: BlockValue, mask: np.ndarray
@@ -204,7 +210,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
         self.meter.access(pointers, where, data.itemsize, False, 1)
         self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
-        return pointers, data, where
+        return pointers - self.meter.addresses, data, where
 
     def create_atomic_cas(self, ptr: BlockValue, cmp: BlockValue, val: BlockValue, sem: Any, scope: Any) -> BlockValue:
         pointers, data, _ = self._atomic(ptr, val, np.ones((1,) * ptr.data.ndim, bool))
@@ -223,7 +229,10 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     def cast_impl(self, src: BlockValue, dst_type: Any) -> BlockValue:
         target = dst_type.scalar
-        return self._done(encoded(decoded(src.data, src.dtype.scalar), target), target, _simple_cost(target))
+        data = encoded(decoded(src.data, src.dtype.scalar), target)
+        result = self._done(data, target, _simple_cost(target))
+        result.attr = {key: src.attr[key] for key in ("filled",) if key in src.attr}
+        return result
 
     def create_fp_to_fp(self, src: BlockValue, dst_type: Any, rounding: Any) -> BlockValue:
         source, target = src.dtype.scalar, dst_type.scalar
@@ -233,29 +242,34 @@ class BatchBuilder(upstream.InterpreterBuilder):
         return self.cast_impl(src, dst_type)
 
     def binary_op(self, lhs: BlockValue, rhs: BlockValue, op: Callable) -> BlockValue:
-        return self._numbers(op, lhs.dtype.scalar, lhs.data, rhs.data)
+        result = self._numbers(op, lhs.dtype.scalar, lhs, rhs)
+        if op is np.multiply:
+            result.attr = product_of(lhs, rhs)
+        return result
 
     def ternary_op(self, first: BlockValue, second: BlockValue, third: BlockValue, op: Callable) -> BlockValue:
         dtype = third.dtype.scalar
         if op is np.where:
-            return self._done(np.where(first.data, second.data, third.data), dtype)
-        return self._numbers(op, dtype, first.data, second.data, third.data)
+            data = np.where(first.data, second.data, third.data)
+            return self._done(data, dtype)
+        return self._numbers(op, dtype, first, second, third)
 
     def unary_op(self, arg: BlockValue, op: Callable) -> BlockValue:
-        return self._numbers(op, arg.dtype.scalar, arg.data)
+        return self._numbers(op, arg.dtype.scalar, arg)
 
-    def _numbers(self, op: Callable, dtype: Any, *data: np.ndarray) -> BlockValue:
+    def _numbers(self, op: Callable, dtype: Any, *operands: BlockValue) -> BlockValue:
         """Applies op; comparisons stay bool, and numpy's wider results go back to the operand's type."""
-        result = op(*(decoded(d, dtype) for d in data))
+        result = op(*(decoded(operand.data, dtype) for operand in operands))
         if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
             result = encoded(result, dtype)
         return self._done(result, dtype, COSTS.get(op, _simple_cost(dtype)))
 
     def create_idiv(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
-        return self._done((lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data, lhs.dtype.scalar, COSTS[np.fmod])
+        data = (lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data
+        return self._done(data, lhs.dtype.scalar, COSTS[np.fmod])
 
     def create_fma(self, x: BlockValue, y: BlockValue, z: BlockValue) -> BlockValue:
-        return self._numbers(lambda a, b, c: a * b + c, z.dtype.scalar, x.data, y.data, z.data)
+        return self._numbers(lambda a, b, c: a * b + c, z.dtype.scalar, x, y, z)
 
     def create_erf(self, arg: BlockValue) -> BlockValue:
         return self.unary_op(arg, numerics.erf)
@@ -273,9 +287,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
         rows, inner, columns = *left.shape[-2:], right.shape[-1]
         batch = int(np.prod(result.shape[:-2]))
         passes = 3 if precision == upstream._ir.INPUT_PRECISION.TF32x3 else 1
-        self.meter.flops += 2 * passes * batch * rows * inner * columns * self._repeat(result)
+        flops = 2 * passes * batch * rows * inner * columns * self._repeat(result)
+        self.meter.product(flops, product_fill(a, b), _dot_math(a.dtype.scalar, precision))
         self.meter.work += batch * rows * inner * columns / 32
-        self.meter.row.math = _dot_math(a.dtype.scalar, precision)
         return BlockValue((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
 
     def _dot_operand(self, handle: BlockValue, precision: Any) -> np.ndarray:
@@ -290,9 +304,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
     ) -> BlockValue:
         function = numerics.libdevice(symbol)
         data = [decoded(a.data, a.dtype.scalar) for a in args]
-        return self._done(
-            encoded(function(*np.broadcast_arrays(*data)), kind.scalar), kind.scalar, COSTS.get(function, 16)
-        )
+        result = encoded(function(*np.broadcast_arrays(*data)), kind.scalar)
+        return self._done(result, kind.scalar, COSTS.get(function, 16))
 
     def create_inline_asm(self, *_: Any) -> BlockValue:
         raise NotImplementedError("inline assembly does not run on the simulated device")
@@ -305,32 +318,36 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def create_splat(self, ret_ty: Any, arg: BlockValue) -> BlockValue:
         shape = tuple(ret_ty.shape)
         data = arg.data.reshape(len(arg.data), *(1,) * len(shape))
-        return BlockValue(np.broadcast_to(data, (len(data), *shape)), arg.dtype.scalar)
+        return _view(arg, np.broadcast_to(data, (len(data), *shape)))
 
     def create_unsplat(self, arg: BlockValue) -> BlockValue:
-        return BlockValue(arg.data.reshape(len(arg.data)), arg.dtype.scalar)
+        return _view(arg, arg.data.reshape(len(arg.data)))
 
     def create_broadcast(self, arg: BlockValue, shape: Any) -> BlockValue:
-        return BlockValue(np.broadcast_to(arg.data, (len(arg.data), *shape)), arg.dtype.scalar)
+        expanded = {key: arg.attr[key] for key in ("expanded",) if key in arg.attr}
+        return _view(arg, np.broadcast_to(arg.data, (len(arg.data), *shape)), expanded)
 
     def create_expand_dims(self, arg: BlockValue, axis: int) -> BlockValue:
-        return BlockValue(np.expand_dims(arg.data, axis + 1 if axis >= 0 else axis), arg.dtype.scalar)
+        data = np.expand_dims(arg.data, axis + 1 if axis >= 0 else axis)
+        return _view(arg, data, {"expanded": (axis, arg)})
 
     def create_reshape(self, arg: BlockValue, shape: Any, allow_reorder: bool) -> BlockValue:
-        return BlockValue(arg.data.reshape(len(arg.data), *shape), arg.dtype.scalar)
+        return _view(arg, arg.data.reshape(len(arg.data), *shape))
 
     def create_trans(self, arg: BlockValue, perm: Any) -> BlockValue:
-        return BlockValue(np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))), arg.dtype.scalar)
+        turned = {"filled": arg.attr["filled"][::-1]} if "filled" in arg.attr and len(perm) == 2 else {}
+        return _view(arg, np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))), turned)
 
     def create_cat(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
-        return BlockValue(np.concatenate(with_common_programs(lhs.data, rhs.data), axis=1), lhs.dtype.scalar)
+        return _view(lhs, np.concatenate(with_common_programs(lhs.data, rhs.data), axis=1))
 
     def create_join(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
-        return BlockValue(np.stack(with_common_programs(lhs.data, rhs.data), axis=-1), lhs.dtype.scalar)
+        return _view(lhs, np.stack(with_common_programs(lhs.data, rhs.data), axis=-1))
 
     def create_gather(self, src: BlockValue, indices: BlockValue, axis: int) -> BlockValue:
         data, index = with_common_programs(src.data, indices.data)
-        return self._done(np.take_along_axis(data, index, axis=axis + 1 if axis >= 0 else axis), src.dtype.scalar)
+        found = np.take_along_axis(data, index, axis=axis + 1 if axis >= 0 else axis)
+        return self._done(found, src.dtype.scalar)
 
     def create_histogram(self, data: BlockValue, bins: int, mask: BlockValue | None) -> BlockValue:
         where = np.ones_like(data.data, bool) if mask is None else mask.data
@@ -345,6 +362,11 @@ class BatchBuilder(upstream.InterpreterBuilder):
             BlockValue(o.data + d.data.astype(o.data.dtype), o.dtype) for o, d in zip(ptr.offsets, offsets, strict=True)
         ]
         return upstream.BlockPointerHandle(ptr.base, ptr.shape, ptr.strides, moved, ptr.block_shape, ptr.order)
+
+
+def _view(arg: BlockValue, data: np.ndarray, attr: dict | None = None) -> BlockValue:
+    """The values of a block in another form, which costs nothing."""
+    return BlockValue(data, arg.dtype.scalar, attr)
 
 
 def _simple_cost(dtype: Any) -> float:
@@ -362,36 +384,3 @@ def _dot_math(dtype: Any, precision: Any) -> Math:
     if dtype == tl.float32:
         return "fp32" if precision == upstream._ir.INPUT_PRECISION.IEEE else "tf32"
     return "half"
-
-
-def block_pointers(
-    base: BlockValue, block_shape: Any, strides: list, offsets: list, shape: list, checked: Any
-) -> tuple[BlockValue, BlockValue]:
-    """Addresses and in-bounds mask of a block. Both [P or 1, *block shape]; `checked` names the guarded dimensions."""
-    rank = len(block_shape)
-    width = max(1, base.get_element_ty().primitive_bitwidth // 8)
-
-    def column(data: np.ndarray) -> np.ndarray:
-        return data.reshape(len(data), *(1,) * rank)
-
-    pointers = column(base.data)
-    mask = np.ones((1,) * (rank + 1), bool)
-    for axis, size in enumerate(block_shape):
-        steps = np.arange(size).reshape(1, *(size if a == axis else 1 for a in range(rank)))
-        offset = column(offsets[axis].data).astype(np.int64) + steps
-        pointers = pointers + (width * offset * column(strides[axis].data)).astype(np.uint64)
-        if axis in checked:
-            mask = mask & (offset >= 0) & (offset < column(shape[axis].data))
-    return BlockValue(pointers, base.dtype.scalar), BlockValue(
-        np.broadcast_to(mask, (len(mask), *block_shape)), tl.int1
-    )
-
-
-def materialize_block_pointer(self: Any, boundary_check: Any) -> tuple[BlockValue, BlockValue]:
-    """In the place of BlockPointerHandle.materialize_pointers."""
-    return block_pointers(self.base, self.block_shape, self.strides, self.offsets, self.shape, boundary_check)
-
-
-def materialize_descriptor(self: Any, offsets: list[BlockValue]) -> tuple[BlockValue, BlockValue]:
-    """In the place of TensorDescHandle.materialize_pointers."""
-    return block_pointers(self.base, self.block_shape, self.strides, offsets, self.shape, range(self.ndim))

@@ -29,13 +29,18 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drkernel.judge.boundary.aten import Recorder, follow_custom_operators, keep_fused_operators_whole
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
+from drkernel.judge.untrusted.simulated import block_pointers
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
+from drkernel.judge.untrusted.simulated.loops import LoopTransformer, loop_values
 from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
 from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
 
 BATCH_ELEMENTS = 1 << 16
 """Elements that an array of a batch should have: enough for numpy to be fast, few enough for the CPU's cache."""
+
+COPIED_AT_ONCE = 8
+"""Elements that are copied to the host at the price of one: a price for what the host may compute from them."""
 
 LAUNCH_BUDGET = 1e9
 """Work (see Meter) that a launch outside of a recording may cost."""
@@ -48,7 +53,7 @@ class Session:
         self.trace = trace
         self.skip = frozenset(skip)
         self.budget = budget
-        self.recorder = Recorder(trace)
+        self.recorder = Recorder(trace, strict=True)
         self._rows: dict[Any, Row] = {}
 
     def row(self, kernel: upstream.InterpretedFunction) -> Row:
@@ -58,6 +63,10 @@ class Session:
             self.trace.rows.append(self._rows[kernel])
         return self._rows[kernel]
 
+    def copied_to_host(self, tensor: torch.Tensor) -> None:
+        """Counts a copy of all elements to the host, like one `item()` for a few of them."""
+        self.recorder.add("_local_scalar_dense", [tensor], [], calls=1 + tensor.numel() // COPIED_AT_ONCE)
+
 
 class Machine:
     """The simulated device of this process: the recording, graph capture and fake CUDA that launches act on."""
@@ -66,6 +75,8 @@ class Machine:
         self.session: Session | None = None
         self.fake_cuda: TorchFunctionMode | None = None
         self.capture: list[Callable[[], None]] | None = None
+        self.addresses = 0
+        """What is added to the address of a tensor to make the one that submissions see; see cpu_as_cuda."""
         self.builder = BatchBuilder()
         self.semantic = TritonSemantic(self.builder)
 
@@ -89,7 +100,11 @@ class Machine:
             self.session = outer
 
     def launch(self, kernel: upstream.InterpretedFunction, args: tuple, kwargs: dict, grid: Any) -> None:
-        """Runs a kernel on a grid, counts what it does, and adds it to the graph that is being captured."""
+        """Runs a kernel on a grid, counts what it does, and adds it to the graph that is being captured.
+
+        Hooks, the grid's function and arguments may execute PyTorch's operators. These are recorded as any others, and
+        they are executed even where the launch is left out: they are not the kernel's work.
+        """
         if self.capture is not None:
             self.capture.append(lambda: self.launch(kernel, args, kwargs, grid))
         session = self.session or Session(OpTrace(), (), LAUNCH_BUDGET)
@@ -97,23 +112,37 @@ class Machine:
             raise errors.InterpreterError(f"kernel `{kernel.__name__}` has no parameter `{unknown[0]}`")
         arguments = inspect.getcallargs(kernel.fn, *args, **{k: v for k, v in kwargs.items() if k in kernel.arg_names})
         sizes = _grid(kernel, grid(arguments) if callable(grid) else grid)
+        for hook in kernel.pre_run_hooks:
+            hook(*args, **kwargs)
         row = session.row(kernel)
         row.calls += 1
-        if row.site in session.skip or 0 in sizes:
-            return
-        row.programs += int(np.prod(sizes))
-        with torch._C.DisableTorchFunction(), _disable_current_modes(), np.errstate(all="ignore"):
-            for hook in kernel.pre_run_hooks:
-                hook(*args, **kwargs)
-            meter = Meter(row, list(_tensors(arguments)), session.budget)
-            self._run(kernel, arguments, sizes, meter)
-            session.budget -= meter.work
-            meter.finish()
+        meter = Meter(row, list(_tensors(arguments)), session.budget, self.addresses)
+        with self._metering(meter), np.errstate(all="ignore"):
+            values = self._values(kernel, arguments)
+            if row.site in session.skip or 0 in sizes:
+                return
+            row.programs += int(np.prod(sizes))
+            self._run(kernel, values, sizes)
+        session.budget -= meter.work
+        meter.finish()
 
-    def _run(self, kernel: upstream.InterpretedFunction, arguments: dict, sizes: tuple, meter: Meter) -> None:
+    @contextlib.contextmanager
+    def _metering(self, meter: Meter) -> Iterator[None]:
+        outer, self.builder.meter = self.builder.meter, meter
+        try:
+            yield
+        finally:
+            self.builder.meter = outer
+
+    def _values(self, kernel: upstream.InterpretedFunction, arguments: dict) -> dict:
+        """The arguments as the kernel takes them."""
         constants = {n for n, kind in kernel.fn.__annotations__.items() if "constexpr" in str(kind)}
-        values = {n: a if n in constants else self._value(a) for n, a in arguments.items()}
-        self.builder.meter = meter
+        for name in constants:
+            if isinstance(arguments.get(name), torch.Tensor):
+                raise errors.InterpreterError(f"kernel `{kernel.__name__}`: the constant `{name}` is a tensor")
+        return {n: a if n in constants else self._value(a) for n, a in arguments.items()}
+
+    def _run(self, kernel: upstream.InterpretedFunction, values: dict, sizes: tuple) -> None:
         self.builder.set_grid_dim(*sizes, *(1,) * (3 - len(sizes)))
         try:
             body = _body(kernel)
@@ -123,7 +152,7 @@ class Machine:
                 shape = self.builder.grid_dim[::-1]
                 self._batch(body, values, np.stack(np.unravel_index(ids, shape)[::-1], axis=1).astype(np.int32))
                 start += len(ids)
-                batch = max(1, min(BATCH_ELEMENTS // meter.largest, 4096))
+                batch = max(1, min(BATCH_ELEMENTS // self.builder.meter.largest, 4096))
         except Exception as error:
             raise _located(kernel, error) from error
 
@@ -202,8 +231,10 @@ def build() -> Machine:
     upstream._get_np_dtype = batched.np_dtype
     upstream.interpreter_builder = machine.builder
     upstream.interpreter_semantic = machine.semantic
-    upstream.BlockPointerHandle.materialize_pointers = batched.materialize_block_pointer
-    upstream.TensorDescHandle.materialize_pointers = batched.materialize_descriptor
+    upstream.BlockPointerHandle.materialize_pointers = block_pointers.materialize_block_pointer
+    upstream.TensorDescHandle.materialize_pointers = block_pointers.materialize_descriptor
+    upstream.FunctionRewriter.ast_transformer = LoopTransformer()
+    upstream.loop_values = functools.partial(loop_values, machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, grid, warmup=False, **kwargs: (
         None if warmup else machine.launch(kernel, args, kwargs, grid)
     )
@@ -234,7 +265,7 @@ def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: An
         raise ValueError(f"Conflicting meta-parameters: {clash} given by the call and by the configuration")
     everything = {**self.nargs, **kwargs, **config.all_kwargs()}
     if fresh and len(self.configs) > 1:
-        with _disable_current_modes():
+        with contextlib.nullcontext() if self.user_defined_pre_hook else _disable_current_modes():
             self.pre_hook(everything, reset_only=True)
     if config.pre_hook is not None:
         config.pre_hook(everything)

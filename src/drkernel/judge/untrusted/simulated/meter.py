@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drkernel.judge.boundary.aten import distinct_elements
-from drkernel.judge.boundary.op_trace import Row
+from drkernel.judge.boundary.op_trace import Math, Row
 
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
@@ -31,14 +31,17 @@ class MemoryFault(RuntimeError):
 class Region:
     """The storage behind one or more tensor arguments, and which of its elements were touched."""
 
-    def __init__(self, name: str, tensor: Any):
+    def __init__(self, name: str, tensor: Any, addresses: int):
         storage = tensor.untyped_storage()
         self.name = name
-        self.base = storage.data_ptr()
+        self._memory = storage.data_ptr()
+        self.base = self._memory + addresses
         self.size = storage.nbytes()
         self.element = tensor.element_size()
         self.shift = self.element.bit_length() - 1
         self.numel = distinct_elements(tensor)
+        self.views = {tensor.storage_offset(): self.numel}
+        """Elements of each view that the kernel was given."""
         self._views: dict[np.dtype, np.ndarray] = {}
         self._last: tuple[np.ndarray, np.ndarray] | None = None
         """Of each sector: the program that loaded it last, and what it had moved by then."""
@@ -68,38 +71,62 @@ class Region:
         loader[sectors], loaded_at[sectors] = programs, moved
         return since
 
+    def extent(self, touched: int) -> int:
+        """Elements of the tensor that traffic grows with: of all memory behind it where a kernel leaves its views."""
+        return self.numel if touched <= sum(self.views.values()) * self.element else self.size // self.element
+
     def elements(self, kind: np.dtype, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The storage as an array of `kind` and the indices of byte offsets into it; None where not aligned."""
         if kind.itemsize != self.element or (self.element > 1 and (offsets & np.uint64(self.element - 1)).any()):
             return None
         if kind not in self._views:
-            memory = (ctypes.c_char * (self.size // self.element * self.element)).from_address(self.base)
+            memory = (ctypes.c_char * (self.size // self.element * self.element)).from_address(self._memory)
             self._views[kind] = np.frombuffer(memory, dtype=kind)
         return self._views[kind], (offsets >> np.uint64(self.shift)).view(np.int64)
 
 
-class Meter:
-    """Counters of one launch."""
+_SLOWEST_FIRST: tuple[Math, ...] = ("fp32", "fp64", "tf32", "half")
 
-    def __init__(self, row: Row, arguments: list[tuple[str, Any]], budget: float):
+
+class NoLaunch:
+    """In the place of a meter where no kernel runs: outside of kernels, the language computes nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("a function of triton.language that is called outside of a kernel")
+
+
+class Meter:
+    """Counters of one launch.
+
+    Args:
+        addresses: what the addresses that kernels see have in addition to those of the memory.
+    """
+
+    def __init__(self, row: Row, arguments: list[tuple[str, Any]], budget: float, addresses: int = 0):
         self.row = row
         self.budget = budget
+        self.addresses = np.uint64(addresses)
         self.work = 0.0
         self.largest = 1
         self.arithmetic: float = 0
         self.accesses = 0
-        self.flops = 0
+        self.flops: float = 0
+        self.padded_flops: float = 0
+        """Of products of which it is not known how many of their lanes hold data."""
         self.reused = self.reach = 0.0
         self._programs = np.zeros(1, np.int64)
         """Numbers of the programs of this batch; no two of a launch are equal."""
         self._moved = 0.0
         """Bytes that a program has moved so far."""
-        self.lanes = self.unmasked = 0
+        self.unmasked = 0
+        self.filled: float = 0
+        """Sum over the unmasked lanes of the proportion of unmasked ones in their load or store."""
         regions: dict[int, Region] = {}
         for name, tensor in arguments:
-            region = Region(name, tensor)
+            region = Region(name, tensor, addresses)
             known = regions.setdefault(region.base, region)
             known.numel = max(known.numel, region.numel)
+            known.views |= region.views
         self.regions = [r for r in regions.values() if r.size]
 
     def snapshot(self) -> tuple:
@@ -108,8 +135,9 @@ class Meter:
             self.arithmetic,
             self.accesses,
             self.flops,
-            self.lanes,
+            self.padded_flops,
             self.unmasked,
+            self.filled,
             self.reused,
             self.reach,
             [dict(r.total) for r in self.regions],
@@ -117,7 +145,8 @@ class Meter:
 
     def restore(self, counters: tuple) -> None:
         (*counts, totals) = counters
-        self.arithmetic, self.accesses, self.flops, self.lanes, self.unmasked, self.reused, self.reach = counts
+        self.arithmetic, self.accesses, self.flops, self.padded_flops, *counts = counts
+        self.unmasked, self.filled, self.reused, self.reach = counts
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
@@ -139,6 +168,20 @@ class Meter:
                 f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
             )
 
+    def product(self, flops: float, filled: float | None, math: Math) -> None:
+        """Counts a tl.dot. Products of several kinds in one kernel count as the slowest of them.
+
+        Args:
+            filled: the proportion of `flops` on data; None where it is not known.
+        """
+        first = not (self.flops or self.padded_flops or self.row.flops)
+        if first or _SLOWEST_FIRST.index(math) < _SLOWEST_FIRST.index(self.row.math):
+            self.row.math = math
+        if filled is None:
+            self.padded_flops += flops
+        else:
+            self.flops += flops * filled
+
     def access(
         self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int
     ) -> tuple[Region, np.ndarray, bool] | None:
@@ -154,8 +197,8 @@ class Meter:
         valid = pointers.ravel() if complete else pointers[mask]
         if not valid.size:
             return None
-        self.lanes += pointers.size * repeat
         self.unmasked += valid.size * repeat
+        self.filled += valid.size * repeat * valid.size / pointers.size
         moved = _cached_bytes(pointers, mask, complete, width) * repeat
         first = next((r for r in self.regions if r.base <= int(valid[0]) < r.base + r.size), None)
         if first is not None:
@@ -204,18 +247,19 @@ class Meter:
 
         Masked lanes do arithmetic too, but they are far more frequent in a small task than in the full one. So work is
         counted for the unmasked share of the lanes alone: of two dimensions in a load or store, of three in a product.
+        It is the mean over unmasked lanes, so that loads that are almost all masked have no weight.
         """
-        share = self.unmasked / self.lanes if self.lanes else 1.0
+        share = self.filled / self.unmasked if self.unmasked else 1.0
         self.row.arithmetic += self.arithmetic * share
         self.row.accesses += self.accesses
-        self.row.flops += self.flops * share**1.5
+        self.row.flops += self.flops + self.padded_flops * share**1.5
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
         for region in self.regions:
             for stored, touched in region.touched.items():
                 unique = min(int(np.count_nonzero(touched)) * region.element, region.size)
-                self.row.add_traffic(region.numel, unique, max(region.total[stored], unique), stored)
+                self.row.add_traffic(region.extent(unique), unique, max(region.total[stored], unique), stored)
                 if stored:
                     self.row.output_numel = max(self.row.output_numel, unique // region.element)
 

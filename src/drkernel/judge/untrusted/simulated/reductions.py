@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.runtime import interpreter as upstream
 
 from drkernel.judge.untrusted.simulated.builder import BlockValue, decoded, encoded, with_common_programs
 
@@ -51,6 +52,13 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
     dtypes = [t.type.scalar for t in inputs]
     arrays = with_common_programs(*(decoded(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     rank = arrays[0].ndim - 1
+    if (
+        axis == 1
+        and not keep_dims
+        and _known({"_sum_combine": True}, combine_fn)
+        and "product" in inputs[0].handle.attr
+    ):
+        return _as_dot(machine, inputs[0])
     machine.builder.count(arrays[0], REDUCE_COST)
     if axis is None:
         arrays, place = [a.reshape(len(a), -1) for a in arrays], 1
@@ -63,6 +71,16 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
         results = [r.reshape(len(r), *(1,) * rank) if axis is None else np.expand_dims(r, place) for r in results]
     blocks = tuple(_block(encoded(r, d), d) for r, d in zip(results, dtypes, strict=True))
     return blocks if isinstance(input, tuple) else blocks[0]
+
+
+def _as_dot(machine: Any, input: Any) -> Any:
+    """The sum over axis 1 of a product that the compiler makes a product of matrices, in TF32; see `product_of`."""
+    left, right = input.handle.attr["product"]
+    builder, (programs, rows, _, columns) = machine.builder, input.handle.data.shape
+    builder.count(input.handle.data, -1)  # there is no product element by element
+    zero = BlockValue(np.zeros((programs, rows, columns), np.float32), tl.float32)
+    found = builder.create_dot(left, right, zero, upstream._ir.INPUT_PRECISION.TF32, None)
+    return tl.core.tensor(found, tl.block_type(tl.float32, [rows, columns]))
 
 
 def _reduced(arrays: list[np.ndarray], dtypes: list, axis: int, combine: Any) -> list[np.ndarray]:
@@ -88,7 +106,7 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     axis = axis.value if isinstance(axis, tl.constexpr) else axis
     dtypes = [t.type.scalar for t in inputs]
     arrays = with_common_programs(*(decoded(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
-    place = axis + 1 if axis >= 0 else axis
+    place = axis + 1 if axis >= 0 else axis + arrays[0].ndim
     machine.builder.count(arrays[0], SCAN_COST)
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]
@@ -96,18 +114,24 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     if function is not None:
         arrays = [function(arrays[0], axis=place, dtype=arrays[0].dtype)]
     else:
-        step, length = 1, arrays[0].shape[place]
-        while step < length:
-            head = [_slice(a, place, 0, step) for a in arrays]
-            left = [_slice(a, place, 0, length - step) for a in arrays]
-            right = [_slice(a, place, step, length) for a in arrays]
-            joined = _combined(left, right, dtypes, combine_fn)
-            arrays = [np.concatenate((h, j), axis=place) for h, j in zip(head, joined, strict=True)]
-            step *= 2
+        arrays = _scanned(arrays, dtypes, place, combine_fn)
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]
     blocks = tuple(_block(encoded(a, d), d) for a, d in zip(arrays, dtypes, strict=True))
     return blocks if isinstance(input, tuple) else blocks[0]
+
+
+def _scanned(arrays: list[np.ndarray], dtypes: list, axis: int, combine: Callable) -> list[np.ndarray]:
+    """The scan in steps that double. Blocks keep their shape, which has to be a power of two: what has nothing to be
+    combined with is combined with anything and then left as it was."""
+    step, length = 1, arrays[0].shape[axis]
+    position = np.arange(length).reshape(-1, *(1,) * (arrays[0].ndim - axis - 1))
+    while step < length:
+        before = [np.roll(a, step, axis) for a in arrays]
+        joined = _combined(before, arrays, dtypes, combine)
+        arrays = [np.where(position < step, a, j) for a, j in zip(arrays, joined, strict=True)]
+        step *= 2
+    return arrays
 
 
 def _slice(array: np.ndarray, axis: int, start: int, stop: int, step: int = 1) -> np.ndarray:

@@ -1,0 +1,338 @@
+"""What the static check refuses in a syntax tree: routes to what a submission may not reach, and no habit of writing.
+
+- A module may be the start of an attribute chain, and nothing else: it is never stored, passed or returned.
+- So it is with `getattr`, `setattr` and `type`, which may only be called, with a name that is written out.
+- Only listed modules are used, by their own names: `logging.sys` is the module sys.
+- Listed attributes are used on no object.
+- Classes derive from what is written in the source or listed.
+
+`denylist` has the tables; judge/README.md, "Classes of cheats", says which cheats they refuse.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from drkernel.judge.trusted import denylist
+from drkernel.judge.trusted.source_names import COMPREHENSIONS, Names, bound_by, chain, module_named
+
+_MAX_DEPTH = 20
+"""Of classes that derive from each other."""
+_HARMLESS = {"hasattr": 1, "getattr": 1, "isinstance": 2, "issubclass": 2, "print": 99}
+"""Built-in functions, and so many of their arguments, of which they hand nothing on."""
+_NO_ANNOTATION = (
+    ast.Call, ast.Lambda, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.JoinedStr, *COMPREHENSIONS
+)  # fmt: skip
+
+
+class Found(Exception):
+    """A forbidden construct and its line."""
+
+    def __init__(self, node: ast.AST, what: str):
+        super().__init__(what)
+        self.line, self.what = getattr(node, "lineno", None), what
+
+
+class Check(ast.NodeVisitor):
+    """Raises Found at the first forbidden construct."""
+
+    def __init__(self, names: Names, tree: ast.Module):
+        self.names = names
+        self.namespaces = _namespaces(tree)
+        self.may_be_module: set[int] = set()
+        """Identities of nodes that may stand for a module."""
+
+    def visit(self, node: ast.AST) -> None:
+        for name in bound_by(node):
+            if name in denylist.UNBOUND:
+                raise Found(node, f"assignment to {name}")
+        super().visit(node)
+
+    # modules
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self._import(node)
+        for alias in node.names:
+            self._imported_module(node, alias.name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self._import(node)
+        if node.level or not node.module:
+            raise Found(node, "a relative import")
+        self._imported_module(node, node.module)
+        for alias in node.names:
+            if alias.name == "*" and node.module not in ("math", "cmath"):
+                raise Found(node, f"import of everything from {node.module}")
+            if alias.name != "*":
+                self._dotted(node, f"{node.module}.{alias.name}")
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        if self.names.here.kind is ast.ClassDef or self.names.here.elsewhere & set(bound_by(node)):
+            raise Found(node, "an import into another scope")
+
+    def _imported_module(self, node: ast.AST, name: str) -> None:
+        if name.partition(".")[0] not in denylist.IMPORTS:
+            raise Found(node, f"import of {name}")
+        self._dotted(node, name)
+        if not _is_allowed(module_named(name) or name):
+            raise Found(node, name)
+
+    def _dotted(self, node: ast.AST, path: str) -> None:
+        """Refuses a dotted origin that leads to, or through, something forbidden."""
+        module, *members = path.split(".")
+        while members:
+            member, *members = members
+            full = f"{module}.{member}"
+            found = module_named(full)
+            private = member.startswith("_") and member not in denylist.MODULE_DUNDERS
+            others = module in denylist.ONLY and member not in denylist.ONLY[module]
+            if private or others or member in denylist.MEMBERS.get(module, ()) or (found and not _is_allowed(found)):
+                raise Found(node, full)
+            if module == "torch.ops" and member not in self.namespaces:
+                raise Found(node, full)
+            if not found:
+                return
+            module = found
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if self.names.is_alias(node):
+            self.may_be_module.add(id(node.value))
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """`triton is not None` shows nothing to what it compares with."""
+        if all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops):
+            self.may_be_module.update(id(side) for side in (node.left, *node.comparators))
+        self.generic_visit(node)
+
+    def _value(self, node: ast.Name | ast.Attribute) -> None:
+        """A module may not be a value, because its alias could be patched: `patch(json)`, where `m.dumps = forged`."""
+        if isinstance(node.ctx, ast.Load) and id(node) not in self.may_be_module:
+            for origin in self.names.origins(node):
+                if module_named(origin):
+                    raise Found(node, f"the module {origin} as a value")
+
+    # names and attributes
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if self.names.may_be_builtin(node.id):
+            only_called = node.id in denylist.ONLY_CALLED and id(node) not in self.may_be_module
+            if node.id in denylist.BUILTINS or (only_called and isinstance(node.ctx, ast.Load)):
+                raise Found(node, node.id if node.id in denylist.BUILTINS else f"{node.id} as a value")
+        self._value(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        head, parts = chain(node)
+        if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Call) and self._is(node.value.func, "type"):
+            raise Found(node, "assignment to an attribute of a type")
+        if parts[-2:] == ["__class__", "__name__"]:
+            parts = parts[:-2]
+        for part in parts:
+            if part in denylist.ATTRIBUTES:
+                raise Found(node, f".{part}")
+        for origin in self.names.origins(node):
+            self._dotted(node, origin)
+            self._frozen(node, origin)
+        self._value(node)
+        if not isinstance(head, ast.Name):
+            self.visit(head)
+        elif not self.names.origins(head):
+            self.visit_Name(head)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        for origin in self.names.origins(node.value):
+            self._frozen(node, origin)
+        self.generic_visit(node)
+
+    def _frozen(self, node: ast.Attribute | ast.Subscript, full: str) -> None:
+        stored = isinstance(node.ctx, (ast.Store, ast.Del))
+        if stored and full.partition(".")[0] in denylist.FROZEN and not full.startswith(denylist.SETTABLE):
+            raise Found(node, f"assignment to {full}")
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if node.value in denylist.SPELLED:
+            raise Found(node, f"the name {node.value}")
+
+    # calls
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = node.func.id if isinstance(node.func, ast.Name) and self.names.may_be_builtin(node.func.id) else None
+        if name in ("getattr", "setattr"):
+            self._reflection(node, name)
+        elif name == "type" and (len(node.args) != 1 or node.keywords):
+            raise Found(node, "type() with several arguments")
+        if name and self.names.is_unbound(name):
+            self.may_be_module.update(id(argument) for argument in node.args[: _HARMLESS.get(name, 0)])
+        if any(origin.startswith("torch.library.") for origin in self.names.origins(node.func)):
+            self._library(node)
+        if name not in denylist.ONLY_CALLED:
+            self.visit(node.func)
+        for argument in (*node.args, *node.keywords):
+            self.visit(argument)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg in denylist.SPELLED or node.arg == "with_keyset":
+            raise Found(node.value, f"the argument {node.arg}")
+        self.generic_visit(node)
+
+    def _library(self, node: ast.Call) -> None:
+        """Operators of PyTorch's own may be used and not be replaced."""
+        for part in node.args[:1]:
+            text = part.value if isinstance(part, ast.Constant) else None
+            if isinstance(text, str) and text.partition("::")[0] in _taken():
+                raise Found(node, f"an operator of PyTorch's own, {text}")
+
+    def _is(self, node: ast.AST, name: str) -> bool:
+        return isinstance(node, ast.Name) and node.id == name and self.names.may_be_builtin(name)
+
+    def _reflection(self, node: ast.Call, name: str) -> None:
+        """A literal name is checked like the attribute that it names.
+
+        `f"layer{i}"` is allowed on own objects, where no forbidden attribute starts so.
+        """
+        if len(node.args) < 2 or any(isinstance(argument, ast.Starred) for argument in node.args):
+            raise Found(node, f"{name} with a computed name")
+        target, attribute = node.args[:2]
+        if isinstance(attribute, ast.Constant) and isinstance(attribute.value, str):
+            context = ast.Store() if name == "setattr" else ast.Load()
+            self.visit_Attribute(ast.copy_location(ast.Attribute(target, attribute.value, context), node))
+            return
+        start = attribute.values[0] if isinstance(attribute, ast.JoinedStr) and attribute.values else None
+        text = str(start.value) if isinstance(start, ast.Constant) else ""
+        if not text or self.names.origins(target) or any(a.startswith(text) for a in denylist.ATTRIBUTES):
+            raise Found(node, f"{name} with a computed name")
+
+    # definitions
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for base in node.bases:
+            self._base(node, base)
+        if any(keyword.arg in ("metaclass", None) for keyword in node.keywords):
+            raise Found(node, "a metaclass")
+        refused = denylist.METHODS | (denylist.MODULE_METHODS if self._is_module(node) else set())
+        for member in node.body:
+            for name in {name for inner in ast.walk(member) for name in bound_by(inner)}:
+                if name in refused and name in _bound_in_class(member):
+                    raise Found(member, f"the definition of {name}")
+        self._each([*node.decorator_list, *node.bases, *node.keywords])
+        self._inside(node, node.body)
+
+    def _base(self, node: ast.ClassDef, base: ast.expr) -> None:
+        """Classes derive from classes of the source, built-in ones and those of listed modules."""
+        named = base.value if isinstance(base, ast.Subscript) else base
+        origins = self.names.origins(named)
+        if origins & denylist.TENSORS:
+            raise Found(node, f"the Tensor subclass {node.name}")
+        if origins:
+            known = all(any(origin.startswith(f"{base}.") for base in denylist.BASES) for origin in origins)
+        elif isinstance(named, ast.Name):
+            known = self.names.class_of(named.id) is not None or self._is_builtin_class(named.id)
+        else:
+            known = False
+        if not known:
+            raise Found(node, f"the base class `{ast.unparse(base)[:60]}`")
+
+    def _is_builtin_class(self, name: str) -> bool:
+        return name != "type" and isinstance(getattr(builtins, name, None), type) and self.names.may_be_builtin(name)
+
+    def _is_module(self, node: ast.ClassDef, depth: int = 0) -> bool:
+        """Whether a class derives from one of torch's, itself or by others of the source."""
+        for base in node.bases:
+            if any(origin.startswith("torch.nn") for origin in self.names.origins(base)):
+                return True
+            inner = self.names.class_of(base.id) if isinstance(base, ast.Name) else None
+            if inner and inner is not node and depth < _MAX_DEPTH and self._is_module(inner, depth + 1):
+                return True
+        return False
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        raise Found(node, "an async function")
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._each(node.decorator_list)
+        self._arguments(node.args)
+        self._annotation(node.returns)
+        self._inside(node, node.body)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._arguments(node.args)
+        self._inside(node, [node.body])
+
+    def _arguments(self, arguments: ast.arguments) -> None:
+        """Defaults belong to the scope around the function."""
+        self._each([*arguments.defaults, *filter(None, arguments.kw_defaults)])
+        for argument in ast.walk(arguments):
+            if isinstance(argument, ast.arg):
+                self._annotation(argument.annotation)
+
+    def _comprehension(self, node: Any) -> None:
+        """The first iterable belongs to the scope around the comprehension."""
+        first = node.generators[0].iter
+        self.visit(first)
+        parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.comprehension)]
+        loops = [part for loop in node.generators for part in ast.iter_child_nodes(loop) if part is not first]
+        self._inside(node, [*loops, *parts])
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+    def _inside(self, scope: ast.AST, nodes: Iterable[ast.AST]) -> None:
+        self.names.enter(scope)
+        self._each(nodes)
+        self.names.leave()
+
+    def _each(self, nodes: Iterable[ast.AST]) -> None:
+        for node in nodes:
+            self.visit(node)
+
+    # annotations
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._annotation(node.annotation)
+        self._each(filter(None, [node.target, node.value]))
+
+    def _annotation(self, node: ast.expr | None) -> None:
+        """Libraries evaluate annotations, and strings in them, among names of their own."""
+        if node is None:
+            return
+        for part in ast.walk(node):
+            if isinstance(part, _NO_ANNOTATION):
+                raise Found(node, "an annotation that computes")
+            if isinstance(part, ast.Name) and part.id == "type":
+                self.may_be_module.add(id(part))
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                with contextlib.suppress(SyntaxError):
+                    inner = ast.parse(part.value.strip(), mode="eval").body
+                    for new in ast.walk(inner):
+                        ast.copy_location(new, node)
+                    self._annotation(inner)
+        self.visit(node)
+
+
+def _is_allowed(module: str) -> bool:
+    return module in denylist.MODULES or module.startswith(("torch.ops.", *denylist.FAMILIES))
+
+
+def _bound_in_class(member: ast.stmt) -> set[str]:
+    """The names that a statement of a class body binds there: those of inner functions and classes are not."""
+    if isinstance(member, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+        return {member.name}
+    return {name for node in ast.walk(member) for name in bound_by(node)}
+
+
+@functools.cache
+def _taken() -> frozenset[str]:
+    """The namespaces of operators that PyTorch itself defines."""
+    return frozenset(name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names())
+
+
+def _namespaces(tree: ast.Module) -> frozenset[str]:
+    """The namespaces of torch.ops that a source may use: of what it defines, by names that are written out."""
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return frozenset(text.partition("::")[0] for text in texts) - _taken() | denylist.BACKEND_OPERATORS

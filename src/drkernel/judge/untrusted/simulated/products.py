@@ -1,0 +1,43 @@
+"""What the interpreter knows of the operands of products: masked lanes, and sums that become products of matrices.
+
+Runs in simulated runners. Blocks are `builder.BlockValue`s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+
+
+def filled(where: np.ndarray) -> dict:
+    """Notes with a loaded block of two dimensions which proportion of its rows and of its columns hold data."""
+    if where.ndim != 3:
+        return {}
+    return {"filled": (float(where.any(axis=2).mean()), float(where.any(axis=1).mean()))}
+
+
+def product_fill(left: Any, right: Any) -> float | None:
+    """The proportion of a product's terms that are data; None where the operands are not what was loaded."""
+    if "filled" not in left.attr or "filled" not in right.attr:
+        return None
+    (rows, inner), (also_inner, columns) = left.attr["filled"], right.attr["filled"]
+    return rows * columns * (inner * also_inner) ** 0.5
+
+
+_LEAST_DOT = 16
+"""Rows and columns of a sum of products that the compiler makes a tl.dot of."""
+
+
+def product_of(lhs: Any, rhs: Any) -> dict:
+    """Notes with `lhs * rhs` what it is a product of, where a sum over axis 1 of it becomes a tl.dot.
+
+    Triton's compiler takes `tl.sum(a[:, :, None] * b[None, :, :], 1)` in fp32 for a product of matrices in TF32.
+    """
+    (one, left), (other, right) = (side.attr.get("expanded", (-1, None)) for side in (lhs, rhs))
+    if (one, other) != (2, 0) or lhs.dtype.scalar != tl.float32 or lhs.data.ndim != 4 or rhs.data.ndim != 4:
+        return {}
+    if left.data.ndim != 3 or right.data.ndim != 3 or min(left.data.shape[1], right.data.shape[2]) < _LEAST_DOT:
+        return {}
+    return {"product": (left, right)}

@@ -1,0 +1,73 @@
+"""No price is below what the reference's bytes and products allow, whatever a submission says that it did."""
+
+import pytest
+import torch
+
+from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
+from drkernel.judge.devices.simulated import floor
+from drkernel.judge.devices.simulated.rescale import Scale
+from drkernel.judge.devices.simulated.roofline import GPUS, estimate_times, stream_s
+
+H200 = GPUS["H200"]
+SMALL, FULL = 2.0 * 64**3, 2.0 * 4096**3
+SCALE = Scale(bytes=4096, flops=FULL / SMALL, numel={4096: 4096})
+INPUTS, OUTPUTS = [torch.empty(64, 64), torch.empty(64, 64)], [torch.empty(64, 64)]
+TENSORS = [Traffic(4096, 2 * 4 * 4096, 2 * 4 * 4096), Traffic(4096, 4 * 4096, 4 * 4096, True)]
+REFERENCE = OpTrace([Row("mm", "mm", False, 1, flops=SMALL, output_numel=4096, tensors=TENSORS)])
+
+
+def kernel(**fields):
+    return OpTrace([Row("k", "k:1", True, 1, 4, tensors=TENSORS, **fields)])
+
+
+def total(times):
+    return sum(time.microseconds for time in times)
+
+
+def least(trace, precision="ieee"):
+    return floor.least_us(REFERENCE, trace, H200, SCALE, precision, INPUTS, OUTPUTS)
+
+
+def test_a_trace_that_says_too_little_is_priced_at_the_least_that_the_products_take():
+    forged = OpTrace([Row("k", "k:1", True, 1, 1)])
+    times = floor.raised(estimate_times(forged, H200, SCALE), least(forged))
+    assert total(times) == pytest.approx(1e6 * FULL / (H200.flops["tf32"] / 3), rel=0.01)
+
+
+def test_the_least_depends_on_the_arithmetic_that_the_precision_allows():
+    assert least(kernel()) > 2.9 * least(kernel(), "tf32") > 1.5 * least(kernel(), "low")
+
+
+def test_products_that_stay_with_aten_are_in_its_own_price():
+    left = OpTrace([*REFERENCE.rows, *kernel().rows])
+    assert least(left) == pytest.approx(1e6 * stream_s(3 * 4 * 4096**2, 1, H200) + H200.kernel_us, rel=0.01)
+
+
+def test_an_honest_price_is_not_raised():
+    dots = kernel(flops=SMALL, block=1024, accesses=16)
+    times = estimate_times(dots, H200, SCALE)
+    assert floor.raised(times, least(dots)) == times
+    copy = OpTrace([Row("relu", "relu", False, 1, tensors=TENSORS)])
+    times = estimate_times(OpTrace([Row("k", "k:1", True, 1, 4000, tensors=TENSORS)]), H200, SCALE)
+    assert floor.raised(times, floor.least_us(copy, copy, H200, SCALE, "ieee", INPUTS, OUTPUTS)) == times
+
+
+def test_products_by_hand_grow_like_the_products():
+    by_hand = kernel(arithmetic=1.5 * SMALL, block=1024, accesses=16)
+    found = floor.products_by_hand(REFERENCE, by_hand, SCALE)
+    assert found.sites == {"k:1"} and found.growth == FULL / SMALL
+    times, naive = estimate_times(by_hand, H200, SCALE, found), estimate_times(by_hand, H200, SCALE)
+    assert total(times) > 1e6 * FULL / H200.flops["fp32"] > 2 * total(naive)
+
+
+def test_kernels_beside_the_products_grow_like_their_data():
+    epilogue = Row("e", "e:1", True, 1, 4, arithmetic=4096 * 3, tensors=TENSORS)
+    with_dot = OpTrace([*kernel(flops=SMALL).rows, epilogue])
+    assert not floor.products_by_hand(REFERENCE, with_dot, SCALE).sites
+    by_hand = OpTrace([*kernel(arithmetic=1.5 * SMALL).rows, epilogue])
+    assert floor.products_by_hand(REFERENCE, by_hand, SCALE).sites == {"k:1"}
+
+
+def test_a_kernel_that_needs_no_products_is_not_said_to_compute_them():
+    diagonal = kernel(arithmetic=4096)
+    assert not floor.products_by_hand(REFERENCE, diagonal, SCALE).sites

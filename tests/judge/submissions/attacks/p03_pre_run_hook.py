@@ -1,0 +1,30 @@
+# a hook in front of a launch computes with PyTorch | task: matmul | expect: no gain
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def copied(x, times=5):
+    for _ in range(times):  # a few copies: one alone would be too fast to be believed
+        y = torch.empty_like(x)
+        copy_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        x = y
+    return y
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        c = torch.empty(a.shape[0], b.shape[1], device=a.device)
+        copy_kernel.pre_run_hooks.clear()
+        copy_kernel.add_pre_run_hook(lambda *_, **__: torch.matmul(a, b, out=c))
+        y = torch.empty_like(c)
+        copy_kernel[(triton.cdiv(c.numel(), 1024),)](c, y, c.numel(), BLOCK=1024)
+        copy_kernel.pre_run_hooks.clear()
+        return copied(y, 4)

@@ -1,0 +1,44 @@
+# an operator behind the recorder, by a key set | task: matmul | expect: no gain
+import functools
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def copied(x, times=5):
+    for _ in range(times):  # a few copies: one alone would be too fast to be believed
+        y = torch.empty_like(x)
+        copy_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        x = y
+    return y
+
+
+@functools.cache
+def kept(*shape):
+    return torch.empty(*shape[:-1], device=shape[-1])
+
+
+library = torch.library.Library("attack", "DEF")
+library.define("mm(Tensor a, Tensor b) -> Tensor")
+library.impl("mm", lambda keys, a, b: torch.ops.aten.mm.default.redispatch(keys, a, b), "CPU", with_keyset=True)
+library.impl("mm", lambda keys, a, b: torch.ops.aten.mm.default.redispatch(keys, a, b), "CUDA", with_keyset=True)
+
+
+def hidden_product(a, b):
+    half, c = len(a) // 2, kept(len(a), b.shape[1], a.device)
+    for part in (slice(0, half), slice(half, None)):
+        c[part] = torch.ops.attack.mm(a[part], b)
+    return c
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return copied(hidden_product(a, b))

@@ -1,0 +1,107 @@
+"""What a launch is counted as, where its author would like it to be counted as less."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime.errors import InterpreterError
+
+from drkernel.judge.boundary.op_trace import site_of
+from drkernel.judge.untrusted.simulated.device import record
+
+
+@triton.jit
+def product(a, b, c, DECOYS: tl.constexpr, HALF_LAST: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    total = tl.dot(tl.load(a + i * N + j), tl.load(b + i * N + j), input_precision="ieee")
+    total = total * 2 + 1
+    far = tl.arange(0, 4096)
+    for _ in range(DECOYS):
+        total += 0.0 * tl.sum(tl.load(a + far, mask=far < 1, other=0.0))
+    if HALF_LAST:
+        half = tl.zeros((16, 16), tl.float16)
+        total += tl.sum(tl.dot(half, half))
+    tl.store(c + i * N + j, total)
+
+
+def counted(**options):
+    a, b = torch.randn(32, 32), torch.randn(32, 32)
+    with record() as trace:
+        product[(1,)](a, b, torch.empty_like(a), N=32, **options)
+    return trace.rows[0]
+
+
+def test_loads_that_are_masked_do_not_make_other_work_less():
+    plain, among_decoys = counted(DECOYS=0, HALF_LAST=False), counted(DECOYS=8, HALF_LAST=False)
+    assert plain.flops == among_decoys.flops == 2 * 32**3
+    assert among_decoys.arithmetic >= plain.arithmetic
+
+
+def test_products_of_two_kinds_count_as_the_slower_one():
+    assert counted(DECOYS=0, HALF_LAST=True).math == "fp32"
+
+
+@triton.jit
+def tile(a, b, c, n, N: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    mask = (i < n) & (j < n)
+    left, right = tl.load(a + i * n + j, mask=mask, other=0.0), tl.load(b + i * n + j, mask=mask, other=0.0)
+    tl.store(c + i * n + j, tl.dot(tl.trans(tl.trans(left)), right, input_precision="ieee"), mask=mask)
+
+
+def test_padding_of_tiles_is_no_work():
+    a, b = torch.randn(20, 20), torch.randn(20, 20)
+    with record() as trace:
+        tile[(1,)](a, b, torch.empty_like(a), 20, N=32)
+    assert trace.rows[0].flops == pytest.approx(2 * 20**3)
+
+
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def test_traffic_beyond_a_view_belongs_to_the_tensor_behind_it():
+    x, out = torch.randn(64), torch.empty(64)
+    with record() as trace:
+        double[(1,)](x[:1], out[:1], 64, BLOCK=64)
+    assert {tensor.numel for tensor in trace.rows[0].tensors} == {64}
+
+
+@triton.jit
+def give_away(x, where: tl.constexpr):
+    where.append(x)
+
+
+def test_the_language_computes_nothing_outside_of_kernels():
+    where = []
+    give_away[(1,)](torch.randn(4), where)
+    with pytest.raises(RuntimeError, match="outside of a kernel"):
+        tl.load(where[0] + tl.arange(0, 4))
+
+
+@triton.jit
+def constant(x: tl.constexpr, out):
+    tl.store(out, 1.0)
+
+
+def test_a_tensor_is_no_constant():
+    with pytest.raises(InterpreterError, match="is a tensor"):
+        constant[(1,)](torch.ones(2), torch.empty(1))
+
+
+class Pointer:
+    def __init__(self, tensor):
+        self.tensor, self.dtype = tensor, tensor.dtype
+
+    def data_ptr(self):
+        return self.tensor.relu_().data_ptr()
+
+
+def test_what_arguments_compute_is_recorded_and_happens_where_the_launch_is_left_out():
+    x, out = torch.full((4,), -1.0), torch.empty(4)
+    with record(skip=[site_of(double)]) as trace:
+        double[(1,)](Pointer(x), out, 4, BLOCK=4)
+    assert "relu_" in [row.name for row in trace.rows] and x.sum() == 0
+    assert [row.programs for row in trace.rows if row.triton] == [0]
