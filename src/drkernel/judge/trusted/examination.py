@@ -182,13 +182,13 @@ class Examination(Generic[P]):
     def _expect_no_stale_outputs(self, first: Case) -> None:
         """Nearly the same inputs at the same place: outputs that were kept from the last call are wrong here."""
         seed = self.seeds("touched")
-        inputs = cases.nearly_same(first.inputs, seed)
+        inputs = cases.nearly_same(self.pair.published, self.prepared.sources, first, seed)
         if inputs is None:
             return
         plan = dataclasses.replace(first.plan, name="the last inputs with single elements changed")
         model = self.pair.published
         if self.device.policy.near_repeat_in_fp64:
-            case = cases.case_with(inputs, self.prepared.task, plan, model, seed, self.prepared.terms)
+            case = cases.case_with(inputs, self.prepared.task, plan, model, seed)
             if case.expected.finite and case.expected.well_conditioned:
                 self.pair.ask(case)
             return

@@ -313,7 +313,7 @@ class GpuExaminer:
         client, mine = RunnerClient(process, _START_S), cases.build(reference, 0)
         client.load(warm_up.CALIBRATION, "ModelNew")
         client.build(0, mine)
-        tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
+        tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0).tolerance()
         watch = PairedTimer(self._buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
         return statistics.quantiles(watch.excesses(8, 20), n=4)[0]
 
