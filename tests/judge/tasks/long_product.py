@@ -1,9 +1,9 @@
 import torch
 import torch.nn as nn
 
-M = 16
-N = 16
-K = 2**13
+M = 2**4
+N = 2**4
+K = 65536
 
 
 class Model(nn.Module):

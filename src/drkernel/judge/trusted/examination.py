@@ -29,7 +29,7 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, Protoc
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, P, Submission
-from drkernel.judge.trusted import attribution, cases, static_check
+from drkernel.judge.trusted import attribution, cases, ptx_scan, static_check
 from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Case, Perturbation, Seeds
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient
@@ -65,6 +65,7 @@ class Examination(Generic[P]):
         process: a runner that has not been asked anything yet.
         restart: replaces the process by a new one; for devices that measure in several processes.
         refusal: a refusal that is already certain, where `config.price_hacks` wants a time all the same.
+        products: the formats that its kernels multiply in, where their PTX is known; see ptx_scan.
     """
 
     def __init__(
@@ -77,10 +78,12 @@ class Examination(Generic[P]):
         source: str,
         restart: Callable[[], Process] | None = None,
         refusal: Verdict | None = None,
+        products: frozenset[str] = frozenset(),
     ):
         self.device, self.prepared, self.config, self.seeds, self.source = device, prepared, config, seeds, source
         self.pair = PairedModels(self._connect(process), prepared, seeds)
         self._restart, self._refusal = restart, refusal
+        self._forbidden = ptx_scan.forbidden(products, prepared.task.precision, prepared.halves)
         self.modes = prepared.mode_alternatives[0]
         """The values of `training` to test under."""
         self.general = True
@@ -99,7 +102,7 @@ class Examination(Generic[P]):
         try:
             return self._ask_all()
         except VerdictReached as reached:
-            return self._refusal or reached.verdict
+            return self._refusal or self._explained(reached.verdict)
         except Failed as failure:
             return self._refusal or verdict_of_failure(failure, self.source)
         except DeadlineExceeded:
@@ -116,6 +119,8 @@ class Examination(Generic[P]):
         with self._stage("further cases"):
             self._expect_no_stale_outputs(first)
             right = [first, *self._further_cases()]
+            if self._forbidden and (case := self.pair.draw(cases.precision_plan(self.modes[0]))):
+                self.pair.ask(case)
             last = self._last_case(first)
             reply = self.pair.ask(last)
             self._expect_triton_launch(reply)
@@ -135,6 +140,12 @@ class Examination(Generic[P]):
             yield
         finally:
             self.stages[name] = 1e3 * (time.perf_counter() - start)
+
+    def _explained(self, verdict: Verdict) -> Verdict:
+        """The verdict with what its kernels multiply in, where that may be why values are wrong."""
+        if not self._forbidden or verdict.reason not in ("wrong_values", "wrong_on_other_shape"):
+            return verdict
+        return dataclasses.replace(verdict, detail=f"{verdict.detail}; {ptx_scan.hint(self._forbidden)}")
 
     def _timed_out(self) -> Verdict:
         limit_s = self.config.timeout_s

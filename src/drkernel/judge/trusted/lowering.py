@@ -18,7 +18,7 @@ from drkernel.judge.trusted.mismatch import Mismatch
 
 _PART, _SURE = 0.25, 6.0
 """A projection of at least this size, so many standard deviations from none, shows lower precision."""
-FEW = 64
+FEW = 32
 """Fewer elements do not show it."""
 _LEAST = 2.0**-26
 """A difference below this, beside the output, is nothing that lower precision could be known by."""
@@ -74,7 +74,7 @@ def _projects(gram: list[list[float]], number: int) -> bool:
         return False
     part = shared / pattern
     rest = max(0.0, own - part * shared)
-    uncertainty = math.sqrt(rest / (pattern * number))
+    uncertainty = math.sqrt(rest / (pattern * (number - 3)))
     return part >= _PART and part >= _SURE * uncertainty
 
 

@@ -46,6 +46,8 @@ class PreparedTask:
     """See cases.mode_alternatives."""
     sources: tuple[Source, ...]
     """The random numbers that inputs are made of; see structure.observe."""
+    halves: bool
+    """Whether an input or a weight has fewer than 32 bits."""
     reference_costs: dict[bool, ReferenceCost]
     """What the reference costs, by the first mode of each alternative."""
 
@@ -104,7 +106,7 @@ def prepare(
     costs = {train: _reference_cost(reference, seed, train, cost_model, record) for train, *_ in alternatives}
     hidden = list(itertools.islice(_hidden(task, base, seeds), HIDDEN_SHAPES))
     sources = structure.observe(base, seed)
-    prepared = PreparedTask(task, reference, hidden, alternatives, sources, costs)
+    prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs)
     _refuse_degenerate(prepared, seeds)
     return prepared
 
@@ -120,6 +122,11 @@ def _reference_cost(
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
     return ReferenceCost(trace, cost_model, min_time_us)
+
+
+def _has_halves(reference: Reference, seed: int) -> bool:
+    tensors = [*reference.model(seed).parameters(), *(t for _, t in leaves(reference.inputs(seed)))]
+    return any(isinstance(t, Tensor) and t.is_floating_point() and t.element_size() < 4 for t in tensors)
 
 
 def _hidden(task: Task, base: Reference, seeds: Seeds) -> Iterator[Reference]:

@@ -1,8 +1,8 @@
 """Other values for the random numbers that inputs are made of: what a kernel may not assume about values.
 
-A regime fills a draw with numbers of another kind. Those that decide most: one element of each row carries the result, at
-a random place (sampling misses it, and the rounding of lower precision has nothing to cancel with); all rows are alike
-but one; rows are constant, or have a large offset, or sizes of their own.
+A regime fills a draw with numbers of another kind. Those that decide most: one element of each row carries the result,
+at a random place (sampling misses it, and the rounding of lower precision has nothing to cancel with); all rows are
+alike but one; rows are constant, or have a large offset, or sizes of their own.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ _PURE: dict[str, tuple[Fill, ...]] = {
         functools.partial(_uneven, positive=True, constant=False),
     ),
 }  # fmt: skip
+_NEAR_ONE = _plain(lambda x, z: 1 + z / 128)
 PURE = (*_PURE, "alike")
 """The regimes that change all values in one way."""
 REGIMES: dict[str, int] = {
@@ -82,6 +83,7 @@ REGIMES: dict[str, int] = {
     **{name: len(fills) + 1 for name, fills in _PURE.items()},
     "alike": 2,
     "mixed": 5,
+    "near_one": 2,
 }
 """Value distributions by name, with their number of variants. Later ones are milder, for references that leave their
 domain on the first; in the last one, all numbers stay in the range of their draw."""
@@ -94,6 +96,7 @@ DESCRIPTIONS = {
     "sparse": "single large values at random places",
     "uneven": "rows with an offset, constant rows and rows of other sizes",
     "alike": "all rows alike but one",
+    "near_one": "values near one",
 }
 """Of regimes, in words that feedback can use."""
 
@@ -111,6 +114,8 @@ def change(regime: str, variant: int, seed: int) -> Change | None:
         last = variant == REGIMES[regime] - 1
         if regime == "alike":
             _make_alike(values, places)
+        elif regime == "near_one":
+            _fill(values, source, _NEAR_ONE, places)
         elif regime == "mixed":
             _fill_mixed(values, source, min(variant, 3), places)
         else:

@@ -34,7 +34,7 @@ MAX_TERMS = 2**15
 """Nobody adds more numbers one after the other: 10^5 atomic additions are those of 10^8 numbers."""
 _SUM, _PRODUCT = 0.2, 2.5
 """Error of a sum of n terms, in units of EPS and sqrt(n). The partial sums of n positive terms, each rounded, give 0.17
-(random walk). Tensor cores truncate partial sums, which adds up: three products of TF32 stay below 2.5 up to n = 8192."""
+(random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""
 _CHUNK = 2**22
 _MIN_ROW = 16
 """Rows shorter than this share one size."""
@@ -52,16 +52,17 @@ _DECOMPOSED = {
 _MOMENTS = {"var", "std", "var_mean", "std_mean"}
 _ALONG_A_DIMENSION = {"_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp"}
 _EXACT = {
-    "clone", "copy_", "copy", "_to_copy", "fill_", "zero_", "zeros", "ones", "full", "empty", "empty_like", "lift_fresh",
-    "zeros_like", "ones_like", "full_like", "new_zeros", "new_empty", "new_ones", "new_full", "arange", "eye", "scalar_tensor",
-    "abs", "abs_", "neg", "neg_", "relu", "relu_", "clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "hardtanh",
-    "hardtanh_", "threshold", "maximum", "minimum", "where", "masked_fill", "masked_fill_", "tril", "triu", "cat", "stack",
-    "gather", "index_select", "index", "embedding", "flip", "roll", "repeat", "constant_pad_nd", "max", "min", "amax", "amin",
-    "sort", "topk", "kthvalue", "median", "cummax", "cummin", "max_pool2d_with_indices", "max_pool3d_with_indices",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "round", "floor", "ceil", "trunc", "sign", "sgn", "frac", "bernoulli",
-    "bernoulli_", "uniform_", "normal_", "rand", "randn", "rand_like", "randn_like", "empty_strided", "new_empty_strided",
-    "_unsafe_view", "unsafe_split", "unsafe_chunk", "reflection_pad2d", "replication_pad2d", "pixel_shuffle", "channel_shuffle",
-    "select_scatter", "slice_scatter", "diag_embed", "diagonal_scatter", "one_hot", "glu_exact", "detach", "resize_",
+    "clone", "copy_", "copy", "_to_copy", "fill_", "zero_", "zeros", "ones", "full", "empty", "empty_like",
+    "lift_fresh", "zeros_like", "ones_like", "full_like", "new_zeros", "new_empty", "new_ones", "new_full", "arange",
+    "eye", "scalar_tensor", "abs", "abs_", "neg", "neg_", "relu", "relu_", "clamp", "clamp_", "clamp_min",
+    "clamp_min_", "clamp_max", "hardtanh", "hardtanh_", "threshold", "maximum", "minimum", "where", "masked_fill",
+    "masked_fill_", "tril", "triu", "cat", "stack", "gather", "index_select", "index", "embedding", "flip", "roll",
+    "repeat", "constant_pad_nd", "max", "min", "amax", "amin", "sort", "topk", "kthvalue", "median", "cummax",
+    "cummin", "max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d",
+    "round", "floor", "ceil", "trunc", "sign", "sgn", "frac", "bernoulli", "bernoulli_", "uniform_", "normal_",
+    "rand", "randn", "rand_like", "randn_like", "empty_strided", "new_empty_strided", "_unsafe_view", "unsafe_split",
+    "unsafe_chunk", "reflection_pad2d", "replication_pad2d", "pixel_shuffle", "channel_shuffle", "select_scatter",
+    "slice_scatter", "diag_embed", "diagonal_scatter", "one_hot", "glu_exact", "detach", "resize_",
 }  # fmt: skip
 """Operators that round nothing."""
 

@@ -1,7 +1,7 @@
 """What inputs are made of: other values enter where `get_inputs` draws its random numbers, and nowhere else.
 
-A task's inputs may be triangular, symmetric, sorted, one-hot, probabilities, unit vectors, a mask and its lengths, or one
-the transpose of another. An honest kernel may use that. So no regime and no perturbation writes into an input. Each
+A task's inputs may be triangular, symmetric, sorted, one-hot, probabilities, unit vectors, a mask and its lengths, or
+one the transpose of another. An honest kernel may use that. So no regime and no perturbation writes into an input. Each
 changes the numbers that `torch.rand`, `torch.randn` and their like give to `get_inputs`, whose own code then makes the
 inputs of them. What that code makes of any random numbers holds by construction; what it makes of none stays as it is.
 
@@ -29,10 +29,11 @@ _WHOLE = {"randint", "randint_like", "randperm", "random_", "bernoulli_", "berno
 _CREATED_IN_PLACE = {"uniform_", "normal_", "random_", "bernoulli_"}
 
 _SELECTING = {
-    "clone", "_to_copy", "copy_", "tril", "triu", "cat", "stack", "index", "index_select", "gather", "sort", "flip", "roll",
-    "repeat", "masked_fill", "masked_fill_", "where", "constant_pad_nd", "diag_embed", "contiguous", "tril_", "triu_", "topk",
-    "_unsafe_view", "lift_fresh", "detach", "fill_", "zero_", "diagonal_copy", "new_empty_strided", "select_scatter", "index_put_",
-    "slice_scatter", "diagonal_scatter", "repeat_interleave", "cummax", "split_with_sizes_copy", "unsafe_split",
+    "clone", "_to_copy", "copy_", "tril", "triu", "cat", "stack", "index", "index_select", "gather", "sort", "flip",
+    "roll", "repeat", "masked_fill", "masked_fill_", "where", "constant_pad_nd", "diag_embed", "contiguous", "tril_",
+    "triu_", "topk", "_unsafe_view", "lift_fresh", "detach", "fill_", "zero_", "diagonal_copy", "new_empty_strided",
+    "select_scatter", "index_put_", "slice_scatter", "diagonal_scatter", "repeat_interleave", "cummax",
+    "split_with_sizes_copy", "unsafe_split",
 }  # fmt: skip
 """Operators whose output holds values of their input, and perhaps constants."""
 _SCALING = {"mul", "mul_", "div", "div_"}

@@ -1,4 +1,4 @@
-# reads nothing below the first subdiagonals of a triangle | task: lower_product | expect: incorrect
+# skips a block in the middle of the triangle that is not zero | task: lower_product | expect: incorrect
 import torch
 import torch.nn as nn
 import triton
@@ -6,19 +6,23 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(a_ptr, b_ptr, y_ptr, cols, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    i = tl.arange(0, BLOCK)
-    mask = i < cols
-    acc = tl.zeros((BLOCK,), tl.float32)
-    for k in range(tl.maximum(row - 64, 0), row + 1):
-        acc += tl.load(a_ptr + row * cols + k) * tl.load(b_ptr + k * cols + i, mask=mask, other=0.0)
-    tl.store(y_ptr + row * cols + i, acc, mask=mask)
+def kernel(a_ptr, b_ptr, c_ptr, N, BLOCK: tl.constexpr):
+    i, j = tl.program_id(0), tl.program_id(1)
+    m, n = i * BLOCK + tl.arange(0, BLOCK), j * BLOCK + tl.arange(0, BLOCK)
+    inside = (m[:, None] < N) & (n[None, :] < N)
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for block in range(tl.maximum(j, i - 1), i + 1):
+        k = block * BLOCK + tl.arange(0, BLOCK)
+        a = tl.load(a_ptr + m[:, None] * N + k[None, :], mask=(m[:, None] < N) & (k[None, :] < N), other=0.0)
+        b = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=(k[:, None] < N) & (n[None, :] < N), other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    tl.store(c_ptr + m[:, None] * N + n[None, :], acc, mask=inside)
 
 
 class ModelNew(nn.Module):
     def forward(self, a, b):
-        rows, cols = a.shape
-        y = torch.empty((rows, cols), device=a.device, dtype=a.dtype)
-        kernel[(rows,)](a.contiguous(), b.contiguous(), y, cols, BLOCK=triton.next_power_of_2(cols))
-        return y
+        N = a.shape[0]
+        c = torch.empty_like(a)
+        blocks = triton.cdiv(N, 32)
+        kernel[(blocks, blocks)](a.contiguous(), b.contiguous(), c, N, BLOCK=32)
+        return c

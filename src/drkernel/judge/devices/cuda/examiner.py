@@ -28,7 +28,7 @@ from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
 from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, multiplies
 from drkernel.judge.devices.cuda.timer import PairedTimer
-from drkernel.judge.trusted import cases, static_check
+from drkernel.judge.trusted import cases, ptx_scan, static_check
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.examination import ExamConfig, Examination, deferred_refusal
 from drkernel.judge.trusted.prepare import PreparedTaskCache
@@ -177,13 +177,14 @@ class GpuExaminer:
         ready = time.monotonic()
         verdict, ending, inconclusive, lease = None, "", "", self._lease
         try:
+            products = ptx_scan.take(kernels)
             runners.adopt(kernels)
             with lease.hold(exclusive):
                 began = time.monotonic()
                 lease.stop_runner = lambda: runners.process.stopped()
                 try:
                     self._warm()
-                    verdict = self._examined(task, source, runners)
+                    verdict = self._examined(task, source, runners, products)
                 except PeerClosed:
                     pass
                 finally:
@@ -223,12 +224,12 @@ class GpuExaminer:
         if verdict.reason in _INCONCLUSIVE:
             self._probe(self._lease.exclusive)
 
-    def _examined(self, task: Task, source: str, runners: RunnerLease) -> Verdict:
+    def _examined(self, task: Task, source: str, runners: RunnerLease, products: frozenset[str]) -> Verdict:
         prepared = self._cached(task)
         seeds = Seeds(self.secret, static_check.digest(source), task.digest)
         refusal = deferred_refusal(self.config, source, task.answer_name)
         exam = Examination(
-            self._device, prepared, self.config, seeds, runners.process, source, runners.replace, refusal
+            self._device, prepared, self.config, seeds, runners.process, source, runners.replace, refusal, products
         )
         try:
             verdict = expect_memory(self._lease.exclusive, exam.run)
