@@ -28,11 +28,11 @@ def _plain(function: Callable[[Tensor, Tensor], Tensor]) -> Fill:
 
 
 def _sparse(x: Tensor, z: Tensor, places: torch.Generator, size: float = 16.0, positive: bool = False) -> Tensor:
-    """One element of each row carries the result, at a random place; the others are 2^-12 of it."""
+    """One element of each row carries the result, at a random place; all others together are less."""
     rows, columns = z.shape
     number = max(1, min(_OUTLIERS // rows, columns // 8))
     where = torch.randint(columns, (rows, number), generator=places, device=z.device)
-    result = z * (size * 2.0**-12)
+    result = z * (size / max(2**12, 8 * columns))
     chosen = z.gather(1, where)
     result.scatter_(1, where, size * torch.sign(chosen + 1e-9) * (0.5 + chosen.abs().clamp_max(2.0)))
     return result.abs_() if positive else result

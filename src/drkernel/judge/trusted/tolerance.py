@@ -24,10 +24,11 @@ from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind
 from drkernel.judge.trusted.rounding import EPS, UNIT
 from drkernel.types import Precision
 
-K_NORM, K_MAX = 4.0, 6.0
-"""How many times the reference's own error an output may have: in the L2 norm, and at the worst element of its row."""
-K_NORM_16, K_MAX_16 = 2.0, 3.0
-"""The same where outputs have 16 bits: their own rounding is most of the error, and it does not add up."""
+K_OWN, K_NOISE, K_MAX = 2.0, 4.0, 6.0
+"""How many times the error an output may have: in the L2 norm, the reference's own and that of noise; at the worst
+element of its row, the larger of both."""
+K_MAX_16 = 3.0
+"""The last where outputs have 16 bits: their own rounding is most of the error, and it does not add up."""
 _ROUNDINGS_16 = 1.5
 """How many steps of a 16-bit format an element may be off: three roundings, each half a step."""
 _FLOOR = 1.0
@@ -247,17 +248,17 @@ class _Leaf:
             row_errors = torch.maximum(row_errors, other_rows)
             numbers[2] = max(numbers[2], other_numbers[2])
         *squares, self.reference_max, disagreeing, nonfinite = numbers
-        self.reference_norm, rounding_error, noise = map(math.sqrt, squares)
+        self.reference_norm, own, noise = map(math.sqrt, squares)
         self.finite, self.same_nonfinite = nonfinite == 0, disagreeing == 0
-        self._bound(row_squares, row_errors, max(rounding_error, noise), _step(rounded), UNIT[precision])
+        self._bound(row_squares, row_errors, max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
         self.well_conditioned = noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
 
     def _bound(self, row_squares: Tensor, row_errors: Tensor, error: float, step: float, unit: float) -> None:
         """Sets the bounds: of the norm, of an element by its row, and of an element by its own size."""
         narrow = step > 2 * EPS
-        k_norm, k_max = (K_NORM_16, K_MAX_16) if narrow else (K_NORM, K_MAX)
+        k_max = K_MAX_16 if narrow else K_MAX
         least = max(_FLOOR * unit, 0.2 * step)  # rounding once has a fifth of a step, in the mean of all mantissas
-        self.norm = k_norm * max(error, least * self.reference_norm)
+        self.norm = max(error, (K_OWN if narrow else K_NOISE) * least * self.reference_norm)
         usual = (row_squares / self._table[1]).sqrt()
         if len(usual):  # a row whose own errors are small by chance may have what rows of its size usually have
             row_errors = torch.maximum(row_errors, usual * (row_errors / usual.clamp_min(_TINY)).median())
