@@ -185,8 +185,8 @@ def expected_outputs(
     try:
         exact = run.exact()
         noisy = [run.noisy(number) for number in range(_NOISY_RUNS if few else 1)]
-        patterns = run.lowered() if lowered else {}
-        expected = Expected(exact, rounded, noisy, task.precision, patterns)
+        patterns = run.lowered() if lowered else ()
+        expected = Expected(exact, rounded, noisy, task.precision, patterns, seed)
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
         widened = map_tensors(rounded, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
         expected = Expected(rounded, rounded, [widened], task.precision)
@@ -265,13 +265,13 @@ class _Rerun:
         finally:
             self._products = noise.products
 
-    def lowered(self) -> dict[str, Any]:
+    def lowered(self) -> Iterator[tuple[str, Any]]:
         """The outputs with products in precisions that an fp32 task forbids; none where there are no such products."""
         tensors = [*self._built.model.parameters(), *(t for _, t in leaves(self._inputs) if isinstance(t, Tensor))]
         halves = any(t.is_floating_point() and t.element_size() < 4 for t in tensors)
-        if self._precision != "ieee" or halves or not self._products:
-            return {}
-        return {name: self.exact(rounding.Lowered(name)) for name in rounding.LOWERINGS}
+        if self._precision == "ieee" and self._products and not halves:
+            for name in rounding.LOWERINGS:
+                yield name, self.exact(rounding.Lowered(name))
 
     def _copy(self, name: str, change: Callable[[Tensor], Tensor]) -> nn.Module:
         """A copy of the model with other parameters, made once."""

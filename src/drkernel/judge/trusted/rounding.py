@@ -36,6 +36,7 @@ MAX_TERMS = 2**15
 _SUM, _PRODUCT = 0.2, 2.5
 """Error of a sum of n terms, in units of EPS and sqrt(n). The partial sums of n positive terms, each rounded, give 0.17
 (random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""
+_EXACT_BELOW, _SOME = 2.0**20, 256
 _CHUNK = 2**22
 _MIN_ROW = 16
 """Rows shorter than this share one size."""
@@ -109,7 +110,7 @@ class Noise(TorchDispatchMode):
         terms = _terms(name, first, args, outputs)
         chain = chain_error(terms, first is not None) if terms > 1 else 0.0
         for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
-            if isinstance(output, Tensor) and output.is_floating_point():
+            if isinstance(output, Tensor) and output.is_floating_point() and not _whole(output):
                 self._disturb(output, self._unit, chain)
         return outputs
 
@@ -225,8 +226,9 @@ def _parts(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def _whole(tensor: Tensor) -> bool:
-    some = tensor.reshape(-1)[:1024]
-    return bool((some == some.round()).all()) and bool((tensor == tensor.round()).all())
+    """Whether all are whole numbers that any format in question holds exactly: counts, masks, levels."""
+    exact = lambda values: bool(((values == values.round()) & (values.abs() < _EXACT_BELOW)).all())
+    return exact(tensor.flatten()[:_SOME] if tensor.is_contiguous() else tensor) and exact(tensor)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ Outputs of 16 bits are rounded to them a few times at most. See judge/README.md,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,8 @@ class Expected:
         rounded: the same in the task's own precision; it also sets types, dtypes and shapes.
         noisy: the output with other rounding in every operator, at random; several where outputs are few.
         precision: of the task.
-        lowered: the fp64 output where products are of lower precision than the task allows, by name (`Lowering`).
+        lowered: names of precisions that the task forbids, and the fp64 output with products of such (`Lowering`).
+        seed: of the places at which these are compared.
 
     Raises:
         ValueError: the reference's outputs have another structure or shape in fp64.
@@ -71,7 +72,8 @@ class Expected:
         rounded: Any,
         noisy: Sequence[Any],
         precision: Precision = "ieee",
-        lowered: Mapping[str, Any] | None = None,
+        lowered: Iterable[tuple[str, Any]] = (),
+        seed: int = 0,
     ):
         self.rounded = rounded
         self._rounded = list(leaves(rounded))
@@ -82,9 +84,9 @@ class Expected:
             path: _Leaf(trees[0][path], value, [tree[path] for tree in trees[1:]], precision)
             for path, value in self._rounded
         }
-        for name, tree in (lowered or {}).items():
+        for name, tree in lowered:
             for path, value in leaves(tree):
-                self._leaves[path].add_lowering(name, value)
+                self._leaves[path].add_lowering(name, value, seed)
 
     @property
     def finite(self) -> bool:
@@ -265,10 +267,10 @@ class _Leaf:
         self._atol = k_max * torch.maximum(row_errors, least * usual)
         self._rtol = max(k_max * unit, _ROUNDINGS_16 * step if narrow else k_max * step)
 
-    def add_lowering(self, name: str, lowered: Any) -> None:
+    def add_lowering(self, name: str, lowered: Any, seed: int) -> None:
         """Notes what the output is in lower precision; only where there are enough elements to tell."""
         if isinstance(lowered, Tensor) and lowered.dtype == torch.float64 and lowered.numel() >= FEW:
-            self._lowerings.append(Lowering(name, lowered.reshape(self._table), self.exact))
+            self._lowerings.append(Lowering(name, lowered, self.exact, seed))
 
     def max_error(self) -> float:
         """The largest error that any element may have."""
