@@ -205,3 +205,9 @@ def test_counts_are_not_disturbed_so_that_comparisons_of_them_hold():
     count = lambda x: ((x.cumsum(-1) + 1.0) == 20.0).to(x.dtype) + torch.floor(x * 2.0)
     exact = expected(count, x)
     assert exact.well_conditioned and not right(exact, count(x) + (torch.arange(64) == 5) * 0.01)
+
+
+def test_an_output_that_misses_terms_is_not_said_to_be_of_lower_precision():
+    a, b = POSITIVE
+    problem = expected(torch.matmul, a, b).check(OutputTensor(a[:, :1900] @ b[:1900]))
+    assert problem and "right in" not in problem.text

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from drkernel.judge.trusted.mismatch import Mismatch
 
-_PART, _SURE = 0.25, 6.0
-"""A projection of at least this size, so many standard deviations from none, shows lower precision."""
+_PART, _MOST, _SURE = 0.25, 2.0, 6.0
+"""A projection of this size, so many standard deviations from none, shows lower precision. A larger one shows an output
+that is wrong in another way."""
 FEW = 32
 """Fewer elements do not show it."""
 _LEAST = 2.0**-26
@@ -76,7 +77,7 @@ def _projects(gram: list[list[float]], number: int) -> bool:
     part = shared / pattern
     rest = max(0.0, own - part * shared)
     uncertainty = math.sqrt(rest / (pattern * (number - 3)))
-    return part >= _PART and part >= _SURE * uncertainty
+    return _PART <= part <= _MOST and part >= _SURE * uncertainty
 
 
 def _without(gram: list[list[float]], place: int) -> list[list[float]]:

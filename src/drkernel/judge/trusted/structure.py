@@ -108,7 +108,7 @@ class _Changing(TorchDispatchMode):
 class _Observing(TorchDispatchMode):
     """Follows each draw through the operators of `get_inputs`, by the memory that its values reach."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._kept: list[Tensor] = []  # memory that is free again would be taken for what lay there before
         self._uses: dict[int, dict[int, tuple[Use, bool]]] = {}
@@ -135,19 +135,16 @@ class _Observing(TorchDispatchMode):
         self._uses[_memory(result)] = {**known, number: (self._found[number].use, False)}
 
     def _follow(self, name: str, args: tuple, inputs: list[Tensor], results: list[Tensor]) -> None:
-        drawn = {}
-        mixing = sum(_memory(t) in self._uses for t in inputs) > 1
+        drawn: dict[int, tuple[Use, bool]] = {}
+        mixing = sum(bool(self._uses.get(_memory(t))) for t in inputs) > 1
         for tensor in inputs:
             for number, (use, computed) in self._uses.get(_memory(tensor), {}).items():
                 keeps = name in _SELECTING or (name in _SCALING and not mixing and _positive(args[1:]))
                 before = drawn.get(number, (use, computed))
                 drawn[number] = min(use, before[0]), computed or before[1] or not keeps
         for result in results:
-            kind = drawn
-            if not (result.is_floating_point() or result.is_complex()):
-                kind = dict.fromkeys(drawn, (Use.CHOICE, True))
-            before = self._uses.get(_memory(result), {})
-            self._uses[_memory(result)] = {**before, **kind} if kind or before else {}
+            found = drawn if result.is_floating_point() else dict.fromkeys(drawn, (Use.CHOICE, True))
+            self._uses[_memory(result)] = {**self._uses.get(_memory(result), {}), **found}
 
     def sources(self, inputs: list[Tensor]) -> tuple[Source, ...]:
         """The draws with what became of them in these inputs."""
