@@ -20,10 +20,11 @@ from drkernel.types import DrKernelError, Task
 
 def expected(function, *inputs, precision="ieee") -> Expected:
     wide = [x.double() for x in inputs]
-    noise = Noise(precision, seed=0)
-    with noise:
-        noisy = function(*(noise.around(x) for x in wide))
-    return Expected(function(*wide), function(*inputs), [noisy], precision)
+    noisy = []
+    for seed in range(4):
+        with Noise(precision, seed) as noise:
+            noisy.append(function(*(noise.around(x) for x in wide)))
+    return Expected(function(*wide), function(*inputs), noisy, precision)
 
 
 DRAW = torch.Generator().manual_seed(0)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
+
+from drkernel.judge.trusted import ptx_scan
+
+SCRIPT = """
+import json, sys
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-
 from drkernel.judge.trusted import ptx_scan
-
 
 @triton.jit
 def product(a_ptr, b_ptr, c_ptr, PRECISION: tl.constexpr, FORMAT: tl.constexpr):
@@ -18,7 +26,6 @@ def product(a_ptr, b_ptr, c_ptr, PRECISION: tl.constexpr, FORMAT: tl.constexpr):
     a, b = tl.load(a_ptr + place).to(FORMAT), tl.load(b_ptr + place).to(FORMAT)
     tl.store(c_ptr + place, tl.dot(a, b, input_precision=PRECISION))
 
-
 @triton.jit
 def summed(a_ptr, b_ptr, c_ptr):
     i = tl.arange(0, 64)
@@ -26,34 +33,40 @@ def summed(a_ptr, b_ptr, c_ptr):
     a, b = tl.load(a_ptr + place), tl.load(b_ptr + place)
     tl.store(c_ptr + place, tl.sum(a[:, :, None] * b[None, :, :], 1))
 
-
-def compiled(kernel, arch: int, *constants) -> frozenset[str]:
-    signature = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp32")
-    signature |= dict.fromkeys(kernel.arg_names[3:], "constexpr")
-    source = ASTSource(kernel, signature, {(3 + k,): value for k, value in enumerate(constants)})
-    return ptx_scan.products(triton.compile(source, target=GPUTarget("cuda", arch, 32)).asm["ptx"].encode())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", [80, 90])
-@pytest.mark.parametrize(
-    ("precision", "dtype", "found"),
-    [
-        ("ieee", tl.float32, set()),
-        ("tf32", tl.float32, {"TF32"}),
-        ("tf32x3", tl.float32, {"TF32"}),
-        ("bf16x3", tl.float32, {"bf16"}),
-        ("ieee", tl.float16, {"fp16"}),
-        ("ieee", tl.bfloat16, {"bf16"}),
-    ],
-)
-def test_the_formats_of_factors_are_found(arch, precision, dtype, found):
-    assert compiled(product, arch, precision, dtype) == found
+found = []
+for arch, *constants in json.loads(sys.argv[1]):
+    kernel = product if constants else summed
+    signature = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp32") | dict.fromkeys(kernel.arg_names[3:], "constexpr")
+    values = [constants[0], getattr(tl, constants[1])] if constants else []
+    source = ASTSource(kernel, signature, {(3 + k,): value for k, value in enumerate(values)})
+    ptx = triton.compile(source, target=GPUTarget("cuda", arch, 32)).asm["ptx"]
+    found.append(sorted(ptx_scan.products(ptx.encode())))
+print(json.dumps(found))
+"""
+FORMATS = {
+    ("ieee", "float32"): [],
+    ("tf32", "float32"): ["TF32"],
+    ("tf32x3", "float32"): ["TF32"],
+    ("bf16x3", "float32"): ["bf16"],
+    ("ieee", "float16"): ["fp16"],
+    ("ieee", "bfloat16"): ["bf16"],
+    (): ["TF32"],
+}
+"""By precision and dtype of a product; at last, the sum of a product that Triton makes a TF32 one."""
 
 
 @pytest.mark.slow
-def test_triton_makes_a_tf32_product_of_a_sum_of_products():
-    assert compiled(summed, 90) == {"TF32"}
+def test_the_formats_of_factors_are_found(tmp_path):
+    """In a process of its own, because Triton decides at its import whether kernels are interpreted."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = os.environ | {"TRITON_INTERPRET": "0", "PYTHONPATH": paths, "TRITON_CACHE_DIR": str(tmp_path)}
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    asked = [(arch, *constants) for arch in (80, 90) for constants in FORMATS]
+    command = [sys.executable, str(script), json.dumps(asked)]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == 2 * list(FORMATS.values())
 
 
 def test_instructions_of_several_generations_are_known():

@@ -17,7 +17,7 @@ LONG = torch.rand(2**24, generator=DRAW)
 ROWS = torch.randn(32, 8192, generator=DRAW)
 
 
-def expected(function, *inputs, precision="ieee", runs=1) -> Expected:
+def expected(function, *inputs, precision="ieee", runs=4) -> Expected:
     wide = [x.double() for x in inputs]
     noisy = []
     for seed in range(runs):
@@ -109,7 +109,7 @@ def test_a_norm_of_a_sixteenth_of_the_data_is_wrong():
 
 
 def test_a_scalar_may_be_added_up_in_any_order_but_not_over_three_quarters():
-    exact = expected(torch.mean, LONG, runs=4)
+    exact = expected(torch.mean, LONG)
     partial = LONG.view(-1, 1024).sum(1)
     one_by_one = torch.tensor(partial.numpy().cumsum(dtype="float32")[-1])  # as 16384 atomic additions
     assert right(exact, one_by_one / 2**24)
@@ -211,3 +211,30 @@ def test_an_output_that_misses_terms_is_not_said_to_be_of_lower_precision():
     a, b = POSITIVE
     problem = expected(torch.matmul, a, b).check(OutputTensor(a[:, :1900] @ b[:1900]))
     assert problem and "right in" not in problem.text
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"dim": 1}, {"dim": (0, 1), "keepdim": True}, {"dim": 1, "unbiased": False}, {"dim": 0, "correction": 3}],
+)
+def test_moments_are_disturbed_and_no_more(name, arguments):
+    x = ROWS[:, :100].double()
+    right = getattr(torch, name)(x, **arguments)
+    with Noise("ieee", 0):
+        noisy = getattr(torch, name)(x, **arguments)
+    for one, other in zip(*((v,) if isinstance(v, torch.Tensor) else v for v in (right, noisy)), strict=True):
+        assert (
+            one.shape == other.shape
+            and not torch.equal(one, other)
+            and torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+        )
+
+
+def test_rows_of_their_own_size_have_tolerances_of_their_own():
+    x = ROWS * torch.exp2(torch.linspace(-6, 6, len(ROWS)))[:, None]
+    exact = expected(lambda x: x.sum(-1) * 1.5, x)
+    assert right(exact, x.flip(1).sum(-1) * 1.5)
+    wrong = x.sum(-1) * 1.5
+    wrong[0] += 1e-3 * x[0].norm()  # nothing beside the last row
+    assert not right(exact, wrong)

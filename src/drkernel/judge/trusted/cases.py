@@ -25,7 +25,7 @@ from drkernel.judge.trusted import regimes, rounding, structure
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.regimes import DESCRIPTIONS, PURE, REGIMES
 from drkernel.judge.trusted.structure import Source
-from drkernel.judge.trusted.tolerance import Expected
+from drkernel.judge.trusted.tolerance import Expected, stands_alone
 from drkernel.judge.trusted.weight_perturbation import assign, perturbed
 from drkernel.tasks import module
 from drkernel.tasks.module import ArgumentEffects, Reference
@@ -34,7 +34,7 @@ from drkernel.types import DrKernelError, Precision, Task
 _ATTEMPTS = 8
 """Places that are tried to find one that changes the inputs."""
 _FEW, _NOISY_RUNS = 256, 4
-"""Outputs with fewer elements get several runs with noise: one may be right by chance."""
+"""Outputs with fewer elements, or with a tolerance for each, get several runs with noise: one may be small by luck."""
 _UNKNOWN = 2.0**-16
 """Relative error of outputs whose exact value nobody knows."""
 
@@ -180,7 +180,7 @@ def expected_outputs(
     may_edit = effects is None or effects.edits
     given = map_tensors(inputs, lambda tensor: _in_layout(tensor, tensor)) if may_edit else inputs
     rounded = forward(model, model.model, given, train, seed)
-    few = max((t.numel() for _, t in leaves(rounded) if isinstance(t, Tensor)), default=1) < _FEW
+    few = any(not isinstance(t, Tensor) or t.numel() < _FEW or stands_alone(t.shape) for _, t in leaves(rounded))
     run = _Rerun(task.precision, model, inputs, train, seed)
     try:
         exact = run.exact()

@@ -95,9 +95,9 @@ class Noise(TorchDispatchMode):
         name, kwargs = func.overloadpacket.__name__, kwargs or {}
         if func.is_view or name in _EXACT:
             return func(*args, **kwargs)
-        if name in _MOMENTS and func._overloadname == "correction":
+        if name in _MOMENTS:
             with self:
-                return _moments(name, *args, **kwargs)
+                return _moments(name, *_with_correction(func._overloadname, *args, **kwargs))
         if name in _DECOMPOSED and func in decomposition_table:
             with self:
                 return decomposition_table[func](*args, **kwargs)
@@ -111,7 +111,7 @@ class Noise(TorchDispatchMode):
         chain = chain_error(terms, first is not None) if terms > 1 else 0.0
         for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
             if isinstance(output, Tensor) and output.is_floating_point() and not _whole(output):
-                self._disturb(output, self._unit, chain)
+                self._disturb(output, self._unit, chain, _size_of_terms(name, output, args, kwargs) if chain else None)
         return outputs
 
     def around(self, tensor: Tensor) -> Tensor:
@@ -120,8 +120,17 @@ class Noise(TorchDispatchMode):
             return tensor
         return self._disturb(tensor.clone(), self._unit, 0.0)
 
-    def _disturb(self, tensor: Tensor, unit: float, chain: float) -> Tensor:
-        """Adds an error in place: `unit` of each element and `chain` of its row's size, uniformly distributed."""
+    def _disturb(self, tensor: Tensor, unit: float, chain: float, usual: Tensor | None = None) -> Tensor:
+        """Adds an error in place, uniformly distributed: `unit` of each element, and `chain` of its size or of what is
+        usual, if that is more: `usual` where it is known, else the root mean square of its row."""
+        if usual is not None:
+            error = torch.maximum(torch.nan_to_num(tensor.abs(), nan=0.0, posinf=0.0), usual).mul_(
+                math.hypot(unit, chain)
+            )
+            noise = torch.empty_like(error).uniform_(
+                -math.sqrt(3), math.sqrt(3), generator=self._generator(error.device)
+            )
+            return tensor.add_(noise.mul_(error))
         for part in _parts(tensor):
             noise = torch.empty_like(part).uniform_(-math.sqrt(3), math.sqrt(3), generator=self._generator(part.device))
             if chain:
@@ -201,7 +210,36 @@ def _terms(name: str, first: int | None, args: tuple, outputs: Any) -> float:
     return max(1.0, max(t.numel() for t in tensors) / output.numel())
 
 
-def _moments(name: str, x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _size_of_terms(name: str, output: Tensor, args: tuple, kwargs: dict) -> Tensor | None:
+    """How large a sum of these terms is if their signs are random, for each sum; None for other operators."""
+    if name not in ("sum", "mean") or not output.numel() or not args[0].is_floating_point():
+        return None
+    dims = args[1] if len(args) > 1 else None
+    keep = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
+    size = torch.linalg.vector_norm(args[0], dim=dims or None, keepdim=keep)
+    size = size * (output.numel() / args[0].numel()) if name == "mean" else size
+    return torch.nan_to_num(size, nan=0.0, posinf=0.0) if size.shape == output.shape else None
+
+
+def _with_correction(
+    overload: str,
+    x: Tensor,
+    *rest: Any,
+    unbiased: bool = True,
+    correction: Any = None,
+    keepdim: bool = False,
+    **dims: Any,
+) -> tuple[Tensor, Any, Any, bool]:
+    """The arguments of an overload of `var` and its like: tensor, dimensions, correction, and whether they are kept."""
+    if overload == "correction":
+        return x, rest[0] if rest else dims.get("dim"), correction, keepdim
+    if overload == "dim":
+        more = (*rest[1:], *(unbiased, keepdim)[len(rest[1:]) :])
+        return x, rest[0] if rest else dims.get("dim"), int(more[0]), more[1]
+    return x, None, int(rest[0] if rest else unbiased), False
+
+
+def _moments(name: str, x: Tensor, dim: Any, correction: Any, keepdim: bool) -> Any:
     """Variance, standard deviation and mean by operators that can be disturbed each."""
     dims = list(range(x.dim())) if dim is None or dim == [] else list(dim)
     mean = x.mean(dims, keepdim=True)
@@ -217,11 +255,13 @@ def _moments(name: str, x: Tensor, dim: Any = None, *, correction: Any = None, k
 
 
 def _parts(tensor: Tensor) -> Iterator[Tensor]:
-    """Views that together are the tensor: rows of its last dimension, a bounded number at once, where it is dense."""
-    if not tensor.is_contiguous() or not tensor.dim() or tensor.numel() <= _CHUNK:
+    """Views that together are the tensor: rows of its last dimension, or of the first one where that is short, some at
+    once, where it is dense."""
+    if not tensor.is_contiguous() or not tensor.dim() or not tensor.numel():
         yield tensor if tensor.dim() else tensor.view(1)
         return
-    table = tensor.view(-1, tensor.shape[-1]) if tensor.dim() > 1 else tensor.view(1, -1)
+    wide = tensor.shape[-1] >= _MIN_ROW or tensor.dim() == 1
+    table = tensor.view(-1, tensor.shape[-1]) if wide else tensor.view(len(tensor), -1)
     yield from table.split(max(1, _CHUNK // table.shape[1])) if len(table) > 1 else table.split(_CHUNK, 1)
 
 

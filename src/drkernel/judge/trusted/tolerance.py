@@ -36,14 +36,15 @@ _FLOOR = 1.0
 _RARE, _RARE_FACTOR = 1e-3, 8.0
 """At most this proportion of the elements may exceed their bound, by at most this factor: bounds come from random
 errors, which are small here and there."""
-_MIN_ROW = 16
-"""Rows shorter than this share one tolerance."""
+_MIN_ROW, _ALONE = 16, 2**16
+"""Shorter rows are none (`_table`); so many elements may have tolerances of their own."""
 _CHUNK = 2**20
 """Elements that are compared at once in order to describe a mismatch."""
 _OTHER_INPUTS = 2.0
 """Bounds that come from another draw of the inputs, and are for the distance from the rounded reference, are wider by
 this factor."""
-_TINY = 1e-300
+_BESIDE, _TINY = 1e-9, 1e-300
+"""What is so small beside the whole output is nothing."""
 
 
 class Expected:
@@ -261,7 +262,7 @@ class _Leaf:
         k_max = K_MAX_16 if narrow else K_MAX
         least = max(_FLOOR * unit, 0.2 * step)  # rounding once has a fifth of a step, in the mean of all mantissas
         self.norm = max(error, (K_OWN if narrow else K_NOISE) * least * self.reference_norm)
-        usual = (row_squares / self._table[1]).sqrt()
+        usual = (row_squares / max(1, self._table[1])).sqrt().clamp_min(_BESIDE * self.reference_norm)
         if len(usual):  # a row whose own errors are small by chance may have what rows of its size usually have
             row_errors = torch.maximum(row_errors, usual * (row_errors / usual.clamp_min(_TINY)).median())
         self._atol = k_max * torch.maximum(row_errors, least * usual)
@@ -354,10 +355,22 @@ class _Leaf:
 
 
 def _table(shape: Sequence[int]) -> tuple[int, int]:
-    """Rows and columns: rows are those of the last dimension, and where these are short all is one row."""
+    """Rows and columns, where the elements of a row are alike, so that they share a tolerance.
+
+    Rows are those of the last dimension. Where that is short or the only one, elements stand for rows of the inputs,
+    and each is one of its own; where there are too many of these, rows are those of the first dimension.
+    """
     size = math.prod(shape)
-    columns = shape[-1] if shape and shape[-1] >= _MIN_ROW else max(1, size)
-    return size // columns, columns
+    if stands_alone(shape):
+        return size, 1
+    wide = len(shape) > 1 and shape[-1] >= _MIN_ROW
+    columns = shape[-1] if wide else size // shape[0] if len(shape) > 1 and size >= _MIN_ROW * shape[0] > 0 else size
+    return size // max(1, columns), columns
+
+
+def stands_alone(shape: Sequence[int]) -> bool:
+    """Whether each element of an output has a tolerance of its own, which needs several runs with noise."""
+    return math.prod(shape) <= _ALONE and not (len(shape) > 1 and shape[-1] >= _MIN_ROW)
 
 
 def _step(value: Any) -> float:
