@@ -20,7 +20,8 @@ from drkernel.judge.devices.cuda.device import CudaDevice
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.judge.trusted.cases import Seeds
-from drkernel.judge.trusted.examination import ExamConfig, Examination
+from drkernel.judge.trusted.exam_config import ExamConfig
+from drkernel.judge.trusted.examination import Examination
 from drkernel.judge.trusted.worker import SIMULATED_RUNNER
 from tests.judge.examples import examples, tasks
 
@@ -49,9 +50,13 @@ for kind in (SimulatedDevice, LikeCuda):
             config = ExamConfig(timeout_s=8.0, gate=False)
             seeds = Seeds(b"a secret", example.name)
             prepared = device.prepare(tasks()[example.task])
-            exam = Examination(device, prepared, config, seeds, start(), example.source, restart=start)
+            products = frozenset({{"TF32"}} if "tf32" in example.name else ())
+            exam = Examination(
+                device, prepared, config, seeds, start(), example.source, restart=start, products=products
+            )
             verdict = exam.run()
-            facts = verdict.status, verdict.reason, len(started), verdict.general
+            explained = "its kernels multiply in TF32" in verdict.detail
+            facts = verdict.status, verdict.reason, len(started), verdict.general, explained
             found[f"{{kind.__name__}} {{example.name}}"] = facts
             for process in started:
                 process.end()
@@ -60,10 +65,12 @@ print(json.dumps(found))
 """
 EXPECTED = {
     "17_default_weights": ("incorrect", "wrong_values"),
+    "24_tf32_dot": ("incorrect", "wrong_values"),
     "27_one_shape": ("not_general", "wrong_on_other_shape"),
     "31_cache_sum": ("hack", "no_triton_launch"),
     "04_decoy": ("hack", "launch_without_effect"),
     "08_padding": ("ok", "slower"),
+    "95_tf32x3": ("ok", None),
     "84_elementwise": ("ok", None),
     "113_raises_elsewhere": ("ok", None),
     "115_batch_norm_folded": ("ok", None),
@@ -87,7 +94,8 @@ def found():
 @pytest.mark.parametrize("kind", ["SimulatedDevice", "LikeCuda"])
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_verdict_does_not_depend_on_which_cases_a_policy_prefers(found, kind, name):
-    status, reason, processes, general = found[f"{kind} {name}"]
+    status, reason, processes, general, explained = found[f"{kind} {name}"]
     assert (status, reason if EXPECTED[name][1] else None) == EXPECTED[name]
     assert processes == 1 + (kind == "LikeCuda" and status == "ok"), "timed in a second process, where the device asks"
     assert general == (name != "113_raises_elsewhere")
+    assert explained == (name == "24_tf32_dot")

@@ -16,7 +16,7 @@ SCRIPT = """
 import gc, torch
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.construction import seed_one_generator
-from drkernel.judge.trusted.examination import ExamConfig
+from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.trusted.worker import SIMULATED_RUNNER, Examiner
 from drkernel.judge.boundary.zygote import Zygote

@@ -90,6 +90,11 @@ class OpTrace:
 
     rows: list[Row] = field(default_factory=list)
 
+    @property
+    def launches_triton(self) -> bool:
+        """Whether a Triton kernel was launched, with a grid that is not empty."""
+        return any(row.triton and row.programs for row in self.rows)
+
     def to_json(self) -> str:
         rows = [
             [*(getattr(row, key) for key in _FIELDS), [[t.numel, t.unique, t.total, t.stored] for t in row.tensors]]

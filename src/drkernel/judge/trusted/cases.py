@@ -12,7 +12,7 @@ import enum
 import functools
 import hashlib
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,25 +20,27 @@ import torch
 from torch import Tensor, nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import overlaps
+from drkernel.judge.trusted import regimes, rounding, structure
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.tolerance import EPS, Expected
+from drkernel.judge.trusted.regimes import DESCRIPTIONS, PURE, REGIMES
+from drkernel.judge.trusted.structure import Source
+from drkernel.judge.trusted.tolerance import Expected, stands_alone
 from drkernel.judge.trusted.weight_perturbation import assign, perturbed
 from drkernel.tasks import module
 from drkernel.tasks.module import ArgumentEffects, Reference
-from drkernel.types import DrKernelError, Task
+from drkernel.types import DrKernelError, Precision, Task
 
-_MAX_DISCRETE, _SAMPLE = 4, 1024
-"""A tensor with at most so many distinct values is discrete; elements that are looked at first to see that."""
+_ATTEMPTS = 8
+"""Places that are tried to find one that changes the inputs."""
+_FEW, _NOISY_RUNS = 256, 4
+"""Outputs with fewer elements, or with a tolerance for each, get several runs with noise: one may be small by luck."""
+_UNKNOWN = 2.0**-16
+"""Relative error of outputs whose exact value nobody knows."""
 
 PUBLISHED, DEFAULT_WEIGHTS, FIRST_HIDDEN = 0, 1, 2
 """Numbers of the models on both sides: the published shape with perturbed weights, the same with the weights that
 construction gives, and, counting up, the hidden shapes with perturbed weights."""
-
-
-Transform = Callable[[Tensor, Tensor], Tensor]
-"""Other values for an input, from its values and their standardised form; element by element."""
 
 
 class Perturbation(enum.Enum):
@@ -97,8 +99,8 @@ class ReferenceModel:
     """With OVERWRITE: parameters and buffers as construction gives them."""
     perturbed_weights: dict[str, Tensor] = field(default_factory=dict)
     """With OVERWRITE: the values that replace them."""
-    jittered: dict[float, nn.Module] = field(default_factory=dict)
-    """Copies of the model for `_jittered_forward`, by the size of the jitter."""
+    copies: dict[str, nn.Module] = field(default_factory=dict)
+    """Copies of the model for other precision: `exact` and `noisy`."""
 
     @property
     def perturbed_at_construction(self) -> bool:
@@ -128,46 +130,66 @@ def build(reference: Reference, seed: int, perturbation: Perturbation = Perturba
     return built
 
 
-def draw(task: Task, plan: Plan, model: ReferenceModel, seed: int, terms: float) -> Case | None:
+def draw(task: Task, plan: Plan, model: ReferenceModel, seed: int, sources: Sequence[Source]) -> Case | None:
     """Draws a case; None where its regime does not suit the task (the reference fails, overflows or cannot tell).
 
     Args:
-        terms: see `Expected`.
+        sources: see `structure.observe`.
     """
-    given = model.reference.inputs(seed)
-    for transform in REGIMES[plan.regime]:
-        inputs = [_transformed(value, transform) for value in given] if transform else given
-        case = case_with(inputs, task, plan, model, seed, terms)
-        if plan.regime == "given":
-            return case
+    for variant in range(REGIMES[plan.regime]):
+        change = regimes.change(plan.regime, variant, seed)
+        if change is None:
+            return case_with(model.reference.inputs(seed), task, plan, model, seed)
         with contextlib.suppress(DrKernelError):
+            case = case_with(structure.draw(model.reference, sources, seed, change), task, plan, model, seed)
             if case.expected.finite and case.expected.well_conditioned:
                 return case
     return None
 
 
-def case_with(inputs: list, task: Task, plan: Plan, model: ReferenceModel, seed: int, terms: float) -> Case:
+def case_with(inputs: list, task: Task, plan: Plan, model: ReferenceModel, seed: int) -> Case:
     """A case with these inputs; arguments as those of `draw`."""
-    compute = functools.partial(expected_outputs, task, model, inputs, plan.train, seed, terms)
+    lowered = plan.model == PUBLISHED and plan.regime in ("given", "near_one")
+    compute = functools.partial(expected_outputs, task, model, inputs, plan.train, seed, lowered)
     return Case(plan, inputs, seed, compute)
 
 
-def expected_outputs(task: Task, model: ReferenceModel, inputs: list, train: bool, seed: int, terms: float) -> Expected:
+def nearly_same(model: ReferenceModel, sources: Sequence[Source], first: Case, seed: int) -> list | None:
+    """The inputs of a case but for single numbers, which are exchanged or become outliers. None where there are none.
+
+    Outputs that are cached under a sample, a sum or the identity of their inputs are wrong for these.
+    """
+    for attempt in range(_ATTEMPTS):  # a number may not reach the inputs: one above the diagonal of a triangle
+        inputs = structure.draw(model.reference, sources, first.seed, regimes.touch(seed + attempt))
+        if sources and not _equal(leaves(inputs), leaves(first.inputs), exactly=True):
+            return inputs
+    return None
+
+
+def expected_outputs(
+    task: Task, model: ReferenceModel, inputs: list, train: bool, seed: int, lowered: bool = False
+) -> Expected:
     """The reference's outputs with their tolerance. Neither the model nor the inputs are changed.
 
     Also finds out, once, what the reference does with its arguments (`Reference.argument_effects`).
+
+    Args:
+        lowered: whether products of lower precision are to be known by the pattern of their errors.
     """
-    eps = EPS[task.precision]
     effects = model.reference.argument_effects.get(train)
     may_edit = effects is None or effects.edits
     given = map_tensors(inputs, lambda tensor: _in_layout(tensor, tensor)) if may_edit else inputs
     rounded = forward(model, model.model, given, train, seed)
+    few = any(not isinstance(t, Tensor) or t.numel() < _FEW or stands_alone(t.shape) for _, t in leaves(rounded))
+    run = _Rerun(task.precision, model, inputs, train, seed)
     try:
-        exact = _jittered_forward(model, inputs, train, seed, 0.0, in_fp64=True)
-        jittered = _jittered_forward(model, inputs, train, seed, eps, in_fp64=module.DEVICE is None)
-        expected = Expected(exact, rounded, jittered, eps, terms)
+        exact = run.exact()
+        noisy = [run.noisy(number) for number in range(_NOISY_RUNS if few else 1)]
+        patterns = run.lowered() if lowered else ()
+        expected = Expected(exact, rounded, noisy, task.precision, patterns, seed)
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
-        expected = Expected(rounded, rounded, rounded, eps, 4 * terms)
+        widened = map_tensors(rounded, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
+        expected = Expected(rounded, rounded, [widened], task.precision)
     if effects is None:
         effects = model.reference.argument_effects[train] = ArgumentEffects(
             edits=not _equal(leaves(given), leaves(inputs)), aliases=_overlap(given, rounded)
@@ -179,40 +201,6 @@ def expected_outputs(task: Task, model: ReferenceModel, inputs: list, train: boo
 def _overlap(inputs: Any, outputs: Any) -> bool:
     before, after = ([t for _, t in leaves(tree) if isinstance(t, Tensor)] for tree in (inputs, outputs))
     return any(overlaps(a, b) for a in before for b in after)
-
-
-def nearly_same(inputs: list, seed: int) -> list | None:
-    """The same inputs but for single elements: a spike, and two elements exchanged. None without tensors.
-
-    Outputs that are cached under a sample, a sum or the identity of their inputs are wrong for these.
-    """
-    generator = torch.Generator("cpu").manual_seed(seed)
-    changed = False
-
-    def change(tensor: Tensor) -> Tensor:
-        nonlocal changed
-        if tensor.numel() < 3:
-            return tensor
-        flat = tensor.contiguous().reshape(-1).clone()
-        first, second, third = torch.randint(len(flat), (3,), generator=generator, device="cpu").tolist()
-        flat[[first, second]] = flat[[second, first]]
-        if not _is_discrete(tensor) and tensor.is_floating_point():
-            flat[third] = flat.abs().max() * 3
-        changed = True
-        return _in_layout(flat.view(tensor.shape), tensor)
-
-    result = [map_tensors(value, change) for value in inputs]
-    return result if changed else None
-
-
-def terms_per_output(trace: OpTrace) -> float:
-    """How many terms enter one element of an output, from what the reference read, multiplied and wrote: at least 1."""
-    terms = 1.0
-    for row in trace.rows:
-        written = max(1, row.output_numel)
-        terms = max(terms, row.flops / (2 * written * max(1, row.calls)))
-        terms = max(terms, row.arithmetic / (written * max(1, row.calls)))
-    return terms
 
 
 def mode_alternatives(reference: Reference, seed: int) -> list[tuple[bool, ...]]:
@@ -237,8 +225,9 @@ def mode_alternatives(reference: Reference, seed: int) -> list[tuple[bool, ...]]
     return [(False, True)] if _equal(evaluated, trained) else [(True,), (False,)]
 
 
-def _equal(first: list, second: list) -> bool:
-    same = lambda a, b: torch.allclose(a, b, equal_nan=True) if isinstance(a, Tensor) else a == b
+def _equal(first: list, second: list, exactly: bool = False) -> bool:
+    alike = torch.equal if exactly else functools.partial(torch.allclose, equal_nan=True)
+    same = lambda a, b: alike(a, b) if isinstance(a, Tensor) else a == b
     return len(first) == len(second) and all(same(a, b) for (_, a), (_, b) in zip(first, second, strict=True))
 
 
@@ -250,39 +239,60 @@ def forward(built: ReferenceModel, model: nn.Module, inputs: list, train: bool, 
     return built.reference.forward(model.train(train), inputs)
 
 
-def _jittered_forward(built: ReferenceModel, inputs: list, train: bool, seed: int, jitter: float, in_fp64: bool) -> Any:
-    """The outputs where inputs and weights are multiplied with 1 + jitter * u, u uniform in [-1, 1].
+class _Rerun:
+    """The reference run again on the same inputs with other rounding, see `rounding`."""
 
-    Rounding the inputs once more also shows in the task's own precision, in half the time on a GPU.
-    """
-    generators: dict[torch.device, torch.Generator] = {}
+    def __init__(self, precision: Precision, built: ReferenceModel, inputs: list, train: bool, seed: int):
+        self._precision, self._built, self._inputs, self._train, self._seed = precision, built, inputs, train, seed
+        self._products = 0
 
-    def change(tensor: Tensor) -> Tensor:
-        if not tensor.is_floating_point():
-            return tensor
-        dtype = torch.float64 if in_fp64 else tensor.dtype
-        if not jitter:
-            return tensor.to(dtype)
-        device = tensor.device
-        if device not in generators:
-            generators[device] = torch.Generator(device).manual_seed(seed)
-        changed = tensor.to(dtype, copy=True)
-        noise = torch.empty_like(changed).uniform_(-jitter, jitter, generator=generators[device])
-        return changed.addcmul_(changed, noise)
+    def exact(self, mode: Any = None) -> Any:
+        """The outputs in fp64; with a mode of `rounding`, what it makes of them."""
+        widened = lambda tensor: tensor.double() if tensor.is_floating_point() else tensor
+        return self._run(self._copy("exact", widened), widened, torch.float64, mode)
 
-    if jitter not in built.jittered:
-        built.jittered[jitter] = model = copy.deepcopy(built.model)
-        if in_fp64:
-            model.double()
-        with torch.no_grad():
-            for tensor in model.parameters():
-                tensor.copy_(change(tensor))
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64 if in_fp64 else before)
-    try:
-        return forward(built, built.jittered[jitter], [map_tensors(value, change) for value in inputs], train, seed)
-    finally:
-        torch.set_default_dtype(before)
+    def noisy(self, number: int) -> Any:
+        """The outputs with noise in every operator: of fp64 on the CPU, of fp32 on a GPU, where fp64 is slow."""
+        wide = torch.float64 if module.DEVICE is None else torch.float32
+        noise = rounding.Noise(self._precision, (self._seed + number) % 2**63)
+
+        def around(tensor: Tensor) -> Tensor:
+            return noise.around(tensor.to(torch.promote_types(tensor.dtype, wide), copy=True))
+
+        change = lambda tensor: around(tensor) if tensor.is_floating_point() else tensor
+        try:
+            return self._run(self._copy("noisy", change), change, wide, noise)
+        finally:
+            self._products = noise.products
+
+    def lowered(self) -> Iterator[tuple[str, Any]]:
+        """The outputs with products in precisions that an fp32 task forbids; none where there are no such products."""
+        tensors = [*self._built.model.parameters(), *(t for _, t in leaves(self._inputs) if isinstance(t, Tensor))]
+        halves = any(t.is_floating_point() and t.element_size() < 4 for t in tensors)
+        if self._precision == "ieee" and self._products and not halves:
+            with contextlib.suppress(DrKernelError):  # a reference that no mode follows is compared without
+                for name in rounding.LOWERINGS:
+                    yield name, self.exact(rounding.Lowered(name))
+
+    def _copy(self, name: str, change: Callable[[Tensor], Tensor]) -> nn.Module:
+        """A copy of the model with other parameters, made once."""
+        if name not in self._built.copies:
+            model = copy.deepcopy(self._built.model)
+            with torch.no_grad():
+                for tensor in (*model.parameters(), *model.buffers()):
+                    tensor.data = change(tensor.data)
+            self._built.copies[name] = model
+        return self._built.copies[name]
+
+    def _run(self, model: nn.Module, change: Callable[[Tensor], Tensor], dtype: torch.dtype, mode: Any) -> Any:
+        inputs = [map_tensors(value, change) for value in self._inputs]
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            with rounding.plain_attention() if mode else contextlib.nullcontext(), mode or contextlib.nullcontext():
+                return forward(self._built, model, inputs, self._train, self._seed)
+        finally:
+            torch.set_default_dtype(before)
 
 
 def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
@@ -294,77 +304,11 @@ def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     return {k: map_tensors(v, function) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def _transformed(value: Any, transform: Transform) -> Any:
-    """Transforms the floating tensors of an input. Exact zeros stay (masks, triangles), and so do discrete values.
-
-    Since transforms work element by element, symmetry stays as well.
-    """
-
-    def change(tensor: Tensor) -> Tensor:
-        if not tensor.is_floating_point() or _is_discrete(tensor):
-            return tensor
-        x = tensor if tensor.dtype == torch.float64 else tensor.float()
-        structured = int(x.count_nonzero()) < 0.95 * x.numel()
-        centred = x if structured else x - x.mean()
-        z = centred / x.std(correction=0).clamp_min(1e-6) if x.numel() > 1 else centred
-        result = torch.where(x == 0, x, transform(x, z)) if structured else transform(x, z)
-        return _in_layout(result, tensor)
-
-    return map_tensors(value, change)
-
-
 def _in_layout(values: Tensor, like: Tensor) -> Tensor:
     """The values with another tensor's dtype and strides."""
     expanded = 0 in like.stride() and like.numel() > 1
     empty = torch.empty_like(like) if expanded else like.new_empty_strided(like.shape, like.stride())
     return empty.copy_(values)
-
-
-def _is_discrete(tensor: Tensor) -> bool:
-    if not tensor.is_floating_point() or tensor.numel() <= 2 * _MAX_DISCRETE:
-        return False
-    few = len(tensor.reshape(-1)[:_SAMPLE].unique()) <= _MAX_DISCRETE  # sorting all of a large tensor takes long
-    return few and len(tensor.unique()) <= _MAX_DISCRETE
-
-
-_PURE: dict[str, tuple[Transform, ...]] = {
-    "mirrored": (lambda x, z: -1.5 * z + 0.75, lambda x, z: -1.5 * x, lambda x, z: 0.3 + 0.5 * x),
-    "large": (lambda x, z: 64 * z, lambda x, z: 64 * z.abs(), lambda x, z: 16 * z, lambda x, z: 8 * x),
-    "heavy": (lambda x, z: -(z.abs() ** 3) - 0.1, lambda x, z: z**3, lambda x, z: z.abs() ** 3, lambda x, z: x**3),
-    "integers": (lambda x, z: (2 * z).round(), lambda x, z: (2 * z).round().abs() + 1),
-}
-PURE = tuple(_PURE)
-"""The regimes that change all values in one way."""
-
-
-def _mixed(variant: int) -> Transform:
-    """Every pure regime in a part of the rows of one input."""
-    parts = [variants[min(variant, len(variants) - 1)] for variants in _PURE.values()]
-
-    def transform(x: Tensor, z: Tensor) -> Tensor:
-        if not x.dim():
-            return parts[0](x, z)
-        along = 0 if len(x) >= len(parts) else x.dim() - 1
-        pieces = zip(parts, x.tensor_split(len(parts), along), z.tensor_split(len(parts), along), strict=True)
-        return torch.cat([part(*piece) for part, *piece in pieces], along)
-
-    return transform
-
-
-REGIMES: dict[str, tuple[Transform | None, ...]] = {
-    "given": (None,),
-    **_PURE,
-    "mixed": tuple(_mixed(variant) for variant in range(4)),
-}
-"""Value distributions by name, each with milder variants to fall back on where the reference leaves its domain."""
-
-_DESCRIPTIONS = {
-    "mirrored": "shifted values",
-    "large": "large values",
-    "heavy": "negative, heavy-tailed values",
-    "integers": "small integers",
-}
-"""Of regimes, in words that feedback can use."""
 
 
 def plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
@@ -376,13 +320,18 @@ def plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
     """
     mode = lambda i: train[i % len(train)]
     yield Plan("the given inputs", PUBLISHED, "given", mode(0))
-    yield Plan(_DESCRIPTIONS["mirrored"], PUBLISHED, "mirrored", mode(1))
-    yield Plan(_DESCRIPTIONS["large"], PUBLISHED, "large", mode(0))
+    yield Plan(DESCRIPTIONS["mirrored"], PUBLISHED, "mirrored", mode(1))
+    yield Plan(DESCRIPTIONS["large"], PUBLISHED, "large", mode(0))
     for k in range(shapes):
         yield Plan("another shape", FIRST_HIDDEN + k, "given" if k == 0 else "mirrored", mode(k))
-    yield Plan(_DESCRIPTIONS["heavy"], PUBLISHED, "heavy", mode(1))
-    yield Plan(_DESCRIPTIONS["integers"], PUBLISHED, "integers", mode(0))
+    for k, regime in enumerate(PURE[2:]):
+        yield Plan(DESCRIPTIONS[regime], PUBLISHED, regime, mode(k + 1))
     yield Plan("the default weights", DEFAULT_WEIGHTS, "given", mode(1))
+
+
+def precision_plan(train: bool) -> Plan:
+    """The case for submissions whose kernels multiply in a precision that the task forbids."""
+    return Plan(DESCRIPTIONS["near_one"], PUBLISHED, "near_one", train)
 
 
 def lean_plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
@@ -392,6 +341,7 @@ def lean_plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
     for k in range(shapes):
         yield Plan("another shape", FIRST_HIDDEN + k, "given", mode(k))
     for k, regime in enumerate(PURE):
-        yield Plan(f"another shape, {_DESCRIPTIONS[regime]}", FIRST_HIDDEN + k % shapes, regime, mode(k))
+        yield Plan(f"another shape, {DESCRIPTIONS[regime]}", FIRST_HIDDEN + k % shapes, regime, mode(k))
     yield Plan("shifted, large, heavy-tailed and integer values", PUBLISHED, "mixed", mode(1))
+    yield Plan(DESCRIPTIONS["sparse"], PUBLISHED, "sparse", mode(0))
     yield Plan("the default weights", DEFAULT_WEIGHTS, "given", mode(1))

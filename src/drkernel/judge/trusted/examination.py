@@ -29,33 +29,16 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, Protoc
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, P, Submission
-from drkernel.judge.trusted import ablation, attribution, cases, static_check
+from drkernel.judge.trusted import ablation, attribution, cases, ptx_scan
 from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Case, Perturbation, Seeds
+from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
-from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
+from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_failure
 from drkernel.types import Status, Verdict
 
 _PROFILE_ROWS = 16
 """Kernels that a verdict's profile names."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ExamConfig:
-    """What a judge decides by; see Judge."""
-
-    device: str = "simulated:H200"
-    timeout_s: float = 20.0
-    lazy_below: float = 1.05
-    shapes: str = "reject"
-    gate: bool = True
-    price_hacks: bool = False
-
-
-def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:
-    """The refusal that a judge which prices hacks does not act upon: a source without a Triton kernel."""
-    found = static_check.inspect(source, answer_name) if config.gate and config.price_hacks else None
-    return found.to_verdict() if found else None
 
 
 class Examination(Generic[P]):
@@ -65,6 +48,7 @@ class Examination(Generic[P]):
         process: a runner that has not been asked anything yet.
         restart: replaces the process by a new one; for devices that measure in several processes.
         refusal: a refusal that is already certain, where `config.price_hacks` wants a time all the same.
+        products: the formats that its kernels multiply in, where their PTX is known; see ptx_scan.
     """
 
     def __init__(
@@ -77,10 +61,12 @@ class Examination(Generic[P]):
         source: str,
         restart: Callable[[], Process] | None = None,
         refusal: Verdict | None = None,
+        products: frozenset[str] = frozenset(),
     ):
         self.device, self.prepared, self.config, self.seeds, self.source = device, prepared, config, seeds, source
         self.pair = PairedModels(self._connect(process), prepared, seeds)
         self._restart, self._refusal = restart, refusal
+        self._forbidden = ptx_scan.forbidden(products, prepared.task.precision, prepared.halves)
         self.modes = prepared.mode_alternatives[0]
         """The values of `training` to test under."""
         self.general = True
@@ -101,7 +87,7 @@ class Examination(Generic[P]):
         try:
             return self._ask_all()
         except VerdictReached as reached:
-            return self._refusal or reached.verdict
+            return self._refusal or self._explained(reached.verdict)
         except Failed as failure:
             return self._refusal or verdict_of_failure(failure, self.source)
         except DeadlineExceeded:
@@ -118,6 +104,8 @@ class Examination(Generic[P]):
         with self._stage("further cases"):
             self._expect_no_stale_outputs(first)
             right = [first, *self._further_cases()]
+            if self._forbidden and (case := self.pair.draw(cases.precision_plan(self.modes[0]))):
+                self.pair.ask(case)
             last = self._last_case(first)
             reply = self.pair.ask(last)
             self._expect_triton_launch(reply)
@@ -138,6 +126,12 @@ class Examination(Generic[P]):
         finally:
             self.stages[name] = 1e3 * (time.perf_counter() - start)
 
+    def _explained(self, verdict: Verdict) -> Verdict:
+        """The verdict with what its kernels multiply in, where that may be why values are wrong."""
+        if not self._forbidden or verdict.reason not in ("wrong_values", "wrong_on_other_shape"):
+            return verdict
+        return dataclasses.replace(verdict, detail=f"{verdict.detail}; {ptx_scan.hint(self._forbidden)}")
+
     def _timed_out(self) -> Verdict:
         limit_s = self.config.timeout_s
         if self.pair.client.hangs:
@@ -154,20 +148,30 @@ class Examination(Generic[P]):
         """The given inputs, and the right outputs to them.
 
         Settles the modes to test in and how weights are perturbed: the first combination in which the outputs are
-        right. Where there is none, the refusal is that of the first combination.
+        right, if possible by a Triton kernel. Where there is none, the refusal is that of the first combination.
         """
         refusals: list[Exception] = []
+        idle: tuple[bool, ...] | None = None
+        """Modes in which outputs are right and no Triton kernel is launched."""
         try:
             for modes in self.prepared.mode_alternatives:
-                self.modes = modes
-                found = self._try_first_case(Perturbation.OVERWRITE, refusals)
-                if not found and self.pair.overwritten:
-                    found = self._try_first_case(Perturbation.CONSTRUCTION, refusals)
-                if found:
+                found = self._try_modes(modes, refusals)
+                if found and found[1].trace.launches_triton:
                     return found
+                idle = idle or (modes if found else None)
+            if idle and (found := self._try_modes(idle, refusals)):
+                return found
             raise refusals[0]
         finally:
             refusals.clear()  # else they and the frames of their tracebacks keep each other, and all tensors
+
+    def _try_modes(self, modes: tuple[bool, ...], refusals: list[Exception]) -> tuple[Case, Answer] | None:
+        """The first case under these modes; None, and the refusals more, where its outputs are not right."""
+        self.modes = modes
+        found = self._try_first_case(Perturbation.OVERWRITE, refusals)
+        if not found and self.pair.overwritten:
+            found = self._try_first_case(Perturbation.CONSTRUCTION, refusals)
+        return found
 
     def _try_first_case(self, perturbation: Perturbation, refusals: list[Exception]) -> tuple[Case, Answer] | None:
         """The first case under the current modes; None, and one refusal more, where its outputs are not right."""
@@ -184,13 +188,13 @@ class Examination(Generic[P]):
     def _expect_no_stale_outputs(self, first: Case) -> None:
         """Nearly the same inputs at the same place: outputs that were kept from the last call are wrong here."""
         seed = self.seeds("touched")
-        inputs = cases.nearly_same(first.inputs, seed)
+        inputs = cases.nearly_same(self.pair.published, self.prepared.sources, first, seed)
         if inputs is None:
             return
         plan = dataclasses.replace(first.plan, name="the last inputs with single elements changed")
         model = self.pair.published
         if self.device.policy.near_repeat_in_fp64:
-            case = cases.case_with(inputs, self.prepared.task, plan, model, seed, self.prepared.terms)
+            case = cases.case_with(inputs, self.prepared.task, plan, model, seed)
             if case.expected.finite and case.expected.well_conditioned:
                 self._expect_own_outputs(first, self.pair.ask(case))
             return
@@ -308,7 +312,7 @@ class Examination(Generic[P]):
         self._refusal = self._refusal or Verdict("hack", reason, detail, evidence=evidence)
 
     def _expect_triton_launch(self, reply: Answer) -> None:
-        if not any(row.triton and row.programs for row in reply.trace.rows):
+        if not reply.trace.launches_triton:
             left = sorted({row.name for row in reply.trace.rows if not row.triton})
             detail = "forward launched no Triton kernel"
             detail += f"; PyTorch ran {', '.join(left[:6])}" if left else " and computed nothing"
@@ -376,21 +380,7 @@ class Examination(Generic[P]):
             profile=measured.submission_profile[:_PROFILE_ROWS],
             reference_profile=measured.reference_profile[:_PROFILE_ROWS],
         )
-        return self._priced(self._refusal, verdict) if self._refusal else verdict
-
-    @staticmethod
-    def _priced(refusal: Verdict, verdict: Verdict) -> Verdict:
-        """The refusal, with the times of a submission that was examined to the end, where they can be true."""
-        if verdict.status != "ok":
-            return refusal
-        return dataclasses.replace(
-            verdict,
-            status=refusal.status,
-            reason=refusal.reason,
-            detail=refusal.detail,
-            lazy=False,
-            evidence=verdict.evidence | refusal.evidence | {"priced_as": verdict.reason},
-        )
+        return priced(self._refusal, verdict) if self._refusal else verdict
 
     def _submission(self, case: Case, trace: OpTrace) -> Submission:
         """The submission as a device sees it."""

@@ -18,9 +18,9 @@ from drkernel.judge.trusted.cases import (
     ReferenceModel,
     Seeds,
 )
+from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
-from drkernel.judge.trusted.tolerance import Mismatch
 from drkernel.judge.trusted.verdicts import VerdictReached
 
 
@@ -88,7 +88,7 @@ class PairedModels:
         if plan.model not in self._models:
             self.build(plan.model)
         model, seed = self._models[plan.model], self._seeds("inputs", plan.name, *what)
-        return cases.draw(self._prepared.task, plan, model, seed, self._prepared.terms)
+        return cases.draw(self._prepared.task, plan, model, seed, self._prepared.sources)
 
     def given(self, name: str, train: bool, *what: Any) -> Case:
         """A case with inputs as the task draws them."""

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted import attribution, cases, shrink
+from drkernel.judge.trusted import attribution, cases, regimes, shrink, structure
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import PUBLISHED, Case, Perturbation, Plan, Seeds
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
+from drkernel.judge.trusted.structure import Source
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -43,8 +44,10 @@ class PreparedTask:
     """The same task at shapes that are published nowhere."""
     mode_alternatives: list[tuple[bool, ...]]
     """See cases.mode_alternatives."""
-    terms: float
-    """How many terms enter one element of an output; see tolerance.Expected."""
+    sources: tuple[Source, ...]
+    """The random numbers that inputs are made of; see structure.observe."""
+    halves: bool
+    """Whether an input or a weight has fewer than 32 bits."""
     reference_costs: dict[bool, ReferenceCost]
     """What the reference costs, by the first mode of each alternative."""
 
@@ -102,8 +105,8 @@ def prepare(
     alternatives = cases.mode_alternatives(reference, seed)
     costs = {train: _reference_cost(reference, seed, train, cost_model, record) for train, *_ in alternatives}
     hidden = list(itertools.islice(_hidden(task, base, seeds), HIDDEN_SHAPES))
-    terms = max(cases.terms_per_output(cost.trace) for cost in costs.values())
-    prepared = PreparedTask(task, reference, hidden, alternatives, terms, costs)
+    sources = structure.observe(base, seed)
+    prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs)
     _refuse_degenerate(prepared, seeds)
     return prepared
 
@@ -119,6 +122,11 @@ def _reference_cost(
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
     return ReferenceCost(trace, cost_model, min_time_us)
+
+
+def _has_halves(reference: Reference, seed: int) -> bool:
+    tensors = [*reference.model(seed).parameters(), *(t for _, t in leaves(reference.inputs(seed)))]
+    return any(isinstance(t, Tensor) and t.is_floating_point() and t.element_size() < 4 for t in tensors)
 
 
 def _hidden(task: Task, base: Reference, seeds: Seeds) -> Iterator[Reference]:
@@ -160,9 +168,9 @@ def _refuse_degenerate(prepared: PreparedTask, seeds: Seeds) -> None:
     model = cases.build(prepared.reference, seeds("degenerate"), Perturbation.OVERWRITE)
     train = prepared.mode_alternatives[-1][0]
     first, passing = None, {}
-    for index, regime in enumerate(("given", *cases.PURE)):
+    for index, regime in enumerate(("given", *regimes.PURE)):
         plan = Plan(regime, PUBLISHED, regime, train)
-        case = cases.draw(prepared.task, plan, model, seeds("degenerate", index), prepared.terms)
+        case = cases.draw(prepared.task, plan, model, seeds("degenerate", index), prepared.sources)
         if case and first is None:
             first, passing = case, _trivial(case)
             _expect_finite(prepared.task, case)

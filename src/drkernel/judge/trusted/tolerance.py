@@ -1,14 +1,15 @@
 """Is an output right? Expected values in fp64, and tolerances that follow from the reference's own rounding.
 
-The allowed error is a small multiple of two errors: the reference's own in its precision, and the one that comes from
-rounding its inputs once. So any backward stable rewrite passes (an exp2 softmax, another order of summation). The
-allowed error is never below a few units in the last place of the output's scale. See judge/README.md, P7.
+An output may be as far from the exact one as a small multiple of two errors: the reference's own in its precision, and
+that of a run with other rounding in every operator (`rounding.Noise`). Both are taken at that output and on these
+inputs. So an honest kernel with another order of summation passes, and a long sum elsewhere in the task grants nothing.
+Outputs of 16 bits are rounded to them a few times at most. See judge/README.md, P7.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,44 +18,33 @@ from torch import Tensor
 
 from drkernel.judge.boundary.shared_tensors import DTYPES, Slot
 from drkernel.judge.trusted import reductions
+from drkernel.judge.trusted.lowering import FEW, Lowering
+from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind_of, leaves, shape_of
+from drkernel.judge.trusted.rounding import EPS, UNIT
 from drkernel.types import Precision
 
-K_NORM, K_MAX = 8.0, 16.0
-"""How many times the reference's own error an output may have: in the L2 norm, and at its worst element."""
-MAX_TERMS = 2**22
-"""Rounding is granted for at most so many terms in a row: 10^5 atomic additions of unlike sizes onto one number err by
-that much. Nobody adds 10^8 one by one, and the mean of a few rows must not pass for the mean of all."""
-_RARE, _RARE_FACTOR = 1e-3, 32.0
+K_OWN, K_NOISE, K_MAX = 2.0, 4.0, 6.0
+"""How many times the error an output may have: in the L2 norm, the reference's own and that of noise; at the worst
+element of its row, the larger of both."""
+K_MAX_16 = 3.0
+"""The last where outputs have 16 bits: their own rounding is most of the error, and it does not add up."""
+_ROUNDINGS_16 = 1.5
+"""How many steps of a 16-bit format an element may be off: three roundings, each half a step."""
+_FLOOR = 1.0
+"""Errors are at least so many times the unit of the precision policy (`rounding.UNIT`)."""
+_RARE, _RARE_FACTOR = 1e-3, 8.0
 """At most this proportion of the elements may exceed their bound, by at most this factor: bounds come from random
 errors, which are small here and there."""
-EPS: dict[Precision, float] = {"ieee": 2.0**-23, "tf32": 2.0**-10, "low": 2.0**-7}
-"""Relative rounding step that each precision policy grants."""
-_MIN_ROW = 16
-"""Rows shorter than this share one tolerance."""
+_MIN_ROW, _ALONE = 16, 2**16
+"""Shorter rows are none (`_table`); so many elements may have tolerances of their own."""
 _CHUNK = 2**20
 """Elements that are compared at once in order to describe a mismatch."""
-_OTHER_INPUTS = 4.0
-"""Bounds that come from another draw of the inputs are wider by this factor."""
-_TINY = 1e-300
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """Why an output is wrong, in words for people and in numbers. A verdict's evidence has them under these names."""
-
-    reason: str
-    """wrong_structure | wrong_type | wrong_shape | wrong_dtype | wrong_values | not_finite | expanded |
-    edits_input | aliases_input"""
-    text: str
-    output: str = ""
-    index: tuple[int, ...] = ()
-    expected: float | None = None
-    got: float | None = None
-    share: float | None = None
-    """The proportion of elements beyond the tolerance."""
-    error: float | None = None
-    """The largest absolute difference."""
+_OTHER_INPUTS = 2.0
+"""Bounds that come from another draw of the inputs, and are for the distance from the rounded reference, are wider by
+this factor."""
+_BESIDE, _TINY = 1e-9, 1e-300
+"""What is so small beside the whole output is nothing."""
 
 
 class Expected:
@@ -63,9 +53,10 @@ class Expected:
     Args:
         exact: the reference's output in fp64 (a tree of tensors and scalars).
         rounded: the same in the task's own precision; it also sets types, dtypes and shapes.
-        jittered: the fp64 output when inputs and weights are rounded once more, at random.
-        eps: relative rounding step of the precision policy.
-        terms: how many terms enter one output element, roughly; rounding grows with its square root.
+        noisy: the output with other rounding in every operator, at random; several where outputs are few.
+        precision: of the task.
+        lowered: names of precisions that the task forbids, and the fp64 output with products of such (`Lowering`).
+        seed: of the places at which these are compared.
 
     Raises:
         ValueError: the reference's outputs have another structure or shape in fp64.
@@ -76,13 +67,27 @@ class Expected:
     aliases = False
     """Whether an output of the reference lies in an input's memory."""
 
-    def __init__(self, exact: Any, rounded: Any, jittered: Any, eps: float, terms: float):
+    def __init__(
+        self,
+        exact: Any,
+        rounded: Any,
+        noisy: Sequence[Any],
+        precision: Precision = "ieee",
+        lowered: Iterable[tuple[str, Any]] = (),
+        seed: int = 0,
+    ):
         self.rounded = rounded
         self._rounded = list(leaves(rounded))
-        trees = [dict(leaves(tree)) for tree in (exact, jittered)]
+        trees = [dict(leaves(tree)) for tree in (exact, *noisy)]
         if any(tree.keys() != dict(self._rounded).keys() for tree in trees):
             raise ValueError("the reference's outputs have another structure in fp64")
-        self._leaves = {path: _Leaf(trees[0][path], value, trees[1][path], eps, terms) for path, value in self._rounded}
+        self._leaves = {
+            path: _Leaf(trees[0][path], value, [tree[path] for tree in trees[1:]], precision)
+            for path, value in self._rounded
+        }
+        for name, tree in lowered:
+            for path, value in leaves(tree):
+                self._leaves[path].add_lowering(name, value, seed)
 
     @property
     def finite(self) -> bool:
@@ -228,32 +233,45 @@ class _Leaf:
     reference_max: float
     """L2 norm and largest value of the output."""
 
-    def __init__(self, exact: Any, rounded: Any, jittered: Any, eps: float, terms: float):
+    def __init__(self, exact: Any, rounded: Any, noisy: Sequence[Any], precision: Precision):
+        self._lowerings: list[Lowering] = []
         if not _is_float(rounded):
             self.finite = self.same_nonfinite = True
-            self.well_conditioned = _same(exact, rounded) and _same(exact, jittered)
+            self.well_conditioned = all(_same(value, rounded) for value in (exact, *noisy))
             return
         device = exact.device if isinstance(exact, Tensor) else "cpu"
-        exact, near, jittered = (torch.as_tensor(v, device=device) for v in (exact, rounded, jittered))
-        if not exact.shape == near.shape == jittered.shape:
+        exact, near, *noisy = (torch.as_tensor(v, device=device) for v in (exact, rounded, *noisy))
+        if any(value.shape != exact.shape for value in (near, *noisy)):
             raise ValueError("the reference's outputs have another shape in fp64")
         self._table = _table(exact.shape)
-        self.exact, near, jittered = (t.reshape(self._table) for t in (exact.double(), near, jittered.double()))
-        row_squares, row_errors, numbers = reductions.by(self.exact, near, jittered).statistics(
-            self.exact, near, jittered
-        )
+        self.exact, near, *noisy = (t.reshape(self._table) for t in (exact.double(), near, *noisy))
+        found = [reductions.by(self.exact, near, other).statistics(self.exact, near, other) for other in noisy]
+        row_squares, row_errors, numbers = found[0]
+        for _, other_rows, other_numbers in found[1:]:
+            row_errors = torch.maximum(row_errors, other_rows)
+            numbers[2] = max(numbers[2], other_numbers[2])
         *squares, self.reference_max, disagreeing, nonfinite = numbers
-        self.reference_norm, rounding_error, jitter_error = map(math.sqrt, squares)
+        self.reference_norm, own, noise = map(math.sqrt, squares)
         self.finite, self.same_nonfinite = nonfinite == 0, disagreeing == 0
-        step = torch.finfo(rounded.dtype).eps if isinstance(rounded, Tensor) else 0.0
-        relative = max(eps * math.sqrt(min(terms, MAX_TERMS)), step)
-        self.norm = K_NORM * max(relative * self.reference_norm, rounding_error, jitter_error)
-        least = 1e-3 * self.reference_norm / math.sqrt(max(1, exact.numel()))
-        row_rms = (row_squares / self._table[1]).sqrt().clamp_min(least)
-        if len(row_rms):  # a row whose own errors are small by chance may have what rows of its size usually have
-            row_errors = torch.maximum(row_errors, row_rms * (row_errors / row_rms.clamp_min(_TINY)).median())
-        self._atol, self._rtol = K_MAX * torch.maximum(row_errors, relative * row_rms), K_MAX * relative
-        self.well_conditioned = jitter_error <= max(1e-2, 4 * relative) * self.reference_norm
+        self._bound(row_squares, row_errors, max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
+        self.well_conditioned = noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
+
+    def _bound(self, row_squares: Tensor, row_errors: Tensor, error: float, step: float, unit: float) -> None:
+        """Sets the bounds: of the norm, of an element by its row, and of an element by its own size."""
+        narrow = step > 2 * EPS
+        k_max = K_MAX_16 if narrow else K_MAX
+        least = max(_FLOOR * unit, 0.2 * step)  # rounding once has a fifth of a step, in the mean of all mantissas
+        self.norm = max(error, (K_OWN if narrow else K_NOISE) * least * self.reference_norm)
+        usual = (row_squares / max(1, self._table[1])).sqrt().clamp_min(_BESIDE * self.reference_norm)
+        if len(usual):  # a row whose own errors are small by chance may have what rows of its size usually have
+            row_errors = torch.maximum(row_errors, usual * (row_errors / usual.clamp_min(_TINY)).median())
+        self._atol = k_max * torch.maximum(row_errors, least * usual)
+        self._rtol = max(k_max * unit, _ROUNDINGS_16 * step if narrow else k_max * step)
+
+    def add_lowering(self, name: str, lowered: Any, seed: int) -> None:
+        """Notes what the output is in lower precision; only where there are enough elements to tell."""
+        if isinstance(lowered, Tensor) and lowered.dtype == torch.float64 and lowered.numel() >= FEW:
+            self._lowerings.append(Lowering(name, lowered, self.exact, seed))
 
     def max_error(self) -> float:
         """The largest error that any element may have."""
@@ -276,7 +294,7 @@ class _Leaf:
         if torch.equal(value, rounded):
             return None
         rows = value.reshape(1, -1), rounded.reshape(1, -1)
-        return _mismatch("wrong_values", path, value.shape, 0, *rows, rows[0] != rows[1], True)
+        return describe("wrong_values", path, value.shape, 0, *rows, rows[0] != rows[1], True)
 
     def fits(self, path: str, rounded: Any, actual: Any) -> bool:
         if (
@@ -303,8 +321,13 @@ class _Leaf:
         return Mismatch("wrong_values", f"{path} is {actual!r}, expected {rounded!r}", path)
 
     def _check_values(self, path: str, value: Tensor, slack: float) -> Mismatch | None:
-        if self._within(value, slack):
+        found = next((low for low in self._lowerings if low.explains(value)), None) if slack == 1.0 else None
+        if self._within(value, slack) and not found:
             return None
+        return self._wrong(path, value, slack) if not found else found.mismatch(path, self._wrong(path, value, slack))
+
+    def _wrong(self, path: str, value: Tensor, slack: float) -> Mismatch:
+        """Describes the worst place of an output that is wrong."""
         table, rows = value.reshape(self._table), max(1, _CHUNK // max(1, self._table[1]))
         for first in range(0, len(table), rows):  # a large output is not looked at as a whole to show one place
             part = slice(first, first + rows)
@@ -313,10 +336,10 @@ class _Leaf:
             last = part.stop >= len(table)
             for reason, bad in (("not_finite", special), ("wrong_values", beyond)):
                 if bool(bad.any()):
-                    return _mismatch(
+                    return describe(
                         reason, path, value.shape, first, table[part], self.exact[part], bad, last and not first
                     )
-        return _mismatch(  # no element is beyond its bound, but the norm of all errors is: show the last chunk's worst
+        return describe(  # no element is beyond its bound, but the norm of all errors is: show the last chunk's worst
             "wrong_values", path, value.shape, first, table[part], self.exact[part], error >= error.max(), False
         )
 
@@ -331,35 +354,28 @@ class _Leaf:
         return not beyond or (beyond <= _RARE * value.numel() and not count(_RARE_FACTOR * slack)[1])
 
 
-def _mismatch(
-    reason: str, path: str, shape: Sequence[int], first: int, value: Tensor, expected: Tensor, bad: Tensor, whole: bool
-) -> Mismatch:
-    """Describes the worst element among the bad ones.
-
-    Args:
-        shape: of the output that the rows `value` and `expected` [r, C] are from, beginning with row `first`.
-        whole: whether they are all of it, so that the proportion of bad ones is known.
-    """
-    gap = torch.where(bad, torch.nan_to_num((value.double() - expected.double()).abs(), nan=math.inf), -1.0)
-    place = int(gap.reshape(-1).argmax())
-    got, right, error = (float(t.reshape(-1)[place]) for t in (value, expected, gap))
-    index: list[int] = []
-    rest = first * value.shape[1] + place
-    for size in reversed(shape):
-        rest, step = divmod(rest, size)
-        index.insert(0, step)
-    share = float(bad.double().mean())
-    where = f"{path}[{', '.join(map(str, index))}]" if index else path
-    among = f"of {value.numel()} elements" if whole else f"of the {value.numel()} elements around it"
-    text = f"{where} is {got:.6g}, expected {right:.6g}; {100 * share:.3g}% {among} are wrong"
-    return Mismatch(reason, text, path, tuple(index), right, got, share, error)
-
-
 def _table(shape: Sequence[int]) -> tuple[int, int]:
-    """Rows and columns: rows are those of the last dimension, and where these are short all is one row."""
+    """Rows and columns, where the elements of a row are alike, so that they share a tolerance.
+
+    Rows are those of the last dimension. Where that is short or the only one, elements stand for rows of the inputs,
+    and each is one of its own; where there are too many of these, rows are those of the first dimension.
+    """
     size = math.prod(shape)
-    columns = shape[-1] if shape and shape[-1] >= _MIN_ROW else max(1, size)
-    return size // columns, columns
+    if stands_alone(shape):
+        return size, 1
+    wide = len(shape) > 1 and shape[-1] >= _MIN_ROW
+    columns = shape[-1] if wide else size // shape[0] if len(shape) > 1 and size >= _MIN_ROW * shape[0] > 0 else size
+    return size // max(1, columns), columns
+
+
+def stands_alone(shape: Sequence[int]) -> bool:
+    """Whether each element of an output has a tolerance of its own, which needs several runs with noise."""
+    return math.prod(shape) <= _ALONE and not (len(shape) > 1 and shape[-1] >= _MIN_ROW)
+
+
+def _step(value: Any) -> float:
+    """Relative distance of two numbers of an output's format."""
+    return torch.finfo(value.dtype).eps if isinstance(value, Tensor) else 0.0
 
 
 def _is_float(value: Any) -> bool:

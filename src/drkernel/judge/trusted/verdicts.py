@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from drkernel.judge.trusted.runner_client import Failed
@@ -55,3 +56,17 @@ def verdict_of_failure(failure: Failed, source: str) -> Verdict:
     detail = f"{place}{failure.kind}: {' '.join(failure.message.split())}"
     evidence = {"error": failure.kind, "line": failure.line}
     return Verdict("invalid", reason, detail[:800], evidence=evidence)
+
+
+def priced(refusal: Verdict, verdict: Verdict) -> Verdict:
+    """The refusal, with the times of a submission that was examined to the end, where they can be true."""
+    if verdict.status != "ok":
+        return refusal
+    return dataclasses.replace(
+        verdict,
+        status=refusal.status,
+        reason=refusal.reason,
+        detail=refusal.detail,
+        lazy=False,
+        evidence=verdict.evidence | refusal.evidence | {"priced_as": verdict.reason},
+    )

@@ -16,17 +16,35 @@ from torch import Tensor, nn
 from drkernel.judge.boundary.construction import with_noise
 
 _RUNNING = ("running_mean", "running_var")
+_SMALL, _RARE = 0.1, 256
+"""Root mean square of a vector that matters; and one of how many elements of a matrix becomes an outlier."""
 
 
 def perturbed(model: nn.Module, seed: int) -> dict[str, Tensor]:
-    """Other values for the floating parameters and running statistics of a model, by name; signs and symmetry are kept.
+    """Other values for the floating parameters and running statistics of a model, by name; signs and zeros are kept.
 
-    See `with_noise` for their distribution.
+    See `with_noise` for their distribution. Where a tensor is zero altogether, it becomes anything. A vector that is
+    small (a bias of 1/sqrt(K), a layer scale of 1e-6) is made large enough to matter beside outputs of size one, and
+    of a matrix, one in _RARE elements becomes an outlier, which a coarse scale cannot hold.
     """
     running = ((name, b) for name, b in model.named_buffers() if name.rpartition(".")[2] in _RUNNING)
     tensors = [(n, t.detach()) for n, t in (*model.named_parameters(), *running) if t.is_floating_point()]
     generators = {device: torch.Generator(device).manual_seed(seed) for device in {t.device for _, t in tensors}}
-    return {name: with_noise(tensor, generators[tensor.device]) for name, tensor in tensors}
+    return {name: _perturbed(tensor, generators[tensor.device]) for name, tensor in tensors}
+
+
+def _perturbed(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    values = with_noise(tensor, generator)
+    if tensor.dim() == 1 and tensor.numel() > 1:
+        size = float(values.double().square().mean().sqrt())
+        return values if size >= _SMALL or not size else values * (_SMALL / size)
+    zero = tensor == 0
+    if not bool(zero.all()):
+        values = torch.where(zero, tensor, values)
+    if tensor.dim() > 1 and tensor.numel() >= 4 * _RARE:
+        places = torch.randint(_RARE, tensor.shape, generator=generator, device=tensor.device)
+        values = torch.where(places == 0, 4 * values, values)
+    return values
 
 
 def assign(model: nn.Module, values: Mapping[str, Tensor]) -> None:

@@ -25,7 +25,8 @@ from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.judge.trusted import prepare, static_check
 from drkernel.judge.trusted.cases import Seeds
-from drkernel.judge.trusted.examination import ExamConfig, Examination, deferred_refusal
+from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
+from drkernel.judge.trusted.examination import Examination
 from drkernel.judge.trusted.verdicts import verdict_of_crash
 from drkernel.types import DrKernelError, Task, Verdict
 

@@ -16,7 +16,7 @@ import torch
 from drkernel.judge import Judge
 from drkernel.judge.devices.cuda import backend
 from drkernel.judge.devices.cuda.backend import CudaBackend
-from drkernel.judge.trusted.examination import ExamConfig
+from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.worker_process import WorkerCrashed, WorkerNotStarted
 from drkernel.types import DrKernelError, Verdict
 from tests.judge.examples import descendants, examples, tasks

@@ -28,9 +28,10 @@ from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
 from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, multiplies
 from drkernel.judge.devices.cuda.timer import PairedTimer
-from drkernel.judge.trusted import cases, static_check
+from drkernel.judge.trusted import cases, ptx_scan, static_check
 from drkernel.judge.trusted.cases import Seeds
-from drkernel.judge.trusted.examination import ExamConfig, Examination, deferred_refusal
+from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
+from drkernel.judge.trusted.examination import Examination
 from drkernel.judge.trusted.prepare import PreparedTaskCache
 from drkernel.judge.trusted.runner_client import Missing, RunnerClient
 from drkernel.judge.trusted.verdicts import verdict_of_crash
@@ -179,13 +180,14 @@ class GpuExaminer:
         ready = time.monotonic()
         verdict, ending, inconclusive, lease = None, "", "", self._lease
         try:
+            products = ptx_scan.take(kernels)
             runners.adopt(kernels)
             with lease.hold(exclusive):
                 began = time.monotonic()
                 lease.stop_runner = lambda: runners.process.stopped()
                 try:
                     self._warm()
-                    verdict = self._examined(task, source, runners)
+                    verdict = self._examined(task, source, runners, products)
                 except PeerClosed:
                     pass
                 finally:
@@ -251,12 +253,12 @@ class GpuExaminer:
         if free < promised:
             raise GpuUnhealthy(f"{free / 2**30:.1f} GiB were free of the {promised / 2**30:.1f} GiB that are promised")
 
-    def _examined(self, task: Task, source: str, runners: RunnerLease) -> Verdict:
+    def _examined(self, task: Task, source: str, runners: RunnerLease, products: frozenset[str]) -> Verdict:
         prepared = self._cached(task)
         seeds = Seeds(self.secret, static_check.digest(source), task.digest)
         refusal = deferred_refusal(self.config, source, task.answer_name)
         exam = Examination(
-            self._device, prepared, self.config, seeds, runners.process, source, runners.replace, refusal
+            self._device, prepared, self.config, seeds, runners.process, source, runners.replace, refusal, products
         )
         try:
             verdict = expect_memory(self._lease.exclusive, exam.run)
@@ -341,7 +343,7 @@ class GpuExaminer:
         client, mine = RunnerClient(process, _START_S), cases.build(reference, 0)
         client.load(warm_up.CALIBRATION, "ModelNew")
         client.build(0, mine)
-        tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0, 1.0).tolerance()
+        tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0).tolerance()
         watch = PairedTimer(self._buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
         watch.warm_up(least_us=100.0, launches=1)
         for kind in single_calls.KINDS:

@@ -157,7 +157,7 @@ def _statistics(
             place, inside = _tile(row, start, rows, columns, COLUMNS)
             exact = tl.load(exact_p + place, mask=inside, other=0.0)
             rounded = tl.load(rounded_p + place, mask=inside, other=0.0).to(tl.float64)
-            jittered = tl.load(jittered_p + place, mask=inside, other=0.0)
+            jittered = tl.load(jittered_p + place, mask=inside, other=0.0).to(tl.float64)
             finite, rounded_finite = _is_finite(exact), _is_finite(rounded)
             size = tl.where(finite, tl.abs(exact), 0.0)
             rounded_error, jittered_error = tl.abs(rounded - exact), tl.abs(jittered - exact)

@@ -42,6 +42,7 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.shared_tensors import Area, NotSerializable, Slot, encode
 from drkernel.judge.devices.cuda import ptxas
+from drkernel.judge.trusted import ptx_scan
 from drkernel.judge.trusted.runner_client import Failed, failure_of
 from drkernel.types import DrKernelError
 
@@ -211,6 +212,7 @@ class _Compilation:
         self._jobs: dict[str, tuple[KernelReport, Future]] = {}
         self._launchers: dict[str, Future] = {}
         self._failures = 0
+        self._products: frozenset[str] = frozenset()
         self.folder.mkdir(parents=True, exist_ok=True)
         place_shared(shared, self.folder)
 
@@ -219,6 +221,7 @@ class _Compilation:
         for kernel in reply.kernels:
             ptx = _ptx(kernel, area)
             if kernel.key not in self._jobs:
+                self._products |= ptx_scan.products(ptx)
                 self._jobs[kernel.key] = kernel, self._pool.submit(self._assemble, kernel, ptx)
             if ptxas.VERSION < (3, 7):
                 self._start_launcher(kernel)
@@ -235,6 +238,7 @@ class _Compilation:
         reasons = [(kernel, job.result()) for kernel, job in self._jobs.values()]
         if time.monotonic() > self.deadline:
             raise DeadlineExceeded
+        ptx_scan.write(self._products, self.folder)
         for kernel, reason in reasons:
             if reason is None:
                 self.kernels += 1

@@ -1,0 +1,199 @@
+"""Other values for the random numbers that inputs are made of: what a kernel may not assume about values.
+
+A regime fills a draw with numbers of another kind. Those that decide most: one element of each row carries the result,
+at a random place (sampling misses it, and the rounding of lower precision has nothing to cancel with); all rows are
+alike but one; rows are constant, or have a large offset, or sizes of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from drkernel.judge.trusted.structure import Change, Source, Use
+
+_CHUNK = 2**22
+_OUTLIERS = 64
+"""Outliers of a whole draw, at least, where it has the room."""
+
+Fill = Callable[[Tensor, Tensor, torch.Generator], Tensor]
+"""New values for rows of a draw: from the values [r, c], their standardised form, and a generator for places."""
+
+
+def _plain(function: Callable[[Tensor, Tensor], Tensor]) -> Fill:
+    return lambda x, z, places: function(x, z)
+
+
+def _sparse(x: Tensor, z: Tensor, places: torch.Generator, size: float = 16.0, positive: bool = False) -> Tensor:
+    """One element of each row carries the result, at a random place; all others together are less."""
+    rows, columns = z.shape
+    number = max(1, min(_OUTLIERS // rows, columns // 8))
+    where = torch.randint(columns, (rows, number), generator=places, device=z.device)
+    result = z * (size / max(2**12, 8 * columns))
+    chosen = z.gather(1, where)
+    result.scatter_(1, where, size * torch.sign(chosen + 1e-9) * (0.5 + chosen.abs().clamp_max(2.0)))
+    return result.abs_() if positive else result
+
+
+def _uneven(x: Tensor, z: Tensor, places: torch.Generator, positive: bool = False, constant: bool = True) -> Tensor:
+    """Rows with an offset, rows that are constant but for one element or wholly, rows of other sizes."""
+    rows, columns = z.shape
+    kind = torch.randint(4, (rows, 1), generator=places, device=z.device)
+    power = torch.randint(-6, 7, (rows, 1), generator=places, device=z.device)
+    where = torch.randint(columns, (rows, 1), generator=places, device=z.device)
+    level = (4 * z[:, :1]).round() / 4 + 0.25  # short mantissas: sums of equal values stay exact
+    flat = level.expand_as(z).clone()
+    flat.scatter_(1, where, level + 8 * z[:, -1:])
+    if constant:
+        flat = torch.where(kind == 1, level, flat)
+    result = torch.where(kind == 0, 16 + z, torch.where(kind == 3, z * torch.exp2(power.to(z.dtype)), flat))
+    return result.abs_() if positive else result
+
+
+_PURE: dict[str, tuple[Fill, ...]] = {
+    "mirrored": (
+        _plain(lambda x, z: -1.5 * z + 0.75), _plain(lambda x, z: -1.5 * x), _plain(lambda x, z: 0.3 + 0.5 * x)
+    ),
+    "large": (
+        _plain(lambda x, z: 64 * z), _plain(lambda x, z: 64 * z.abs()), _plain(lambda x, z: 16 * z),
+        _plain(lambda x, z: 8 * x),
+    ),
+    "heavy": (
+        _plain(lambda x, z: -(z.abs() ** 3) - 0.1), _plain(lambda x, z: z**3), _plain(lambda x, z: z.abs() ** 3),
+        _plain(lambda x, z: x**3),
+    ),
+    "integers": (_plain(lambda x, z: (2 * z).round()), _plain(lambda x, z: (2 * z).round().abs() + 1)),
+    "sparse": (
+        _sparse, functools.partial(_sparse, positive=True), functools.partial(_sparse, size=2.0),
+        functools.partial(_sparse, size=2.0, positive=True),
+    ),
+    "uneven": (
+        _uneven, functools.partial(_uneven, constant=False), functools.partial(_uneven, positive=True),
+        functools.partial(_uneven, positive=True, constant=False),
+    ),
+}  # fmt: skip
+_NEAR_ONE = _plain(lambda x, z: 1 + z / 128)
+PURE = (*_PURE, "alike")
+"""The regimes that change all values in one way."""
+REGIMES: dict[str, int] = {
+    "given": 1,
+    **{name: len(fills) + 1 for name, fills in _PURE.items()},
+    "alike": 2,
+    "mixed": 5,
+    "near_one": 2,
+}
+"""Value distributions by name, with their number of variants. Later ones are milder, for references that leave their
+domain on the first; in the last one, all numbers stay in the range of their draw."""
+
+DESCRIPTIONS = {
+    "mirrored": "shifted values",
+    "large": "large values",
+    "heavy": "negative, heavy-tailed values",
+    "integers": "small integers",
+    "sparse": "single large values at random places",
+    "uneven": "rows with an offset, constant rows and rows of other sizes",
+    "alike": "all rows alike but one",
+    "near_one": "values near one",
+}
+"""Of regimes, in words that feedback can use."""
+
+
+def change(regime: str, variant: int, seed: int) -> Change | None:
+    """What a regime does to the draws of `get_inputs`; None for the given values."""
+    if regime == "given":
+        return None
+
+    def fill(numbers: Tensor, source: Source, index: int) -> None:
+        if source.use == Use.CHOICE or not numbers.numel():
+            return
+        places = torch.Generator(numbers.device).manual_seed((seed + 7919 * index) % 2**63)
+        values = numbers if numbers.is_contiguous() else numbers.contiguous()
+        last = variant == REGIMES[regime] - 1
+        if regime == "alike":
+            _make_alike(values, places)
+        elif regime == "near_one":
+            _fill(values, source, _NEAR_ONE, places)
+        elif regime == "mixed":
+            _fill_mixed(values, source, min(variant, 3), places)
+        else:
+            _fill(values, source, _PURE[regime][min(variant, len(_PURE[regime]) - 1)], places)
+        if last or source.use == Use.RANGE:
+            _into_range(values, source)
+        if values is not numbers:
+            numbers.copy_(values)
+
+    return fill
+
+
+def touch(seed: int) -> Change:
+    """Changes single numbers of each draw: two are exchanged, and one becomes an outlier."""
+
+    def touched(numbers: Tensor, source: Source, index: int) -> None:
+        if numbers.numel() < 3:
+            return
+        places = torch.Generator("cpu").manual_seed((seed + 7919 * index) % 2**63)
+        flat = numbers.reshape(-1)
+        first, second, third = torch.randint(len(flat), (3,), generator=places, device="cpu").tolist()
+        flat[[first, second]] = flat[[second, first]]
+        if source.use == Use.RANGE:
+            flat[third] = source.low + source.high - flat[third]
+        elif source.use != Use.CHOICE:
+            flat[third] = 3 * torch.maximum(*(end.abs() for end in flat.aminmax()))
+        if not numbers.is_contiguous():
+            numbers.copy_(flat.view(numbers.shape))
+
+    return touched
+
+
+def _fill(values: Tensor, source: Source, fill: Fill, places: torch.Generator) -> None:
+    """Overwrites a draw, some rows at a time."""
+    centre, spread = _scale(source)
+    for part in _rows(values):
+        x = part if part.dtype == torch.float64 else part.float()
+        part.copy_(fill(x, (x - centre) / spread, places))
+
+
+def _fill_mixed(values: Tensor, source: Source, variant: int, places: torch.Generator) -> None:
+    """Every pure regime in a part of the rows."""
+    fills = [fills[min(variant, len(fills) - 1)] for fills in _PURE.values()]
+    by_rows = values.dim() > 1 and len(values) >= len(fills)
+    parts = (values if by_rows else values.view(-1)).tensor_split(len(fills))
+    for fill, part in zip(fills, parts, strict=True):
+        if part.numel():
+            _fill(part, source, fill, places)
+
+
+def _make_alike(values: Tensor, places: torch.Generator) -> None:
+    """All rows (of the first dimension) like the first, in short mantissas, but for one that is larger than it."""
+    if values.dim() < 2 or len(values) < 3:
+        return
+    first = values[0].bfloat16().to(values.dtype).clone()
+    other = int(torch.randint(len(values), (1,), generator=places, device=places.device))
+    values.copy_(first.expand_as(values))
+    values[other] = -3 * first.flip(-1)
+
+
+def _into_range(values: Tensor, source: Source) -> None:
+    """Scales a draw into the range that its numbers had; where that has one sign, so has the result."""
+    low, high = source.low, source.high
+    largest = max(float(torch.maximum(*(end.abs() for end in values.aminmax()))), 1e-30)
+    if low < 0 < high:
+        values.mul_(min(-low, high) * (1 - 2.0**-7) / largest)
+    else:
+        values.abs_().mul_((high - low) * (1 - 2.0**-7) / largest).add_(low)
+
+
+def _scale(source: Source) -> tuple[float, float]:
+    """Centre and standard deviation of a draw's numbers."""
+    width = source.high - source.low
+    return (source.low + source.high) / 2, max(width / (6.0 if source.normal else 12**0.5), 1e-6)
+
+
+def _rows(values: Tensor) -> Iterator[Tensor]:
+    """Views [r, c] that together are the tensor, of a bounded size each if rows are."""
+    columns = values.shape[-1] if values.dim() else 1
+    table = values.view(-1, columns)
+    yield from table.split(max(1, _CHUNK // columns))

@@ -1,0 +1,278 @@
+"""The reference run again with other rounding: as an honest kernel may round, and as one of lower precision does.
+
+`Noise` adds to every operator's output an error as large as that of an honest kernel which computes in the task's
+precision and sums in another order. Whatever follows (an exponential, a norm, a difference) carries the error on. So
+the distance from the exact outputs is what an honest kernel may have at that output, on these inputs.
+
+`Lowered` rounds the factors of every product instead. TF32 on numbers of one sign has errors that cancel in long sums
+down to the size of honest ones. Their pattern stays: it tells the two apart (`tolerance.Lowering`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import decomposition_table
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from drkernel.types import Precision
+
+EPS = 2.0**-23
+"""Relative distance of fp32 numbers. Long sums are always granted fp32, whatever the precision of their terms."""
+UNIT: dict[Precision, float] = {"ieee": EPS, "tf32": EPS, "low": 2.0**-8}
+"""Relative error (standard deviation) of one operator, by precision policy."""
+OPERANDS: dict[Precision, float] = {"ieee": 0.0, "tf32": 1.6e-4, "low": 2.0**-8}
+"""The same of the factors of a product. Truncation to TF32 has 3.5e-4 in one direction, rounding 1.7e-4; bf16 has
+8e-4."""
+MAX_TERMS = 2**15
+"""Nobody adds more numbers one after the other: 10^5 atomic additions are those of 10^8 numbers."""
+_SUM, _PRODUCT = 0.2, 2.5
+"""Error of a sum of n terms, in units of EPS and sqrt(n). The partial sums of n positive terms, each rounded, give 0.17
+(random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""
+_EXACT_BELOW, _SOME = 2.0**20, 256
+_CHUNK = 2**22
+_MIN_ROW = 16
+"""Rows shorter than this share one size."""
+
+PRODUCTS = {
+    "mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "addmv": 1, "baddbmm": 1, "addbmm": 1, "convolution": 0,
+    "cudnn_convolution": 0, "_convolution": 0,
+}  # fmt: skip
+"""Operators that multiply, and the place of the first of their two factors among the arguments."""
+_DECOMPOSED = {
+    "native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm",
+    "_native_batch_norm_legit_no_training", "_batch_norm_with_update", "_fused_rms_norm", "miopen_batch_norm",
+}  # fmt: skip
+"""Operators with a difference inside: its error is that of the mean, which their output does not show."""
+_MOMENTS = {"var", "std", "var_mean", "std_mean"}
+_ALONG_A_DIMENSION = {"_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp"}
+_EXACT = {
+    "clone", "copy_", "copy", "_to_copy", "fill_", "zero_", "zeros", "ones", "full", "empty", "empty_like",
+    "lift_fresh", "zeros_like", "ones_like", "full_like", "new_zeros", "new_empty", "new_ones", "new_full", "arange",
+    "eye", "scalar_tensor", "abs", "abs_", "neg", "neg_", "relu", "relu_", "clamp", "clamp_", "clamp_min",
+    "clamp_min_", "clamp_max", "hardtanh", "hardtanh_", "threshold", "maximum", "minimum", "where", "masked_fill",
+    "masked_fill_", "tril", "triu", "cat", "stack", "gather", "index_select", "index", "embedding", "flip", "roll",
+    "repeat", "constant_pad_nd", "max", "min", "amax", "amin", "sort", "topk", "kthvalue", "median", "cummax",
+    "cummin", "max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d",
+    "round", "floor", "ceil", "trunc", "sign", "sgn", "frac", "bernoulli", "bernoulli_", "uniform_", "normal_",
+    "rand", "randn", "rand_like", "randn_like", "empty_strided", "new_empty_strided", "_unsafe_view", "unsafe_split",
+    "unsafe_chunk", "reflection_pad2d", "replication_pad2d", "pixel_shuffle", "channel_shuffle", "select_scatter",
+    "slice_scatter", "diag_embed", "diagonal_scatter", "one_hot", "glu_exact", "detach", "resize_",
+}  # fmt: skip
+"""Operators that round nothing."""
+
+
+def chain_error(terms: float, tensor_cores: bool = False) -> float:
+    """Relative error (standard deviation) of a sum of so many terms, beside the largest sums of its kind."""
+    terms = min(terms, MAX_TERMS)
+    truncated = min(_PRODUCT * math.sqrt(terms), terms / 16) if tensor_cores else 0.0
+    return EPS * (_SUM * math.sqrt(terms) + truncated)
+
+
+class Noise(TorchDispatchMode):
+    """See the module's text.
+
+    Args:
+        precision: of the task.
+        seed: of the noise; no global generator is touched.
+    """
+
+    def __init__(self, precision: Precision, seed: int):
+        super().__init__()
+        self._unit, self._operands, self._seed = UNIT[precision], OPERANDS[precision], seed
+        self._generators: dict[torch.device, torch.Generator] = {}
+        self.products = 0
+        """How many operators were products."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        name, kwargs = func.overloadpacket.__name__, kwargs or {}
+        if func.is_view or name in _EXACT:
+            return func(*args, **kwargs)
+        if name in _MOMENTS:
+            with self:
+                return _moments(name, *_with_correction(func._overloadname, *args, **kwargs))
+        if name in _DECOMPOSED and func in decomposition_table:
+            with self:
+                return decomposition_table[func](*args, **kwargs)
+        first = PRODUCTS.get(name)
+        if first is not None:
+            self.products += 1
+            if self._operands:
+                args = _with_factors(args, first, lambda t: self._disturb(t.clone(), self._operands, 0.0))
+        outputs = func(*args, **kwargs)
+        terms = _terms(name, first, args, outputs)
+        chain = chain_error(terms, first is not None) if terms > 1 else 0.0
+        for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+            if isinstance(output, Tensor) and output.is_floating_point() and not _whole(output):
+                self._disturb(output, self._unit, chain, _size_of_terms(name, output, args, kwargs) if chain else None)
+        return outputs
+
+    def around(self, tensor: Tensor) -> Tensor:
+        """A copy of an input or a weight, rounded once more at random. Whole numbers stay: no format rounds them."""
+        if not tensor.is_floating_point() or _whole(tensor):
+            return tensor
+        return self._disturb(tensor.clone(), self._unit, 0.0)
+
+    def _disturb(self, tensor: Tensor, unit: float, chain: float, usual: Tensor | None = None) -> Tensor:
+        """Adds an error in place, uniformly distributed: `unit` of each element, and `chain` of its size or of what is
+        usual, if that is more: `usual` where it is known, else the root mean square of its row."""
+        if usual is not None:
+            error = torch.maximum(torch.nan_to_num(tensor.abs(), nan=0.0, posinf=0.0), usual).mul_(
+                math.hypot(unit, chain)
+            )
+            noise = torch.empty_like(error).uniform_(
+                -math.sqrt(3), math.sqrt(3), generator=self._generator(error.device)
+            )
+            return tensor.add_(noise.mul_(error))
+        for part in _parts(tensor):
+            noise = torch.empty_like(part).uniform_(-math.sqrt(3), math.sqrt(3), generator=self._generator(part.device))
+            if chain:
+                size = torch.nan_to_num(part.abs(), nan=0.0, posinf=0.0)
+                rows = part.shape[-1] >= _MIN_ROW
+                usual = size.square().mean(-1, keepdim=True).sqrt() if rows else size.square().mean().sqrt()
+                noise.mul_(torch.maximum(size, usual))
+            else:
+                noise.mul_(part)
+            part.add_(noise.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0), alpha=math.hypot(unit, chain))
+        return tensor
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self._seed)
+        return self._generators[device]
+
+
+class Lowered(TorchDispatchMode):
+    """Products as lower precision computes them, all else as it is. `kind` is one of `LOWERINGS`."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self._lower = LOWERINGS[kind]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        first = PRODUCTS.get(func.overloadpacket.__name__)
+        call = functools.partial(func, **(kwargs or {}))
+        return call(*args) if first is None else self._lower(call, args, first)
+
+
+def _tf32(call: Callable, args: tuple, first: int) -> Tensor:
+    """Factors with 10 bits of mantissa."""
+    return call(*_with_factors(args, first, lambda factor: _to_bits(factor, 13)))
+
+
+def _bf16x3(call: Callable, args: tuple, first: int) -> Tensor:
+    """Factors in two pieces of bf16, without the product of the low pieces."""
+    high = lambda factor: _to_bits(factor, 16)
+    low = lambda factor: _to_bits(factor - high(factor), 16)
+    whole = call(*_with_factors(args, first, lambda factor: high(factor) + low(factor)))
+    return whole - call(*_without_summand(_with_factors(args, first, low), first))
+
+
+LOWERINGS: dict[str, Callable[[Callable, tuple, int], Tensor]] = {"TF32": _tf32, "three products of bf16": _bf16x3}
+
+
+def _without_summand(args: tuple, first: int) -> tuple:
+    """The arguments with zeros instead of what is added to the product: an addmm's first, a convolution's third."""
+    if first == 1:
+        return (torch.zeros_like(args[0]), *args[1:])
+    return (*args[:2], None, *args[3:]) if len(args) > 3 else args
+
+
+def _to_bits(values: Tensor, drop: int) -> Tensor:
+    """fp32 values with their last bits rounded away."""
+    bits = values.float().view(torch.int32)
+    odd = (bits >> drop) & 1
+    return ((bits + ((1 << (drop - 1)) - 1) + odd) & -(1 << drop)).view(torch.float32).to(values.dtype)
+
+
+def _with_factors(args: tuple, first: int, change: Callable[[Tensor], Tensor]) -> tuple:
+    return (*args[:first], change(args[first]), change(args[first + 1]), *args[first + 2 :])
+
+
+def _terms(name: str, first: int | None, args: tuple, outputs: Any) -> float:
+    """How many terms an operator adds up for one element of its output."""
+    tensors = [value for value in args if isinstance(value, Tensor)]
+    output = outputs[0] if isinstance(outputs, (tuple, list)) and outputs else outputs
+    if not isinstance(output, Tensor) or not tensors or not output.numel():
+        return 1.0
+    if first is not None:
+        left, right = args[first], args[first + 1]
+        return right[0].numel() if "convolution" in name and right.dim() else left.shape[-1] if left.dim() else 1.0
+    if name in _ALONG_A_DIMENSION:
+        return tensors[0].shape[args[1]] if tensors[0].dim() else 1.0
+    return max(1.0, max(t.numel() for t in tensors) / output.numel())
+
+
+def _size_of_terms(name: str, output: Tensor, args: tuple, kwargs: dict) -> Tensor | None:
+    """How large a sum of these terms is if their signs are random, for each sum; None for other operators."""
+    if name not in ("sum", "mean") or not output.numel() or not args[0].is_floating_point():
+        return None
+    dims = args[1] if len(args) > 1 else None
+    keep = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
+    size = torch.linalg.vector_norm(args[0], dim=dims or None, keepdim=keep)
+    size = size * (output.numel() / args[0].numel()) if name == "mean" else size
+    return torch.nan_to_num(size, nan=0.0, posinf=0.0) if size.shape == output.shape else None
+
+
+def _with_correction(
+    overload: str,
+    x: Tensor,
+    *rest: Any,
+    unbiased: bool = True,
+    correction: Any = None,
+    keepdim: bool = False,
+    **dims: Any,
+) -> tuple[Tensor, Any, Any, bool]:
+    """The arguments of an overload of `var` and its like: tensor, dimensions, correction, and whether they are kept."""
+    if overload == "correction":
+        return x, rest[0] if rest else dims.get("dim"), correction, keepdim
+    if overload == "dim":
+        more = (*rest[1:], *(unbiased, keepdim)[len(rest[1:]) :])
+        return x, rest[0] if rest else dims.get("dim"), int(more[0]), more[1]
+    return x, None, int(rest[0] if rest else unbiased), False
+
+
+def _moments(name: str, x: Tensor, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Variance, standard deviation and mean by operators that can be disturbed each."""
+    dims = list(range(x.dim())) if dim is None or dim == [] else list(dim)
+    mean = x.mean(dims, keepdim=True)
+    centred = x - mean
+    number = x.numel() // max(1, mean.numel())
+    freedom = max(0.0, number - (1 if correction is None else correction))
+    spread = (centred * centred).sum(dims, keepdim=keepdim) / freedom
+    if name.startswith("std"):
+        spread = spread.sqrt()
+    if not name.endswith("mean"):
+        return spread
+    return spread, mean if keepdim else mean.reshape(spread.shape)
+
+
+def _parts(tensor: Tensor) -> Iterator[Tensor]:
+    """Views that together are the tensor: rows of its last dimension, or of the first one where that is short, some at
+    once, where it is dense."""
+    if not tensor.is_contiguous() or not tensor.dim() or not tensor.numel():
+        yield tensor if tensor.dim() else tensor.view(1)
+        return
+    wide = tensor.shape[-1] >= _MIN_ROW or tensor.dim() == 1
+    table = tensor.view(-1, tensor.shape[-1]) if wide else tensor.view(len(tensor), -1)
+    yield from table.split(max(1, _CHUNK // table.shape[1])) if len(table) > 1 else table.split(_CHUNK, 1)
+
+
+def _whole(tensor: Tensor) -> bool:
+    """Whether all are whole numbers that any format in question holds exactly: counts, masks, levels."""
+    exact = lambda values: bool(((values == values.round()) & (values.abs() < _EXACT_BELOW)).all())
+    return exact(tensor.flatten()[:_SOME] if tensor.is_contiguous() else tensor) and exact(tensor)
+
+
+@contextlib.contextmanager
+def plain_attention() -> Iterator[None]:
+    """Attention as products and a softmax, which the modes here can change."""
+    with sdpa_kernel(SDPBackend.MATH):
+        yield

@@ -1,0 +1,22 @@
+# whole numbers need no rounding | task: integer_values | expect: ok
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, scale_ptr, y_ptr, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    mask = i < cols
+    x = tl.load(x_ptr + row * cols + i, mask=mask, other=0.0)
+    tl.store(y_ptr + row * cols + i, x * tl.load(scale_ptr + i, mask=mask), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, scale):
+        rows, cols = x.shape
+        y = torch.empty((rows, cols), device=x.device, dtype=x.dtype)
+        kernel[(rows,)](x.contiguous(), scale.contiguous(), y, cols, BLOCK=triton.next_power_of_2(cols))
+        return y

@@ -1,0 +1,19 @@
+import torch
+import torch.nn as nn
+
+M = 2**4
+N = 2**4
+K = 65536
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.matmul(a.abs(), b.abs())
+
+
+def get_inputs():
+    return [torch.rand(M, K), torch.rand(K, N)]
+
+
+def get_init_inputs():
+    return []

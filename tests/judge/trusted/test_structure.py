@@ -1,0 +1,186 @@
+"""P8: inputs keep the structure that get_inputs gives them, in every regime and after every perturbation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from drkernel.judge.trusted import cases, regimes, structure
+from drkernel.judge.trusted.cases import PUBLISHED, Case, Perturbation, Plan
+from drkernel.judge.trusted.structure import Use
+from drkernel.tasks.module import Reference
+from drkernel.types import Task
+
+SOURCE = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+class Model(nn.Module):
+    def forward(self, {names}):
+        return {output}
+def get_inputs():
+    {setup}
+    return [{inputs}]
+def get_init_inputs():
+    return []
+"""
+
+
+def task(inputs: str, setup: str = "pass", output: str = "a * 1.5", names: str = "a") -> Task:
+    return Task("a/task", SOURCE.format(names=names, output=output, setup=setup, inputs=inputs))
+
+
+def drawn(task: Task) -> list[list]:
+    """The inputs of every regime and every variant, and of perturbations."""
+    reference = Reference(task)
+    sources = structure.observe(reference, 1)
+    changes = [
+        regimes.change(name, variant, seed=5) for name, number in regimes.REGIMES.items() for variant in range(number)
+    ]
+    changes += [regimes.touch(seed) for seed in range(5)]
+    return [structure.draw(reference, sources, 1, change) for change in changes]
+
+
+def close(a, b):
+    return torch.allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+STRUCTURES = {
+    "lower triangle": ("torch.tril(torch.rand(24, 24))", "pass", lambda a: torch.equal(a, a.tril())),
+    "unit diagonal": (
+        "torch.tril(torch.rand(24, 24), -1) + torch.eye(24)",
+        "pass",
+        lambda a: bool((a.diagonal() == 1).all()),
+    ),
+    "symmetric": ("(x + x.T) / 2", "x = torch.randn(24, 24)", lambda a: torch.equal(a, a.T)),
+    "diagonal": ("torch.diag(torch.rand(24))", "pass", lambda a: torch.equal(a, a.diagonal().diag())),
+    "probabilities": (
+        "torch.softmax(torch.randn(24, 40), -1)",
+        "pass",
+        lambda a: bool((a >= 0).all()) and close(a.sum(-1), torch.ones(24)),
+    ),
+    "normalised": ("x / x.sum(-1, keepdim=True)", "x = torch.rand(24, 40)", lambda a: close(a.sum(-1), torch.ones(24))),
+    "unit vectors": (
+        "F.normalize(torch.randn(24, 40), dim=-1)",
+        "pass",
+        lambda a: close(a.norm(dim=-1), torch.ones(24)),
+    ),
+    "sorted": ("torch.sort(torch.randn(24, 40), -1).values", "pass", lambda a: bool((a.diff(dim=-1) >= 0).all())),
+    "positive": ("torch.rand(24, 40) + 0.1", "pass", lambda a: bool((a >= 0.1).all())),
+    "absolute": ("torch.randn(24, 40).abs()", "pass", lambda a: bool((a >= 0).all())),
+    "within bounds": ("torch.rand(24, 40) * 2 - 1", "pass", lambda a: bool((a.abs() <= 1).all())),
+    "mask": ("(torch.rand(24, 40) > 0.5).float()", "pass", lambda a: set(a.unique().tolist()) == {0.0, 1.0}),
+    "one-hot": ("F.one_hot(torch.randint(0, 9, (24,)), 9).float()", "pass", lambda a: bool((a.sum(-1) == 1).all())),
+    "whole numbers": ("torch.randint(-8, 8, (24, 40)).float()", "pass", lambda a: torch.equal(a, a.round())),
+    "positions": ("torch.arange(40).float()", "pass", lambda a: torch.equal(a, torch.arange(40.0))),
+    "causal mask": (
+        "torch.full((24, 24), float('-inf')).triu(1)",
+        "pass",
+        lambda a: torch.equal(a, torch.full((24, 24), -torch.inf).triu(1)),
+    ),
+    "permutation": ("torch.randperm(40)", "pass", lambda a: torch.equal(a.sort().values, torch.arange(40))),
+    "indices": ("torch.randint(0, 9, (24,))", "pass", lambda a: int(a.min()) >= 0 and int(a.max()) < 9),
+    "signs": ("torch.randint(0, 2, (24,)).float() * 2 - 1", "pass", lambda a: set(a.unique().tolist()) == {-1.0, 1.0}),
+    "padded": ("x", "x = torch.randn(24, 40); x[:, 30:] = 0", lambda a: bool((a[:, 30:] == 0).all())),
+    "equal rows": ("torch.randn(1, 40).expand(24, 40).contiguous()", "pass", lambda a: bool((a == a[:1]).all())),
+    "positive definite": (
+        "x @ x.T / 40 + torch.eye(24)",
+        "x = torch.randn(24, 40)",
+        lambda a: int(torch.linalg.cholesky_ex(a.double())[1]) == 0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_structure_of_an_input_survives(name):
+    inputs, setup, holds = STRUCTURES[name]
+    finite = [value for (value,) in drawn(task(inputs, setup)) if name == "causal mask" or value.isfinite().all()]
+    assert len(finite) >= 20
+    assert all(holds(value) for value in finite)
+
+
+@pytest.mark.parametrize(
+    ("setup", "inputs", "holds"),
+    [
+        ("a = torch.randn(24, 40)", "a, a.t().contiguous()", lambda a, b: torch.equal(a.t(), b)),
+        ("a = torch.randn(24, 40)", "a, a.norm(dim=-1)", lambda a, b: close(a.norm(dim=-1), b)),
+        ("a = torch.randn(24, 40)", "a, a.argsort(-1)", lambda a, b: bool((a.gather(1, b).diff(dim=-1) >= 0).all())),
+        (
+            "n = torch.randint(1, 40, (24,))",
+            "torch.arange(40)[None] < n[:, None], n",
+            lambda mask, n: torch.equal(mask.sum(-1), n),
+        ),
+    ],
+    ids=["transpose", "norms", "order", "lengths"],
+)
+def test_an_input_that_follows_from_another_still_does(setup, inputs, holds):
+    for values in drawn(task(inputs, setup, names="a, b")):
+        assert holds(*values)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "uses"),
+    [
+        ("torch.rand(3, 4)", [Use.VALUES]),
+        ("torch.rand(3, 4) * 5", [Use.VALUES]),
+        ("torch.tril(torch.rand(3, 4)).bfloat16()", [Use.VALUES]),
+        ("torch.rand(3, 4) + 1", [Use.RANGE]),
+        ("torch.randn(3, 4).exp()", [Use.NORMAL]),
+        ("torch.randn(3, 4) * (torch.rand(3, 4) > 0.5)", [Use.NORMAL, Use.CHOICE]),
+        ("torch.empty(3, 4).uniform_(-2, 2)", [Use.VALUES]),
+        ("torch.randint(0, 5, (3,))", [Use.CHOICE]),
+    ],
+)
+def test_draws_are_known_by_what_becomes_of_them(inputs, uses):
+    assert [source.use for source in structure.observe(Reference(task(inputs)), 1)] == uses
+
+
+def test_uniform_numbers_that_are_inputs_may_be_of_either_sign():
+    values = [value for (value,) in drawn(task("torch.rand(24, 40)"))]
+    assert any((value < 0).any() for value in values) and any((value > 10).any() for value in values)
+
+
+def _case(task: Task, regime: str) -> Case | None:
+    model = cases.build(Reference(task), 1, Perturbation.OVERWRITE)
+    return cases.draw(task, Plan(regime, PUBLISHED, regime), model, 1, structure.observe(model.reference, 1))
+
+
+def test_every_regime_draws_other_inputs_and_none_leaves_the_domain():
+    found = {name: _case(task("torch.rand(20, 30)", output="torch.log(a)"), name) for name in regimes.REGIMES}
+    assert all(case.expected.finite for case in found.values() if case)
+    assert found["large"] and found["large"].inputs[0].max() > 5
+    found = {name: _case(task("torch.rand(20, 30) * 2 - 1", output="torch.acos(a)"), name) for name in regimes.REGIMES}
+    assert all(found.values())
+
+
+def test_a_perturbation_reaches_the_inputs():
+    reference = cases.build(Reference(task("torch.tril(torch.rand(3, 3), -1)")), 1)
+    sources = structure.observe(reference.reference, 1)
+    first = cases.case_with(reference.reference.inputs(1), reference.reference.task, Plan("first"), reference, 1)
+    for seed in range(20):
+        inputs = cases.nearly_same(reference, sources, first, seed)
+        assert inputs and not torch.equal(inputs[0], first.inputs[0])
+
+
+def test_one_element_of_each_row_carries_the_result_at_a_random_place():
+    (value,) = _case(task("torch.rand(64, 2048)", output="a.sum(-1)"), "sparse").inputs
+    top = value.abs().topk(2, -1).values
+    assert bool((top[:, 0] > 8).all()) and bool((value.abs().sum(-1) - top[:, 0] < 0.7 * top[:, 0]).all())
+    assert len(value.abs().argmax(-1).unique()) > 40
+
+
+def test_all_rows_are_alike_but_one():
+    (value,) = _case(task("torch.rand(64, 48)"), "alike").inputs
+    assert sorted(value.unique(dim=0, return_counts=True)[1].tolist()) == [1, 63]
+
+
+def test_every_row_regime_is_in_the_uneven_one():
+    (value,) = _case(task("torch.randn(400, 64)"), "uneven").inputs
+    spread, size = value.std(-1), value.abs().amax(-1)
+    assert bool((spread == 0).any()) and bool((value.mean(-1) > 12).any())
+    assert float(size.max() / size[size > 0].min()) > 1000
+
+
+@pytest.mark.parametrize("shape", ["()", "(3,)", "(8, 5)", "(2, 3, 7)", "(1, 4)", "(0, 4)", "(4, 0)"])
+def test_regimes_take_any_shape(shape):
+    assert all(value.shape == torch.zeros(eval(shape)).shape for (value,) in drawn(task(f"torch.rand({shape})")))

@@ -1,0 +1,240 @@
+"""P7: a right output is right to the task's precision. Tensors of real sizes, without a judge."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from drkernel.judge.trusted import rounding
+from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.rounding import Lowered, Noise
+from drkernel.judge.trusted.tolerance import Expected
+
+DRAW = torch.Generator().manual_seed(0)
+POSITIVE = torch.rand(64, 2048, generator=DRAW), torch.rand(2048, 96, generator=DRAW)
+SIGNED = torch.randn(64, 2048, generator=DRAW), torch.randn(2048, 96, generator=DRAW)
+LONG = torch.rand(2**24, generator=DRAW)
+ROWS = torch.randn(32, 8192, generator=DRAW)
+
+
+def expected(function, *inputs, precision="ieee", runs=4) -> Expected:
+    wide = [x.double() for x in inputs]
+    noisy = []
+    for seed in range(runs):
+        noise = Noise(precision, seed)
+        with noise:
+            noisy.append(function(*(noise.around(x) for x in wide)))
+    lowered = []
+    if noise.products and precision == "ieee" and all(x.dtype == torch.float32 for x in inputs):
+        for name in rounding.LOWERINGS:
+            with Lowered(name):
+                lowered.append((name, function(*wide)))
+    return Expected(function(*wide), function(*inputs), noisy, precision, lowered)
+
+
+def right(expected: Expected, value: torch.Tensor) -> bool:
+    return expected.check(OutputTensor(value)) is None
+
+
+def tf32(x: torch.Tensor) -> torch.Tensor:
+    return rounding._to_bits(x, 13)
+
+
+def split(a: torch.Tensor, b: torch.Tensor, low=tf32) -> torch.Tensor:
+    """A product of two pieces each, without the product of the low ones."""
+    high_a, high_b = low(a), low(b)
+    return (a - high_a) @ high_b + high_a @ (b - high_b) + high_a @ high_b
+
+
+def sequential(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """One term after the other, as a thread of a simple kernel adds them."""
+    total = torch.zeros(a.shape[0], b.shape[1])
+    for k in range(a.shape[1]):
+        total += a[:, k : k + 1] * b[k]
+    return total
+
+
+@pytest.mark.parametrize("inputs", [POSITIVE, SIGNED], ids=["positive", "signed"])
+@pytest.mark.parametrize(
+    "product",
+    [sequential, split, lambda a, b: sum(x @ y for x, y in zip(a.chunk(16, 1), b.chunk(16), strict=True))],
+    ids=["sequential", "tf32x3", "split-K"],
+)
+def test_products_in_another_order_are_right(product, inputs):
+    assert right(expected(torch.matmul, *inputs), product(*inputs))
+
+
+@pytest.mark.parametrize("inputs", [POSITIVE, SIGNED], ids=["positive", "signed"])
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda a, b: tf32(a) @ tf32(b),
+        lambda a, b: tf32(a[:, :1024]) @ tf32(b[:1024]) + a[:, 1024:] @ b[1024:],
+        lambda a, b: split(a, b, lambda x: x.bfloat16().float()),
+        lambda a, b: a.half().float() @ b.half().float(),
+    ],
+    ids=["tf32", "tf32 for half of K", "bf16x3", "fp16"],
+)
+def test_products_of_lower_precision_are_wrong_even_where_their_errors_cancel(product, inputs):
+    problem = expected(torch.matmul, *inputs).check(OutputTensor(product(*inputs)))
+    assert problem and problem.reason == "wrong_values"
+
+
+def test_the_refusal_of_tf32_says_so():
+    a, b = POSITIVE
+    problem = expected(torch.matmul, a, b).check(OutputTensor(tf32(a) @ tf32(b)))
+    assert "right in TF32; this task asks for fp32" in problem.text and "input_precision='ieee'" in problem.text
+
+
+def test_tf32_is_right_where_the_task_allows_it():
+    a, b = SIGNED
+    assert right(expected(torch.matmul, a, b, precision="tf32"), tf32(a) @ tf32(b))
+    assert not right(expected(torch.matmul, a, b, precision="tf32"), a.bfloat16().float() @ b.bfloat16().float())
+    assert right(expected(torch.matmul, a, b, precision="low"), a.bfloat16().float() @ b.bfloat16().float())
+
+
+def test_a_norm_over_millions_grants_nothing_to_what_comes_before_it():
+    a, b = torch.randn(1024, 256, generator=DRAW), torch.randn(256, 1024, generator=DRAW)
+    normalised = lambda a, b: (a @ b) / (a @ b).norm()
+    low = tf32(a) @ tf32(b)
+    assert right(expected(normalised, a, b), split(a, b) / split(a, b).norm())
+    assert not right(expected(normalised, a, b), low / low.norm())
+
+
+def test_a_norm_of_a_sixteenth_of_the_data_is_wrong():
+    x = LONG.view(4096, 4096)
+    exact = expected(lambda x: x / x.square().sum(1).sum().sqrt(), x)  # torch's norm of so many errs by 5e-4 on a CPU
+    assert right(exact, x / x.square().sum(0).sum().sqrt())
+    assert not right(exact, x / (x[:256].norm() * 4))
+
+
+def test_a_scalar_may_be_added_up_in_any_order_but_not_over_three_quarters():
+    exact = expected(torch.mean, LONG)
+    partial = LONG.view(-1, 1024).sum(1)
+    one_by_one = torch.tensor(partial.numpy().cumsum(dtype="float32")[-1])  # as 16384 atomic additions
+    assert right(exact, one_by_one / 2**24)
+    quarters = LONG.view(4, -1).double().mean(1)
+    assert sum(right(exact, ((quarters.sum() - quarter) / 3).float()) for quarter in quarters) <= 1  # chance
+
+
+def _layer_norm(x):
+    return torch.nn.functional.layer_norm(x, x.shape[-1:])
+
+
+@pytest.mark.parametrize("offset", [0.0, 16.0])
+def test_a_layer_norm_may_be_computed_in_two_passes_or_by_welford(offset):
+    x = ROWS + offset
+    exact = expected(_layer_norm, x)
+    centred = x - x.mean(-1, keepdim=True)
+    assert right(exact, centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5))
+    mean, squares = torch.zeros(len(x)), torch.zeros(len(x))
+    for k in range(x.shape[1]):
+        delta = x[:, k] - mean
+        mean += delta / (k + 1)
+        squares += delta * (x[:, k] - mean)
+    assert right(exact, (x - mean[:, None]) * torch.rsqrt(squares / x.shape[1] + 1e-5)[:, None])
+    assert not right(exact, _layer_norm(tf32(x)))
+    assert not right(exact, centred * torch.rsqrt(centred[:, ::8].square().mean(-1, keepdim=True) + 1e-5))
+
+
+def test_an_online_softmax_is_right():
+    x = 8 * ROWS
+    top, total = torch.full((len(x), 1), -torch.inf), torch.zeros(len(x), 1)
+    for part in x.split(512, 1):
+        new = torch.maximum(top, part.amax(1, keepdim=True))
+        total = total * torch.exp2((top - new) * 1.4426950408889634) + torch.exp(part - new).sum(1, keepdim=True)
+        top = new
+    assert right(expected(lambda x: torch.softmax(x, -1), x), torch.exp(x - top) / total)
+
+
+def test_what_follows_a_sum_enlarges_what_is_granted_to_it():
+    x = torch.rand(64, 2048, generator=DRAW) / 40
+    steps = torch.zeros(64)
+    for k in range(x.shape[1]):
+        steps += x[:, k]
+    assert right(expected(lambda x: torch.exp(x.sum(-1)), x), torch.exp(steps))
+
+
+def bf16(*tensors):
+    return [t.bfloat16() for t in tensors]
+
+
+LINEAR = bf16(torch.randn(64, 4096, generator=DRAW), (torch.rand(256, 4096, generator=DRAW) - 0.5) / 32)
+BIAS = ((torch.rand(256, generator=DRAW) - 0.5) / 32).bfloat16()
+
+
+def linear(x, w, b):
+    return x @ w.T + b if x.dtype == torch.float64 else (x.float() @ w.float().T + b.float()).to(x.dtype)
+
+
+def test_bf16_may_round_intermediates_but_not_leave_out_what_matters():
+    x, w = LINEAR
+    exact = expected(linear, x, w, BIAS)
+    wide = x.float() @ w.float().T
+    assert right(exact, (wide + BIAS).bfloat16())
+    assert right(exact, wide.bfloat16() + BIAS)
+    assert right(
+        exact, sum(a.float() @ b.float().T for a, b in zip(x.chunk(8, 1), w.chunk(8, 1), strict=True)).bfloat16() + BIAS
+    )
+    assert not right(exact, wide.bfloat16())  # no bias
+    scale = w.float().abs().amax(1, keepdim=True) / 127
+    assert not right(exact, (x.float() @ ((w / scale).round() * scale).T + BIAS).bfloat16())  # int8 weights
+    assert not right(exact, (x.float()[:, ::2] @ w.float()[:, ::2].T * 2 + BIAS).bfloat16())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_statistics_of_an_eighth_are_wrong_in_16_bits(dtype):
+    x = ROWS.to(dtype)
+    norm = lambda x, some: x * torch.rsqrt(some.square().mean(-1, keepdim=True) + 1e-6)
+    exact = expected(lambda x: norm(x, x) if x.dtype == torch.float64 else norm(x.float(), x.float()).to(dtype), x)
+    assert right(exact, norm(x.float(), x.float()).to(dtype))
+    assert not right(exact, norm(x.float(), x.float()[:, :1024]).to(dtype))
+
+
+def test_noise_leaves_whole_numbers_masks_and_infinities_alone():
+    noise = Noise("ieee", 0)
+    whole = torch.arange(10.0)
+    assert torch.equal(noise.around(whole), whole) and not torch.equal(noise.around(whole / 3), whole / 3)
+    with noise:
+        masked = (torch.rand(4, 4) - 0.5).masked_fill(torch.eye(4) > 0, -torch.inf) + 1.0
+        assert torch.softmax(masked, -1).isfinite().all()
+
+
+def test_counts_are_not_disturbed_so_that_comparisons_of_them_hold():
+    x = torch.randint(0, 4, (32, 64), generator=DRAW).float()
+    count = lambda x: ((x.cumsum(-1) + 1.0) == 20.0).to(x.dtype) + torch.floor(x * 2.0)
+    exact = expected(count, x)
+    assert exact.well_conditioned and not right(exact, count(x) + (torch.arange(64) == 5) * 0.01)
+
+
+def test_an_output_that_misses_terms_is_not_said_to_be_of_lower_precision():
+    a, b = POSITIVE
+    problem = expected(torch.matmul, a, b).check(OutputTensor(a[:, :1900] @ b[:1900]))
+    assert problem and "right in" not in problem.text
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"dim": 1}, {"dim": (0, 1), "keepdim": True}, {"dim": 1, "unbiased": False}, {"dim": 0, "correction": 3}],
+)
+def test_moments_are_disturbed_and_no_more(name, arguments):
+    x = ROWS[:, :100].double()
+    right = getattr(torch, name)(x, **arguments)
+    with Noise("ieee", 0):
+        noisy = getattr(torch, name)(x, **arguments)
+    for one, other in zip(*((v,) if isinstance(v, torch.Tensor) else v for v in (right, noisy)), strict=True):
+        assert (
+            one.shape == other.shape
+            and not torch.equal(one, other)
+            and torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+        )
+
+
+def test_rows_of_their_own_size_have_tolerances_of_their_own():
+    x = ROWS * torch.exp2(torch.linspace(-6, 6, len(ROWS)))[:, None]
+    exact = expected(lambda x: x.sum(-1) * 1.5, x)
+    assert right(exact, x.flip(1).sum(-1) * 1.5)
+    wrong = x.sum(-1) * 1.5
+    wrong[0] += 1e-3 * x[0].norm()  # nothing beside the last row
+    assert not right(exact, wrong)
