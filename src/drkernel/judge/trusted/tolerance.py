@@ -40,7 +40,7 @@ _MIN_ROW, _ALONE = 16, 2**16
 """Shorter rows are none (`_table`); so many elements may have tolerances of their own."""
 _CHUNK = 2**20
 """Elements that are compared at once in order to describe a mismatch."""
-_OTHER_INPUTS = 2.0
+_OTHER_INPUTS = 3.0
 """Bounds that come from another draw of the inputs, and are for the distance from the rounded reference, are wider by
 this factor."""
 _BESIDE, _TINY = 1e-9, 1e-300
