@@ -17,7 +17,7 @@ from drkernel.judge.boundary.cuda.handshake import ACTIVATE, ACTIVE, DONE, GO, H
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.boundary.shared_tensors import HostArea, Slot
-from drkernel.judge.devices.cuda import single_calls
+from drkernel.judge.devices.cuda import device, single_calls
 from drkernel.judge.devices.cuda.buffers import Block
 from drkernel.judge.devices.cuda.single_calls import (
     DRIFT_US,
@@ -215,3 +215,9 @@ def test_an_examined_call_is_sometimes_released_late():
         seconds.append(time.perf_counter() - begun)
         assert words_of(words)[GO // 4] == words_of(words)[ACTIVATE // 4] > 0
     assert 3 < sum(s > 5e-5 for s in seconds) < 57
+
+
+def test_kernels_by_which_a_runner_copies_and_fills_are_not_its_submission_s():
+    names = ("own_copy_kernel", "direct_copy_kernel_cuda", "FillFunctor", "gemm", "")
+    found = [dataclasses.replace(one, kernel=name) for name, one in zip(names, work(*[(0, 1)] * 5), strict=True)]
+    assert device._names(found, {"own_copy_kernel"}) == {"own_copy_kernel", "gemm"}
