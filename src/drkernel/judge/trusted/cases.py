@@ -184,7 +184,8 @@ def expected_outputs(
     run = _Rerun(task.precision, model, inputs, train, seed)
     try:
         exact = run.exact()
-        noisy = [run.noisy(number) for number in range(_NOISY_RUNS if few else 1)]
+        whole = any(isinstance(t, Tensor) and not t.is_floating_point() for _, t in leaves(rounded))
+        noisy = [run.noisy(number, whole) for number in range(_NOISY_RUNS if few else 1)]
         patterns = run.lowered() if lowered else ()
         expected = Expected(exact, rounded, noisy, task.precision, patterns, seed)
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
@@ -251,13 +252,18 @@ class _Rerun:
         widened = lambda tensor: tensor.double() if tensor.is_floating_point() else tensor
         return self._run(self._copy("exact", widened), widened, torch.float64, mode)
 
-    def noisy(self, number: int) -> Any:
-        """The outputs with noise in every operator: of fp64 on the CPU, of fp32 on a GPU, where fp64 is slow."""
+    def noisy(self, number: int, whole: bool = False) -> Any:
+        """The outputs with noise in every operator: of fp64 on the CPU, of fp32 on a GPU, where fp64 is slow.
+
+        Args:
+            whole: whether whole numbers get noise, too. It tells outputs that hang on a tie, such as the place of a
+                maximum.
+        """
         wide = torch.float64 if module.DEVICE is None else torch.float32
-        noise = rounding.Noise(self._precision, (self._seed + number) % 2**63)
+        noise = rounding.Noise(self._precision, (self._seed + number) % 2**63, self._narrow())
 
         def around(tensor: Tensor) -> Tensor:
-            return noise.around(tensor.to(torch.promote_types(tensor.dtype, wide), copy=True))
+            return noise.around(tensor.to(torch.promote_types(tensor.dtype, wide), copy=True), whole)
 
         change = lambda tensor: around(tensor) if tensor.is_floating_point() else tensor
         try:
@@ -265,11 +271,15 @@ class _Rerun:
         finally:
             self._products = noise.products
 
+    def _narrow(self) -> torch.dtype | None:
+        """The 16-bit format of inputs and weights, where they have one."""
+        tensors = [*self._built.model.parameters(), *(t for _, t in leaves(self._inputs) if isinstance(t, Tensor))]
+        found = {t.dtype for t in tensors if t.is_floating_point() and t.element_size() < 4}
+        return torch.bfloat16 if torch.bfloat16 in found else next(iter(found), None)
+
     def lowered(self) -> Iterator[tuple[str, Any]]:
         """The outputs with products in precisions that an fp32 task forbids; none where there are no such products."""
-        tensors = [*self._built.model.parameters(), *(t for _, t in leaves(self._inputs) if isinstance(t, Tensor))]
-        halves = any(t.is_floating_point() and t.element_size() < 4 for t in tensors)
-        if self._precision == "ieee" and self._products and not halves:
+        if self._precision == "ieee" and self._products and not self._narrow():
             with contextlib.suppress(DrKernelError):  # a reference that no mode follows is compared without
                 for name in rounding.LOWERINGS:
                     yield name, self.exact(rounding.Lowered(name))

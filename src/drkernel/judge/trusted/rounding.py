@@ -37,6 +37,8 @@ _SUM, _PRODUCT = 0.2, 2.5
 """Error of a sum of n terms, in units of EPS and sqrt(n). The partial sums of n positive terms, each rounded, give 0.17
 (random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""
 _EXACT_BELOW, _SOME = 2.0**20, 256
+_ONCE, _NOTHING = 0.2, 1e-5
+"""Standard deviation of one rounding, in steps of a format; a relative distance that is none in 16 bits."""
 _CHUNK = 2**22
 _MIN_ROW = 16
 """Rows shorter than this share one size."""
@@ -82,10 +84,13 @@ class Noise(TorchDispatchMode):
     Args:
         precision: of the task.
         seed: of the noise; no global generator is touched.
+        narrow: the 16-bit format of the task's numbers. A kernel may round to it what it multiplies, as attention does
+            with its weights.
     """
 
-    def __init__(self, precision: Precision, seed: int):
+    def __init__(self, precision: Precision, seed: int, narrow: torch.dtype | None = None):
         super().__init__()
+        self._narrow = narrow
         self._unit, self._operands, self._seed = UNIT[precision], OPERANDS[precision], seed
         self._generators: dict[torch.device, torch.Generator] = {}
         self.products = 0
@@ -106,6 +111,8 @@ class Noise(TorchDispatchMode):
             self.products += 1
             if self._operands:
                 args = _with_factors(args, first, lambda t: self._disturb(t.clone(), self._operands, 0.0))
+            elif self._narrow:
+                args = _with_factors(args, first, self._narrowed)
         outputs = func(*args, **kwargs)
         terms = _terms(name, first, args, outputs)
         chain = chain_error(terms, first is not None) if terms > 1 else 0.0
@@ -114,9 +121,18 @@ class Noise(TorchDispatchMode):
                 self._disturb(output, self._unit, chain, _size_of_terms(name, output, args, kwargs) if chain else None)
         return outputs
 
-    def around(self, tensor: Tensor) -> Tensor:
-        """A copy of an input or a weight, rounded once more at random. Whole numbers stay: no format rounds them."""
-        if not tensor.is_floating_point() or _whole(tensor):
+    def _narrowed(self, factor: Tensor) -> Tensor:
+        """A factor as rounding it once to 16 bits may make it. Inputs and weights have 16 bits already."""
+        assert self._narrow
+        distance = (factor.to(self._narrow).to(factor.dtype) - factor).abs()
+        if bool((distance <= _NOTHING * factor.abs()).all()):
+            return factor
+        return self._disturb(factor.clone(), _ONCE * torch.finfo(self._narrow).eps, 0.0)
+
+    def around(self, tensor: Tensor, whole: bool = False) -> Tensor:
+        """A copy of an input or a weight, rounded once more at random. Whole numbers stay, unless `whole`: no format
+        rounds them."""
+        if not tensor.is_floating_point() or (_whole(tensor) and not whole):
             return tensor
         return self._disturb(tensor.clone(), self._unit, 0.0)
 

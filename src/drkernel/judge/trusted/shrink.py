@@ -97,9 +97,17 @@ def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int]
     for cap in _SMALLEST_CAPS:
         others = {name: halved(value, min(cap, small[name])) for name, value in constants.items()}
         with contextlib.suppress(DrKernelError):
-            if not _cost(Reference(task, others | widths)).exceeds(target):
+            wide = Reference(task, others | widths)
+            before, after = _distinct_sizes(Reference(task, small)), _distinct_sizes(wide)
+            fewer = any(now < then for then, now in zip(before, after, strict=True))
+            if not fewer and not _cost(wide).exceeds(target):
                 return others | widths
     return small
+
+
+def _distinct_sizes(reference: Reference) -> list[int]:
+    """How many sizes each input has: equal ones would hide a kernel that takes rows for columns."""
+    return [len(set(shape)) for shape in shapes_of(reference.inputs(0))]
 
 
 def _multiplies(reference: Reference) -> bool:

@@ -27,7 +27,7 @@ from drkernel.types import Precision
 K_OWN, K_NOISE, K_MAX = 2.0, 4.0, 6.0
 """How many times the error an output may have: in the L2 norm, the reference's own and that of noise; at the worst
 element of its row, the larger of both."""
-K_MAX_16 = 3.0
+K_MAX_16 = 4.0
 """The last where outputs have 16 bits: their own rounding is most of the error, and it does not add up."""
 _ROUNDINGS_16 = 1.5
 """How many steps of a 16-bit format an element may be off: three roundings, each half a step."""

@@ -132,7 +132,7 @@ class Doubling:
     def post(self, do, **question):
         self.asked.append((do, question))
         if do == "enqueue_alone" and not self.dies:
-            self.thread = threading.Thread(target=self.run, args=(question,))
+            self.thread = threading.Thread(target=self.run, args=(question,), daemon=True)
             self.thread.start()
 
     def run(self, question):

@@ -1,4 +1,4 @@
-# sorted segments: bisection finds where each begins, and nothing is atomic | task: segment_sum | expect: ok
+# sorted segments: bisection finds where each begins, without atomics | task: segment_sum | expect: ok | only: cuda
 import torch
 import torch.nn as nn
 import triton

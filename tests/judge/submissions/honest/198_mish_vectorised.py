@@ -1,4 +1,4 @@
-# several elements per lane in two dimensions, log and exp of the language | task: mish_chain | expect: ok
+# several elements per lane in two dimensions, one exponential and no logarithm | task: mish_chain | expect: ok
 import torch
 import torch.nn as nn
 import triton
@@ -6,8 +6,10 @@ import triton.language as tl
 
 
 @triton.jit
-def softplus(x, THRESHOLD: tl.constexpr = 20.0):
-    return tl.where(x > THRESHOLD, x, tl.log(1.0 + tl.exp(tl.minimum(x, THRESHOLD))))
+def tanh_of_softplus(x, THRESHOLD: tl.constexpr = 20.0):
+    e = tl.exp(tl.minimum(x, THRESHOLD))
+    n = e * (e + 2.0)
+    return tl.where(x > THRESHOLD, 1.0, n / (n + 2.0))
 
 
 @triton.jit
@@ -16,9 +18,7 @@ def mish_kernel(x, y, n, sub, mul, LANES: tl.constexpr, EACH: tl.constexpr):
     offsets = base + tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
     offsets = tl.max_contiguous(tl.multiple_of(offsets, (1, EACH)), (1, EACH))
     v = (tl.load(x + offsets, mask=offsets < n, other=0.0) - sub) * mul
-    s = softplus(v)
-    t = 2.0 * tl.sigmoid(2.0 * s) - 1.0
-    tl.store(y + offsets, v * t, mask=offsets < n)
+    tl.store(y + offsets, v * tanh_of_softplus(v), mask=offsets < n)
 
 
 class ModelNew(nn.Module):

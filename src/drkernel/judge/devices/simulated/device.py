@@ -55,15 +55,17 @@ class SimulatedDevice:
     def _priced(self, prepared: PreparedTask, cost: ReferenceCost, submission: Submission) -> tuple[KernelTime, ...]:
         """The times of what the submission was seen to do, raised to the least that it can have taken.
 
-        What is clearly too little to be true stays so, and is refused by `attribution.implausible`.
+        What is clearly too little to be true stays so, and is refused by `attribution.implausible`. Not so where masks,
+        lengths or indices among the inputs may say that others need not be read.
         """
         task, trace, case = prepared.task, submission.trace, submission.case
         scale = scale_of(task)
         model = Roofline(self._gpu, scale)
         times = model.kernel_times(trace, floor.products_by_hand(cost.trace, trace, scale))
-        if attribution.too_little(cost, sum(time.microseconds for time in times)):
-            return times
         inputs, outputs = (floor.tensors(leaves(tree)) for tree in (case.inputs, case.expected.rounded))
+        selected = any(not tensor.is_floating_point() for tensor in inputs)
+        if attribution.too_little(cost, sum(time.microseconds for time in times)) and not selected:
+            return times
         least = floor.least_us(cost.trace, trace, self._gpu, scale, task.precision, inputs, outputs)
         return floor.raised(times, least)
 
