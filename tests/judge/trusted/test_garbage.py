@@ -28,14 +28,14 @@ aten.install()
 seed_one_generator()
 examiner = Examiner(zygote, ExamConfig(timeout_s=5.0, gate=False), b"a secret")
 zygote.wait_ready()
-chosen = [*examples("hacks", "simulated")[::12], *examples("honest", "simulated")]
+chosen = [*examples("hacks", "simulated")[::12], *examples("honest", "simulated")[::3]]
 for example in chosen:
     examiner.prepared(tasks()[example.task])
 relu = tasks()["relu"].source
 lazy = Task("zeros", relu.replace("torch.relu(x)", "torch.relu(x) * 0"))
 narrow = Task("narrow", relu.replace("torch.relu(x)", "torch.relu(x.float() if x.dtype != torch.float64 else 1 / 0)"))
 examiner.prepared(narrow)
-honest = next(example.source for example in chosen if example.name == "106_try")
+honest = next(example.source for example in examples("honest", "simulated") if example.name == "106_try")
 gc.collect()
 gc.disable()
 for example in chosen:

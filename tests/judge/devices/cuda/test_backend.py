@@ -126,6 +126,7 @@ def screened(screening, chosen) -> dict[str, Verdict]:
     return {name: verdict for name, verdict in verdicts.items() if "screened" in verdict.evidence}
 
 
+@pytest.mark.slow
 def test_the_screen_refuses_nothing_honest(screening):
     assert not screened(screening, examples("honest", "cuda"))
 
