@@ -2,7 +2,8 @@
 
 Native code in the runner (activity.c), which is there before the submission, gets them from CUPTI and writes them to
 memory that the examiner reads. So it does not matter by which route work reached the GPU. Records can be forged by code
-that writes to arbitrary addresses of its process. Nothing but coverage and refusals rests on them.
+that writes to arbitrary addresses of its process. Coverage, refusals and the floor of a time rest on them; by themselves
+they never make a submission faster.
 """
 
 from __future__ import annotations

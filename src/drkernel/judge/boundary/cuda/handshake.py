@@ -2,7 +2,8 @@
 
 A runner's stream waits for ACTIVATE, runs a tiny kernel, writes ACTIVE, waits for GO, runs the forward, copies its
 outputs and writes DONE. The examiner writes ACTIVATE and GO, and reads ACTIVE and DONE. So it sees on its own clock
-when the outputs are there. Each handshake has a value of its own. Values grow, and a wait is for at least its value.
+when the outputs are there. Each handshake has a value of its own. Values grow. A stream waits for at least its value,
+the examiner for exactly this.
 
 Whether the examiner waits for ACTIVE makes two kinds of calls:
 
@@ -66,8 +67,7 @@ class Handshake:
                 return False
 
     def release(self) -> None:
-        """Lets an examined call begin, sometimes late: a call that finds its stream waiting is not a timed one
-        therefore."""
+        """Lets an examined call begin, sometimes late. So a call whose stream still waits need not be a timed one."""
         chance = self._random.random()
         if chance < _LATE_SHARE:
             time.sleep(self._random.random() * (_VERY_LATE_S if chance < _VERY_LATE_SHARE else _LATE_S))

@@ -2,8 +2,8 @@
 
 In a block all inputs lie in memory together, and durations are what the runner reports. Neither is to be believed. So
 between blocks, at secret places, there are single calls. Such a call sees its own inputs and no others, and the
-examiner sees on its own clock when its outputs are complete. See boundary/cuda/handshake.py for the two kinds, between
-which a submission cannot tell either. A third kind, `waiting`, is for submissions that wait for the device within their
+examiner sees on its own clock when its outputs are complete. See boundary/cuda/handshake.py for two kinds, which a
+submission cannot tell apart. A third kind, `waiting`, is for submissions that wait for the device within their
 forward. They cannot be enqueued ahead, so their forward begins at GO, and launch latency counts.
 
 No time of a submission counts that is shorter than single calls allow (`floor_us`).

@@ -186,16 +186,14 @@ class CudaRunner(runner.Runner):
         return {"traces": [trace.to_json() for trace in self._timed.enqueue_alone(**call)]}
 
     def _flush(self) -> dict[str, Any]:
-        """Hands over the records of what the device has executed. Nothing else is left to do for `wait`: a reply waits
-        for the device anyway."""
+        """Waits for the device, and hands over the records of what it has executed."""
         torch.cuda.synchronize()
         self._flush_activity()
         return {}
 
     def _report(self) -> dict[str, Any]:
         """Waits for the call that was enqueued alone, and reports it."""
-        torch.cuda.synchronize()
-        self._flush_activity()
+        self._flush()
         return self._timed.report()
 
     def _forward(self, model: int, args: Any, slots: list, train: bool, seed: int) -> Callable[[], Any]:
