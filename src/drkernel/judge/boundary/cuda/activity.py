@@ -1,9 +1,8 @@
 """Activity records: what the GPU executed for a runner, as its driver reports it, and not as Python code does.
 
 Native code in the runner (activity.c), which is there before the submission, gets them from CUPTI and writes them to
-memory that the examiner reads. So it does not matter by which route work reached the GPU. Records can be forged by code
-that writes to arbitrary addresses of its process. Coverage, refusals and the floor of a time rest on them; by themselves
-they never make a submission faster.
+memory that the examiner reads. So it does not matter by which route work reached the GPU. Coverage, refusals and the
+floor of a time rest on them. Code that writes to arbitrary addresses of its process can forge them.
 """
 
 from __future__ import annotations
