@@ -1,4 +1,4 @@
-"""What the examiner and the runner do alike when they construct a model: seed it, and perturb constant parameters."""
+"""What the examiner and the runner do alike with a model: seed it, perturb constant parameters, and set its mode."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ _INITIALISERS = ("ones_", "zeros_", "constant_")
 def seed_one_generator() -> None:
     """Makes torch.manual_seed seed the CPU's generator alone: for every absent device it would log a stack trace."""
     torch.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))
+
+
+def in_mode(model: nn.Module, train: bool) -> nn.Module:
+    """The model in training or evaluation mode. Where it is in it, `train` is not called: what a submission keeps of
+    its weights until its mode changes stays."""
+    return model if model.training == train else model.train(train)
 
 
 def with_noise(tensor: Tensor, generator: torch.Generator) -> Tensor:

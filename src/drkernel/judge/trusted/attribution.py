@@ -27,8 +27,6 @@ _KINDS |= dict.fromkeys(["max", "amax"], "max") | dict.fromkeys(["min", "amin"],
 """Operators that stand in for one another; library products are one kind too."""
 _MIN_REPLACED, _CLEARLY_LESS = 1e-3, 0.9
 """A smaller replaced proportion counts as nothing, unless ATen does less than the second of some kind of operator."""
-_LIBRARY_PROPORTION, _MAX_LIBRARY_SPEEDUP = 0.6, 10.0
-"""Where library products take more than this proportion of the reference's time, no larger speed-up is believed."""
 _MIN_TIME_MARGIN = 0.8
 """A time is refused where it is below this proportion of the least that is possible."""
 
@@ -130,21 +128,19 @@ def too_little(cost: ReferenceCost, submission_us: float) -> bool:
     return submission_us < _MIN_TIME_MARGIN * cost.min_time_us
 
 
-def implausible(cost: ReferenceCost, speedup: float, submission_us: float) -> str:
+def implausible(cost: ReferenceCost, submission_us: float) -> str:
     """Why a time cannot be true, or an empty string."""
     if too_little(cost, submission_us):
         return f"{submission_us:.3g} us is less than its inputs and outputs need to move ({cost.min_time_us:.3g} us)"
-    times = cost.profile()
-    total = sum(row.microseconds for row in times) or 1.0
-    products = {row.name for row in cost.trace.rows if row.flops}
-    library = sum(row.microseconds for row in times if row.name in products) / total
-    if speedup > _MAX_LIBRARY_SPEEDUP and library > _LIBRARY_PROPORTION:
-        return f"{speedup:.3g}x on a task that {100 * library:.0f}% library products dominate"
     return ""
 
 
 def bytes_read(trace: OpTrace, sizes: list[tuple[int, int]]) -> int:
-    """Bytes of the inputs that the reference really reads; `sizes` are (elements, bytes) of each input tensor."""
+    """Bytes of the inputs that the reference really reads.
+
+    Args:
+        sizes: elements, and bytes of those that are not zero, of each input tensor.
+    """
     read: dict[int, int] = {}
     for row in trace.rows:
         for tensor in row.tensors:

@@ -352,7 +352,7 @@ class Examination(Generic[P]):
         cost = self.prepared.reference_costs[self.modes[0]]
         with reading("a trace"):
             found = attribution.attribute(cost, trace, measured.submission_profile, self.without_effect)
-            doubt = attribution.implausible(cost, measured.speedup, measured.submission_us)
+            doubt = attribution.implausible(cost, measured.submission_us)
         kept = sorted({row.name for row in trace.rows if not row.triton})
         if found.nothing_replaced:
             detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"

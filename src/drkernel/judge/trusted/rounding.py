@@ -31,8 +31,9 @@ UNIT: dict[Precision, float] = {"ieee": EPS, "tf32": EPS, "low": 2.0**-8}
 OPERANDS: dict[Precision, float] = {"ieee": 0.0, "tf32": 1.6e-4, "low": 2.0**-8}
 """The same of the factors of a product. Truncation to TF32 has 3.5e-4 in one direction, rounding 1.7e-4; bf16 has
 8e-4."""
-MAX_TERMS = 2**15
-"""Nobody adds more numbers one after the other: 10^5 atomic additions are those of 10^8 numbers."""
+MAX_TERMS = 2**18
+"""Nobody adds more numbers one after the other: so many atomic additions are those of blocks of 128 out of 3 * 10^7
+numbers."""
 _SUM, _PRODUCT = 0.2, 2.5
 """Error of a sum of n terms, in units of EPS and sqrt(n). The partial sums of n positive terms, each rounded, give 0.17
 (random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""

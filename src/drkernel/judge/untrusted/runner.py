@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary import framing, warm_up
 from drkernel.judge.boundary.call_areas import CallAreas
-from drkernel.judge.boundary.construction import perturbed_construction, seed_one_generator
+from drkernel.judge.boundary.construction import in_mode, perturbed_construction, seed_one_generator
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import Area, HostArea, Slot, encode, overlaps
 from drkernel.judge.untrusted.simulated.device import install, record
@@ -143,7 +143,7 @@ class Runner:
         self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list, budget: float
     ) -> dict[str, Any]:
         values = self.areas.values(args, slots)
-        module = self.models[model].train(train)
+        module = in_mode(self.models[model], train)
         torch.manual_seed(seed)
         watch = _OperatorResults()
         with torch.no_grad(), self.record(skip=skip, budget=budget) as trace, watch if skip else nullcontext():

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from drkernel.judge.boundary.call_areas import CallAreas
+from drkernel.judge.boundary.construction import in_mode
 from drkernel.judge.boundary.cuda import driver, handshake, recorder
 from drkernel.judge.boundary.op_trace import OpTrace
 
@@ -55,7 +56,7 @@ class TimedCalls:
                 it, nothing is returned.
         """
         calls = self.areas.values(args, slots)
-        module = self.models[model].train(train)
+        module = in_mode(self.models[model], train)
         torch.manual_seed(seed)
         events: list[torch.cuda.Event] = []
         outputs: list[dict[str, Any]] = []
@@ -104,7 +105,7 @@ class TimedCalls:
             waiting: begin only when the examiner has said go, for a forward that waits for the device.
         """
         (values,) = self.areas.values(args, slots)
-        module = self.models[model].train(train)
+        module = in_mode(self.models[model], train)
         torch.manual_seed(seed)
         events = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
         with torch.no_grad():

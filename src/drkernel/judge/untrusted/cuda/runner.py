@@ -20,6 +20,7 @@ import torch
 
 from drkernel.judge.boundary import warm_up
 from drkernel.judge.boundary.call_areas import CallAreas
+from drkernel.judge.boundary.construction import in_mode
 from drkernel.judge.boundary.cuda import activity, driver, handshake, kernel_cache, recorder, runner_environment, setup
 from drkernel.judge.boundary.cuda.calls import TimedCalls
 from drkernel.judge.boundary.cuda.device_memory import DeviceArea
@@ -198,7 +199,7 @@ class CudaRunner(runner.Runner):
 
     def _forward(self, model: int, args: Any, slots: list, train: bool, seed: int) -> Callable[[], Any]:
         values = self.areas.values(args, slots)
-        module = self.models[model].train(train)
+        module = in_mode(self.models[model], train)
         torch.manual_seed(seed)
         return lambda: module(*values)
 
