@@ -1,4 +1,4 @@
-"""Every test draws the same numbers in every run, alone or among others."""
+"""Every test draws the same numbers in every run, alone or among others. Those on a GPU run one after the other."""
 
 import random
 
@@ -10,3 +10,9 @@ import torch
 def _seeded():
     random.seed(0)
     torch.manual_seed(0)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.xdist_group("gpu"))

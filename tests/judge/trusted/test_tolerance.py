@@ -117,6 +117,24 @@ def test_a_scalar_may_be_added_up_in_any_order_but_not_over_three_quarters():
     assert sum(right(exact, ((quarters.sum() - quarter) / 3).float()) for quarter in quarters) <= 1  # chance
 
 
+def test_terms_may_be_lost_that_are_tiny_beside_the_sum():
+    """Atomic additions of blocks: beside 2^31 those below 64 are nothing, and those of 65 count as 128."""
+    x = torch.full((2**22,), 2.0**21)
+    x[2**14 :] = 65 / 128
+    in_blocks = torch.tensor(x.view(-1, 128).sum(1).numpy().cumsum(dtype="float32")[-1])
+    assert right(expected(torch.sum, x), in_blocks)
+    assert not right(expected(torch.sum, x), in_blocks - 2.0**24)
+
+
+def test_a_softmax_may_be_added_up_in_blocks_beside_one_large_value():
+    x = torch.randn(4, 8192, generator=DRAW) - 20.0
+    x[:, 5] = 0.0
+    total = torch.ones(4)
+    for block in x[:, 64:].exp().split(64, 1):
+        total = total + block.sum(1)
+    assert right(expected(lambda x: torch.softmax(x, 1), x), x.exp() / total[:, None])
+
+
 def _layer_norm(x):
     return torch.nn.functional.layer_norm(x, x.shape[-1:])
 

@@ -31,9 +31,10 @@ UNIT: dict[Precision, float] = {"ieee": EPS, "tf32": EPS, "low": 2.0**-8}
 OPERANDS: dict[Precision, float] = {"ieee": 0.0, "tf32": 1.6e-4, "low": 2.0**-8}
 """The same of the factors of a product. Truncation to TF32 has 3.5e-4 in one direction, rounding 1.7e-4; bf16 has
 8e-4."""
-MAX_TERMS = 2**18
-"""Nobody adds more numbers one after the other: so many atomic additions are those of blocks of 128 out of 3 * 10^7
-numbers."""
+MAX_TERMS = 2**15
+"""Nobody adds more numbers one after the other: 10^5 atomic additions are those of 10^8 numbers."""
+_BLOCK = 128
+"""Nobody adds fewer numbers to a partial sum at once, where these are many."""
 _SUM, _PRODUCT = 0.2, 2.5
 """Error of a sum of n terms, in units of EPS and sqrt(n). The partial sums of n positive terms, each rounded, give 0.17
 (random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""
@@ -52,10 +53,11 @@ PRODUCTS = {
 _DECOMPOSED = {
     "native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm",
     "_native_batch_norm_legit_no_training", "_batch_norm_with_update", "_fused_rms_norm", "miopen_batch_norm",
+    "_softmax", "_log_softmax",
 }  # fmt: skip
-"""Operators with a difference inside: its error is that of the mean, which their output does not show."""
+"""Operators with a difference or a sum inside, whose error their output does not show."""
 _MOMENTS = {"var", "std", "var_mean", "std_mean"}
-_ALONG_A_DIMENSION = {"_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp"}
+_ALONG_A_DIMENSION = {"cumsum", "cumprod", "logcumsumexp"}
 _EXACT = {
     "clone", "copy_", "copy", "_to_copy", "fill_", "zero_", "zeros", "ones", "full", "empty", "empty_like",
     "lift_fresh", "zeros_like", "ones_like", "full_like", "new_zeros", "new_empty", "new_ones", "new_full", "arange",
@@ -119,7 +121,10 @@ class Noise(TorchDispatchMode):
         chain = chain_error(terms, first is not None) if terms > 1 else 0.0
         for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
             if isinstance(output, Tensor) and output.is_floating_point() and not _whole(output):
-                self._disturb(output, self._unit, chain, _size_of_terms(name, output, args, kwargs) if chain else None)
+                if chain and name in ("sum", "mean") and args[0].is_floating_point():
+                    self._disturb_sum(output, chain, *_reduced(name, output, args, kwargs))
+                else:
+                    self._disturb(output, self._unit, chain)
         return outputs
 
     def _narrowed(self, factor: Tensor) -> Tensor:
@@ -137,17 +142,17 @@ class Noise(TorchDispatchMode):
             return tensor
         return self._disturb(tensor.clone(), self._unit, 0.0)
 
-    def _disturb(self, tensor: Tensor, unit: float, chain: float, usual: Tensor | None = None) -> Tensor:
-        """Adds an error in place, uniformly distributed: `unit` of each element, and `chain` of its size or of what is
-        usual, if that is more: `usual` where it is known, else the root mean square of its row."""
-        if usual is not None:
-            error = torch.maximum(torch.nan_to_num(tensor.abs(), nan=0.0, posinf=0.0), usual).mul_(
-                math.hypot(unit, chain)
-            )
-            noise = torch.empty_like(error).uniform_(
-                -math.sqrt(3), math.sqrt(3), generator=self._generator(error.device)
-            )
-            return tensor.add_(noise.mul_(error))
+    def _disturb_sum(self, output: Tensor, chain: float, usual: Tensor, lost: Tensor) -> None:
+        """Adds an error in place: that of the additions, in proportion to the sum or to what is usual, if that is
+        more, and that of terms which are lost. Arguments as those of `_reduced`."""
+        size = torch.maximum(torch.nan_to_num(output.abs(), nan=0.0, posinf=0.0), usual)
+        error = size.mul_(math.hypot(self._unit, chain)).add_(lost)
+        noise = torch.empty_like(error).uniform_(-math.sqrt(3), math.sqrt(3), generator=self._generator(error.device))
+        output.add_(noise.mul_(error))
+
+    def _disturb(self, tensor: Tensor, unit: float, chain: float) -> Tensor:
+        """Adds an error in place, uniformly distributed: `unit` of each element, and `chain` of its size or of the root
+        mean square of its row, if that is more."""
         for part in _parts(tensor):
             noise = torch.empty_like(part).uniform_(-math.sqrt(3), math.sqrt(3), generator=self._generator(part.device))
             if chain:
@@ -227,15 +232,26 @@ def _terms(name: str, first: int | None, args: tuple, outputs: Any) -> float:
     return max(1.0, max(t.numel() for t in tensors) / output.numel())
 
 
-def _size_of_terms(name: str, output: Tensor, args: tuple, kwargs: dict) -> Tensor | None:
-    """How large a sum of these terms is if their signs are random, for each sum; None for other operators."""
-    if name not in ("sum", "mean") or not output.numel() or not args[0].is_floating_point():
-        return None
-    dims = args[1] if len(args) > 1 else None
-    keep = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
-    size = torch.linalg.vector_norm(args[0], dim=dims or None, keepdim=keep)
-    size = size * (output.numel() / args[0].numel()) if name == "mean" else size
-    return torch.nan_to_num(size, nan=0.0, posinf=0.0) if size.shape == output.shape else None
+def _reduced(name: str, output: Tensor, args: tuple, kwargs: dict) -> tuple[Tensor, Tensor]:
+    """Of each sum or mean: how large it is if the signs of its terms are random, and how much is in terms so small that
+    they are lost, or rounded up, when blocks of them are added to a partial sum that is as large as the whole."""
+    terms, dims = args[0], args[1] if len(args) > 1 else None
+    dims = [d % max(1, terms.dim()) for d in ([dims] if isinstance(dims, int) else dims or range(terms.dim()))]
+    kept = [1 if d in dims else size for d, size in enumerate(terms.shape)]
+    number = terms.numel() / output.numel() if name == "mean" else 1.0
+    last = max(dims)
+    width = min(_BLOCK, terms.shape[last])
+    limits = output.reshape(kept).abs().mul(number * EPS * width / _BLOCK).expand(len(terms), *kept[1:])
+    rows = _CHUNK // max(1, terms[:1].numel()) // width * width or width
+    parts = []
+    for part, limit in zip(terms.split(rows), limits.split(rows), strict=True):
+        whole = part.shape[last] // width * width
+        blocks = part.narrow(last, 0, whole).unflatten(last, (-1, width)).abs().sum(last + 1)
+        parts.append(blocks.mul_(blocks < limit[: len(blocks)]).sum(dims, keepdim=True))
+    lost = sum(parts) if 0 in dims else torch.cat(parts)
+    usual = torch.linalg.vector_norm(terms, dim=dims, keepdim=True)
+    both = (torch.nan_to_num(t.reshape(output.shape) / number, nan=0.0, posinf=0.0) for t in (usual, lost))
+    return next(both), next(both)
 
 
 def _with_correction(

@@ -253,23 +253,20 @@ class _Leaf:
         *squares, self.reference_max, disagreeing, nonfinite = numbers
         self.reference_norm, own, noise = map(math.sqrt, squares)
         self.finite, self.same_nonfinite = nonfinite == 0, disagreeing == 0
-        self._bound(row_squares, row_errors, own, noise, _step(rounded), UNIT[precision])
+        self._bound(row_squares, row_errors, max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
         self.well_conditioned = noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
 
-    def _bound(
-        self, row_squares: Tensor, row_errors: Tensor, own: float, noise: float, step: float, unit: float
-    ) -> None:
+    def _bound(self, row_squares: Tensor, row_errors: Tensor, error: float, step: float, unit: float) -> None:
         """Sets the bounds: of the norm, of an element by its row, and of an element by its own size."""
         narrow = step > 2 * EPS
         k_max = K_MAX_16 if narrow else K_MAX
         least = max(_FLOOR * unit, 0.2 * step)  # rounding once has a fifth of a step, in the mean of all mantissas
-        self.norm = max(K_OWN * own, K_NOISE * noise, (K_OWN if narrow else K_NOISE) * least * self.reference_norm)
+        self.norm = max(error, (K_OWN if narrow else K_NOISE) * least * self.reference_norm)
         usual = (row_squares / max(1, self._table[1])).sqrt().clamp_min(_BESIDE * self.reference_norm)
         if len(usual):  # a row whose own errors are small by chance may have what rows of its size usually have
             row_errors = torch.maximum(row_errors, usual * (row_errors / usual.clamp_min(_TINY)).median())
         self._atol = k_max * torch.maximum(row_errors, least * usual)
-        relative = K_NOISE * noise / max(self.reference_norm, _TINY)  # of large elements: in norms they are most
-        self._rtol = max(k_max * unit, relative, _ROUNDINGS_16 * step if narrow else k_max * step)
+        self._rtol = max(k_max * unit, _ROUNDINGS_16 * step if narrow else k_max * step)
 
     def add_lowering(self, name: str, lowered: Any, seed: int) -> None:
         """Notes what the output is in lower precision; only where there are enough elements to tell."""
