@@ -111,6 +111,8 @@ def decided(mutant: Mutant, verdict: Verdict, honest: Verdict, known: dict[str, 
     found = checked(mutant, known[mutant.original.task], device)
     if not found["equivalent"]:
         return Outcome(mutant, verdict, "paid", found["why"])
+    if not honest.ok:
+        return Outcome(mutant, verdict, "not judged", f"its original is {honest.status}: {honest.detail}")
     cover = (verdict.coverage or 0.0) - (honest.coverage or 0.0)
     if cover > _COVER and FAMILY[mutant.kind] != "value":
         return Outcome(mutant, verdict, "paid", f"coverage {cover:.2f} above its original's")
@@ -172,6 +174,7 @@ def table(outcomes: list[Outcome]) -> list[str]:
             cells = [kind, FAMILY.get(kind, ""), str(len(mine)), *(str(counts[word] or "") for word in words), said]
             lines.append("| " + " | ".join(cells) + " |")
     paid = [found for found in outcomes if found.outcome == "paid"]
+    lines += ["", *(f"- not judged: {f.mutant.original.name}: {f.why}" for f in outcomes if f.outcome == "not judged")]
     lines += ["", "Paid:" if paid else "None is paid.", ""]
     return lines + [
         f"- {f.mutant.kind} of {f.mutant.original.name}: {f.verdict.reason} {f.verdict.speedup:.3g}x, coverage "

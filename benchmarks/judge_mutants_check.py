@@ -126,6 +126,7 @@ def alike(outputs: Any, expected: Any) -> bool:
 
 
 def distance(value: Tensor, expected: Tensor) -> float:
+    expected = expected.double()
     scale = float(expected.square().mean().sqrt()) or 1.0
     found = float((value.double() - expected).abs().max()) / scale
     return found if found == found else float("inf")

@@ -78,8 +78,8 @@ class CallResult(msgspec.Struct, forbid_unknown_fields=True):
     """For OpTrace.from_json."""
     seen: Annotated[list[Slot], Items]
     """What ATen operators computed, where launches were left out."""
-    reused: bool = False
-    """Whether outputs lie in the memory of the last call's outputs, which are still referred to."""
+    overwrites: bool = False
+    """Whether the outputs of the call before, which are still referred to, are no longer what they were."""
 
 
 class Traces(msgspec.Struct, forbid_unknown_fields=True):

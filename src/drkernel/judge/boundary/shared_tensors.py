@@ -24,6 +24,7 @@ GUARD = 256
 """Bytes of 0xFF (NaN in every floating type) before and after each tensor in an area."""
 MAX_NODES, MAX_DEPTH, MAX_DIMS = 4096, 16, 16
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _JSON_NAMES = {"items": "list", "fields": "tuple", "pairs": "dict", "hexadecimal": "float", "digits": "int"}
 """What the fields of `Node` are called in JSON: the names of Python's types."""
 _ADD_SEALS, _NEVER_RESIZED = 1033, 0x1 | 0x2 | 0x4  # F_ADD_SEALS; F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
@@ -307,3 +308,9 @@ def overlaps(first: Tensor, second: Tensor) -> bool:
     """Whether two tensors' storages share bytes."""
     a, b = first.untyped_storage(), second.untyped_storage()
     return a.data_ptr() < b.data_ptr() + b.nbytes() and b.data_ptr() < a.data_ptr() + a.nbytes()
+
+
+def checksum(tensor: Tensor) -> int:
+    """A number that nearly always changes when a value of the tensor does."""
+    bits = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return int(bits.view(_INTEGERS[bits.element_size()]).sum(dtype=torch.int64))

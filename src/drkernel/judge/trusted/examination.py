@@ -32,6 +32,7 @@ from drkernel.judge.devices.base import Device, P, Submission
 from drkernel.judge.trusted import ablation, attribution, cases, ptx_scan
 from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Case, Perturbation, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
+from drkernel.judge.trusted.mismatch import OVERWRITES
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_failure
@@ -196,7 +197,7 @@ class Examination(Generic[P]):
         if self.device.policy.near_repeat_in_fp64:
             case = cases.case_with(inputs, self.prepared.task, plan, model, seed)
             if case.expected.finite and case.expected.well_conditioned:
-                self._expect_own_outputs(first, self.pair.ask(case))
+                self.pair.ask(case)
             return
         private = [cases.map_tensors(value, torch.clone) for value in inputs]
         self.pair.client.begin(Case(plan, inputs, first.seed, lambda: first.expected))
@@ -204,14 +205,8 @@ class Examination(Generic[P]):
         reply = self.pair.client.answer()
         if problem := first.expected.tolerance().check_tree(expected, reply.outputs):
             raise VerdictReached("incorrect", "wrong_values", f"{problem} (case: {plan.name})", case=plan.name)
-        self._expect_own_outputs(first, reply)
-
-    @staticmethod
-    def _expect_own_outputs(first: Case, reply: Answer) -> None:
-        """A call on other inputs leaves the outputs of the first one as they were."""
-        if reply.reused and not first.expected.fits(reply.outputs):
-            detail = "forward writes into the output of the call before: it needs memory of its own, or a copy"
-            raise VerdictReached("incorrect", "overwrites_output", detail)
+        if reply.overwrites:
+            raise VerdictReached("incorrect", OVERWRITES.reason, OVERWRITES.text)
 
     def _further_cases(self) -> list[Case]:
         """Asks other cases. Returns those that had to be answered rightly, and were."""

@@ -16,7 +16,7 @@ class Mismatch:
 
     reason: str
     """wrong_structure | wrong_type | wrong_shape | wrong_dtype | wrong_values | not_finite | expanded |
-    edits_input | aliases_input"""
+    edits_input | aliases_input | overwrites_output"""
     text: str
     output: str = ""
     index: tuple[int, ...] = ()
@@ -26,6 +26,11 @@ class Mismatch:
     """The proportion of elements beyond the tolerance."""
     error: float | None = None
     """The largest absolute difference."""
+
+
+OVERWRITES = Mismatch(
+    "overwrites_output", "forward writes into the output of the call before: it needs memory of its own, or a copy"
+)
 
 
 def describe(

@@ -18,7 +18,7 @@ from drkernel.judge.trusted.cases import (
     ReferenceModel,
     Seeds,
 )
-from drkernel.judge.trusted.mismatch import Mismatch
+from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.verdicts import VerdictReached
@@ -123,6 +123,8 @@ class PairedModels:
             problem = Mismatch("edits_input", "forward changes its input tensors in place")
         elif not problem and reply.aliases and not case.expected.aliases:
             problem = Mismatch("aliases_input", "the output lies in an input's memory")
+        elif not problem and reply.overwrites:
+            problem = OVERWRITES
         if problem:
             evidence = {k: v for k, v in dataclasses.asdict(problem).items() if v not in ("", (), None)}
             for key in ("text", "reason"):

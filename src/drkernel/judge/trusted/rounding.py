@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
@@ -33,8 +34,11 @@ OPERANDS: dict[Precision, float] = {"ieee": 0.0, "tf32": 1.6e-4, "low": 2.0**-8}
 8e-4."""
 MAX_TERMS = 2**15
 """Nobody adds more numbers one after the other: 10^5 atomic additions are those of 10^8 numbers."""
-_BLOCK = 128
-"""Nobody adds fewer numbers to a partial sum at once, where these are many."""
+_BLOCKS, _SHORT = (64, 256, 1024), 2**16
+"""How many numbers are added to a partial sum at once: at least the first of shorter sums, at least the second of
+longer ones."""
+_LOOP = 256
+"""Additions that a device makes one by one; more are left to the CPU."""
 _SUM, _PRODUCT = 0.2, 2.5
 """Error of a sum of n terms, in units of EPS and sqrt(n). The partial sums of n positive terms, each rounded, give 0.17
 (random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""
@@ -143,8 +147,8 @@ class Noise(TorchDispatchMode):
         return self._disturb(tensor.clone(), self._unit, 0.0)
 
     def _disturb_sum(self, output: Tensor, chain: float, usual: Tensor, lost: Tensor) -> None:
-        """Adds an error in place: that of the additions, in proportion to the sum or to what is usual, if that is
-        more, and that of terms which are lost. Arguments as those of `_reduced`."""
+        """Adds an error in place, in proportion to the sum or to what is usual, if that is more; and that of adding in
+        blocks. Arguments as `_reduced` returns them."""
         size = torch.maximum(torch.nan_to_num(output.abs(), nan=0.0, posinf=0.0), usual)
         error = size.mul_(math.hypot(self._unit, chain)).add_(lost)
         noise = torch.empty_like(error).uniform_(-math.sqrt(3), math.sqrt(3), generator=self._generator(error.device))
@@ -233,25 +237,49 @@ def _terms(name: str, first: int | None, args: tuple, outputs: Any) -> float:
 
 
 def _reduced(name: str, output: Tensor, args: tuple, kwargs: dict) -> tuple[Tensor, Tensor]:
-    """Of each sum or mean: how large it is if the signs of its terms are random, and how much is in terms so small that
-    they are lost, or rounded up, when blocks of them are added to a partial sum that is as large as the whole."""
+    """Of each sum or mean: how large it is if the signs of its terms are random, and the error of adding blocks of them
+    to one number, one after the other. Blocks of equal sums are rounded alike, and small ones are lost."""
     terms, dims = args[0], args[1] if len(args) > 1 else None
-    dims = [d % max(1, terms.dim()) for d in ([dims] if isinstance(dims, int) else dims or range(terms.dim()))]
-    kept = [1 if d in dims else size for d, size in enumerate(terms.shape)]
-    number = terms.numel() / output.numel() if name == "mean" else 1.0
-    last = max(dims)
-    width = min(_BLOCK, terms.shape[last])
-    limits = output.reshape(kept).abs().mul(number * EPS * width / _BLOCK).expand(len(terms), *kept[1:])
-    rows = _CHUNK // max(1, terms[:1].numel()) // width * width or width
-    parts = []
-    for part, limit in zip(terms.split(rows), limits.split(rows), strict=True):
-        whole = part.shape[last] // width * width
-        blocks = part.narrow(last, 0, whole).unflatten(last, (-1, width)).abs().sum(last + 1)
-        parts.append(blocks.mul_(blocks < limit[: len(blocks)]).sum(dims, keepdim=True))
-    lost = sum(parts) if 0 in dims else torch.cat(parts)
-    usual = torch.linalg.vector_norm(terms, dim=dims, keepdim=True)
-    both = (torch.nan_to_num(t.reshape(output.shape) / number, nan=0.0, posinf=0.0) for t in (usual, lost))
+    dims = [d % terms.dim() for d in ([dims] if isinstance(dims, int) else dims or range(terms.dim()))]
+    number = terms.numel() / output.numel()
+    table = _block_sums(terms, dims, _BLOCKS[number > _SHORT])
+    fold = max(1, _BLOCKS[-1] * table.shape[1] // int(number))
+    whole = table.shape[1] // fold * fold
+    lost = _sequential_error(table)
+    if whole:
+        lost = torch.maximum(lost, _sequential_error(table[:, :whole].unflatten(1, (-1, fold)).sum(2)))
+    usual = torch.linalg.vector_norm(terms, dim=dims)
+    scale = 1.0 / number if name == "mean" else 1.0
+    both = (torch.nan_to_num(t.reshape(output.shape) * scale, nan=0.0, posinf=0.0) for t in (usual, lost))
     return next(both), next(both)
+
+
+def _block_sums(terms: Tensor, dims: list[int], width: int) -> Tensor:
+    """Sums of `width` neighbours in the last of some dimensions: [outputs, blocks]. What is left of a row is left out.
+
+    The terms are read some at once.
+    """
+    last = max(dims)
+    width = min(width, terms.shape[last])
+    parts = []
+    for part in terms.split(_CHUNK // max(1, terms[:1].numel()) // width * width or width):
+        whole = part.shape[last] // width * width
+        parts.append(part.narrow(last, 0, whole).unflatten(last, (-1, width)).sum(last + 1))
+    sums = torch.cat(parts)
+    outputs = [d for d in range(terms.dim()) if d not in dims]
+    return sums.permute(*outputs, *dims).reshape(math.prod(terms.shape[d] for d in outputs), -1)
+
+
+def _sequential_error(table: Tensor) -> Tensor:
+    """By how much a sum in fp32 of each row [R, n] is off, if its terms are added one after the other."""
+    if table.shape[1] <= _LOOP:
+        found = torch.zeros_like(table[:, 0], dtype=torch.float32)
+        for column in table.float().unbind(1):
+            found = found + column
+    else:
+        with np.errstate(all="ignore"):
+            found = torch.from_numpy(np.add.accumulate(table.float().cpu().numpy(), axis=1)[:, -1].copy())
+    return (found.to(table) - table.sum(1)).abs()
 
 
 def _with_correction(

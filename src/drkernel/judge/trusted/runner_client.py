@@ -90,8 +90,8 @@ class Answer:
     """Whether the call changed its inputs."""
     seen: list[Tensor]
     """Where launches were left out: what ATen operators computed all the same."""
-    reused: bool
-    """Whether outputs lie in the memory of the last call's outputs."""
+    overwrites: bool
+    """Whether the call changed the outputs of the one before."""
 
 
 class RunnerClient:
@@ -185,7 +185,7 @@ class RunnerClient:
             seen = [self._copy(slot) for slot in reply.seen]
             trace = _trace(reply.trace)
         self._idle()
-        return Answer(outputs, trace, any(value.aliases_input for value in values), edited, seen, reply.reused)
+        return Answer(outputs, trace, any(value.aliases_input for value in values), edited, seen, reply.overwrites)
 
     def _idle(self) -> None:
         """Called while the runner is idle."""

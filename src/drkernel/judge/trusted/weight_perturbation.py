@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from drkernel.judge.boundary.construction import with_noise
 
 _RUNNING = ("running_mean", "running_var")
-_SMALL, _RARE = 0.1, 256
-"""Root mean square of a vector that matters; and one of how many elements of a matrix becomes an outlier."""
+_SMALL, _RARE, _DEAD = 0.1, 256, 2.0**-10
+"""Root mean square of a vector that matters; one of how many elements of a matrix becomes an outlier; and how small the
+variance of some channels is, so that the epsilon beside it matters."""
 
 
 def perturbed(model: nn.Module, seed: int) -> dict[str, Tensor]:
@@ -30,7 +31,11 @@ def perturbed(model: nn.Module, seed: int) -> dict[str, Tensor]:
     running = ((name, b) for name, b in model.named_buffers() if name.rpartition(".")[2] in _RUNNING)
     tensors = [(n, t.detach()) for n, t in (*model.named_parameters(), *running) if t.is_floating_point()]
     generators = {device: torch.Generator(device).manual_seed(seed) for device in {t.device for _, t in tensors}}
-    return {name: _perturbed(tensor, generators[tensor.device]) for name, tensor in tensors}
+    values = {name: _perturbed(tensor, generators[tensor.device]) for name, tensor in tensors}
+    for name, tensor in values.items():
+        if name.rpartition(".")[2] == _RUNNING[1]:
+            tensor[torch.rand(tensor.shape, generator=generators[tensor.device], device=tensor.device) < 0.25] *= _DEAD
+    return values
 
 
 def _perturbed(tensor: Tensor, generator: torch.Generator) -> Tensor:

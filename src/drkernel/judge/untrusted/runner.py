@@ -26,7 +26,7 @@ from drkernel.judge.boundary import framing, warm_up
 from drkernel.judge.boundary.call_areas import CallAreas
 from drkernel.judge.boundary.construction import in_mode, perturbed_construction, seed_one_generator
 from drkernel.judge.boundary.sandbox import Sandbox
-from drkernel.judge.boundary.shared_tensors import Area, HostArea, Slot, encode, overlaps
+from drkernel.judge.boundary.shared_tensors import Area, HostArea, Slot, checksum, encode
 from drkernel.judge.untrusted.simulated.device import install, record
 
 FILE = "submission.py"
@@ -91,7 +91,7 @@ class Runner:
         self.areas = CallAreas(inputs, outputs)
         self.models: dict[int, nn.Module] = {}
         """By number; 0 and 1 have the published shape, further ones hidden shapes."""
-        self._last: list[Tensor] = []
+        self._last: list[tuple[Tensor, int]] = []
         """The outputs of the last call. Somebody who has them may still read them."""
 
     @property
@@ -149,8 +149,9 @@ class Runner:
         with torch.no_grad(), self.record(skip=skip, budget=budget) as trace, watch if skip else nullcontext():
             result = module(*values)
         reply = self.areas.copy_out(result)
-        before, self._last = self._last, tensors_in(result)
-        reply["reused"] = any(overlaps(one, other) for one in self._last for other in before)
+        reply["overwrites"] = any(checksum(tensor) != before for tensor, before in self._last)
+        kept = zip(tensors_in(result), reply["tensors"], strict=True)
+        self._last = [(tensor, checksum(tensor)) for tensor, described in kept if not described["shares"]]
         numels = {math.prod(tensor["slot"][2]) for tensor in reply["tensors"]}
         seen = [tensor for tensor in reversed(watch.results) if tensor.numel() in numels]
         return reply | {"trace": trace.to_json(), "seen": self.areas.copy_as_many(seen)}
@@ -189,7 +190,7 @@ def tensors_in(value: Any) -> list[Tensor]:
         return len(found) - 1
 
     encode(value, note)
-    return [tensor for tensor in found if tensor.numel()]
+    return found
 
 
 def tensors_of(model: nn.Module) -> list[tuple[str, Tensor]]:
