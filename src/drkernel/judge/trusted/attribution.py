@@ -94,8 +94,9 @@ def replaced_work(cost: ReferenceCost, trace: OpTrace) -> tuple[float, bool]:
     """The proportion of the reference's compute work that ATen no longer does, and whether it does clearly less of any
     operator."""
     left, before = (_aten_work(rows, cost) for rows in (trace, cost.trace))
-    gone = sum(max(0.0, work - left.get(kind, 0.0)) for kind, work in before.items())
     does_less = any(left.get(key, 0.0) < _CLEARLY_LESS * work for key, work in before.items())
+    left, before = _by_kind(left), _by_kind(before)  # of whatever sizes: a half and another half are the whole
+    gone = sum(max(0.0, work - left.get(kind, 0.0)) for kind, work in before.items())
     return gone / (sum(before.values()) or 1.0), does_less
 
 
@@ -109,6 +110,13 @@ def _aten_work(trace: OpTrace, cost: ReferenceCost) -> dict[tuple[str, int], flo
             key = _KINDS.get(kind, kind), row.output_numel
             work[key] = work.get(key, 0.0) + cost.cost_model.work_us(row)
     return work
+
+
+def _by_kind(work: dict[tuple[str, int], float]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for (kind, _), us in work.items():
+        total[kind] = total.get(kind, 0.0) + us
+    return total
 
 
 def difference(usual: OpTrace, found: OpTrace) -> str:

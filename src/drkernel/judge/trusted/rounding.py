@@ -54,10 +54,12 @@ PRODUCTS = {
     "cudnn_convolution": 0, "_convolution": 0,
 }  # fmt: skip
 """Operators that multiply, and the place of the first of their two factors among the arguments."""
+_WHOLE_ROWS = {"_softmax", "_log_softmax"}
+"""Those of which people compute an element from the others of its row: 1 - p."""
 _DECOMPOSED = {
     "native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm",
     "_native_batch_norm_legit_no_training", "_batch_norm_with_update", "_fused_rms_norm", "miopen_batch_norm",
-    "_softmax", "_log_softmax",
+    *_WHOLE_ROWS,
 }  # fmt: skip
 """Operators with a difference or a sum inside, whose error their output does not show."""
 _MOMENTS = {"var", "std", "var_mean", "std_mean"}
@@ -112,7 +114,10 @@ class Noise(TorchDispatchMode):
                 return _moments(name, *_with_correction(func._overloadname, *args, **kwargs))
         if name in _DECOMPOSED and func in decomposition_table:
             with self:
-                return decomposition_table[func](*args, **kwargs)
+                outputs = decomposition_table[func](*args, **kwargs)
+            if name in _WHOLE_ROWS:
+                self._disturb(outputs, self._unit, chain_error(outputs.shape[args[1]] if outputs.dim() else 1))
+            return outputs
         first = PRODUCTS.get(name)
         if first is not None:
             self.products += 1

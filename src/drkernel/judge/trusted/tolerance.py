@@ -43,8 +43,8 @@ _CHUNK = 2**20
 _OTHER_INPUTS = 3.0
 """Bounds that come from another draw of the inputs, and are for the distance from the rounded reference, are wider by
 this factor."""
-_BESIDE, _TINY = 1e-9, 1e-300
-"""What is so small beside the whole output is nothing."""
+_BESIDE, _TINY, _RANGE = 1e-9, 1e-300, 2.0**96
+"""What is so small beside the whole output is nothing; what is so large is near the end of fp32."""
 
 
 class Expected:
@@ -101,8 +101,8 @@ class Expected:
 
     @property
     def well_conditioned(self) -> bool:
-        """Whether the tolerance can tell right from wrong: it is small beside the output, and discrete values do not
-        depend on rounding."""
+        """Whether the tolerance can tell right from wrong: it is small beside the output, the output is far from
+        overflow, and discrete values do not depend on rounding."""
         return all(leaf.well_conditioned for leaf in self._leaves.values())
 
     def check(self, tree: Any, slack: float = 1.0) -> Mismatch | None:
@@ -139,13 +139,13 @@ class Expected:
         )
 
     def is_among(self, values: list[Tensor]) -> bool:
-        """Whether each floating output is, in some shape, one of these values."""
-        sizes = [
-            (leaf, value.numel())
-            for leaf, (_, value) in zip(self._leaves.values(), self._rounded, strict=True)
-            if _is_float(value) and isinstance(value, Tensor)
-        ]
-        return bool(sizes) and all(any(v.numel() == n and leaf.equals(v) for v in values) for leaf, n in sizes)
+        """Whether each output is, in some shape, one of these values. Indices do not count beside floating outputs."""
+        pairs = zip(self._leaves.values(), self._rounded, strict=True)
+        tensors = [(leaf, value) for leaf, (_, value) in pairs if isinstance(value, Tensor)]
+        sought = [(leaf, value) for leaf, value in tensors if _is_float(value)] or tensors
+        return bool(sought) and all(
+            any(v.numel() == value.numel() and leaf.equals(v, value) for v in values) for leaf, value in sought
+        )
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,8 @@ class _Leaf:
         self.reference_norm, own, noise = map(math.sqrt, squares)
         self.finite, self.same_nonfinite = nonfinite == 0, disagreeing == 0
         self._bound(row_squares, row_errors, max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
-        self.well_conditioned = noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
+        in_range = self.reference_max < _RANGE  # else another order of operations may overflow
+        self.well_conditioned = in_range and noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
 
     def _bound(self, row_squares: Tensor, row_errors: Tensor, error: float, step: float, unit: float) -> None:
         """Sets the bounds: of the norm, of an element by its row, and of an element by its own size."""
@@ -306,9 +307,11 @@ class _Leaf:
             return self._within(actual.value, 1.0)
         return self.check(path, rounded, actual, 1.0) is None
 
-    def equals(self, value: Tensor) -> bool:
+    def equals(self, value: Tensor, rounded: Tensor) -> bool:
         """Whether a tensor of any shape and dtype holds the values."""
-        return self._within(value, 1.0)
+        if _is_float(rounded):
+            return self._within(value, 1.0)
+        return torch.equal(value.reshape(-1).to(rounded.dtype), rounded.reshape(-1))
 
     def _check_scalar(self, path: str, rounded: Any, actual: Any, slack: float) -> Mismatch | None:
         if type(rounded) is not type(actual):

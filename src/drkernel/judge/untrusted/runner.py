@@ -171,12 +171,7 @@ class _OperatorResults(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for tensor in result if isinstance(result, (tuple, list)) else (result,):
-            if (
-                isinstance(tensor, Tensor)
-                and tensor.is_floating_point()
-                and not func.is_view
-                and len(self.results) < MAX_SEEN
-            ):
+            if isinstance(tensor, Tensor) and not func.is_view and len(self.results) < MAX_SEEN:
                 self.results.append(tensor)
         return result
 
