@@ -29,20 +29,26 @@ def main(options: argparse.Namespace) -> int:
     honest = examples("honest", options.device)
     hacks = [*examples("hacks", options.device), *examples("attacks", options.device)]
     chosen = [e for e in [*hacks, *honest] if e in honest or not options.only or e.name.startswith(tuple(options.only))]
-    runs = [judged(chosen, options, run) for run in range(options.runs)]
-    problems = {
-        example.name: [problem(example, run, honest, hacks, options.gate) for run in runs] for example in chosen
-    }
-    with open(options.out / "verdicts.jsonl", "w", encoding="utf-8") as file:
+    runs: list[dict[str, Verdict]] = []
+    for number in range(options.runs):
+        runs.append(judged(chosen, options, number))
+        problems = {
+            example.name: [problem(example, run, honest, hacks, options.gate) for run in runs] for example in chosen
+        }
+        write(options.out, chosen, runs, problems)  # after each run, since the next may be cut off
+    plot(chosen, runs, problems, options.out / "cases.png")
+    return int(any(any(found) for found in problems.values()))
+
+
+def write(out: Path, chosen: list[Example], runs: list[dict[str, Verdict]], problems: dict[str, list[str]]) -> None:
+    with open(out / "verdicts.jsonl", "w", encoding="utf-8") as file:
         for number, run in enumerate(runs):
             for name, verdict in run.items():
                 record = {"run": number, "example": name, "problem": problems[name][number]}
                 file.write(json.dumps(record | verdict.to_dict()) + "\n")
     lines = table(chosen, runs, problems)
-    judging.write_table(options.out, lines)
+    judging.write_table(out, lines)
     print("\n".join(line for line in lines if "**" in line) or "all as expected")
-    plot(chosen, runs, problems, options.out / "cases.png")
-    return int(any(any(found) for found in problems.values()))
 
 
 def judged(chosen: list[Example], options: argparse.Namespace, run: int) -> dict[str, Verdict]:

@@ -8,8 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 _INITIALISERS = ("ones_", "zeros_", "constant_")
+MEAN, VARIANCE = "running_mean", "running_var"
+"""The last part of the names of running statistics."""
+_SMALL, _RARE = 2.0**-10, 0.25
+"""How small the running variance of some channels is, so that the epsilon beside it matters, and of how many."""
 
 
 def seed_one_generator() -> None:
@@ -29,9 +34,19 @@ def with_noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(tensor == 0, (noise - 0.5) / 2, tensor.double() * (0.5 + noise)).to(tensor.dtype)
 
 
+def with_running_noise(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
+    """Values of a running statistic as `with_noise` makes them, some variances small."""
+    values = with_noise(tensor, generator)
+    if name == VARIANCE:
+        rare = torch.rand(tensor.shape, generator=generator, device=tensor.device) < _RARE
+        values = torch.where(rare, values * _SMALL, values)
+    return values
+
+
 @contextlib.contextmanager
 def perturbed_construction(active: bool = True) -> Iterator[None]:
-    """Parameters that would start as a constant start as that constant with noise, the same in every process.
+    """Parameters and running statistics that would start as a constant start as that constant with noise, the same in
+    every process.
 
     The noise depends on the number of elements alone. No global generator is used, so all other draws stay the same.
     """
@@ -39,6 +54,7 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
         yield
         return
     new, initialisers = nn.Parameter.__new__, {name: getattr(nn.init, name) for name in _INITIALISERS}
+    register, reset = nn.Module.register_buffer, _NormBase.reset_running_stats
 
     def add_noise(tensor: Any) -> Any:
         generator = torch.Generator(tensor.device).manual_seed(tensor.numel())
@@ -55,15 +71,34 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
             data = add_noise(data.clone())
         return new(cls, data, requires_grad)
 
+    def add_running_noise(module: nn.Module, name: str) -> None:
+        tensor = getattr(module, name, None)
+        if name in (MEAN, VARIANCE) and isinstance(tensor, Tensor) and tensor.is_floating_point():
+            generator = torch.Generator(tensor.device).manual_seed(tensor.numel())
+            tensor.copy_(with_running_noise(name, tensor.detach(), generator))
+
+    def registered(module: nn.Module, name: str, *args: Any, **kwargs: Any) -> None:
+        register(module, name, *args, **kwargs)
+        add_running_noise(module, name)
+
+    def reset_with_noise(module: Any) -> None:
+        reset(module)
+        for name in (MEAN, VARIANCE):
+            add_running_noise(module, name)
+
     def noisy(name: str) -> Any:
         return lambda tensor, *args, **kwargs: add_noise(initialisers[name](tensor, *args, **kwargs))
 
     nn.Parameter.__new__ = parameter  # type: ignore[method-assign]
+    nn.Module.register_buffer = registered  # type: ignore[method-assign]
+    _NormBase.reset_running_stats = reset_with_noise  # type: ignore[method-assign]
     for name in initialisers:
         setattr(nn.init, name, noisy(name))
     try:
         yield
     finally:
         nn.Parameter.__new__ = new  # type: ignore[method-assign]
+        nn.Module.register_buffer = register  # type: ignore[method-assign]
+        _NormBase.reset_running_stats = reset  # type: ignore[method-assign]
         for name, function in initialisers.items():
             setattr(nn.init, name, function)

@@ -95,8 +95,8 @@ def replaced_work(cost: ReferenceCost, trace: OpTrace) -> tuple[float, bool]:
     operator."""
     left, before = (_aten_work(rows, cost) for rows in (trace, cost.trace))
     does_less = any(left.get(key, 0.0) < _CLEARLY_LESS * work for key, work in before.items())
-    left, before = _by_kind(left), _by_kind(before)  # of whatever sizes: a half and another half are the whole
-    gone = sum(max(0.0, work - left.get(kind, 0.0)) for kind, work in before.items())
+    still = _by_kind(left)  # of whatever sizes: a half and another half are the whole
+    gone = sum(max(0.0, work - still.get(kind, 0.0)) for kind, work in _by_kind(before).items())
     return gone / (sum(before.values()) or 1.0), does_less
 
 

@@ -149,7 +149,8 @@ class Examination(Generic[P]):
         """The given inputs, and the right outputs to them.
 
         Settles the modes to test in and how weights are perturbed: the first combination in which the outputs are
-        right, if possible by a Triton kernel. Where there is none, the refusal is that of the first combination.
+        right, if possible by a Triton kernel. Where there is none, the refusal is that of the first combination that
+        could be compared, else of the first.
         """
         refusals: list[Exception] = []
         idle: tuple[bool, ...] | None = None
@@ -162,7 +163,7 @@ class Examination(Generic[P]):
                 idle = idle or (modes if found else None)
             if idle and (found := self._try_modes(idle, refusals)):
                 return found
-            raise refusals[0]
+            raise next((refusal for refusal in refusals if isinstance(refusal, VerdictReached)), refusals[0])
         finally:
             refusals.clear()  # else they and the frames of their tracebacks keep each other, and all tensors
 

@@ -13,12 +13,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from drkernel.judge.boundary.construction import with_noise
+from drkernel.judge.boundary.construction import MEAN, VARIANCE, with_noise, with_running_noise
 
-_RUNNING = ("running_mean", "running_var")
-_SMALL, _RARE, _DEAD = 0.1, 256, 2.0**-10
-"""Root mean square of a vector that matters; one of how many elements of a matrix becomes an outlier; and how small the
-variance of some channels is, so that the epsilon beside it matters."""
+_SMALL, _RARE = 0.1, 256
+"""Root mean square of a vector that matters; and one of how many elements of a matrix becomes an outlier."""
 
 
 def perturbed(model: nn.Module, seed: int) -> dict[str, Tensor]:
@@ -28,17 +26,15 @@ def perturbed(model: nn.Module, seed: int) -> dict[str, Tensor]:
     small (a bias of 1/sqrt(K), a layer scale of 1e-6) is made large enough to matter beside outputs of size one, and
     of a matrix, one in _RARE elements becomes an outlier, which a coarse scale cannot hold.
     """
-    running = ((name, b) for name, b in model.named_buffers() if name.rpartition(".")[2] in _RUNNING)
+    running = ((name, b) for name, b in model.named_buffers() if name.rpartition(".")[2] in (MEAN, VARIANCE))
     tensors = [(n, t.detach()) for n, t in (*model.named_parameters(), *running) if t.is_floating_point()]
     generators = {device: torch.Generator(device).manual_seed(seed) for device in {t.device for _, t in tensors}}
-    values = {name: _perturbed(tensor, generators[tensor.device]) for name, tensor in tensors}
-    for name, tensor in values.items():
-        if name.rpartition(".")[2] == _RUNNING[1]:
-            tensor[torch.rand(tensor.shape, generator=generators[tensor.device], device=tensor.device) < 0.25] *= _DEAD
-    return values
+    return {name: _perturbed(name, tensor, generators[tensor.device]) for name, tensor in tensors}
 
 
-def _perturbed(tensor: Tensor, generator: torch.Generator) -> Tensor:
+def _perturbed(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
+    if (last := name.rpartition(".")[2]) in (MEAN, VARIANCE):
+        return with_running_noise(last, tensor, generator)
     values = with_noise(tensor, generator)
     if tensor.dim() == 1 and tensor.numel() > 1:
         size = float(values.double().square().mean().sqrt())
