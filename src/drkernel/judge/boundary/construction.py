@@ -91,7 +91,7 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
 
     nn.Parameter.__new__ = parameter  # type: ignore[method-assign]
     nn.Module.register_buffer = registered  # type: ignore[method-assign]
-    _NormBase.reset_running_stats = reset_with_noise  # type: ignore[method-assign]
+    _NormBase.reset_running_stats = reset_with_noise  # type: ignore[method-assign, assignment]
     for name in initialisers:
         setattr(nn.init, name, noisy(name))
     try:
