@@ -90,7 +90,7 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
         return lambda tensor, *args, **kwargs: add_noise(initialisers[name](tensor, *args, **kwargs))
 
     nn.Parameter.__new__ = parameter  # type: ignore[method-assign]
-    nn.Module.register_buffer = registered  # type: ignore[method-assign]
+    nn.Module.register_buffer = registered  # type: ignore[method-assign, assignment]
     _NormBase.reset_running_stats = reset_with_noise  # type: ignore[method-assign, assignment]
     for name in initialisers:
         setattr(nn.init, name, noisy(name))
