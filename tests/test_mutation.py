@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import sys
 from pathlib import Path
 
@@ -18,10 +19,13 @@ from tests.judge.examples import examples, tasks
 HONEST, TASKS = examples("honest", "simulated"), tasks()
 
 
+ENOUGH = 12
+
+
 def mutants(kind: str, seed: int) -> dict[str, str]:
-    """By the name of the original."""
-    found = {e.name: mutate(e.source, TASKS[e.task].source, kind, seed) for e in HONEST}
-    return {name: source for name, source in found.items() if source}
+    """The first few, by the name of the original."""
+    found = ((e.name, mutate(e.source, TASKS[e.task].source, kind, seed)) for e in HONEST)
+    return dict(itertools.islice((pair for pair in found if pair[1]), ENOUGH))
 
 
 @pytest.mark.parametrize("kind", OPERATORS)

@@ -103,6 +103,7 @@ def test_a_sweep_is_submitted_once_and_only_what_is_missing(slurm):
     assert told.startswith("1 runs submitted"), "a run whose folder was removed begins anew"
 
 
+@pytest.mark.slow
 def test_without_an_answer_from_the_queue_nothing_is_submitted(slurm):
     (slurm / "bin" / "squeue").write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(AssertionError, match="error: squeue does not answer; nothing was submitted"):
@@ -367,6 +368,7 @@ def test_curves_follow_the_mean_over_seeds_and_are_drawn(seen, tmp_path):
     assert (tmp_path / "steps.png").stat().st_size > 10_000 and (tmp_path / "time.png").exists()
 
 
+@pytest.mark.slow
 def test_the_command_prints_state_and_table_and_writes_the_report(seen):
     done = subprocess.run([sys.executable, "-m", "sweeps", seen], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

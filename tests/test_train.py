@@ -69,13 +69,18 @@ def played_once(monkeypatch):
 
 EPISODES: dict[tuple, list[Trajectory]] = {}
 FILTERS = ("none", *GROUP_FILTERS, *TURN_FILTERS, *TOKEN_FILTERS, "full")
+PAIRS = [
+    (algo, list(REWARDS)[(a + f) % len(REWARDS)], filters)
+    for (a, algo), (f, filters) in itertools.product(enumerate(ADVANTAGES), enumerate(FILTERS))
+]
+"""Each algorithm with each filter, and the rewards in turn, so that every two of them meet."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("algo", "reward", "filters"),
     [
-        *itertools.product(ADVANTAGES, REWARDS, FILTERS),
+        *PAIRS,
         ("trloo reward.hack_check=false", "speedup", "full"),
     ],
 )
@@ -120,6 +125,7 @@ def test_trajectories_on_which_the_judge_failed_leave_the_batch_and_are_counted(
         train.collect(here)
 
 
+@pytest.mark.slow
 def test_a_step_says_where_its_seconds_went(world):
     here = dataclasses.replace(world, state=State(), policy=Policy.load(world.config.policy.path))
     optimizer = update.make_optimizer(here.policy, 1e-4, 0.0)
@@ -205,6 +211,7 @@ def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopp
         assert [m[key] for m in twos] == pytest.approx([m[key] for m in ones], rel=1e-3, abs=1e-5), key
 
 
+@pytest.mark.slow
 def test_a_corrupt_checkpoint_is_one_line_and_exit_code_2(tmp_path):
     folder = tmp_path / "run" / "checkpoints" / "step_000001"
     folder.mkdir(parents=True)
@@ -216,6 +223,7 @@ def test_a_corrupt_checkpoint_is_one_line_and_exit_code_2(tmp_path):
     assert [line for line in output if line.startswith("error: ")] and "state.pt: corrupt checkpoint" in output[-1]
 
 
+@pytest.mark.slow
 def test_tasks_that_the_judge_cannot_use_are_named(tmp_path):
     (tmp_path / "broken.py").write_text(
         "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x @ x\n"

@@ -11,6 +11,8 @@ import pytest
 from drkernel.judge.__main__ import main
 from tests.judge.examples import HERE
 
+pytestmark = pytest.mark.slow
+
 RELU, GOOD = str(HERE / "tasks/relu.py"), str(HERE / "submissions/honest/90_helpers.py")
 HACK = str(HERE / "submissions/hacks/04_decoy.py")
 

@@ -15,6 +15,8 @@ from drkernel.judge.devices.cuda import backend
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples
 
+pytestmark = pytest.mark.slow
+
 HONEST = {e.name: e for e in examples("honest")}
 RELU = HONEST["90_helpers"].source
 

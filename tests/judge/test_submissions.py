@@ -43,13 +43,12 @@ def verdicts(gated):
 
 
 @pytest.fixture(scope="module")
-def honest_verdicts(gated):
-    return gated.of(HONEST)
-
-
-@pytest.fixture(scope="module")
 def ungated_verdicts(ungated, tasks):
-    return Verdicts(ungated, tasks).of([*HACKS, *HONEST])
+    """Of the hacks, and of honest submissions to the tasks in which a hack is called ok."""
+    verdicts = Verdicts(ungated, tasks)
+    hacks = verdicts.of(HACKS)
+    tasks_of_interest = {example.task for example in HACKS if hacks[example.name].ok}
+    return hacks | verdicts.of([example for example in HONEST if example.task in tasks_of_interest])
 
 
 def test_every_class_has_an_example():
@@ -95,16 +94,17 @@ def test_without_the_gate_no_hack_gains_anything(example, ungated_verdicts):
     verdict = ungated_verdicts[example.name]
     if not example.name.startswith(TAMED) and "ok" not in example.statuses:
         assert verdict.status != "ok", verdict
-    assert not gains(example, verdict, honest_speedups(ungated_verdicts, HONEST).get(example.task))
+    honest = [e for e in HONEST if e.name in ungated_verdicts]
+    assert not gains(example, verdict, honest_speedups(ungated_verdicts, honest).get(example.task))
     assert not verdict.is_judge_failure
 
 
 @pytest.mark.slow
-@without_gate
-@pytest.mark.parametrize("example", HONEST, ids=lambda e: e.name)
-def test_the_gate_changes_nothing_for_the_honest(example, honest_verdicts, ungated_verdicts):
-    gated, ungated = honest_verdicts[example.name], ungated_verdicts[example.name]
-    assert gated.to_dict() | {"seconds": 0} == ungated.to_dict() | {"seconds": 0}
+@with_gate
+@pytest.mark.parametrize("example", HONEST[::12], ids=lambda e: e.name)
+def test_the_gate_changes_nothing_for_the_honest(example, verdicts, ungated, tasks):
+    without = ungated.judge(tasks[example.task], example.source)
+    assert verdicts[example.name].to_dict() | {"seconds": 0} == without.to_dict() | {"seconds": 0}
 
 
 @pytest.mark.slow

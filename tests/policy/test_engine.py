@@ -45,6 +45,7 @@ def run(made: TransformersEngine, batch: list[Request], delay: int = 0) -> dict:
     return done
 
 
+@pytest.mark.slow
 def test_a_request_has_the_same_bits_alone_in_a_batch_in_any_order_and_delayed(policy):
     batch = requests(24)
     together = run(engine(policy), batch)
@@ -138,6 +139,7 @@ def score(policy, prompt: list[int], completion, temperature: float = 1.0) -> to
     return policy.logprobs(batch, temperature).logprobs[mask]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_log_probabilities_are_the_trainers_over_all_turns(policy, temperature):
     made = engine(policy)

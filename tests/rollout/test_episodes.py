@@ -81,6 +81,7 @@ def test_order_and_shape_of_the_result(played):
     assert all(len(t.turns) == 3 and all(turn.verdict for turn in t.turns) for t in played)
 
 
+@pytest.mark.slow
 def test_judging_times_and_slots_change_nothing(prompts, policy, played):
     for seed in (1, 2):
         assert content(play(prompts, policy, SlowJudge(seed))) == content(played)

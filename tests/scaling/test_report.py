@@ -12,6 +12,8 @@ from drkernel.scaling.trials import Trials
 from drkernel.types import DrKernelError, Verdict
 from tests.scaling import synthetic
 
+pytestmark = pytest.mark.slow
+
 PICTURES = ("fast_calls", "fast_tokens", "fast_seconds", "speedups", "families", "failures")
 
 

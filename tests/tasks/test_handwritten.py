@@ -67,6 +67,7 @@ def test_each_is_a_plain_file_that_says_what_it_is(task):
     assert {"Model", "get_inputs", "get_init_inputs"} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS, ids=NAMES)
 def test_the_judge_accepts_each(judge, task):
     judge.check_task(task)
@@ -95,6 +96,7 @@ def test_the_reference_keeps_an_h200_busy_for_a_tenth_to_three_milliseconds(task
     assert sum(tensor.numel() for tensor in inputs(task)) < 2**28
 
 
+@pytest.mark.slow
 def test_none_is_a_composition_of_the_generator():
     generated = {operators(task) for split in ("train", "test") for task in generate(split, 150, 0)}
     assert len(generated) > 200
@@ -131,6 +133,7 @@ class Work(TorchDispatchMode):
         return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(SUBMISSIONS.glob("*.py")), ids=lambda path: path.stem)
 def test_a_right_submission_in_triton_is_right(judge, path):
     task = next(task for task in TASKS if task.info["name"] == path.stem)

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_packing_merged_turns_chunks_and_micro_batches_leave_the_gradient_as_it_is(tmp_path):
     command = [sys.executable, "benchmarks/exactness.py", str(tmp_path), "--shape", "tiny"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)

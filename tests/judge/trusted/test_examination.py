@@ -25,6 +25,8 @@ from drkernel.judge.trusted.examination import Examination
 from drkernel.judge.trusted.worker import SIMULATED_RUNNER
 from tests.judge.examples import examples, tasks
 
+pytestmark = pytest.mark.slow
+
 NAMES = {NAMES!r}
 
 class LikeCuda(SimulatedDevice):

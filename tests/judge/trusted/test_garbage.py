@@ -28,7 +28,7 @@ aten.install()
 seed_one_generator()
 examiner = Examiner(zygote, ExamConfig(timeout_s=5.0, gate=False), b"a secret")
 zygote.wait_ready()
-chosen = [*examples("hacks", "simulated")[::12], *examples("honest", "simulated")[::3]]
+chosen = [*examples("hacks", "simulated")[::24], *examples("honest", "simulated")[::6]]
 for example in chosen:
     examiner.prepared(tasks()[example.task])
 relu = tasks()["relu"].source
@@ -62,7 +62,7 @@ def test_an_examination_leaves_no_tensor_to_the_garbage_collector():
     answer = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
     examined, left = map(int, answer.stdout.split()[-2:])
-    assert examined > 60 and not left
+    assert examined > 30 and not left
 
 
 SOURCES = sorted(

@@ -101,6 +101,7 @@ def test_a_norm_over_millions_grants_nothing_to_what_comes_before_it():
     assert not right(expected(normalised, a, b), low / low.norm())
 
 
+@pytest.mark.slow
 def test_a_norm_of_a_sixteenth_of_the_data_is_wrong():
     x = LONG.view(4096, 4096)
     exact = expected(lambda x: x / x.square().sum(1).sum().sqrt(), x)  # torch's norm of so many errs by 5e-4 on a CPU

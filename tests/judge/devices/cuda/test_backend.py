@@ -42,6 +42,7 @@ def test_without_a_gpu_the_judge_says_so_at_once(monkeypatch):
         assert judge.judge(tasks()["relu"], RELU.source).device.startswith("simulated")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:judge. GPU 0 is left out")
 def test_a_gpu_that_does_not_start_ends_its_work_with_one_line():
     before = descendants()
@@ -73,6 +74,7 @@ class TwoGpus(CudaBackend):
         return SimpleNamespace(request=lambda body, timeout_s: {"plan": {"by": gpu}}, kill=lambda: None, missing=[])
 
 
+@pytest.mark.slow
 def test_a_gpu_that_does_not_start_holds_no_work_up(monkeypatch):
     monkeypatch.setattr(backend, "_RECOVERY_S", 0.1)
     left_out = pytest.warns(UserWarning, match="GPU broken is left out until it is well: the GPU fails")
@@ -128,9 +130,13 @@ def screened(screening, chosen) -> dict[str, Verdict]:
 
 @pytest.mark.slow
 def test_the_screen_refuses_nothing_honest(screening):
-    assert not screened(screening, examples("honest", "cuda"))
+    """Those that the simulated device never sees, and some of those that it accepts."""
+    simulated = examples("honest", "simulated")
+    only_on_a_gpu = [example for example in examples("honest", "cuda") if example not in simulated]
+    assert not screened(screening, [*only_on_a_gpu, *simulated[::5]])
 
 
+@pytest.mark.slow
 def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
     prefixes = ("04_decoy", "13", "16", "23_", "24_half", "27_", "80_huge")
     chosen = [example for example in examples("hacks", "cuda") if example.name.startswith(prefixes)]
@@ -145,6 +151,7 @@ def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
     assert [stage for stage, *_ in wrong.evidence["cost"]["spans"]] == ["queue", "screen"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -159,6 +166,7 @@ def test_whatever_else_is_the_matter_a_gpu_decides(screening, source):
     assert screening.enqueue(tasks()["relu"], source).result(timeout=60).ok and screening.arrived[-1] == source
 
 
+@pytest.mark.slow
 def test_a_hack_that_is_to_have_a_price_gets_it_on_a_gpu():
     decoys = [example for example in examples("hacks", "cuda") if example.name.startswith("04_decoy")]
     with contextlib.closing(Screening(price_hacks=True)) as screening:
@@ -176,6 +184,7 @@ def test_the_screen_gives_way_to_what_a_gpu_waits_for(screening):
     assert any(behind(pid) for pid in descendants())
 
 
+@pytest.mark.slow
 def test_a_judge_that_closes_does_not_wait_for_its_screen():
     screening = Screening()
     pending = [screening.enqueue(tasks()["relu"], RELU.source + f"# {n}") for n in range(40)]

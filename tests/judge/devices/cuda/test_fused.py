@@ -21,6 +21,8 @@ from drkernel.judge.trusted import reductions, tolerance
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.tolerance import K_MAX, K_MAX_16, K_NOISE, Expected, Tolerance
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("statistics", "deviations", "differences")
 TABLES = [(1, 2500), (3, 1100), (2, 1024), (70, 50), (2, 1023), (40, 16), (33, 33)]
 SHAPES = [(), (5,), (3000,), (40, 100), (400, 3), (3, 1030), (2, 3, 70), (4, 5, 6), (0,), (0, 20), (20, 0)]
