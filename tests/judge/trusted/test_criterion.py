@@ -54,6 +54,7 @@ def test_what_is_within_a_ten_thousandth_is_right_by_kernelbench_alone(both, the
     verdict, other = both.judge(tasks["relu"], NEAR), theirs.judge(tasks["relu"], NEAR)
     assert (verdict.status, verdict.reason, verdict.speedup) == ("incorrect", "wrong_values", None)
     assert verdict.evidence["kernelbench"]["correct"] and verdict.evidence["kernelbench"]["speedup"] > 0
+    assert verdict.evidence["kernelbench"]["error"] == pytest.approx(3e-5, rel=1e-2)
     assert other.ok and other.speedup > 0
     assert (other.evidence["drkernel"]["status"], other.evidence["drkernel"]["reason"]) == ("incorrect", "wrong_values")
 

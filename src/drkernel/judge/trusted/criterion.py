@@ -138,6 +138,19 @@ class Close(Expected):
         return _first_far(path, value, output, limit)
 
 
+def furthest(expected: Any, tree: Any) -> float:
+    """The largest absolute difference of floating outputs, a tree whose tensors are `OutputTensor`, from the expected
+    ones of the same form; NaN where either has NaN."""
+    pairs = zip(leaves(expected), leaves(tree), strict=True)
+    tensors = [(a, b.value) for (_, a), (_, b) in pairs if isinstance(a, Tensor) and isinstance(b, OutputTensor)]
+    parts = (
+        (ours[first : first + _CHUNK].double() - theirs[first : first + _CHUNK].double()).abs().max()
+        for theirs, ours in ((a.reshape(-1), b.reshape(-1)) for a, b in tensors if a.is_floating_point())
+        for first in range(0, len(theirs), _CHUNK)
+    )
+    return float(torch.stack([torch.zeros(()), *(part.cpu() for part in parts)]).max())
+
+
 def _first_far(path: str, value: Tensor, output: Tensor, limit: float) -> Mismatch | None:
     """What is wrong in the first part of an output that is not close."""
     expected, found = value.reshape(-1), output.reshape(-1)
@@ -174,6 +187,8 @@ class KernelBenchTrials(Generic[P]):
         self._process, self._restart = process, restart
         self._train = prepared.mode_alternatives[0][0]
         self._limit = LIMIT_16 if prepared.halves else LIMIT
+        self._error: float | None = None
+        """The largest absolute difference of an output from the reference's, where they could be compared."""
 
     def run(self) -> Finding:
         """What the criterion says.
@@ -197,7 +212,8 @@ class KernelBenchTrials(Generic[P]):
             verdict = Verdict("invalid", "protocol_violation", str(error))
         except PeerClosed:
             verdict = Verdict("invalid", "crashed", "the process ended without an answer")
-        return Finding(correct, verdict, {"tolerance": self._limit, "training": self._train})
+        far = self._error if self._error is None or math.isfinite(self._error) else None
+        return Finding(correct, verdict, {"tolerance": self._limit, "error": far, "training": self._train})
 
     def _loaded(self, process: Process) -> PairedModels:
         """The model at the published shape with its default weights, on both sides."""
@@ -238,8 +254,9 @@ class KernelBenchTrials(Generic[P]):
         with reading("outputs"):
             problem = case.expected.check(reply.outputs)
         if problem:
-            detail = f"{problem.text} ({case.plan.name})"
-            raise VerdictReached("incorrect", problem.reason, detail)
+            self._error = problem.error
+            raise VerdictReached("incorrect", problem.reason, f"{problem.text} ({case.plan.name})")
+        self._error = max(self._error or 0.0, furthest(case.expected.rounded, reply.outputs))
         return reply.trace
 
     def _submission(self, pair: PairedModels, case: Case, trace: OpTrace) -> Submission:
