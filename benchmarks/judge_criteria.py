@@ -58,7 +58,9 @@ def main(options: argparse.Namespace) -> int:
             record = {"folder": one.folder, "example": one.example.name, "task": one.example.task}
             file.write(json.dumps(record | one.verdict.to_dict()) + "\n")
     between = [one for one in found if len(set(one.answers)) == 2]
-    lines = [f"{len(found)} examples on {found[0].verdict.device}: {len(between)} lie between the criteria", ""]
+    lines = [f"{len(found)} examples on {found[0].verdict.device}: {len(between)} lie between the criteria"]
+    sides = collections.Counter(who_is_right(one).partition(":")[0] for one in between)
+    lines += ["Right of these: " + ", ".join(f"{side} {number}" for side, number in sides.most_common()), ""]
     judging.write_table(options.out, [*lines, *counts(found), "", *paid(found), "", *disagreements(between)])
     print("\n".join([*lines, *counts(found)]))
     return 0
@@ -116,8 +118,12 @@ def disagreements(between: list[Judged]) -> list[str]:
 def who_is_right(one: Judged) -> str:
     """Who is right about a submission on which the criteria disagree, in words."""
     verdict = one.verdict
+    if verdict.ok and one.theirs["training"]:
+        return "both by their rule: right in eval mode, and KernelBench runs modules as they are constructed"
     if verdict.ok:
         return f"this judge: {_values(one)}" if one.folder == "honest" else f"open: {_values(one)}"
+    if verdict.status == "invalid":
+        return f"this judge: it fails in another call or on other inputs: {verdict.detail[:90]}"
     if verdict.status == "not_general":
         return "this judge: wrong on another legal shape, right at the published one"
     if verdict.status != "incorrect":
@@ -131,31 +137,33 @@ def who_is_right(one: Judged) -> str:
 
 
 def _on_given_values(one: Judged) -> str:
-    reference = reference_error(one.example.task)
-    if reference is None or one.theirs["error"] is None:
+    reference, own = reference_error(one.example.task, one.theirs["training"]), one.verdict.evidence.get("error")
+    if one.theirs["error"] is None:
         return "open: no fp64 output to compare with"
     if one.theirs["error"] > _LESS_EXACT * reference:
         return f"this judge: {_values(one)}"
+    if isinstance(own, float) and own > _LESS_EXACT * (one.theirs["error"] + reference):
+        return f"this judge: off by {own:.1e} with other weights or in another call; in the trials {_values(one)}"
     return f"not settled by these values: {_values(one)}; this judge says: {one.verdict.detail[:140]}"
 
 
 def _values(one: Judged) -> str:
     """How far the outputs are from fp64 on the given inputs."""
-    reference, error = reference_error(one.example.task), one.theirs["error"]
-    if reference is None or error is None:
+    reference, error = reference_error(one.example.task, one.theirs["training"]), one.theirs["error"]
+    if error is None:
         return "no fp64 output to compare with"
     low, high = max(0.0, error - reference), error + reference
     return f"{low:.1e} to {high:.1e} from fp64, the reference {reference:.1e}"
 
 
 @functools.cache
-def reference_error(name: str) -> float | None:
+def reference_error(name: str, train: bool) -> float:
     """The largest distance of a task's reference from its own output in fp64, at the simulated device's sizes."""
     task: Task = shrink.fit(tasks()[name])
     reference = Reference(task, task.small)
     model, inputs = cases.build(reference, _SEED), reference.inputs(_SEED)
-    rounded = cases.forward(model, model.model, inputs, False, _SEED)
-    exact = cases._Rerun(task.precision, model, inputs, False, _SEED).exact()
+    rounded = cases.forward(model, model.model, inputs, train, _SEED)
+    exact = cases._Rerun(task.precision, model, inputs, train, _SEED).exact()
     outputs: Any = OutputTensor
     return criterion.furthest(rounded, cases.map_tensors(exact, outputs))
 

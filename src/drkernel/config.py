@@ -21,7 +21,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from drkernel.judge.service import CRITERIA, DEVICES, GPUS, SHAPES
+from drkernel.judge.service import CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.loss import AGGREGATIONS
@@ -46,6 +46,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "judge.gpu": GPUS,
     "judge.shapes": SHAPES,
     "judge.criterion": CRITERIA,
+    "judge.degenerate": DEGENERATE,
     "logger.wandb": ("disabled", "offline", "online"),
     "filters.mrs.level": tuple(LEVELS),
     "filters.prs.mode": PRS_MODES,
@@ -150,6 +151,8 @@ class JudgeConfig:
     criterion: str = "drkernel"
     """What decides: `drkernel`; `both`: the same, and verdicts also say what KernelBench's criterion makes of it;
     `kernelbench`: that decides. See judge/README.md, "KernelBench's criterion"."""
+    degenerate: str = "refuse"
+    """A task that trivial outputs would pass: `refuse`, or `mark` (studies: played and reported apart)."""
     feedback_tokens: int = 96
     """Longest feedback after a turn, in tokens of the policy."""
     baselines: str | None = None

@@ -114,3 +114,20 @@ def test_a_report_without_the_other_criterion_has_no_such_section(tmp_path):
     report.write([tmp_path], tmp_path / "report", "one")
     text = (tmp_path / "report" / "table.md").read_text()
     assert "## Fast@p" in text and "criteri" not in text
+
+
+def test_degenerate_tasks_count_in_no_figure_and_have_a_line_of_their_own(tmp_path):
+    trivial = Verdict("ok", "faster", speedup=9.0, evidence={"degenerate": "a constant would pass for a right answer"})
+    write(tmp_path / RESULTS, trial("a", 0, ok(2.0)) + trial("b", 0, trivial, trivial) + trial("c", 0, WRONG))
+    report.write([tmp_path], tmp_path / "report", "one")
+    text = (tmp_path / "report" / "table.md").read_text()
+    assert "## Degenerate tasks" in text and "b: a constant would pass" in text
+    assert "1 of 3 tasks is degenerate" in text
+    with open(tmp_path / "report" / "table.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {float(r["value"]) for r in rows if r["section"] == "Runs" and r["measure"] == "correct"} == {0.5}
+    assert not any(r["key"] == "b" for r in rows)
+    console = Console(width=200)
+    with console.capture() as shown:
+        report.show([tmp_path], console)
+    assert "degenerate" in shown.get() and "has no completion" not in shown.get()

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from drkernel.objective.metrics import Estimate
-from drkernel.scaling import criteria, fast_tables, measures, page, plots
+from drkernel.scaling import criteria, degenerate, fast_tables, measures, page, plots
 from drkernel.scaling.intervals import Paired
 from drkernel.scaling.measures import BASELINES, PUBLISHED_THRESHOLDS, THRESHOLDS, fast
 from drkernel.scaling.records import RESULTS, Record, read
@@ -42,7 +42,7 @@ def _runs(folders: Sequence[str | Path]) -> dict[str, tuple[Path, list[Record]]]
     """`load`, with the folder of each run."""
     found: dict[tuple[str, str, str], list[Record]] = {}
     for folder in map(Path, folders):
-        records = [record for record in read(folder / RESULTS) if record.counts]
+        records = [record for record in read(folder / RESULTS) if record.counts and not record.degenerate]
         if not records:
             raise DrKernelError(f"{folder / RESULTS}: no judged turn in it; expected the folder of a study")
         for record in records:
@@ -75,8 +75,8 @@ def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     records, covered = {name: rows for name, (_, rows) in found.items()}, _covered(found)
     runs = aligned({name: Trials.of(rows) for name, rows in records.items()})
-    sections = list(_sections(runs, records, covered))
-    notes = [*_missing(covered), *_not_judged(folders), *_decided_by(records)]
+    sections = [*_sections(runs, records, covered), *degenerate.sections(folders)]
+    notes = [*_missing(covered), *_not_judged(folders), *_decided_by(records), *degenerate.notes(folders)]
     (out / "index.html").write_text(page.render(records, title, sources(folders), notes), encoding="utf-8")
     (out / "table.md").write_text(_markdown(title, records, sections, notes), encoding="utf-8")
     with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
@@ -91,7 +91,8 @@ def show(folders: Sequence[str | Path], console: Console) -> None:
     found = _runs(folders)
     runs = {name: Trials.of(rows) for name, (_, rows) in found.items()}
     records = {name: rows for name, (_, rows) in found.items()}
-    for note in [*_missing(_covered(found)), *_not_judged(folders), *_decided_by(records)]:
+    notes = [*_missing(_covered(found)), *_not_judged(folders), *_decided_by(records), *degenerate.notes(folders)]
+    for note in notes:
         console.print(note, markup=False)
     console.print(_rich("best of history", SHOWN, {name: measures.summary(run) for name, run in runs.items()}))
     if columns := {f"{name}, {key}": row for name, key, row in _columns(records)}:
@@ -109,7 +110,7 @@ def _covered(found: dict[str, tuple[Path, list[Record]]]) -> dict[str, Estimate]
     for name, (folder, _) in found.items():
         study = {task["id"] for task in _tasks(folder)}
         study |= {task for other, tasks in completed.items() if found[other][0] == folder for task in tasks}
-        table[name] = _exact(len(completed[name]), len(study))
+        table[name] = _exact(len(completed[name]), len(study - set(degenerate.tasks(folder))))
     return table
 
 

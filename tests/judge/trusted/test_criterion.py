@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from drkernel.judge import Judge
+from drkernel.judge.devices.cuda.compile_worker import CompileWorker
 from drkernel.judge.trusted import criterion
 from drkernel.judge.trusted.criterion import Close
+from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples
@@ -146,3 +154,63 @@ def test_an_unknown_criterion_is_named():
     with pytest.raises(DrKernelError, match="criterion"):
         Judge(criterion="fair")
     assert criterion.CRITERIA == ("drkernel", "both", "kernelbench")
+
+
+IN_TWO_PROCESSES = """
+import json
+from drkernel.judge.boundary import aten
+from drkernel.judge.boundary.construction import seed_one_generator
+from drkernel.judge.boundary.sandbox import Limits
+from drkernel.judge.boundary.zygote import Zygote
+from drkernel.judge.devices.cuda.device import CudaDevice
+from drkernel.judge.devices.simulated.device import SimulatedDevice
+from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted.criterion import KernelBenchTrials
+from drkernel.judge.trusted.exam_config import ExamConfig
+from drkernel.judge.trusted.worker import SIMULATED_RUNNER
+from tests.judge.examples import examples, tasks
+
+class LikeCuda(SimulatedDevice):
+    policy = CudaDevice.policy
+
+    def measure(self, prepared, submission):
+        submission.refuse("differs_when_timed", "which does not count")
+        return super().measure(prepared, submission.restart())
+
+zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), SIMULATED_RUNNER)
+aten.install()
+seed_one_generator()
+zygote.wait_ready()
+started = []
+
+def start():
+    started.append(zygote.start())
+    return started[-1]
+
+device, example = LikeCuda(GPUS["H200"], b"a secret"), next(e for e in examples("hacks") if e.name == "04_decoy")
+prepared, seeds = device.prepare(tasks()["relu"]), Seeds(b"a secret")
+found = KernelBenchTrials(device, prepared, ExamConfig(), seeds, start(), example.source, start).run()
+for process in started:
+    process.end()
+print(json.dumps([found.correct, found.verdict.status, len(started)]))
+"""
+
+
+def test_it_may_be_timed_in_a_second_process_as_on_a_gpu():
+    environment = {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", IN_TWO_PROCESSES]
+    answer = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout.splitlines()[-1]) == [True, "ok", 2]
+
+
+@pytest.mark.parametrize(("asked", "runs"), [("drkernel", False), ("both", True), ("kernelbench", True)])
+def test_what_is_forbidden_is_compiled_for_a_gpu_only_where_kernelbench_is_asked(asked, runs):
+    worker = object.__new__(CompileWorker)
+    worker._config = dataclasses.asdict(ExamConfig(criterion=asked))
+    task = Task("some/task", "")
+    assert (worker._refused(task, RELU + "\n\ndef unused():\n    return globals()\n") is None) == runs
+    assert worker._refused(task, RELU) is None
+    verdict = worker._refused(task, "class ModelNew:\n    pass\n")["verdict"]
+    assert ("kernelbench" in verdict["evidence"]) == runs

@@ -19,6 +19,7 @@ class ExamConfig:
     gate: bool = True
     price_hacks: bool = False
     criterion: str = "drkernel"
+    degenerate: str = "refuse"
 
 
 def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:

@@ -28,7 +28,7 @@ from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
-from drkernel.judge.trusted.verdicts import verdict_of_crash
+from drkernel.judge.trusted.verdicts import marked, verdict_of_crash
 from drkernel.types import DrKernelError, Task, Verdict
 
 SIMULATED_RUNNER = ProcessSpec("drkernel.judge.untrusted.runner:prepare", "drkernel.judge.untrusted.runner:main")
@@ -47,7 +47,9 @@ class Examiner:
 
     def prepared(self, task: Task) -> prepare.PreparedTask:
         """The prepared task, from the cache where possible; DrKernelError where the task is unusable."""
-        return self._prepared.get(task, lambda: self._device.prepare(task))
+        return self._prepared.get(
+            task, lambda: prepare.expect_usable(self._device.prepare(task), self.config.degenerate)
+        )
 
     def judge(self, task: Task, source: str) -> Verdict:
         start = time.perf_counter()
@@ -57,6 +59,8 @@ class Examiner:
             verdict = self._examined(task, source)  # a neighbour may have taken the memory; it will not do so again
         if self.config.criterion != "drkernel":
             verdict = criterion.decided(self.config.criterion, verdict, self._by_kernelbench(task, source))
+        if self.config.degenerate == "mark":
+            verdict = marked(verdict, self.prepared(task).degenerate)
         return dataclasses.replace(verdict, device=self.config.device, seconds=time.perf_counter() - start)
 
     def _refused(self, task: Task, source: str) -> Verdict | None:
@@ -154,8 +158,7 @@ def _simulated(settings: dict[str, Any]) -> tuple[list[str], Start]:
             task = Task(**body["task"])
             try:
                 if body["source"] is None:
-                    examiner.prepared(task)
-                    return {}
+                    return {"degenerate": examiner.prepared(task).degenerate}
                 return {"verdict": examiner.judge(task, body["source"]).to_dict()}
             except DrKernelError as error:
                 return {"error": str(error)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import shutil
 import statistics
 import time
@@ -33,7 +34,7 @@ from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
-from drkernel.judge.trusted.prepare import PreparedTaskCache
+from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
 from drkernel.judge.trusted.runner_client import Missing, RunnerClient
 from drkernel.judge.trusted.verdicts import verdict_of_crash
 from drkernel.types import DrKernelError, Task, Verdict
@@ -143,6 +144,7 @@ class GpuExaminer:
             "source": prepared.task.source,
             "hidden": [reference.constants for reference in prepared.hidden],
             "modes": [list(modes) for modes in prepared.mode_alternatives],
+            "degenerate": prepared.degenerate,
         }
 
     def _prepared_task(self, task: Task) -> CudaPreparedTask:
@@ -292,7 +294,9 @@ class GpuExaminer:
 
     def _cached(self, task: Task) -> CudaPreparedTask:
         """The prepared task, from the cache where possible."""
-        return self._cache.get(task, lambda: expect_memory(self._lease.exclusive, lambda: self._device.prepare(task)))
+        prepare = functools.partial(self._device.prepare, task)
+        made = lambda: expect_usable(expect_memory(self._lease.exclusive, prepare), self.config.degenerate)
+        return self._cache.get(task, made)
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
