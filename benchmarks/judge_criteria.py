@@ -126,6 +126,8 @@ def who_is_right(one: Judged) -> str:
         return f"this judge: it fails in another call or on other inputs: {verdict.detail[:90]}"
     if verdict.status == "not_general":
         return "this judge: wrong on another legal shape, right at the published one"
+    if verdict.reason == "forbidden":
+        return f"a rule of this judge: outputs are right, by a route that it refuses unseen: {verdict.detail[:90]}"
     if verdict.status != "incorrect":
         return f"this judge: outputs are right, but not by its kernels or not honestly: {verdict.detail[:90]}"
     case = verdict.evidence.get("case", "")
