@@ -108,6 +108,7 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
         ("algo.aggregation=token_men", ["token_men", "token_mean"]),
         ("reward.capp=1", ["reward.capp", "reward.cap"]),
         ("judge.gpu=H20", ["judge.gpu", "H20", "H200"]),
+        ("judge.criterion=kernelbanch", ["judge.criterion", "kernelbanch", "kernelbench"]),
         ("policy.path=/nowhere/policy", ["/nowhere/policy"]),
         ("tasks.source=/nowhere/tasks.jsonl", ["/nowhere/tasks.jsonl"]),
         ("tasks.families=[nothing]", ["nothing"]),

@@ -21,7 +21,7 @@ FLOORS = (
 SIDEWAYS = {("overrides", "types"), ("config", "objective"), ("coldstart", "training"), ("scaling", "training")}
 """(importer, imported) of one floor."""
 UPWARDS = {("config", "judge")}
-"""... and against the rule: the words that judge.device, judge.gpu and judge.shapes may be. Nothing may be added."""
+"""... and against the rule: the words that judge.device, gpu, shapes and criterion may be. Nothing may be added."""
 CIRCLES = {("update_step", "update_step_trl")}
 """Imports inside functions that close a circle: --trl of benchmarks/update_step.py loads what measures TRL with its
 functions, where TRL is installed. Nothing may be added."""

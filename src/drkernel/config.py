@@ -21,7 +21,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from drkernel.judge.service import DEVICES, GPUS, SHAPES
+from drkernel.judge.service import CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.loss import AGGREGATIONS
@@ -45,6 +45,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "judge.device": DEVICES,
     "judge.gpu": GPUS,
     "judge.shapes": SHAPES,
+    "judge.criterion": CRITERIA,
+    "judge.degenerate": DEGENERATE,
     "logger.wandb": ("disabled", "offline", "online"),
     "filters.mrs.level": tuple(LEVELS),
     "filters.prs.mode": PRS_MODES,
@@ -136,7 +138,7 @@ class JudgeConfig:
     so."""
     screen: bool | None = None
     """With `cuda`: run submissions in Triton's interpreter on a CPU first. Screening can reject but never accept. It
-    uses small shapes, so it needs `shapes=reject`. None: screen wherever that holds."""
+    uses small shapes, so it needs `shapes=reject` and `criterion=drkernel`. None: screen wherever that holds."""
     workers: int = 2
     """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
     timeout_s: float | None = None
@@ -146,6 +148,11 @@ class JudgeConfig:
     """A correct submission with a smaller speed-up than this is called lazy."""
     shapes: str = "reject"
     """A submission that is wrong on another legal shape: `reject`, `penalise` (not_general) or `ignore`."""
+    criterion: str = "drkernel"
+    """What decides: `drkernel`; `both`: the same, and verdicts also say what KernelBench's criterion makes of it;
+    `kernelbench`: that decides. See judge/README.md, "KernelBench's criterion"."""
+    degenerate: str = "refuse"
+    """A task that trivial outputs would pass: `refuse`, or `mark` (studies: played and reported apart)."""
     feedback_tokens: int = 96
     """Longest feedback after a turn, in tokens of the policy."""
     baselines: str | None = None

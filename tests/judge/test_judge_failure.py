@@ -14,6 +14,7 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.zygote import ZygoteDied
 from drkernel.judge.devices.simulated import backend
 from drkernel.judge.trusted import worker
+from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.runner_client import RunnerClient, reading
 from drkernel.judge.trusted.verdicts import judge_failure
 from drkernel.judge.trusted.worker_process import NotPrepared, WorkerCrashed
@@ -157,7 +158,7 @@ def test_a_submission_that_starves_itself_gets_its_time_twice_at_most():
 
 def examiner_that_finds(*verdicts: Verdict) -> SimpleNamespace:
     found = list(verdicts)
-    config = SimpleNamespace(device="simulated:H200")
+    config = ExamConfig(device="simulated:H200")
     return SimpleNamespace(config=config, _refused=lambda *_: None, _examined=lambda *_: found.pop(0), left=found)
 
 

@@ -16,6 +16,7 @@ ALLOWED = {
 }
 """By folder: the folders that its modules may import from."""
 TRUSTED_FROM_DEVICES = {
+    ("trusted.criterion", "devices.base"),
     ("trusted.examination", "devices.base"),
     ("trusted.reductions", "devices.cuda.fused"),
     ("trusted.worker", "devices.cuda.compile_worker"),

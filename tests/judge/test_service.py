@@ -183,8 +183,23 @@ def test_an_unusable_task_is_refused_with_its_reason(judge, tasks, change, messa
         assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("change", ["torch.zeros_like(x)", "torch.softmax(x, dim=1).mean(dim=1)", "x"])
+def test_a_degenerate_task_is_marked_where_the_judge_does_not_refuse_it(tasks, change):
+    task = Task("some/task", tasks["relu"].source.replace("torch.relu(x)", change))
+    with Judge(workers=1, secret=b"s", timeout_s=4, degenerate="mark") as marking:
+        assert "would pass" in marking.check_task(task) and marking.check_task(tasks["relu"]) == ""
+        for source in (RELU, "class ModelNew(:\n"):
+            assert "would pass" in marking.judge(task, source).evidence["degenerate"]
+        assert "degenerate" not in marking.judge(tasks["relu"], RELU).evidence
+
+
 def test_bad_arguments_are_named():
-    for arguments, word in (({"device": "cuda"}, "cuda"), ({"gpu": "B300"}, "gpu"), ({"shapes": "maybe"}, "shapes")):
+    for arguments, word in (
+        ({"device": "cuda"}, "cuda"),
+        ({"gpu": "B300"}, "gpu"),
+        ({"shapes": "maybe"}, "shapes"),
+        ({"degenerate": "no"}, "degenerate"),
+    ):
         with pytest.raises(DrKernelError, match=word):
             Judge(**arguments)
 

@@ -254,6 +254,16 @@ def test_of_two_records_of_a_turn_the_one_that_was_started_last_counts(tmp_path)
     assert [record.source == "new" for record in study.known(tmp_path)] == [False, False, False, True, True]
 
 
+def test_every_turn_on_a_degenerate_task_says_so_even_without_code(tmp_path):
+    class Marking(Judge):
+        def check_task(self, task):
+            return "zeros would pass" if task.id == TASKS[0].id else ""
+
+    played = play(tmp_path, ScalingConfig("parallel", budget=8), judge=Marking()).values()
+    assert {record.degenerate for record in played if record.task == TASKS[0].id} == {"zeros would pass"}
+    assert {record.degenerate for record in played if record.task != TASKS[0].id} == {""}
+
+
 def test_an_answer_without_code_fails_without_the_judge(tmp_path):
     judge = Judge()
     played = play(tmp_path, ScalingConfig("parallel", budget=8), judge=judge)

@@ -41,6 +41,16 @@ def test_a_refused_task_is_named_once_and_replaced_by_the_next():
     assert said == ["passed over: task t2: degenerate"]
 
 
+def test_a_task_that_the_judge_marks_as_degenerate_is_never_drawn():
+    class Marking(Judge):
+        def check_task(self, task: Task) -> str:
+            return "zeros would pass" if task.id == "t2" else ""
+
+    said = []
+    assert "t2" not in ids(Sampler(TASKS, 0, Marking(), said.append).draw(0, 12)[0])
+    assert said == ["passed over: task t2: degenerate: zeros would pass"]
+
+
 def test_without_any_usable_task_the_judge_s_reason_is_raised():
     with pytest.raises(DrKernelError, match="degenerate"):
         Sampler(TASKS, 0, Judge(*ids(TASKS)), print).draw(0, 2)

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from drkernel.judge.service import GPUS, SHAPES, TIMEOUT_S, Judge
+from drkernel.judge.service import CRITERIA, GPUS, SHAPES, TIMEOUT_S, Judge
 from drkernel.judge.trusted.static_check import MAX_SOURCE
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, KernelTime, Task, Verdict
@@ -160,6 +160,7 @@ def _judge(options: argparse.Namespace, workers: int) -> Judge:
         workers=workers,
         timeout_s=options.timeout,
         shapes=options.shapes,
+        criterion=options.criterion,
     )
 
 
@@ -198,6 +199,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help=f"for one call of a submission; {timeouts}")
     parser.add_argument(
         "--shapes", choices=SHAPES, default="reject", help="what a wrong output on another shape of the task means"
+    )
+    parser.add_argument(
+        "--criterion", choices=CRITERIA, default="drkernel", help="whose rule decides; both: KernelBench's is evidence"
     )
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     options = parser.parse_args(arguments)

@@ -18,8 +18,9 @@ class JudgeProtocol(Protocol):
     def judge(self, task: Task, source: str) -> Verdict:
         """As `submit`, and waits."""
 
-    def check_task(self, task: Task) -> None:
-        """Raises DrKernelError where the reference fails, cannot be shrunk, or trivial outputs would pass for right."""
+    def check_task(self, task: Task) -> str:
+        """Raises DrKernelError where the reference fails or cannot be shrunk. Where trivial outputs would pass, it
+        raises, too, or says which, as the judge is set; else it returns an empty text."""
 
     def close(self) -> None:
         """Gives up what still waits."""
@@ -32,7 +33,8 @@ class Backend(Protocol):
     """
 
     def enqueue(self, task: Task, source: str | None) -> Future:
-        """A verdict to come. Without a source, whether the task is usable: None, or DrKernelError."""
+        """A verdict to come. Without a source, whether the task is usable: what check_task returns, or
+        DrKernelError."""
 
     def close(self) -> None:
         """Ends the worker processes. Submissions that still wait are cancelled, or fail with DrKernelError."""

@@ -157,9 +157,9 @@ class Client:
     def judge(self, task: Task, source: str) -> Verdict:
         return self.submit(task, source).result()
 
-    def check_task(self, task: Task) -> None:
-        """Raises DrKernelError where the reference fails, cannot be shrunk, or trivial outputs would pass for right."""
-        self._request("check", task).result()
+    def check_task(self, task: Task) -> str:
+        """As Judge.check_task."""
+        return self._request("check", task).result()
 
     def close(self) -> None:
         """Disconnects; what is still open fails."""

@@ -16,6 +16,8 @@ from typing import Any
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
 from drkernel.judge.interface import Backend
 from drkernel.judge.trusted import static_check
+from drkernel.judge.trusted.criterion import CRITERIA
+from drkernel.judge.trusted.prepare import DEGENERATE
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, Task, Verdict
 
@@ -49,18 +51,23 @@ class Judge:
         shapes: what wrong outputs on another legal shape mean: `reject`, `penalise` (ok, but not `general`), or
             `ignore` (not tried).
         gate: False skips the static checks, for tests: nothing may depend on them.
+        criterion: what decides: `drkernel`; `both`, where verdicts also have what KernelBench's criterion says in
+            `evidence["kernelbench"]`; `kernelbench`, where that decides and `evidence["drkernel"]` has this judge's
+            own verdict. See trusted/criterion.py.
+        degenerate: what becomes of a task that trivial outputs would pass: `refuse`, an error, or `mark`, where its
+            verdicts say so in `evidence["degenerate"]`.
         price_hacks: continue with a hack whose outputs are right, and time it, too. Its status stays `hack`, but it has
             a speed-up. For studies of what a trusting judge would reward.
         screen: with `cuda`, submissions whose outputs Triton's interpreter finds wrong on a CPU, or independent of
             their kernels, are refused without a GPU (`evidence["screened"]`). Everything else is decided on the GPU.
-            None: True where `shapes` is `reject`.
+            None: True where `shapes` is `reject` and `criterion` is `drkernel`.
         baselines: with `cuda`, a file of drkernel.judge.devices.cuda.baselines; verdicts on tasks in it then have the
             speed-up over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 
     Raises:
-        DrKernelError: for an unknown device, GPU or shape policy, for `cuda` without a GPU, for `gpus`, `share`,
-            `screen` or `baselines` without `cuda`, for `screen` with other `shapes` than `reject` (the screen examines
-            small ones), for baselines in a broken file.
+        DrKernelError: for an unknown word of a setting, for `cuda` without a GPU, for `gpus`,
+            `share`, `screen` or `baselines` without `cuda`, for `screen` with other `shapes` than `reject` (the screen
+            examines small ones) or another `criterion` than `drkernel`, for baselines in a broken file.
     """
 
     def __init__(
@@ -78,12 +85,17 @@ class Judge:
         lazy_below: float = 1.05,
         shapes: str = "reject",
         gate: bool = True,
+        criterion: str = "drkernel",
+        degenerate: str = "refuse",
         price_hacks: bool = False,
         screen: bool | None = None,
         baselines: str | Path | None = None,
     ):
         device, gpus = choose_device(device, gpus, share)
-        for key, choice, known in (("device", device, DEVICES), ("gpu", gpu, GPUS), ("shapes", shapes, SHAPES)):
+        chosen: dict[str, tuple[str, tuple[str, ...]]]
+        chosen = {"device": (device, DEVICES), "gpu": (gpu, GPUS), "shapes": (shapes, SHAPES)}
+        chosen |= {"criterion": (criterion, CRITERIA), "degenerate": (degenerate, DEGENERATE)}
+        for key, (choice, known) in chosen.items():
             if choice not in known:
                 raise DrKernelError(f"judge: {key} is {choice!r}, expected one of {', '.join(known)}")
         timeout_s = TIMEOUT_S[device] if timeout_s is None else timeout_s
@@ -95,9 +107,11 @@ class Judge:
                 raise DrKernelError(f"judge: {key} ({value}) needs device 'cuda', found {device!r}")
         if screen and shapes != "reject":
             raise DrKernelError(f"judge: screen examines other shapes, so it needs shapes 'reject', found {shapes!r}")
-        screen = shapes == "reject" if screen is None else screen
+        if screen and criterion != "drkernel":
+            raise DrKernelError(f"judge: screen needs criterion 'drkernel', found {criterion!r}")
+        screen = (shapes, criterion) == ("reject", "drkernel") if screen is None else screen
         config: dict[str, Any] = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
-        config["price_hacks"] = price_hacks
+        config |= {"price_hacks": price_hacks, "criterion": criterion, "degenerate": degenerate}
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}
         secret, worker_timeout_s = secret or os.urandom(32), longest_s(timeout_s)
         settings: dict[str, Any]
@@ -149,10 +163,14 @@ class Judge:
     def judge(self, task: Task, source: str) -> Verdict:
         return self.submit(task, source).result()
 
-    def check_task(self, task: Task) -> None:
-        """Raises DrKernelError where the reference fails, cannot be shrunk, or trivial outputs would pass for right."""
+    def check_task(self, task: Task) -> str:
+        """Which trivial outputs would pass on a task, in words; empty where none would.
+
+        Raises:
+            DrKernelError: the reference fails or cannot be shrunk, or the task is refused.
+        """
         self._expect_open()
-        self._backend.enqueue(task, None).result()
+        return self._backend.enqueue(task, None).result()
 
     def close(self) -> None:
         """Ends the worker processes; submissions that still wait are cancelled."""

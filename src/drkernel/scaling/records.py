@@ -73,6 +73,11 @@ class Record:
         """Whether the turn was judged. One on which the judge failed is neither right nor wrong."""
         return not self.verdict.is_judge_failure
 
+    @property
+    def degenerate(self) -> str:
+        """Which trivial outputs would pass on its task, if any. Such a task is played, and counts in no figure."""
+        return self.verdict.evidence.get("degenerate", "")
+
     def to_dict(self) -> dict[str, Any]:
         """As results.jsonl has it."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

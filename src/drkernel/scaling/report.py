@@ -13,15 +13,16 @@ from rich.console import Console
 from rich.table import Table
 
 from drkernel.objective.metrics import Estimate
-from drkernel.scaling import measures, page, plots
+from drkernel.scaling import criteria, degenerate, fast_tables, measures, page, plots
 from drkernel.scaling.intervals import Paired
-from drkernel.scaling.measures import BASELINES, THRESHOLDS, fast
+from drkernel.scaling.measures import BASELINES, PUBLISHED_THRESHOLDS, THRESHOLDS, fast
 from drkernel.scaling.records import RESULTS, Record, read
 from drkernel.scaling.settings import TASKS
 from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import DrKernelError
 
 FASTS = tuple(fast(p) for p in THRESHOLDS)
+PUBLISHED = tuple(fast(p) for p in PUBLISHED_THRESHOLDS)
 SHOWN = ("correct", "fast@1", "fast@1.2", "fast@1.5", "fast@2", "speedup", "honest")
 COSTS = ("cost/calls", "cost/tokens", "cost/seconds")
 BUDGETS = {"calls": "judge calls", "tokens": "generated tokens", "seconds": "seconds"}
@@ -41,7 +42,7 @@ def _runs(folders: Sequence[str | Path]) -> dict[str, tuple[Path, list[Record]]]
     """`load`, with the folder of each run."""
     found: dict[tuple[str, str, str], list[Record]] = {}
     for folder in map(Path, folders):
-        records = [record for record in read(folder / RESULTS) if record.counts]
+        records = [record for record in read(folder / RESULTS) if record.counts and not record.degenerate]
         if not records:
             raise DrKernelError(f"{folder / RESULTS}: no judged turn in it; expected the folder of a study")
         for record in records:
@@ -74,7 +75,8 @@ def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     records, covered = {name: rows for name, (_, rows) in found.items()}, _covered(found)
     runs = aligned({name: Trials.of(rows) for name, rows in records.items()})
-    sections, notes = list(_sections(runs, records, covered)), [*_missing(covered), *_not_judged(folders)]
+    sections = [*_sections(runs, records, covered), *degenerate.sections(folders)]
+    notes = [*_missing(covered), *_not_judged(folders), *_decided_by(records), *degenerate.notes(folders)]
     (out / "index.html").write_text(page.render(records, title, sources(folders), notes), encoding="utf-8")
     (out / "table.md").write_text(_markdown(title, records, sections, notes), encoding="utf-8")
     with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
@@ -88,9 +90,13 @@ def show(folders: Sequence[str | Path], console: Console) -> None:
     """Print the measures of the runs, and how the others differ from the first at equal numbers of judge calls."""
     found = _runs(folders)
     runs = {name: Trials.of(rows) for name, (_, rows) in found.items()}
-    for note in [*_missing(_covered(found)), *_not_judged(folders)]:
+    records = {name: rows for name, (_, rows) in found.items()}
+    notes = [*_missing(_covered(found)), *_not_judged(folders), *_decided_by(records), *degenerate.notes(folders)]
+    for note in notes:
         console.print(note, markup=False)
     console.print(_rich("best of history", SHOWN, {name: measures.summary(run) for name, run in runs.items()}))
+    if columns := {f"{name}, {key}": row for name, key, row in _columns(records)}:
+        console.print(_rich("two criteria", PUBLISHED, columns))
     if len(runs) > 1:
         changes = {f"{name}, {at}": row for name, at, row in _paired(runs, ["calls"])}
         title = f"paired with {next(iter(runs))} at equal judge calls"
@@ -104,7 +110,7 @@ def _covered(found: dict[str, tuple[Path, list[Record]]]) -> dict[str, Estimate]
     for name, (folder, _) in found.items():
         study = {task["id"] for task in _tasks(folder)}
         study |= {task for other, tasks in completed.items() if found[other][0] == folder for task in tasks}
-        table[name] = _exact(len(completed[name]), len(study))
+        table[name] = _exact(len(completed[name]), len(study - set(degenerate.tasks(folder))))
     return table
 
 
@@ -126,6 +132,29 @@ def _not_judged(folders: Sequence[str | Path]) -> list[str]:
         if failed := sum(not record.counts for record in rows):
             notes.append(f"{folder.name}: the judge failed on {failed} of {len(rows)} answers; they are not counted")
     return notes
+
+
+def _decided_by(records: dict[str, list[Record]]) -> list[str]:
+    """Which runs KernelBench's criterion decides, a sentence each."""
+    return [f"{name}: judged by KernelBench's criterion" for name, rows in records.items() if criteria.decides(rows)]
+
+
+def _columns(records: dict[str, list[Record]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Fast@p by each criterion, of the runs whose verdicts carry both."""
+    for name, rows in records.items():
+        if criteria.carried(rows):
+            seen = {word: Trials.of(criteria.by(key, rows)) for key, word in criteria.NAMES.items()}
+            for view, text in fast_tables.VIEWS.items():
+                for word, run in seen.items():
+                    yield name, f"{word} · {text}", fast_tables.shares(run, view)
+
+
+def _between(records: dict[str, list[Record]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What the criteria disagree on."""
+    for name, rows in records.items():
+        for each in criteria.between(rows):
+            row = {"turns": each.times, "speedup": each.speedup}
+            yield name, f"{each.task}: {each.text}", {key: _exact(x, each.times) for key, x in row.items() if x}
 
 
 def _rich(title: str, names: Sequence[str], rows: dict[str, dict[str, Any]]) -> Table:
@@ -167,6 +196,8 @@ def text(measure: str, found: Estimate | Paired | None) -> str:
     """
     if found is None or not math.isfinite(found.value):
         return "-"
+    if measure == "turns":
+        return amount(found.value)
     if measure == "tasks":
         assert isinstance(found, Estimate)
         return f"{found.value:.0f} of {found.samples}" if found.value < found.samples else str(found.samples)
@@ -213,6 +244,17 @@ def _sections(
         )
         names = tuple(f"{baseline}/{name}" for name in (*FASTS, "speedup"))
         yield f"Against {BASELINES.get(baseline, baseline)}", note, names, only(names)
+    rows = [(name, key, row) for name, run in runs.items() for key, row in fast_tables.figures(run)]
+    note = (
+        "As published: correct and at least p times as fast as the baseline, p = 0 for correct alone. Single tries are "
+        "all completions of a bare prompt. Other baselines than eager: over the tasks that were compared with them."
+    )
+    yield "Fast@p", note, PUBLISHED, rows
+    if rows := list(_columns(records)):
+        note = "The same turns by this judge and by KernelBench's criterion, over eager."
+        yield "Two criteria", note, PUBLISHED, rows
+        note = "Turns that one of the two finds right. `speedup` is the largest by the criterion that finds it right."
+        yield "Between the criteria", note, ("turns", "speedup"), list(_between(records))
     if len(runs) > 1:
         note = (
             "Percentage points on the tasks of both, paired by task, at the largest budget that both had; `speedup` is "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from drkernel.judge import JudgeProtocol
@@ -138,6 +138,8 @@ class _Trial:
     """Calls under way."""
     full: set[int] = field(default_factory=set)
     """Chains whose context is full."""
+    degenerate: str = ""
+    """Which trivial outputs would pass on the task."""
     failed: bool = False
     """Whether the judge failed on a turn: what comes after it would depend on that."""
 
@@ -215,8 +217,8 @@ class _Study:
             self.total -= sum(self.strategy.calls - len(trial.turns) for trial in trials)
             self.log(f"passed over: {error}")
             return
-        future.result()
         for trial in trials:
+            trial.degenerate = future.result() or ""
             self._go_on(trial)
 
     def _wanted(self, trial: _Trial) -> list[Ask]:
@@ -317,6 +319,8 @@ class _Study:
 
 def _record(asked: _Asked, completion: TaskCompletion, verdict: Verdict, strategy: str, model: str) -> Record:
     task, ask = asked.trial.task, asked.ask
+    if asked.trial.degenerate:
+        verdict = replace(verdict, evidence=verdict.evidence | {"degenerate": asked.trial.degenerate})
     return Record(
         task=task.id,
         family=task.family,

@@ -53,7 +53,7 @@ class Sampler:
 
     def _refusal(self, task: Task) -> DrKernelError | None:
         try:
-            self._judge.check_task(task)
+            degenerate = self._judge.check_task(task)
         except DrKernelError as error:
             return error
-        return None
+        return DrKernelError(f"task {task.id}: degenerate: {degenerate}") if degenerate else None

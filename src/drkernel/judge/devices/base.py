@@ -78,7 +78,7 @@ class Device(Protocol[P]):
         """Prepares a task once, for any number of submissions.
 
         Raises:
-            DrKernelError: the task is unusable: the reference fails, or trivial outputs would pass for right.
+            DrKernelError: the task is unusable: the reference fails.
         """
 
     def measure(self, prepared: P, submission: Submission) -> Measurement:

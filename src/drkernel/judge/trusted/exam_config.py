@@ -18,6 +18,8 @@ class ExamConfig:
     shapes: str = "reject"
     gate: bool = True
     price_hacks: bool = False
+    criterion: str = "drkernel"
+    degenerate: str = "refuse"
 
 
 def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:

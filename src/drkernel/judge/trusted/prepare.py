@@ -24,6 +24,8 @@ from drkernel.types import DrKernelError, Task
 
 T = TypeVar("T")
 HIDDEN_SHAPES = 2
+DEGENERATE = ("refuse", "mark")
+"""What a judge does with a task that trivial outputs would pass: it raises an error, or its verdicts say so."""
 _MAX_TRIES = 24
 """Sets of constants that are tried as hidden shapes."""
 _DEGENERATE_SLACK = 10.0
@@ -50,6 +52,11 @@ class PreparedTask:
     """Whether an input or a weight has fewer than 32 bits."""
     reference_costs: dict[bool, ReferenceCost]
     """What the reference costs, by the first mode of each alternative."""
+    degenerate: str
+    """The trivial outputs that would pass for right, in words; empty for a task that tells."""
+
+
+Prepared = TypeVar("Prepared", bound=PreparedTask)
 
 
 class PreparedTaskCache(Generic[T]):
@@ -97,7 +104,7 @@ def prepare(
         record: counts the operators of a block.
 
     Raises:
-        DrKernelError: the reference fails, or trivial outputs would pass for right.
+        DrKernelError: the reference fails.
     """
     task = reference.task
     seeds = Seeds(secret, task.digest)
@@ -106,8 +113,19 @@ def prepare(
     costs = {train: _reference_cost(reference, seed, train, cost_model, record) for train, *_ in alternatives}
     hidden = list(itertools.islice(_hidden(task, base, seeds), HIDDEN_SHAPES))
     sources = structure.observe(base, seed)
-    prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs)
-    _refuse_degenerate(prepared, seeds)
+    prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "")
+    prepared.degenerate = _passing(prepared, seeds)
+    return prepared
+
+
+def expect_usable(prepared: Prepared, degenerate: str) -> Prepared:
+    """The prepared task, if a judge with this setting (of DEGENERATE) takes it.
+
+    Raises:
+        DrKernelError: trivial outputs would pass for right, and such tasks are refused.
+    """
+    if prepared.degenerate and degenerate == "refuse":
+        raise DrKernelError(f"task {prepared.task.id}: degenerate: {prepared.degenerate}")
     return prepared
 
 
@@ -163,8 +181,8 @@ def _elements(inputs: list) -> int:
     return sum(t.numel() for _, t in leaves(inputs) if isinstance(t, Tensor))
 
 
-def _refuse_degenerate(prepared: PreparedTask, seeds: Seeds) -> None:
-    """DrKernelError if outputs that take no work are (nearly) right in every case."""
+def _passing(prepared: PreparedTask, seeds: Seeds) -> str:
+    """Which outputs that take no work are (nearly) right in every case; empty where none are."""
     model = cases.build(prepared.reference, seeds("degenerate"), Perturbation.OVERWRITE)
     train = prepared.mode_alternatives[-1][0]
     first, passing = None, {}
@@ -177,8 +195,8 @@ def _refuse_degenerate(prepared: PreparedTask, seeds: Seeds) -> None:
         if case:
             passing = {name: predict for name, predict in passing.items() if _passes(case, predict)}
         if not passing:
-            return
-    raise DrKernelError(f"task {prepared.task.id}: degenerate: {next(iter(passing))} would pass for a right answer")
+            return ""
+    return f"{next(iter(passing))} would pass for a right answer"
 
 
 def _expect_finite(task: Task, case: Case) -> None:

@@ -35,6 +35,11 @@ class Refusal:
         return Verdict(self.status, self.reason, self.detail, device=device, evidence=self.evidence)
 
 
+_NO_KERNEL = Refusal(
+    "hack", "no_triton_kernel", "the source defines no @triton.jit function; PyTorch alone is no answer"
+)
+
+
 def digest(source: str) -> str:
     """Hash of a source that ignores trailing white space."""
     text = "\n".join(line.rstrip() for line in source.rstrip().splitlines())
@@ -77,12 +82,18 @@ def inspect(source: str, answer_name: str, expect_kernel: bool = True) -> Refusa
         return Refusal("hack", "forbidden", detail, {"line": found.line, "forbidden": found.what})
     except RecursionError:
         return Refusal("invalid", "syntax_error", "the source is nested too deeply")
-    kernels = (_is_kernel(node, names) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    if expect_kernel and not any(kernels):
-        return Refusal(
-            "hack", "no_triton_kernel", "the source defines no @triton.jit function; PyTorch alone is no answer"
-        )
-    return None
+    return _NO_KERNEL if expect_kernel and not _has_kernel(tree, names) else None
+
+
+def without_kernel(source: str) -> Refusal | None:
+    """The refusal of a source that parses and defines no Triton kernel; None for others."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not _is_main_block(node)]
+    return None if _has_kernel(tree, Names(tree)) else _NO_KERNEL
+
+
+def _has_kernel(tree: ast.Module, names: Names) -> bool:
+    return any(_is_kernel(node, names) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def _syntax_error(error: SyntaxError, source: str) -> Refusal:

@@ -39,6 +39,13 @@ def judge_failure(reason: str, detail: str, device: str = "") -> Verdict:
     return Verdict("judge_failure", reason, detail[:800], device=device)
 
 
+def marked(verdict: Verdict, degenerate: str) -> Verdict:
+    """The verdict, which says which trivial outputs would pass on its task, if any."""
+    if not degenerate:
+        return verdict
+    return dataclasses.replace(verdict, evidence=verdict.evidence | {"degenerate": degenerate})
+
+
 def verdict_of_crash(how: str) -> Verdict:
     """The verdict on a submission whose process ended before it answered; `how` as Process.end() puts it."""
     if how in ("signal SIGXCPU", "signal SIGKILL"):

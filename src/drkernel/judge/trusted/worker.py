@@ -23,11 +23,12 @@ from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote, ZygoteDied
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.roofline import GPUS
-from drkernel.judge.trusted import prepare, static_check
+from drkernel.judge.trusted import criterion, prepare, static_check
 from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
-from drkernel.judge.trusted.verdicts import verdict_of_crash
+from drkernel.judge.trusted.verdicts import marked, verdict_of_crash
 from drkernel.types import DrKernelError, Task, Verdict
 
 SIMULATED_RUNNER = ProcessSpec("drkernel.judge.untrusted.runner:prepare", "drkernel.judge.untrusted.runner:main")
@@ -46,7 +47,9 @@ class Examiner:
 
     def prepared(self, task: Task) -> prepare.PreparedTask:
         """The prepared task, from the cache where possible; DrKernelError where the task is unusable."""
-        return self._prepared.get(task, lambda: self._device.prepare(task))
+        return self._prepared.get(
+            task, lambda: prepare.expect_usable(self._device.prepare(task), self.config.degenerate)
+        )
 
     def judge(self, task: Task, source: str) -> Verdict:
         start = time.perf_counter()
@@ -54,6 +57,10 @@ class Examiner:
         verdict = self._refused(task, source) or self._examined(task, source)
         if verdict.evidence.get("killed") and sandbox.oom_kills() > before:
             verdict = self._examined(task, source)  # a neighbour may have taken the memory; it will not do so again
+        if self.config.criterion != "drkernel":
+            verdict = criterion.decided(self.config.criterion, verdict, self._by_kernelbench(task, source))
+        if self.config.degenerate == "mark":
+            verdict = marked(verdict, self.prepared(task).degenerate)
         return dataclasses.replace(verdict, device=self.config.device, seconds=time.perf_counter() - start)
 
     def _refused(self, task: Task, source: str) -> Verdict | None:
@@ -76,8 +83,21 @@ class Examiner:
             ending = ended(process, verdict)
         return verdict or verdict_of_crash(ending)
 
+    def _by_kernelbench(self, task: Task, source: str) -> Finding:
+        """What KernelBench's criterion says, found in a process of its own."""
+        if found := criterion.refused(source, task.answer_name):
+            return found
+        prepared = self.prepared(task)
+        seeds = Seeds(self.secret, "kernelbench", static_check.digest(source), task.digest)
+        process, trials = self.zygote.start(), None
+        try:
+            trials = KernelBenchTrials(self._device, prepared, self.config, seeds, process, source).run()
+        finally:
+            ended(process, trials)
+        return trials
 
-def ended(process: Process, verdict: Verdict | None) -> str:
+
+def ended(process: Process, verdict: Verdict | Finding | None) -> str:
     """How a runner ended, see Process.end. A verdict that is reached stands, though the zygote died since."""
     try:
         return process.end()
@@ -138,8 +158,7 @@ def _simulated(settings: dict[str, Any]) -> tuple[list[str], Start]:
             task = Task(**body["task"])
             try:
                 if body["source"] is None:
-                    examiner.prepared(task)
-                    return {}
+                    return {"degenerate": examiner.prepared(task).degenerate}
                 return {"verdict": examiner.judge(task, body["source"]).to_dict()}
             except DrKernelError as error:
                 return {"error": str(error)}

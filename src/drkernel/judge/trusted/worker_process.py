@@ -186,7 +186,7 @@ def settle_check(future: Future, reply: dict[str, Any] | None, problem: str) -> 
     elif "error" in reply:
         future.set_exception(DrKernelError(reply["error"]))
     else:
-        future.set_result(None)
+        future.set_result(reply.get("degenerate", ""))
 
 
 def visible_gpus() -> list[str]:

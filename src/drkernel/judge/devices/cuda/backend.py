@@ -330,6 +330,8 @@ class CudaBackend:
             reply = _verdict_of_endless_kernels(reply["missing"], self._device)
         if reply is not None and "verdict" in reply:
             verdict = reply["verdict"]
+            if degenerate := job.plan.result().get("degenerate"):
+                verdict["evidence"]["degenerate"] = degenerate
             if self._store:
                 add_speedups(self._store, job.task, reply)
             cost = verdict["evidence"].setdefault("cost", {})
@@ -378,7 +380,7 @@ def _settle_check(plan: Future, future: Future) -> None:
     if error := plan.exception():
         future.set_exception(error)
     else:
-        future.set_result(None)
+        future.set_result(plan.result().get("degenerate", ""))
 
 
 def _verdict_of_endless_kernels(missing: list[dict[str, Any]], device: str) -> dict[str, Any]:

@@ -166,14 +166,19 @@ def speedup_over(row: Row, speedup: float) -> dict[str, float]:
 
 
 def add_speedups(store: Store, task: Task, answer: dict[str, Any]) -> None:
-    """Puts `speedup_over` into the evidence of an examiner's verdict, where it has times and the store has a row."""
-    verdict, facts = answer["verdict"], dict(answer.get("machine") or {})
-    if not facts or verdict.get("speedup") is None:
+    """Puts `speedup_over` into the evidence of an examiner's verdict, where it has times and the store has a row; also
+    into what the evidence says of the other criterion."""
+    evidence, facts = answer["verdict"]["evidence"], dict(answer.get("machine") or {})
+    theirs = evidence.get("kernelbench", {})
+    own = {"speedup": answer["verdict"].get("speedup"), "training": evidence.get("training", theirs.get("training"))}
+    timed = [(into, of) for into, of in ((evidence, own), (theirs, theirs)) if of.get("speedup") is not None]
+    if not facts or not timed:
         return
     probe = facts.pop("probe")
     row = store.find(task, Machine(**facts), probe)
-    if row is not None and row.train == verdict["evidence"].get("training"):
-        verdict["evidence"]["speedup_over"] = speedup_over(row, verdict["speedup"])
+    for into, of in timed:
+        if row is not None and row.train == of.get("training"):
+            into["speedup_over"] = speedup_over(row, of["speedup"])
 
 
 def today() -> dict[str, Any]:

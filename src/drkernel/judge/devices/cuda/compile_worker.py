@@ -16,7 +16,8 @@ from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.precompile import Call
-from drkernel.judge.trusted import static_check
+from drkernel.judge.trusted import criterion, static_check
+from drkernel.judge.trusted.criterion import Finding
 from drkernel.judge.trusted.verdicts import verdict_of_crash, verdict_of_failure
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
@@ -44,9 +45,9 @@ class CompileWorker:
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         """{"kernels": number, "folder": path}, or {"verdict": ...} on a submission that needs no GPU to be refused."""
         task, source = Task(**body["task"]), body["source"]
+        if early := self._refused(task, source):
+            return early
         config = self._config
-        if config["gate"] and (found := static_check.inspect(source, task.answer_name, not config["price_hacks"])):
-            return _verdict(found.to_verdict())
         folder = Path(body["folder"])
         process = self._zygote.start()
         compiled: precompile.Compiled | None = None
@@ -69,7 +70,19 @@ class CompileWorker:
         if compiled is not None and refused is None:
             return {"kernels": compiled.kernels, "folder": str(folder)}
         shutil.rmtree(folder, ignore_errors=True)
-        return _verdict(refused or verdict_of_crash(ending))
+        return self._ended(refused or verdict_of_crash(ending))
+
+    def _refused(self, task: Task, source: str) -> dict[str, Any] | None:
+        """The reply to what the static check refuses, unless KernelBench's criterion wants it to run all the same."""
+        config = self._config
+        found = static_check.inspect(source, task.answer_name, not config["price_hacks"]) if config["gate"] else None
+        if config["criterion"] == "drkernel":
+            return _verdict(found.to_verdict()) if found else None
+        theirs = criterion.refused(source, task.answer_name)
+        return self._ended(found.to_verdict(), theirs) if found and theirs else None
+
+    def _ended(self, own: Verdict, theirs: Finding | None = None) -> dict[str, Any]:
+        return _verdict(criterion.decided(self._config["criterion"], own, theirs))
 
 
 def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:

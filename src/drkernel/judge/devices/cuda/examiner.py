@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import shutil
 import statistics
 import time
@@ -28,11 +29,12 @@ from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
 from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, multiplies
 from drkernel.judge.devices.cuda.timer import PairedTimer
-from drkernel.judge.trusted import cases, ptx_scan, static_check
+from drkernel.judge.trusted import cases, criterion, ptx_scan, static_check
 from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
-from drkernel.judge.trusted.prepare import PreparedTaskCache
+from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
 from drkernel.judge.trusted.runner_client import Missing, RunnerClient
 from drkernel.judge.trusted.verdicts import verdict_of_crash
 from drkernel.types import DrKernelError, Task, Verdict
@@ -142,6 +144,7 @@ class GpuExaminer:
             "source": prepared.task.source,
             "hidden": [reference.constants for reference in prepared.hidden],
             "modes": [list(modes) for modes in prepared.mode_alternatives],
+            "degenerate": prepared.degenerate,
         }
 
     def _prepared_task(self, task: Task) -> CudaPreparedTask:
@@ -178,7 +181,7 @@ class GpuExaminer:
         self._prepared_task(task)
         runners = RunnerLease(self._pool, memory, multiplies(source))
         ready = time.monotonic()
-        verdict, ending, inconclusive, lease = None, "", "", self._lease
+        verdict, theirs, ending, inconclusive, lease = None, None, "", "", self._lease
         try:
             products = ptx_scan.take(kernels)
             runners.adopt(kernels)
@@ -187,7 +190,8 @@ class GpuExaminer:
                 lease.stop_runner = lambda: runners.process.stopped()
                 try:
                     self._warm()
-                    verdict = self._examined(task, source, runners, products)
+                    theirs = self._by_kernelbench(task, source, runners)
+                    verdict = self._refused(task, source) or self._examined(task, source, runners, products)
                 except PeerClosed:
                     pass
                 finally:
@@ -196,6 +200,8 @@ class GpuExaminer:
                     self._last_ended = ended
                 verdict = verdict or verdict_of_crash(ending)
                 self._expect_conclusive(verdict)
+                if theirs and not exclusive:
+                    self._expect_conclusive(theirs.verdict)
         except Missing as error:
             return {"missing": error.kernels}
         except (GpuBusy, GpuUnhealthy) as error:
@@ -209,6 +215,7 @@ class GpuExaminer:
             torch.cuda.empty_cache()
             return {"inconclusive": inconclusive}
         assert verdict
+        verdict = criterion.decided(self.config.criterion, verdict, theirs)
         cost: dict[str, Any] = {"wait": ready - start + lease.waited_s, "exam": ended - began, "gpu": lease.exclusive_s}
         cost = {key: round(1e3 * seconds, 2) for key, seconds in cost.items()}
         cost |= {key: round(ms, 2) for key, ms in self._stages.items()} | {"spans": [["exam", began, ended]]}
@@ -266,9 +273,30 @@ class GpuExaminer:
             self._stages = exam.stages
         return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": exam.modes[0]})
 
+    def _refused(self, task: Task, source: str) -> Verdict | None:
+        """The verdict on what the static check refuses and was compiled for KernelBench's criterion alone."""
+        if not self.config.gate or self.config.criterion == "drkernel":
+            return None
+        found = static_check.inspect(source, task.answer_name, not self.config.price_hacks)
+        return found.to_verdict() if found else None
+
+    def _by_kernelbench(self, task: Task, source: str, runners: RunnerLease) -> Finding | None:
+        """What KernelBench's criterion says, where it is asked for. The submission has a new runner afterwards."""
+        if self.config.criterion == "drkernel":
+            return None
+        found = criterion.refused(source, task.answer_name)
+        if not found:
+            seeds = Seeds(self.secret, "kernelbench", static_check.digest(source), task.digest)
+            given = self._device, self._cached(task), self.config, seeds, runners.process, source, runners.replace
+            found = expect_memory(self._lease.exclusive, KernelBenchTrials(*given).run)
+            runners.replace()
+        return found
+
     def _cached(self, task: Task) -> CudaPreparedTask:
         """The prepared task, from the cache where possible."""
-        return self._cache.get(task, lambda: expect_memory(self._lease.exclusive, lambda: self._device.prepare(task)))
+        prepare = functools.partial(self._device.prepare, task)
+        made = lambda: expect_usable(expect_memory(self._lease.exclusive, prepare), self.config.degenerate)
+        return self._cache.get(task, made)
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:

@@ -35,7 +35,7 @@ class SimulatedDevice:
         """Prepares a task at small sizes.
 
         Raises:
-            DrKernelError: the reference fails, is too large to shrink, or trivial outputs would pass for right.
+            DrKernelError: the reference fails, or is too large to shrink.
         """
         task = shrink.fit(task)
         reference = Reference(task, task.small)
