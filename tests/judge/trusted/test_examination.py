@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
 SCRIPT = """
 import json
 from drkernel.judge.boundary import aten
@@ -24,8 +25,6 @@ from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.examination import Examination
 from drkernel.judge.trusted.worker import SIMULATED_RUNNER
 from tests.judge.examples import examples, tasks
-
-pytestmark = pytest.mark.slow
 
 NAMES = {NAMES!r}
 
