@@ -91,7 +91,9 @@ conv_kernel[grid](
 return y.view(N, OC, *(OD, OH, OW)[5 - x.ndim :])
 """
 FORWARD_LAUNCH = LAUNCH.format(output=0, extra="0 for _ in conv.stride", size="(i + 2 * p - d * (k - 1) - 1) // s + 1")
-TRANSPOSED_LAUNCH = LAUNCH.format(output=1, extra="conv.output_padding", size="(i - 1) * s - 2 * p + d * (k - 1) + e + 1")
+TRANSPOSED_LAUNCH = LAUNCH.format(
+    output=1, extra="conv.output_padding", size="(i - 1) * s - 2 * p + d * (k - 1) + e + 1"
+)
 DEPTHWISE_LAUNCH = """
 x = x.contiguous()
 weight = self.conv.weight
@@ -110,17 +112,19 @@ DEFAULT = "in_channels, out_channels, kernel_size"
 CONVOLUTIONS = (
     # name, GiB, layer, batch, input and output channels, kernel size, sizes, further arguments of the layer
     ("conv1d", 4.5, "Conv1d", 32, 64, 128, "3", ("131072 // 2 * 3",), ""),
-    ("conv1d_dilated", 3.0, "Conv1d", 64, 64, 128, "3", ("131072 // 2",), ", stride=3, dilation=4"),
-    ("conv2d_square", 1.5, "Conv2d", 16, 16, 64, "3", ("512", "512"), ", padding=1"),
-    ("conv2d_uneven", 0.7, "Conv2d", 8, 64, 128, "(5, 9)", ("256", "384"), ", padding=(2, 4)"),
-    ("conv2d_first_layer", 0.4, "Conv2d", 256, 3, 96, "11", ("224", "224"), ", stride=4, padding=2"),
-    ("conv2d_pointwise", 4.0, "Conv2d", 16, 64, 128, "1", ("512", "512"), ""),
-    ("conv3d_square", 1.5, "Conv3d", 16, 3, 64, "3", ("64", "64", "64"), ""),
-    ("conv3d_uneven", 0.6, "Conv3d", 8, 8, 32, "(3, 5, 7)", ("32", "64", "128"), ""),
-    ("transposed_conv1d", 4.5, "ConvTranspose1d", 32, 64, 64, "3", ("131072",), ""),
-    ("transposed_conv2d", 2.0, "ConvTranspose2d", 8, 64, 64, "3", ("512", "512"), ", padding=1"),
-    ("transposed_conv2d_stride", 1.3, "ConvTranspose2d", 16, 32, 64, "(3, 5)", ("128", "256"), ", stride=(2, 3), padding=(1, 2)"),
-    ("transposed_conv3d", 0.9, "ConvTranspose3d", 8, 32, 16, "3", ("32", "64", "64"), ", stride=2, padding=1, output_padding=1"),
+    ("conv1d_dilated", 1.667, "Conv1d", 64, 64, 128, "3", ("131072 // 2",), ", stride=3, dilation=4"),
+    ("conv2d_square", 1.25, "Conv2d", 16, 16, 64, "3", ("512", "512"), ", padding=1"),
+    ("conv2d_uneven", 0.5625, "Conv2d", 8, 64, 128, "(5, 9)", ("256", "384"), ", padding=(2, 4)"),
+    ("conv2d_first_layer", 0.4205, "Conv2d", 256, 3, 96, "11", ("224", "224"), ", stride=4, padding=2"),
+    ("conv2d_pointwise", 3, "Conv2d", 16, 64, 128, "1", ("512", "512"), ""),
+    ("conv3d_square", 0.956, "Conv3d", 16, 3, 64, "3", ("64", "64", "64"), ""),
+    ("conv3d_uneven", 0.2719, "Conv3d", 8, 8, 32, "(3, 5, 7)", ("32", "64", "128"), ""),
+    ("transposed_conv1d", 2, "ConvTranspose1d", 32, 64, 64, "3", ("131072",), ""),
+    ("transposed_conv2d", 1, "ConvTranspose2d", 8, 64, 64, "3", ("512", "512"), ", padding=1"),
+    ("transposed_conv2d_stride", 0.8076, "ConvTranspose2d", 16, 32, 64, "(3, 5)", ("128", "256"),
+        ", stride=(2, 3), padding=(1, 2)"),
+    ("transposed_conv3d", 0.625, "ConvTranspose3d", 8, 32, 16, "3", ("32", "64", "64"),
+        ", stride=2, padding=1, output_padding=1"),
 )  # fmt: skip
 DEPTHWISES = (
     ("depthwise_conv2d", 4.0, 16, 64, "3", ("512", "1024"), ", padding=1"),
@@ -143,7 +147,9 @@ def implicit() -> list[Entry]:
         launch = TRANSPOSED_LAUNCH if transposed else FORWARD_LAUNCH
         honest = answer(kernels, launch, setup=setup, weight=weight)
         change = ("& (k[None, :] < K)", "& (k[None, :] < K - 1)")
-        small = {"batch_size": 2, "in_channels": 3, "out_channels": 5} | {one: 17 + place for place, one in enumerate(names)}
+        small = {"batch_size": 2, "in_channels": 3, "out_channels": 5} | {
+            one: 17 + place for place, one in enumerate(names)
+        }
         made.append(entry(name, 1, gib, source, honest, change, **small))
     return made
 

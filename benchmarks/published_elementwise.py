@@ -33,7 +33,8 @@ ELEMENTS = (
     (
         "tanh",
         "torch.tanh(x)",
-        "tl.where(x < 0.0, -1.0, 1.0) * (1.0 - 2.0 / (1.0 + tl.exp(2.0 * tl.abs(x))))",
+        "tl.where(tl.abs(x) < 0.2, x * (1.0 - x * x * (0.33333333 - x * x * (0.13333333 - x * x * 0.053968254))), "
+        "tl.where(x < 0.0, -1.0, 1.0) * (1.0 - 2.0 / (1.0 + tl.exp(2.0 * tl.abs(x)))))",
         ("exp(2.0 *", "exp(2.02 *"),
     ),
     (
@@ -303,7 +304,12 @@ def rows() -> list[Entry]:
         ("softmax", "torch.softmax(x, dim=1)", softmax, ("/ total", "/ (total + 1.0)")),
         ("log_softmax", "nn.functional.log_softmax(x, dim=-1)", log_softmax, ("- tl.log", "- 0.999 * tl.log")),
         ("layer_norm", "nn.functional.layer_norm(x, (x.shape[-1],))", MOMENTS, ("(x - mean) * scale", "x * scale")),
-        ("l1_norm", "x / torch.mean(torch.abs(x), dim=1, keepdim=True)", L1, ("length / tl.sum", "1.01 * length / tl.sum")),
+        (
+            "l1_norm",
+            "x / torch.mean(torch.abs(x), dim=1, keepdim=True)",
+            L1,
+            ("length / tl.sum", "1.01 * length / tl.sum"),
+        ),
         ("l2_norm", "x / torch.norm(x, p=2, dim=1, keepdim=True)", L2, ("a += x * x", "a += tl.abs(x)")),
     )
     made = []
@@ -322,7 +328,8 @@ def norms() -> list[Entry]:
     )  # fmt: skip
     group = task(
         PLANES + "\nnum_groups = 8", "self.gn(x)", PLANE_INPUTS + " + 0.5", init="features, num_groups",
-        setup="num_features, num_groups\nself.gn = nn.GroupNorm(num_groups=num_groups, num_channels=num_features, affine=False)",
+        setup="num_features, num_groups\n"
+        "self.gn = nn.GroupNorm(num_groups=num_groups, num_channels=num_features, affine=False)",
     )  # fmt: skip
     rms = task(
         PLANES, "rms = torch.sqrt(torch.mean(x ** 2, dim=1, keepdim=True) + self.eps)\nreturn x / rms", PLANE_INPUTS,
@@ -339,7 +346,11 @@ def norms() -> list[Entry]:
         ("instance_norm", instance, answer(ROWS, moments, setup="features\nself.features = features", **MOMENTS)),
         ("group_norm", group, answer(ROWS, groups, setup="features, groups\nself.groups = groups", **MOMENTS)),
         ("channel_rms_norm", rms, answer(CHANNEL_RMS, CHANNEL_RMS_FORWARD, setup="features\nself.features = features")),
-        ("batch_norm", batch, answer(BATCH_NORM, BATCH_NORM_FORWARD, setup="c\nself.bn = nn.BatchNorm2d(c, affine=False)")),
+        (
+            "batch_norm",
+            batch,
+            answer(BATCH_NORM, BATCH_NORM_FORWARD, setup="c\nself.bn = nn.BatchNorm2d(c, affine=False)"),
+        ),
         ("frobenius_norm", frobenius, answer(FROBENIUS, FROBENIUS_FORWARD)),
     )
     changes = {
@@ -364,22 +375,20 @@ def scans() -> list[Entry]:
         ("cumprod", "torch.cumprod(x, dim=1)", near_one, products),
         ("cumsum_reverse", "torch.cumsum(x.flip(1), dim=1).flip(1)", randn, backwards),
     )
-    change = ("carry = carry @ tl", "carry = tl")
+    change = ("x = tl.load(", "x = 1.01 * tl.load(")
     made = []
     for name, reference, inputs, words in table:
         honest = answer(SCAN, SCAN_FORWARD, **words)
-        change = (f"carry = carry {words['sign']} tl", "carry = tl")
         made.append(entry(name, 1, 8.0, task(SCAN_SIZES, reference, inputs), honest, change, **SMALL_SCAN))
     shifted = "torch.cat((torch.zeros_like(x[:, :1]), torch.cumsum(x, dim=1)[:, :-1]), dim=1)"
     honest = answer(SCAN, EXCLUSIVE_FORWARD, **forwards).replace(
         "tl.store(y_ptr + place,", "tl.store(y_ptr + place + 1,"
     ).replace("+ carry, mask=c < length)", "+ carry, mask=c + 1 < length)")  # fmt: skip
-    change = ("carry = carry + tl", "carry = tl")
     made.append(entry("cumsum_exclusive", 1, 8.0, task(SCAN_SIZES, shifted, randn), honest, change, **SMALL_SCAN))
     inputs = f"{randn}, torch.randint(0, 2, (batch_size, *input_shape)).bool()"
     source = task(SCAN_SIZES, "torch.cumsum(x * mask, dim=1)", inputs, arguments="x, mask")
     honest = answer(MASKED, MASKED_FORWARD, arguments="x, mask")
-    made.append(entry("cumsum_masked", 1, 9.0, source, honest, ("x = tl.where(keep != 0, x, 0.0)", "x = tl.where(c >= 0, x, 0.0)"), **SMALL_SCAN))
+    made.append(entry("cumsum_masked", 1, 9.0, source, honest, change, **SMALL_SCAN))
     return made
 
 

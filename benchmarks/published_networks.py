@@ -24,7 +24,11 @@ return y
 """
 BIAS = "tl.load(b_ptr + i // plane % channels, mask=i < n)"
 
-LINEAR = ("in_features, out_features", "self.linear = nn.Linear(in_features, out_features)", "torch.randn(batch_size, in_features)")
+LINEAR = (
+    "in_features, out_features",
+    "self.linear = nn.Linear(in_features, out_features)",
+    "torch.randn(batch_size, in_features)",
+)
 CONV = (
     "in_channels, out_channels, kernel_size",
     "self.conv = nn.Conv2d(in_channels, out_channels, kernel_size)",
@@ -41,20 +45,20 @@ PLANES = "batch_size = 64\nin_channels = 32\nout_channels = 64\nheight, width = 
 CHAINS = (
     # name, GiB, constants, layer, further parameters, reference behind the layer, Triton, what is changed, small sizes
     (
-        "linear_scale_gelu", 0.06, EIGHT, LINEAR, "", "nn.functional.gelu(x * 0.5)",
+        "linear_scale_gelu", 0.0625, EIGHT, LINEAR, "", "nn.functional.gelu(x * 0.5)",
         "0.25 * x * (1.0 + tl.math.erf(x * 0.35355339059327373))", ("0.25", "0.26"), SMALL_LINEAR,
     ),
     (
-        "linear_four_gib_of_weights", 0.03, "batch_size = 128\nin_features = 32768\nout_features = 32768", LINEAR, "",
+        "linear_four_gib_of_weights", 0.03125, "batch_size = 128\nin_features = 32768\nout_features = 32768", LINEAR, "",
         "x * torch.sigmoid(x) * 2.0", "x * tl.sigmoid(x) * 2.0", ("* 2.0, mask", "* 1.98, mask"), SMALL_LINEAR,
     ),
     (
-        "linear_subtract_mish", 0.06, EIGHT, LINEAR, "", "nn.functional.mish((x - 0.2) * 3.0)",
+        "linear_subtract_mish", 0.0625, EIGHT, LINEAR, "", "nn.functional.mish((x - 0.2) * 3.0)",
         "(x - 0.2) * 3.0 * (1.0 - 2.0 / (1.0 + (1.0 + tl.exp(tl.minimum((x - 0.2) * 3.0, 30.0))) * "
         "(1.0 + tl.exp(tl.minimum((x - 0.2) * 3.0, 30.0)))))", ("0.2", "0.21"), SMALL_LINEAR,
     ),
     (
-        "conv2d_relu_bias", 1.5, IMAGES, CONV, BIASED, "torch.relu(x) + self.bias", "tl.maximum(x, 0.0) + b",
+        "conv2d_relu_bias", 1.469, IMAGES, CONV, BIASED, "torch.relu(x) + self.bias", "tl.maximum(x, 0.0) + b",
         ("0.0)", "-0.01)"), {},
     ),
     (
@@ -67,12 +71,12 @@ CHAINS = (
     ),
     (
         "conv3d_scale_sigmoid", 0.5,
-        "batch_size = 128\nin_channels = 3\nout_channels = 16\ndepth, height, width = 16, 64, 64\nkernel_size = 3", CONV3,
-        BIASED.replace("1, 1)", "1, 1, 1)"), "torch.sigmoid(torch.tanh(x * 2.0) * self.bias)",
+        "batch_size = 128\nin_channels = 3\nout_channels = 16\ndepth, height, width = 16, 64, 64\nkernel_size = 3",
+        CONV3, BIASED.replace("1, 1)", "1, 1, 1)"), "torch.sigmoid(torch.tanh(x * 2.0) * self.bias)",
         "tl.sigmoid((2.0 * tl.sigmoid(4.0 * x) - 1.0) * b)", ("4.0 * x", "3.9 * x"), {},
     ),
     (
-        "transposed_conv2d_bias_clamp", 1.2,
+        "transposed_conv2d_bias_clamp", 0.6172,
         "batch_size = 128\nin_channels = 64\nout_channels = 64\nheight = width = 64\nkernel_size = 3", UP, BIASED,
         "torch.clamp(torch.clamp(x + self.bias, min=0.0, max=1.0) * 2.0, min=0.0, max=1.0) / 2.0",
         "tl.minimum(tl.minimum(tl.maximum(x + b, 0.0), 1.0) * 2.0, 1.0) / 2.0", ("/ 2.0", "/ 1.9"), {},
@@ -264,7 +268,7 @@ def reducing_chains() -> list[Entry]:
     reference = "x = torch.sigmoid(self.linear(x))\nreturn torch.sum(x, dim=1, keepdim=True)"
     made = [
         entry(
-            "linear_sigmoid_sum", 2, 0.03, task(EIGHT, reference, LINEAR[2], init=LINEAR[0], setup=setup),
+            "linear_sigmoid_sum", 2, 0.03125, task(EIGHT, reference, LINEAR[2], init=LINEAR[0], setup=setup),
             answer(ROW_SUM, ROW_SUM_FORWARD, setup=setup), ("tl.sigmoid(x)", "tl.sigmoid(1.1 * x)"), **SMALL_LINEAR,
         )
     ]  # fmt: skip
@@ -273,7 +277,8 @@ def reducing_chains() -> list[Entry]:
     reference = "nn.functional.leaky_relu(self.norm(self.linear(x)), 0.01)"
     made.append(
         entry(
-            "linear_group_norm", 2, 0.06, task(f"{EIGHT}\nnum_groups = 512", reference, LINEAR[2], init=init, setup=setup),
+            "linear_group_norm", 2, 0.0625,
+            task(f"{EIGHT}\nnum_groups = 512", reference, LINEAR[2], init=init, setup=setup),
             answer(GROUPS, GROUPS_FORWARD, setup=setup), ("0.01 * x", "0.05 * x"), **SMALL_LINEAR | {"num_groups": 7},
         )
     )  # fmt: skip
@@ -294,13 +299,15 @@ def networks() -> list[Entry]:
     small = {"batch_size": 3, "input_size": 20, "hidden_size": 17, "sequence_length": 9}
     inputs, init = "torch.randn(sequence_length, batch_size, input_size)", "input_size, hidden_size"
     recurrent = entry(
-        "recurrent_network", 3, 0.01, task(sizes, RNN_REFERENCE, inputs, init=init, setup=RNN_SETUP),
+        "recurrent_network", 3, 0.009766, task(sizes, RNN_REFERENCE, inputs, init=init, setup=RNN_SETUP),
         answer(RNN, RNN_FORWARD, setup=RNN_SETUP), ("h = y[t]", "h = 0.95 * y[t]"), **small,
     )  # fmt: skip
     inputs += ", torch.randn(batch_size, hidden_size)"
-    source = task(sizes.replace("= 256\ns", "= 512\ns"), GRU_REFERENCE, inputs, init=init, setup=GRU_SETUP, arguments="x, h0")
+    source = task(
+        sizes.replace("= 256\ns", "= 512\ns"), GRU_REFERENCE, inputs, init=init, setup=GRU_SETUP, arguments="x, h0"
+    )
     gated = entry(
-        "gated_recurrent_network", 3, 0.01, source, answer(GRU, GRU_FORWARD, setup=GRU_SETUP, arguments="x, h0"),
+        "gated_recurrent_network", 3, 0.007843, source, answer(GRU, GRU_FORWARD, setup=GRU_SETUP, arguments="x, h0"),
         ("(1.0 - z) * c", "(1.01 - z) * c"), **small,
     )  # fmt: skip
     return [recurrent, gated, *attention()]

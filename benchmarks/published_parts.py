@@ -67,7 +67,9 @@ class Entry:
         return "\n".join(lines) + "\n"
 
 
-def entry(name: str, level: int, gib: float, source: str, honest: str, change: tuple[str, str], **small: object) -> Entry:
+def entry(
+    name: str, level: int, gib: float, source: str, honest: str, change: tuple[str, str], **small: object
+) -> Entry:
     """An entry whose wrong answer has the second text of `change` where the honest one has the first.
 
     Raises:
@@ -117,7 +119,7 @@ def constructor(setup: str) -> str:
 
 
 def answer(kernels: str, forward: str, *, setup: str = "", arguments: str = "x", **words: object) -> str:
-    """A submission: Triton kernels, and a `ModelNew` that launches them. `@WORD@` in the kernels becomes a word's value."""
+    """A submission: Triton kernels with words for each `@WORD@`, and a `ModelNew` that launches them."""
     text = textwrap.dedent(kernels).strip()
     for word, value in words.items():
         text = text.replace(f"@{word.upper()}@", str(value))

@@ -18,8 +18,10 @@ def product_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for start in range(@FIRST@, @LAST@, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K).to(tl.int64)
-        a = tl.load(a_ptr + m[:, None] * a_row + k[None, :] * a_col, mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
-        b = tl.load(b_ptr + k[:, None] * b_row + n[None, :] * b_col, mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
+        a_where = m[:, None] * a_row + k[None, :] * a_col
+        b_where = k[:, None] * b_row + n[None, :] * b_col
+        a = tl.load(a_ptr + a_where, mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
+        b = tl.load(b_ptr + b_where, mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee")
     c = c_ptr + (batch * M + m[:, None]) * N + n[None, :]
     tl.store(c, acc, mask=(m[:, None] < M) & (n[None, :] < N))
@@ -55,7 +57,8 @@ def part_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for start in range(0, length, BLOCK_K):
         k = part * length + start + tl.arange(0, BLOCK_K)
-        a = tl.load(a_ptr + m[:, None].to(tl.int64) * K + k[None, :], mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
+        a_where = m[:, None].to(tl.int64) * K + k[None, :]
+        a = tl.load(a_ptr + a_where, mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
         b = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee")
     out = part_ptr + (part * M + m[:, None]) * N + n[None, :]
@@ -123,7 +126,7 @@ MKN = {"M": 70, "K": 101, "N": 81}
 PRODUCTS = (
     # name, GiB, constants, reference, inputs, the answer's forward, small sizes
     ("square_product", 0.1875, "N = 2048 * 2", "torch.matmul(A, B)", SQUARE, ONE, {"N": 77}),
-    ("usual_product", 0.41, "M = 1024 * 2\nK = 4096 * 2\nN = 2048 * 2", "A @ B", AB, ONE, MKN),
+    ("usual_product", 0.2188, "M = 1024 * 2\nK = 4096 * 2\nN = 2048 * 2", "A @ B", AB, ONE, MKN),
     ("product_16384", 3.0, "N = 16384", "torch.mm(A, B)", SQUARE, ONE, {"N": 77}),
     ("small_inner_product", 4.03, "M = 16384 * 2\nN = 16384 * 2\nK = 32 * 2", "torch.matmul(A, B)", AB, ONE, MKN),
     (
@@ -131,43 +134,40 @@ PRODUCTS = (
         "torch.randn(M, N), torch.randn(N, M)", ONE, {"M": 131, "N": 40},
     ),
     (
-        "wide_by_tall", 0.0079, "M = 32768 * 2\nN = 16", "torch.matmul(B, A)",
-        "torch.randn(M, N), torch.randn(N, M)", "A, B = B, A\n" + ONE, {"M": 131, "N": 17},
+        "irregular_product", 0.3362, "M = 8205\nK = 2949\nN = 5921", "torch.matmul(A, B)", AB, ONE, MKN,
     ),
     (
-        "irregular_product", 0.32, "M = 8205\nK = 2949\nN = 5921", "torch.matmul(A, B)", AB, ONE, MKN,
-    ),
-    (
-        "batched_product", 2.5, "batch_size = 128\nm = 128 * 4\nk = 256 * 4\nn = 512 * 4", "torch.bmm(A, B)",
+        "batched_product", 1.75, "batch_size = 128\nm = 128 * 4\nk = 256 * 4\nn = 512 * 4", "torch.bmm(A, B)",
         "torch.randn(batch_size, m, k), torch.randn(batch_size, k, n)", "product(A, B)",
         {"batch_size": 2, "m": 40, "k": 70, "n": 65},
     ),
     (
-        "product_3d", 0.21, "N = 16\nM = 1024\nK = 2048\nL = 768", "torch.matmul(A, B)",
+        "product_3d", 0.1777, "N = 16\nM = 1024\nK = 2048\nL = 768", "torch.matmul(A, B)",
         "torch.randn(N, M, K), torch.randn(K, L)", "product(A, B[None].expand(A.shape[0], -1, -1))",
         {"N": 2, "M": 40, "K": 70, "L": 65},
     ),
     (
-        "product_4d", 2.75, "b = 8\ni = 256\nj = 512\nl = 256\nk = 768", "torch.einsum('bijl,lk->bijk', A, B)",
+        "product_4d", 4.001, "b = 8\ni = 256\nj = 512\nl = 256\nk = 768", "torch.einsum('bijl,lk->bijk', A, B)",
         "torch.randn(b, i, j, l), torch.randn(l, k)",
         "return product(A.reshape(1, -1, A.shape[-1]), B[None]).view(*A.shape[:3], -1)",
         {"b": 2, "i": 3, "j": 11, "l": 70, "k": 65},
     ),
     (
-        "transposed_left", 0.41, "M = 1024 * 2\nK = 4096 * 2\nN = 2048 * 2", "torch.matmul(A.T, B)",
+        "transposed_left", 0.2188, "M = 1024 * 2\nK = 4096 * 2\nN = 2048 * 2", "torch.matmul(A.T, B)",
         "torch.randn(K, M), torch.randn(K, N)", "return product(A.T[None], B[None])[0]", MKN,
     ),
     (
-        "transposed_right", 0.41, "M = 1024 * 2\nK = 4096 * 2\nN = 2048 * 2", "torch.matmul(A, B.T)",
+        "transposed_right", 0.2188, "M = 1024 * 2\nK = 4096 * 2\nN = 2048 * 2", "torch.matmul(A, B.T)",
         "torch.randn(M, K), torch.randn(N, K)", "return product(A[None], B.T[None])[0]", MKN,
     ),
     (
-        "transposed_both", 0.41, "M = 1024 * 2\nK = 4096 * 2\nN = 2048 * 2", "torch.matmul(A.T, B.T)",
+        "transposed_both", 0.2188, "M = 1024 * 2\nK = 4096 * 2\nN = 2048 * 2", "torch.matmul(A.T, B.T)",
         "torch.randn(K, M), torch.randn(N, K)", "return product(A.T[None], B.T[None])[0]", MKN,
     ),
     (
         "symmetric_product", 0.1875, "N = 4096", "torch.matmul(A, B)",
-        "A = torch.randn(N, N)\nA = (A + A.T) / 2\nB = torch.randn(N, N)\nB = (B + B.T) / 2\nreturn [A, B]", ONE, {"N": 77},
+        "A = torch.randn(N, N)\nA = (A + A.T) / 2\nB = torch.randn(N, N)\nB = (B + B.T) / 2\nreturn [A, B]",
+        ONE, {"N": 77},
     ),
     (
         "upper_triangles", 0.1875, "N = 4096", "torch.triu(torch.matmul(A, B))",
@@ -196,20 +196,23 @@ def products() -> list[Entry]:
 
 def others() -> list[Entry]:
     drop = ("mask=(k[:, None] < K) &", "mask=(k[:, None] < K // 2) &")
-    long = entry(
-        "long_inner_product", 1, 1.0, task("M = 256\nN = 256\nK = 131072 * 4", "torch.matmul(A, B)", AB, arguments="A, B"),
-        answer(SPLIT, SPLIT_FORWARD, arguments="A, B"), drop, M=70, N=50, K=1001,
-    )  # fmt: skip
-    constants = "M = 256 * 8\nK = 131072 * 8"
-    vector = entry(
-        "matrix_by_vector", 1, 8.0, task(constants, "torch.matmul(A, B)", "torch.randn(M, K), torch.randn(K, 1)", arguments="A, B"),
-        answer(VECTOR, VECTOR_FORWARD, arguments="A, B"), ("range(0, K", "range(BLOCK, K"), M=5, K=9001,
-    )  # fmt: skip
-    diagonal = entry(
-        "diagonal_product", 1, 0.125, task("M = 4096\nN = 4096", "torch.diag(A) @ B", "torch.randn(N), torch.randn(N, M)", arguments="A, B"),
-        answer(SCALED, SCALED_FORWARD, arguments="A, B"), ("a_ptr + row)", "a_ptr + row // 2)"), M=70, N=41,
-    )  # fmt: skip
-    return [long, vector, diagonal]
+    small = {"M": 70, "N": 50, "K": 1001}
+    source = task("M = 256\nN = 256\nK = 131072 * 4", "torch.matmul(A, B)", AB, arguments="A, B")
+    honest = answer(SPLIT, SPLIT_FORWARD, arguments="A, B")
+    made = [entry("long_inner_product", 1, 1.0, source, honest, drop, **small)]
+    inputs = "torch.randn(M, N), torch.randn(M, N)"
+    source = task("M = 65536\nN = 16", "torch.matmul(A.T, B)", inputs, arguments="A, B")
+    honest = honest.replace("A.contiguous()", "A.T.contiguous()")
+    made.append(entry("wide_by_tall", 1, 0.0078, source, honest, drop, M=1001, N=17))
+    inputs = "torch.randn(M, K), torch.randn(K, 1)"
+    source = task("M = 256 * 8\nK = 131072 * 8", "torch.matmul(A, B)", inputs, arguments="A, B")
+    honest = answer(VECTOR, VECTOR_FORWARD, arguments="A, B")
+    made.append(entry("matrix_by_vector", 1, 8.0, source, honest, ("range(0, K", "range(BLOCK, K"), M=5, K=9001))
+    source = task("M = 4096\nN = 4096", "torch.diag(A) @ B", "torch.randn(N), torch.randn(N, M)", arguments="A, B")
+    honest = answer(SCALED, SCALED_FORWARD, arguments="A, B")
+    change = ("a_ptr + row)", "a_ptr + row // 2)")
+    made.append(entry("diagonal_product", 1, 0.125, source, honest, change, M=70, N=41))
+    return made
 
 
 ENTRIES = (*products(), *others())

@@ -158,6 +158,12 @@ CROSS_ENTROPY = {
         top = larger""",
     "value": "tl.max(top, 0) + tl.log(tl.sum(total * tl.exp(top - tl.max(top, 0)), 0)) - target",
 }
+INVERSE = """
+@triton.jit
+def inverse(square):
+    return tl.rsqrt(tl.maximum(square, 1e-16))
+
+"""
 COSINE = {
     "first": """
     b_ptr += row * width
@@ -170,7 +176,7 @@ COSINE = {
         ab += a * b
         aa += a * a
         bb += b * b""",
-    "value": "1.0 - tl.sum(ab, 0) * tl.rsqrt(tl.sum(aa, 0)) * tl.rsqrt(tl.sum(bb, 0))",
+    "value": "1.0 - tl.sum(ab, 0) * inverse(tl.sum(aa, 0)) * inverse(tl.sum(bb, 0))",
 }
 PAIR = "batch_size = 32768\ninput_shape = (32768,)"
 """4 + 4 GiB."""
@@ -191,7 +197,10 @@ def reductions() -> list[Entry]:
         inputs = f"1.0 + 0.01 * {inputs}" if name == "prod" else inputs
         setup = "dim: int\nself.dim = dim"
         source = task(CUBE, reference, inputs, init="reduce_dim", setup=setup)
-        shape, dtype = "(outer, 1, inner)" if keeps else "(outer, inner)", "torch.int64" if result == "place" else "x.dtype"
+        shape, dtype = (
+            "(outer, 1, inner)" if keeps else "(outer, inner)",
+            "torch.int64" if result == "place" else "x.dtype",
+        )
         forward = REDUCE_FORWARD.format(shape=shape, dtype=dtype)
         honest = answer(REDUCE, forward, setup=setup, start=start, step=indented(step), result=result)
         made.append(entry(f"{name}_over_a_dimension", 1, 8.0, source, honest, change, **SMALL_CUBE))
@@ -206,7 +215,9 @@ def pools() -> list[Entry]:
         names = ("length",) if dims == 1 else ("dim1", "dim2", "dim3")[:dims]
         sized = "\n".join(f"{one} = {size}" for one, size in zip(names, sizes, strict=True))
         constants = f"batch_size = {batch}\nchannels = {channels}\n{sized}\n"
-        constants += f"kernel_size = {kernel}\nstride = {stride}\npadding = {padding}" + (f"\ndilation = {dilation}" if most else "")
+        constants += f"kernel_size = {kernel}\nstride = {stride}\npadding = {padding}" + (
+            f"\ndilation = {dilation}" if most else ""
+        )
         init = "kernel_size, stride, padding" + (", dilation" if most else "")
         if most:
             layer = f"self.pool = nn.MaxPool{dims}d(kernel_size, stride=stride, padding=padding, dilation=dilation)"
@@ -228,14 +239,15 @@ def pools() -> list[Entry]:
 
 def losses() -> list[Entry]:
     elements = (
-        ("mse_loss", "torch.mean((a - b) ** 2)", APART_INPUTS, "(a - b) * (a - b)", ("1.0 / n", "1.0 / (n - 0.01 * n)")),
+        ("mse_loss", "torch.mean((a - b) ** 2)", APART_INPUTS, "(a - b) * (a - b)",
+         ("1.0 / n", "1.01 / n")),
         (
             "huber_loss", "nn.functional.smooth_l1_loss(a, b)", APART_INPUTS,
             "tl.where(tl.abs(a - b) < 1.0, 0.5 * (a - b) * (a - b), tl.abs(a - b) - 0.5)", ("- 0.5)", "- 0.4)"),
         ),
         (
             "kl_divergence", "nn.functional.kl_div(torch.log(a), b, reduction='batchmean')",
-            "(torch.rand(batch_size, *input_shape)).softmax(dim=-1), (torch.rand(batch_size, *input_shape)).softmax(dim=-1)",
+            ", ".join(["torch.rand(batch_size, *input_shape).softmax(dim=-1)"] * 2),
             "b * (tl.log(b) - tl.log(tl.where(i < n, a, 1.0)))", ("b * (tl.log(b)", "b * (1.01 * tl.log(b)"),
         ),
     )  # fmt: skip
@@ -259,8 +271,12 @@ def losses() -> list[Entry]:
     made.append(entry("cross_entropy", 1, 0.5, source, honest, ("- target", "- 0.9 * target"), **small))
     reference = "cosine = nn.functional.cosine_similarity(a, b, dim=1)\nreturn torch.mean(1 - cosine)"
     source = task(PAIR, reference, PAIR_INPUTS, arguments="a, b")
-    honest = answer(ROW_LOSS + TOTAL, ROW_LOSS_FORWARD, arguments="a, b", **COSINE)
-    made.append(entry("cosine_loss", 1, 8.0, source, honest, ("1.0 - tl.sum(ab, 0)", "1.0 - 0.98 * tl.sum(ab, 0)"), **SMALL_PAIR))
+    honest = answer(INVERSE + ROW_LOSS + TOTAL, ROW_LOSS_FORWARD, arguments="a, b", **COSINE)
+    made.append(
+        entry(
+            "cosine_loss", 1, 8.0, source, honest, ("1.0 - tl.sum(ab, 0)", "1.0 - 0.98 * tl.sum(ab, 0)"), **SMALL_PAIR
+        )
+    )
     return made
 
 
