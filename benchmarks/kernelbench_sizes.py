@@ -182,15 +182,15 @@ def table(rows: list[Row], options: argparse.Namespace) -> list[str]:
     """A line for each round, then one for each row."""
     lines = ["| round | tasks | as expected | honest: seconds, median and most | wrong | most GPU memory |"]
     lines.append("|---|---|---|---|---|---|")
-    lines += [summary(name, [row for row in rows if row["round"] == name], options) for name in ROUNDS]
+    for name in ROUNDS:
+        if found := [row for row in rows if row["round"] == name]:
+            lines.append(summary(name, found, options))
     lines += ["", "| round | task | level | GiB | honest | s | speed-up | wrong | s | peak GiB |"]
     lines.append("|---|---|---|---|---|---|---|---|---|---|")
-    return [line for line in lines + [line_of(row) for row in rows] if line is not None]
+    return lines + [line_of(row) for row in rows]
 
 
-def summary(name: str, rows: list[Row], options: argparse.Namespace) -> str | None:
-    if not rows:
-        return None
+def summary(name: str, rows: list[Row], options: argparse.Namespace) -> str:
     seconds = {kind: [row[kind]["seconds"] for row in rows] for kind in ANSWERS}
     spread = [f"{statistics.median(found):.2f}, {max(found):.2f}" for found in seconds.values()]
     title = name if name == "alone" else f"{options.together} at a time"

@@ -5,6 +5,8 @@ The answers leave products and convolutions to the library and do the rest in on
 
 from __future__ import annotations
 
+from typing import Any
+
 from published_parts import Entry, answer, entry, task
 
 EPILOGUE = """
@@ -42,15 +44,16 @@ EIGHT = "batch_size = 1024\nin_features = 8192\nout_features = 8192"
 IMAGES = "batch_size = 128\nin_channels = 64\nout_channels = 128\nheight = width = 128\nkernel_size = 3"
 PLANES = "batch_size = 64\nin_channels = 32\nout_channels = 64\nheight, width = 256, 256\nkernel_size = 3"
 
-CHAINS = (
+CHAINS: tuple[tuple[Any, ...], ...] = (
     # name, GiB, constants, layer, further parameters, reference behind the layer, Triton, what is changed, small sizes
     (
         "linear_scale_gelu", 0.0625, EIGHT, LINEAR, "", "nn.functional.gelu(x * 0.5)",
         "0.25 * x * (1.0 + tl.math.erf(x * 0.35355339059327373))", ("0.25", "0.26"), SMALL_LINEAR,
     ),
     (
-        "linear_four_gib_of_weights", 0.03125, "batch_size = 128\nin_features = 32768\nout_features = 32768", LINEAR, "",
-        "x * torch.sigmoid(x) * 2.0", "x * tl.sigmoid(x) * 2.0", ("* 2.0, mask", "* 1.98, mask"), SMALL_LINEAR,
+        "linear_four_gib_of_weights", 0.03125, "batch_size = 128\nin_features = 32768\nout_features = 32768",
+        LINEAR, "", "x * torch.sigmoid(x) * 2.0",
+        "x * tl.sigmoid(x) * 2.0", ("* 2.0, mask", "* 1.98, mask"), SMALL_LINEAR,
     ),
     (
         "linear_subtract_mish", 0.0625, EIGHT, LINEAR, "", "nn.functional.mish((x - 0.2) * 3.0)",
