@@ -1,4 +1,4 @@
-"""Tasks of one input and one output at the sizes that KernelBench publishes: element by element, by row, by scan."""
+"""Tasks of one input and one output at the sizes that KernelBench publishes: element by element and by row."""
 
 from __future__ import annotations
 
@@ -12,6 +12,23 @@ def map_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     y = @EXPRESSION@
     tl.store(y_ptr + i, y, mask=i < n)
 """
+PRECISE = {  # helpers that are exact where exp(x) - 1 and log(1 + x) cancel
+    "expm1": """
+@triton.jit
+def expm1(x):
+    series = 1.0 + x * 0.125
+    for k in tl.static_range(7, 1, -1):
+        series = 1.0 + x * series / k
+    return tl.where(x > -0.5, x * series, tl.exp(x) - 1.0)
+""",
+    "log1p": """
+@triton.jit
+def log1p(x):
+    u = 1.0 + x
+    exact = u == 1.0
+    return tl.where(exact, x, tl.log(u) * (x / tl.where(exact, 1.0, u - 1.0)))
+""",
+}
 MAP_FORWARD = """
 x = x.contiguous()
 y = torch.empty_like(x)
@@ -46,20 +63,20 @@ ELEMENTS = (
     (
         "elu",
         "nn.functional.elu(x, alpha=1.0)",
-        "tl.where(x > 0.0, x, tl.exp(tl.minimum(x, 0.0)) - 1.0)",
-        ("- 1.0)", "- 0.99)"),
+        "tl.where(x > 0.0, x, expm1(tl.minimum(x, 0.0)))",
+        ("expm1(tl", "1.01 * expm1(tl"),
     ),
     (
         "selu",
         "torch.selu(x)",
-        "1.0507009873554805 * tl.where(x > 0.0, x, 1.6732632423543772 * (tl.exp(tl.minimum(x, 0.0)) - 1.0))",
+        "1.0507009873554805 * tl.where(x > 0.0, x, 1.6732632423543772 * expm1(tl.minimum(x, 0.0)))",
         ("1.6732632423543772", "1.5"),
     ),
     (
         "softplus",
         "nn.functional.softplus(x)",
-        "tl.where(x > 20.0, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))",
-        ("tl.log(1.0 +", "tl.log(1.01 +"),
+        "tl.maximum(x, 0.0) + log1p(tl.exp(-tl.abs(x)))",
+        ("+ log1p", "+ 0.99 * log1p"),
     ),
     ("softsign", "x / (1 + torch.abs(x))", "x / (1.0 + tl.abs(x))", ("(1.0 +", "(1.01 +")),
     (
@@ -238,53 +255,6 @@ normalise[(n * c,)](x, mean, var, y, c, plane, self.bn.eps, BLOCK=1024)
 return y
 """
 
-SCAN = """
-@triton.jit
-def combine(a, b):
-    return a @SIGN@ b
-
-
-@triton.jit
-def scan_rows(x_ptr, y_ptr, length, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    carry = tl.full((1,), @START@, tl.float32)
-    for start in range(0, length, BLOCK):
-        c = start + tl.arange(0, BLOCK)
-        place = row * length + @PLACE@
-        x = tl.load(x_ptr + place, mask=c < length, other=@START@)
-        tl.store(y_ptr + place, tl.associative_scan(x, 0, combine) @SIGN@ carry, mask=c < length)
-        carry = carry @SIGN@ tl.reduce(x, 0, combine)
-"""
-SCAN_FORWARD = """
-x = x.contiguous()
-y = torch.empty_like(x)
-scan_rows[(x.shape[0],)](x, y, x.shape[1], BLOCK=1024)
-return y
-"""
-SCAN_SIZES = "batch_size = 32768\ninput_shape = (32768,)"
-"""4 + 4 GiB."""
-SMALL_SCAN = {"batch_size": 3, "input_shape": "(2101,)"}
-MASKED = """
-@triton.jit
-def masked_scan(x_ptr, mask_ptr, y_ptr, length, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    carry = 0.0
-    for start in range(0, length, BLOCK):
-        c = start + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + row * length + c, mask=c < length, other=0.0)
-        keep = tl.load(mask_ptr + row * length + c, mask=c < length, other=0)
-        x = tl.where(keep != 0, x, 0.0)
-        tl.store(y_ptr + row * length + c, tl.cumsum(x, 0) + carry, mask=c < length)
-        carry += tl.sum(x, axis=0)
-"""
-MASKED_FORWARD = SCAN_FORWARD.replace("scan_rows", "masked_scan").replace("](x, y", "](x, mask.contiguous(), y")
-EXCLUSIVE_FORWARD = """
-x = x.contiguous()
-y = torch.zeros_like(x)
-scan_rows[(x.shape[0],)](x, y, x.shape[1], BLOCK=1024)
-return y
-"""
-
 
 def elements() -> list[Entry]:
     made = []
@@ -292,7 +262,8 @@ def elements() -> list[Entry]:
         source = task("batch_size = 4096\ndim = 393216", reference, "torch.randn(batch_size, dim)")
         if "math." in reference:
             source = f"import math\n\n{source}"
-        honest = answer(MAP, MAP_FORWARD, expression=triton)
+        helpers = "".join(f"{text}\n" for helper, text in PRECISE.items() if f"{helper}(" in triton)
+        honest = answer(helpers + MAP, MAP_FORWARD, expression=triton)
         made.append(entry(name, 1, 12.0, source, honest, change, batch_size=3, dim=1111))
     return made
 
@@ -365,31 +336,4 @@ def norms() -> list[Entry]:
     return made
 
 
-def scans() -> list[Entry]:
-    randn, near_one = "torch.randn(batch_size, *input_shape)", "1.0 + 0.01 * torch.randn(batch_size, *input_shape)"
-    forwards = {"place": "c", "start": "0.0", "sign": "+"}
-    backwards = forwards | {"place": "length - 1 - c"}
-    products = forwards | {"start": "1.0", "sign": "*"}
-    table = (
-        ("cumsum", "torch.cumsum(x, dim=1)", randn, forwards),
-        ("cumprod", "torch.cumprod(x, dim=1)", near_one, products),
-        ("cumsum_reverse", "torch.cumsum(x.flip(1), dim=1).flip(1)", randn, backwards),
-    )
-    change = ("x = tl.load(", "x = 1.01 * tl.load(")
-    made = []
-    for name, reference, inputs, words in table:
-        honest = answer(SCAN, SCAN_FORWARD, **words)
-        made.append(entry(name, 1, 8.0, task(SCAN_SIZES, reference, inputs), honest, change, **SMALL_SCAN))
-    shifted = "torch.cat((torch.zeros_like(x[:, :1]), torch.cumsum(x, dim=1)[:, :-1]), dim=1)"
-    honest = answer(SCAN, EXCLUSIVE_FORWARD, **forwards).replace(
-        "tl.store(y_ptr + place,", "tl.store(y_ptr + place + 1,"
-    ).replace("+ carry, mask=c < length)", "+ carry, mask=c + 1 < length)")  # fmt: skip
-    made.append(entry("cumsum_exclusive", 1, 8.0, task(SCAN_SIZES, shifted, randn), honest, change, **SMALL_SCAN))
-    inputs = f"{randn}, torch.randint(0, 2, (batch_size, *input_shape)).bool()"
-    source = task(SCAN_SIZES, "torch.cumsum(x * mask, dim=1)", inputs, arguments="x, mask")
-    honest = answer(MASKED, MASKED_FORWARD, arguments="x, mask")
-    made.append(entry("cumsum_masked", 1, 9.0, source, honest, change, **SMALL_SCAN))
-    return made
-
-
-ENTRIES = (*elements(), *rows(), *norms(), *scans())
+ENTRIES = (*elements(), *rows(), *norms())

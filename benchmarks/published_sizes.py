@@ -11,12 +11,14 @@ import published_elementwise
 import published_networks
 import published_products
 import published_reductions
+import published_scans
 from published_parts import GIB, Entry
 
 __all__ = ["ENTRIES", "GIB", "Entry", "chosen"]
 
 ENTRIES: tuple[Entry, ...] = (
     *published_elementwise.ENTRIES,
+    *published_scans.ENTRIES,
     *published_reductions.ENTRIES,
     *published_products.ENTRIES,
     *published_convolutions.ENTRIES,
