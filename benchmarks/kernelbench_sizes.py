@@ -1,7 +1,7 @@
 """How the judge copes with KernelBench's sizes: seconds to a verdict, verdicts and GPU memory, for each published size.
 
-    python benchmarks/kernelbench_sizes.py OUT [--device cuda] [--workers N] [--memory-gb N] [--only NAME ...]
-                                           [--limit-s 3000] [--timeout 60] [--together 8] [--alone-only]
+    python benchmarks/kernelbench_sizes.py OUT [--device cuda] [--workers N] [--only NAME ...] [--limit-s 3000]
+                                           [--timeout 60] [--together 8] [--alone-only]
 
 Each task is judged alone, one after the other: an honest answer, which also waits for the preparation of the task, and
 then a wrong one. After that all are judged again, eight at a time, by a new judge. OUT/rows.jsonl has one row for each
@@ -12,7 +12,6 @@ task begins; what runs is waited for. The exit code is 1 if a verdict is not the
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import shutil
 import statistics
@@ -118,13 +117,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Of the judge; the limit of memory is passed on as soon as the judge has one."""
-    made = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout, "cache": False}
-    if options.memory_gb is not None:
-        if "memory_gb" not in inspect.signature(Judge).parameters:
-            raise DrKernelError("kernelbench_sizes: --memory-gb: this judge has no such setting")
-        made["memory_gb"] = options.memory_gb
-    return made
+    return {"device": options.device, "workers": options.workers, "timeout_s": options.timeout, "cache": False}
 
 
 def alone(judge: Judge, entries: list[Entry], options: argparse.Namespace, memory: Memory, end: float) -> Iterator[Row]:
@@ -215,7 +208,6 @@ def line_of(row: Row) -> str:
 
 if __name__ == "__main__":
     parser = judging.parser(__doc__)
-    parser.add_argument("--memory-gb", type=float, help="the judge's limit of GPU memory, if it has that setting")
     parser.add_argument("--only", nargs="*", default=[], help="tasks whose names start so")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="seconds after which no task begins")
     parser.add_argument(

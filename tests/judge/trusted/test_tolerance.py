@@ -136,6 +136,27 @@ def test_a_softmax_may_be_added_up_in_blocks_beside_one_large_value():
     assert right(expected(lambda x: torch.softmax(x, 1), x), x.exp() / total[:, None])
 
 
+@pytest.mark.parametrize(
+    ("function", "written"),
+    [
+        (torch.nn.functional.elu, lambda x: torch.where(x > 0, x, x.exp() - 1)),
+        (
+            torch.nn.functional.selu,
+            lambda x: 1.0507009873554805 * torch.where(x > 0, x, 1.6732632423543772 * (x.exp() - 1)),
+        ),
+        (torch.tanh, lambda x: 1 - 2 / (1 + (2 * x).exp())),
+        (torch.nn.functional.softplus, lambda x: (1 + x.exp()).log()),
+        (torch.nn.functional.mish, lambda x: x * torch.tanh((1 + x.exp()).log())),
+    ],
+    ids=["elu", "selu", "tanh", "softplus", "mish"],
+)
+def test_functions_may_be_written_as_people_write_them_where_they_are_small(function, written):
+    x = torch.randn(64, 1024, generator=DRAW) * torch.logspace(-6, 0, 64)[:, None]
+    x[:8] -= 12
+    assert right(expected(function, x), written(x))
+    assert not right(expected(function, x), written(x.bfloat16().float()))
+
+
 def _layer_norm(x):
     return torch.nn.functional.layer_norm(x, x.shape[-1:])
 

@@ -62,6 +62,8 @@ _DECOMPOSED = {
     *_WHOLE_ROWS,
 }  # fmt: skip
 """Operators with a difference or a sum inside, whose error their output does not show."""
+_BESIDE_ONE = {"elu", "celu", "expm1", "tanh", "log1p", "softplus", "mish", "log_sigmoid_forward"}
+"""Operators that people write with numbers of size one, exp(x) - 1 or log(1 + exp(x)): near zero they err by a unit."""
 _MOMENTS = {"var", "std", "var_mean", "std_mean"}
 _ALONG_A_DIMENSION = {"cumsum", "cumprod", "logcumsumexp"}
 _EXACT = {
@@ -134,6 +136,8 @@ class Noise(TorchDispatchMode):
                     self._disturb_sum(output, chain, *_reduced(name, output, args, kwargs))
                 else:
                     self._disturb(output, self._unit, chain)
+                if name.removesuffix("_") in _BESIDE_ONE:
+                    output.add_(self._disturb(torch.ones_like(output), self._unit, 0.0).sub_(1.0))
         return outputs
 
     def _narrowed(self, factor: Tensor) -> Tensor:
