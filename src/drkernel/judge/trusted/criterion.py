@@ -39,7 +39,7 @@ from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient, reading
 from drkernel.judge.trusted.tolerance import Expected, Tolerance
-from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
+from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, reason_of, verdict_of_failure
 from drkernel.types import Verdict
 
 CRITERIA = ("drkernel", "both", "kernelbench")
@@ -284,15 +284,15 @@ class KernelBenchTrials(Generic[P]):
         lazy = speedup < self.config.lazy_below
         return Verdict(
             "ok",
-            "faster" if not lazy else "slower" if speedup < 1 else "lazy",
+            reason_of(speedup, lazy),
             speedup=speedup,
             coverage=_coverage(measured),
             reference_ms=measured.reference_us / 1000,
             submission_ms=measured.submission_us / 1000,
             lazy=lazy,
             evidence=measured.evidence,
-            profile=measured.submission_profile[:16],
-            reference_profile=measured.reference_profile[:16],
+            profile=measured.submission_profile[:PROFILE_ROWS],
+            reference_profile=measured.reference_profile[:PROFILE_ROWS],
         )
 
 

@@ -35,11 +35,8 @@ from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.mismatch import OVERWRITES
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
-from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_failure
+from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, priced, reason_of, verdict_of_failure
 from drkernel.types import Status, Verdict
-
-_PROFILE_ROWS = 16
-"""Kernels that a verdict's profile names."""
 
 
 class Examination(Generic[P]):
@@ -355,7 +352,7 @@ class Examination(Generic[P]):
             self._refuse("nothing_replaced", detail, operators=kept)
         lazy = measured.speedup < self.config.lazy_below
         status: Status = "suspicious" if doubt else "ok"
-        reason = "too_fast" if doubt else "faster" if not lazy else "slower" if measured.speedup < 1 else "lazy"
+        reason = "too_fast" if doubt else reason_of(measured.speedup, lazy)
         at_construction = self.pair.perturbation is Perturbation.CONSTRUCTION
         self.evidence |= {
             "replaced": round(found.replaced, 4),
@@ -373,8 +370,8 @@ class Examination(Generic[P]):
             general=self.general,
             lazy=lazy,
             evidence=self.evidence,
-            profile=measured.submission_profile[:_PROFILE_ROWS],
-            reference_profile=measured.reference_profile[:_PROFILE_ROWS],
+            profile=measured.submission_profile[:PROFILE_ROWS],
+            reference_profile=measured.reference_profile[:PROFILE_ROWS],
         )
         return priced(self._refusal, verdict) if self._refusal else verdict
 

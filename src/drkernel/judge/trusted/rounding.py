@@ -259,22 +259,16 @@ def _reduced(name: str, output: Tensor, args: tuple, kwargs: dict) -> tuple[Tens
         lost = torch.maximum(lost, _sequential_error(table[:, :whole].unflatten(1, (-1, fold)).sum(2)))
     usual = torch.linalg.vector_norm(terms, dim=dims)
     scale = 1.0 / number if name == "mean" else 1.0
-    both = (torch.nan_to_num(t.reshape(output.shape) * scale, nan=0.0, posinf=0.0) for t in (usual, lost))
-    return next(both), next(both)
+    finite = lambda values: torch.nan_to_num(values.reshape(output.shape) * scale, nan=0.0, posinf=0.0)
+    return finite(usual), finite(lost)
 
 
 def _block_sums(terms: Tensor, dims: list[int], width: int) -> Tensor:
-    """Sums of `width` neighbours in the last of some dimensions: [outputs, blocks]. What is left of a row is left out.
-
-    The terms are read some at once.
-    """
+    """Sums of `width` neighbours in the last of some dimensions: [outputs, blocks]. A shorter rest is left out."""
     last = max(dims)
     width = min(width, terms.shape[last])
-    parts = []
-    for part in terms.split(_CHUNK // max(1, terms[:1].numel()) // width * width or width):
-        whole = part.shape[last] // width * width
-        parts.append(part.narrow(last, 0, whole).unflatten(last, (-1, width)).sum(last + 1))
-    sums = torch.cat(parts)
+    whole = terms.shape[last] // width * width
+    sums = terms.narrow(last, 0, whole).unflatten(last, (-1, width)).sum(last + 1)
     outputs = [d for d in range(terms.dim()) if d not in dims]
     return sums.permute(*outputs, *dims).reshape(math.prod(terms.shape[d] for d in outputs), -1)
 

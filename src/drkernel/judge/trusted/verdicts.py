@@ -1,4 +1,4 @@
-"""How an examination ends early, and how failures of a submission become verdicts."""
+"""How an examination ends, early or with a time, and how failures of a submission become verdicts."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _REASONS = {
     "SystemExit": "crashed",
 }
 
+PROFILE_ROWS = 16
+"""Kernels that a verdict's profile names."""
+
 
 class VerdictReached(Exception):
     """The verdict is reached: no further question is asked."""
@@ -27,6 +30,11 @@ class VerdictReached(Exception):
     def __init__(self, status: Status, reason: str, detail: str, **evidence: Any):
         super().__init__(detail)
         self.verdict = Verdict(status, reason, detail, evidence=evidence)
+
+
+def reason_of(speedup: float, lazy: bool) -> str:
+    """The reason of a verdict on a right submission with a time."""
+    return "faster" if not lazy else "slower" if speedup < 1 else "lazy"
 
 
 def judge_failure(reason: str, detail: str, device: str = "") -> Verdict:
