@@ -1,7 +1,7 @@
 """How the judge copes with KernelBench's sizes: seconds to a verdict, verdicts and GPU memory, for each published size.
 
     python benchmarks/kernelbench_sizes.py OUT [--device cuda] [--workers N] [--only NAME ...] [--limit-s 3000]
-                                           [--timeout 60] [--together 8] [--alone-only]
+                                           [--timeout 60] [--together 8] [--alone-only] [--memory-gb 70]
 
 Each task is judged alone, one after the other: an honest answer, which also waits for the preparation of the task, and
 then a wrong one. After that all are judged again, eight at a time, by a new judge. OUT/rows.jsonl has one row for each
@@ -117,7 +117,8 @@ def main(options: argparse.Namespace) -> int:
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
-    return {"device": options.device, "workers": options.workers, "timeout_s": options.timeout, "cache": False}
+    given = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout, "cache": False}
+    return given | ({"memory_gb": options.memory_gb} if options.memory_gb else {})
 
 
 def alone(judge: Judge, entries: list[Entry], options: argparse.Namespace, memory: Memory, end: float) -> Iterator[Row]:
@@ -214,5 +215,6 @@ if __name__ == "__main__":
         "--timeout", type=float, default=None, help="the judge's timeout_s; its own default if left out"
     )
     parser.add_argument("--together", type=int, default=8, help="submissions at a time in the second round")
+    parser.add_argument("--memory-gb", type=float, help="the judge's memory_gb")
     parser.add_argument("--alone-only", action="store_true", help="leave the second round out")
     sys.exit(main(parser.parse_args()))

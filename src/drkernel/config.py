@@ -144,6 +144,9 @@ class JudgeConfig:
     timeout_s: float | None = None
     """Wall time for one call of a submission. All its calls together may take as long on a GPU, else three times that.
     A last resort: work is bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
+    memory_gb: float | None = None
+    """With `cuda`: GiB of each GPU's memory that judges on it may take together. None: nearly all of it, half with
+    `share`. A task that needs more is refused with the numbers."""
     lazy_below: float = 1.05
     """A correct submission with a smaller speed-up than this is called lazy."""
     shapes: str = "reject"

@@ -46,6 +46,9 @@ class Judge:
             verdict, bit for bit (except for `seconds`). None draws a new one.
         timeout_s: longest wall time of one reply of a submission, and half of its CPU time in all; None: TIMEOUT_S.
         memory_mb: host memory that a submission may allocate.
+        memory_gb: with `cuda`, GiB of each GPU's memory that examiners and submissions may take together; None: nearly
+            all, half with `share`. Examinations that do not fit beside each other take turns. A task that does not fit
+            alone is unusable.
         cache: keep verdicts by source (without trailing white space) and task.
         lazy_below: speed-ups under this count as no real gain.
         shapes: what wrong outputs on another legal shape mean: `reject`, `penalise` (ok, but not `general`), or
@@ -81,6 +84,7 @@ class Judge:
         secret: bytes | None = None,
         timeout_s: float | None = None,
         memory_mb: int = 4096,
+        memory_gb: float | None = None,
         cache: bool = True,
         lazy_below: float = 1.05,
         shapes: str = "reject",
@@ -101,7 +105,10 @@ class Judge:
         timeout_s = TIMEOUT_S[device] if timeout_s is None else timeout_s
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
+        if memory_gb is not None and memory_gb <= 0:
+            raise DrKernelError(f"judge: memory_gb is {memory_gb}, expected a positive number of GiB")
         only: dict[str, Any] = {"gpus": gpus, "share": share or None, "screen": screen or None, "baselines": baselines}
+        only["memory_gb"] = memory_gb
         for key, value in only.items():
             if value is not None and device != "cuda":
                 raise DrKernelError(f"judge: {key} ({value}) needs device 'cuda', found {device!r}")
@@ -111,7 +118,7 @@ class Judge:
             raise DrKernelError(f"judge: screen needs criterion 'drkernel', found {criterion!r}")
         screen = (shapes, criterion) == ("reject", "drkernel") if screen is None else screen
         config: dict[str, Any] = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
-        config |= {"price_hacks": price_hacks, "criterion": criterion, "degenerate": degenerate}
+        config |= {"price_hacks": price_hacks, "criterion": criterion, "degenerate": degenerate, "memory_gb": memory_gb}
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}
         secret, worker_timeout_s = secret or os.urandom(32), longest_s(timeout_s)
         settings: dict[str, Any]

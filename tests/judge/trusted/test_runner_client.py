@@ -15,7 +15,7 @@ from drkernel.judge.boundary.op_trace import MAX_JSON, OpTrace, Row
 from drkernel.judge.boundary.shared_tensors import MAX_DEPTH, MAX_NODES, HostArea
 from drkernel.judge.trusted.runner_client import MAX_ROWS, Failed, Missing, RunnerClient, traces_of
 
-CASE = SimpleNamespace(inputs=[torch.ones(4)], plan=SimpleNamespace(model=0, train=False), seed=0)
+CASE = SimpleNamespace(inputs=[torch.ones(4)], plan=SimpleNamespace(model=0, train=False), seed=0, large=False)
 REFERENCE_MODEL = SimpleNamespace(
     reference=SimpleNamespace(init_args=lambda: ([], {})),
     seed=0,

@@ -156,7 +156,9 @@ def test_every_regime_draws_other_inputs_and_none_leaves_the_domain():
 def test_a_perturbation_reaches_the_inputs():
     reference = cases.build(Reference(task("torch.tril(torch.rand(3, 3), -1)")), 1)
     sources = structure.observe(reference.reference, 1)
-    first = cases.case_with(reference.reference.inputs(1), reference.reference.task, Plan("first"), reference, 1)
+    first = cases.case_with(
+        lambda: reference.reference.inputs(1), reference.reference.task, Plan("first"), reference, 1
+    )
     for seed in range(20):
         inputs = cases.nearly_same(reference, sources, first, seed)
         assert inputs and not torch.equal(inputs[0], first.inputs[0])

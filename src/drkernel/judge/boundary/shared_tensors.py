@@ -120,6 +120,13 @@ class Area(abc.ABC):
 
     def put(self, tensor: Tensor, dense: bool = False) -> Slot:
         """Copies a tensor (dense: as contiguous) behind what is there, with a guard on either side."""
+        slot = self.place(tensor, dense)
+        if slot.extent:
+            self._target(slot).copy_(tensor.detach())
+        return slot
+
+    def place(self, tensor: Tensor, dense: bool = False) -> Slot:
+        """Makes room for a tensor as `put` does, without copying it."""
         shape = tuple(tensor.shape)
         dense = dense or any(step == 0 and size > 1 for size, step in zip(shape, tensor.stride(), strict=True))
         stride = _dense_stride(shape) if dense else tensor.stride()
@@ -135,21 +142,26 @@ class Area(abc.ABC):
             self._blank(end - GUARD, GUARD)
         else:
             self._blank(self.top, end - self.top)
-        if slot.extent:
-            self._target(slot).copy_(tensor.detach())
         self.top = end
         return slot
 
     def lay(self, value: Any) -> tuple[Any, list]:
         """Writes a value's tensors from the start of the area; its JSON form, and their slots. Raises as `encode`."""
+        return self._laid(value, self.put)
+
+    def plan(self, value: Any) -> tuple[Any, list]:
+        """As `lay`, without copying the tensors."""
+        return self._laid(value, self.place)
+
+    def _laid(self, value: Any, put: Callable[[Tensor], Slot]) -> tuple[Any, list]:
         slots: list[list] = []
 
-        def put(tensor: Tensor) -> int:
-            slots.append(self.put(tensor).to_json())
+        def note(tensor: Tensor) -> int:
+            slots.append(put(tensor).to_json())
             return len(slots) - 1
 
         self.clear()
-        return encode(value, put), slots
+        return encode(value, note), slots
 
     def _blank(self, start: int, count: int) -> None:
         self.bytes(start, count).fill_(0xFF)

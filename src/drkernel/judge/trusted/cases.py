@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from drkernel.judge.boundary.construction import perturbed_construction
 from drkernel.judge.boundary.shared_tensors import overlaps
 from drkernel.judge.trusted import regimes, rounding, structure
+from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.regimes import DESCRIPTIONS, PURE, REGIMES
+from drkernel.judge.trusted.slices import LARGE, Cut, SlicedExpected
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected, stands_alone
 from drkernel.judge.trusted.weight_perturbation import assign, perturbed
@@ -70,20 +72,52 @@ class Plan:
         return self.model >= FIRST_HIDDEN
 
 
-@dataclass
-class Case:
-    """A drawn case: inputs, and how to compute the expected outputs."""
+Draw = Callable[[], list]
+"""Draws inputs, the same each time."""
 
-    plan: Plan
-    inputs: list
-    seed: int
-    """Of torch's generator during the forward."""
-    compute_expected: Callable[[], Expected]
+
+class Case:
+    """A drawn case: inputs, and how to compute the expected outputs.
+
+    Args:
+        inputs: of a large case, how to draw them: they are drawn anew whenever they are needed, and not kept.
+        seed: of torch's generator during the forward.
+    """
+
+    def __init__(
+        self, plan: Plan, inputs: list | Draw, seed: int, compute_expected: Callable[[], Expected | SlicedExpected]
+    ):
+        self.plan, self.seed = plan, seed
+        self._inputs, self._compute_expected = inputs, compute_expected
+
+    @property
+    def large(self) -> bool:
+        """Whether outputs are compared slice by slice."""
+        return callable(self._inputs)
+
+    @property
+    def inputs(self) -> list:
+        return self._inputs() if callable(self._inputs) else self._inputs
 
     @functools.cached_property
-    def expected(self) -> Expected:
+    def expected(self) -> Expected | SlicedExpected:
         """The expected outputs. Who asks for them while a submission works on the case need not wait for them later."""
-        return self.compute_expected()
+        return self._compute_expected()
+
+    def check(self, outputs: Any) -> Mismatch | None:
+        """Compares a submission's outputs. None if they are right."""
+        expected = self.expected
+        return expected.check(self.inputs, outputs) if isinstance(expected, SlicedExpected) else expected.check(outputs)
+
+    def is_among(self, values: list[Tensor]) -> bool:
+        """Whether each expected output is, in some shape, one of these values; see Expected.is_among."""
+        expected = self.expected
+        return isinstance(expected, Expected) and expected.is_among(values)
+
+    def fits(self, outputs: Any) -> bool:
+        """Whether outputs are right, without saying why not."""
+        expected = self.expected
+        return expected.fits(outputs) if isinstance(expected, Expected) else self.check(outputs) is None
 
 
 @dataclass
@@ -98,7 +132,7 @@ class ReferenceModel:
     initial_weights: dict[str, Tensor] = field(default_factory=dict)
     """With OVERWRITE: parameters and buffers as construction gives them."""
     perturbed_weights: dict[str, Tensor] = field(default_factory=dict)
-    """With OVERWRITE: the values that replace them."""
+    """With OVERWRITE: the model's own tensors whose values have replaced them."""
     copies: dict[str, nn.Module] = field(default_factory=dict)
     """Copies of the model for other precision: `exact` and `noisy`."""
 
@@ -125,44 +159,58 @@ def build(reference: Reference, seed: int, perturbation: Perturbation = Perturba
     if perturbation is Perturbation.OVERWRITE:
         named = (*model.named_parameters(), *model.named_buffers())
         built.initial_weights = {name: tensor.detach().clone() for name, tensor in named}
-        built.perturbed_weights = perturbed(model, seed)
-        assign(model, built.perturbed_weights)
+        values = perturbed(model, seed)
+        assign(model, values)
+        built.perturbed_weights = {name: tensor.detach() for name, tensor in named if name in values}
     return built
 
 
-def draw(task: Task, plan: Plan, model: ReferenceModel, seed: int, sources: Sequence[Source]) -> Case | None:
+def draw(
+    task: Task, plan: Plan, model: ReferenceModel, seed: int, sources: Sequence[Source], cut: Cut | None = None
+) -> Case | None:
     """Draws a case; None where its regime does not suit the task (the reference fails, overflows or cannot tell).
 
     Args:
         sources: see `structure.observe`.
+        cut: how the inputs of a large case are cut; None for others.
     """
     for variant in range(REGIMES[plan.regime]):
         change = regimes.change(plan.regime, variant, seed)
+        inputs = functools.partial(structure.draw, model.reference, sources, seed, change)
         if change is None:
-            return case_with(model.reference.inputs(seed), task, plan, model, seed)
+            return case_with(inputs, task, plan, model, seed, cut)
         with contextlib.suppress(DrKernelError):
-            case = case_with(structure.draw(model.reference, sources, seed, change), task, plan, model, seed)
+            case = case_with(inputs, task, plan, model, seed, cut)
             if case.expected.finite and case.expected.well_conditioned:
                 return case
     return None
 
 
-def case_with(inputs: list, task: Task, plan: Plan, model: ReferenceModel, seed: int) -> Case:
+def case_with(inputs: Draw, task: Task, plan: Plan, model: ReferenceModel, seed: int, cut: Cut | None = None) -> Case:
     """A case with these inputs; arguments as those of `draw`."""
     lowered = plan.model == PUBLISHED and plan.regime in ("given", "near_one")
-    compute = functools.partial(expected_outputs, task, model, inputs, plan.train, seed, lowered)
-    return Case(plan, inputs, seed, compute)
+    exactly = lambda values: expected_outputs(task, model, values, plan.train, seed, lowered)
+    if cut is None:
+        drawn = inputs()
+        return Case(plan, drawn, seed, functools.partial(exactly, drawn))
+    own = lambda values: forward(model, model.model, values, plan.train, seed)
+    expected = SlicedExpected(cut, inputs(), exactly, own, seed)
+    model.copies.clear()
+    return Case(plan, inputs, seed, lambda: expected)
 
 
-def nearly_same(model: ReferenceModel, sources: Sequence[Source], first: Case, seed: int) -> list | None:
+def nearly_same(model: ReferenceModel, sources: Sequence[Source], first: Case, seed: int) -> Draw | None:
     """The inputs of a case but for single numbers, which are exchanged or become outliers. None where there are none.
 
     Outputs that are cached under a sample, a sum or the identity of their inputs are wrong for these.
     """
-    for attempt in range(_ATTEMPTS):  # a number may not reach the inputs: one above the diagonal of a triangle
-        inputs = structure.draw(model.reference, sources, first.seed, regimes.touch(seed + attempt))
-        if sources and not _equal(leaves(inputs), leaves(first.inputs), exactly=True):
+    for attempt in range(_ATTEMPTS if sources else 0):
+        inputs = functools.partial(structure.draw, model.reference, sources, first.seed, regimes.touch(seed + attempt))
+        if first.large:
             return inputs
+        drawn = inputs()  # a number may not reach the inputs: one above the diagonal of a triangle
+        if not _equal(leaves(drawn), leaves(first.inputs), exactly=True):
+            return lambda: drawn
     return None
 
 
@@ -235,9 +283,19 @@ def _equal(first: list, second: list, exactly: bool = False) -> bool:
 def forward(built: ReferenceModel, model: nn.Module, inputs: list, train: bool, seed: int) -> Any:
     """The outputs of `built.model`, or of a copy of it; the model is left as it is."""
     torch.manual_seed(seed)
-    if next(model.buffers(), None) is not None:
-        model = copy.deepcopy(model)  # training moves running statistics
-    return built.reference.forward(model.train(train), inputs)
+    if next(model.buffers(), None) is None:
+        return built.reference.forward(model.train(train), inputs)
+    if sum(p.numel() * p.element_size() for p in model.parameters()) < LARGE:
+        return built.reference.forward(copy.deepcopy(model).train(train), inputs)  # training moves running statistics
+    kept = [(module, dict(module._buffers), copy.deepcopy(module._buffers)) for module in model.modules()]
+    try:
+        return built.reference.forward(model.train(train), inputs)
+    finally:
+        for module, buffers, values in kept:
+            module._buffers.update(buffers)
+            for name, buffer in buffers.items():
+                if buffer is not None and (value := values[name]) is not None:
+                    buffer.copy_(value)
 
 
 class _Rerun:

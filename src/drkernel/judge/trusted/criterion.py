@@ -32,13 +32,14 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, Measurement, P, Submission
 from drkernel.judge.trusted import cases, static_check
+from drkernel.judge.trusted.block_tolerance import Tolerance
 from drkernel.judge.trusted.cases import PUBLISHED, Case, Perturbation, Plan, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind_of, leaves, shape_of
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient, reading
-from drkernel.judge.trusted.tolerance import Expected, Tolerance
+from drkernel.judge.trusted.tolerance import Expected
 from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, reason_of, verdict_of_failure
 from drkernel.types import Verdict
 
@@ -255,7 +256,7 @@ class KernelBenchTrials(Generic[P]):
         pair.begin(case)
         reply = pair.client.answer()
         with reading("outputs"):
-            problem = case.expected.check(reply.outputs)
+            problem = case.check(reply.outputs)
         if problem:
             self._error = problem.error
             raise VerdictReached("incorrect", problem.reason, f"{problem.text} ({case.plan.name})")

@@ -20,6 +20,7 @@ class ExamConfig:
     price_hacks: bool = False
     criterion: str = "drkernel"
     degenerate: str = "refuse"
+    memory_gb: float | None = None
 
 
 def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:

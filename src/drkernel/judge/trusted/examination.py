@@ -30,13 +30,18 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, P, Submission
 from drkernel.judge.trusted import ablation, attribution, cases, ptx_scan
-from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Case, Perturbation, Seeds
+from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, PUBLISHED, Case, Perturbation, Plan, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.mismatch import OVERWRITES
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
+from drkernel.judge.trusted.slices import LARGE
 from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, priced, reason_of, verdict_of_failure
 from drkernel.types import Status, Verdict
+
+_LARGE_CASES, _LARGE_BUDGET = 2, 4
+"""Of a large task: at how many cases launches are left out, and how much more time there is for all replies, since the
+judge's comparisons come in between."""
 
 
 class Examination(Generic[P]):
@@ -108,6 +113,7 @@ class Examination(Generic[P]):
             reply = self.pair.ask(last)
             self._expect_triton_launch(reply)
         at_published = [last, *(case for case in right if case.plan.model == PUBLISHED and case is not last)]
+        at_published = at_published[: _LARGE_CASES if last.large else None]
         with self._stage("ablation"):
             self._expect_effect_of_kernels(reply.trace, at_published)
         with self._stage("repeat_cases"):
@@ -138,7 +144,8 @@ class Examination(Generic[P]):
         return Verdict("invalid", "timeout", detail, evidence={"together": True})
 
     def _connect(self, process: Process) -> RunnerClient:
-        return RunnerClient(process, self.config.timeout_s, self.device.policy.budget_factor, self.device.pause)
+        factor = self.device.policy.budget_factor * (_LARGE_BUDGET if self.prepared.cuts else 1)
+        return RunnerClient(process, self.config.timeout_s, factor, self.device.pause)
 
     # 2. first case
 
@@ -186,17 +193,14 @@ class Examination(Generic[P]):
 
     def _expect_no_stale_outputs(self, first: Case) -> None:
         """Nearly the same inputs at the same place: outputs that were kept from the last call are wrong here."""
-        seed = self.seeds("touched")
-        inputs = cases.nearly_same(self.pair.published, self.prepared.sources, first, seed)
-        if inputs is None:
+        case = self.pair.nearly_same(first)
+        if case is None:
             return
-        plan = dataclasses.replace(first.plan, name="the last inputs with single elements changed")
-        model = self.pair.published
-        if self.device.policy.near_repeat_in_fp64:
-            case = cases.case_with(inputs, self.prepared.task, plan, model, seed)
+        if self.device.policy.near_repeat_in_fp64 or case.large:
             if case.expected.finite and case.expected.well_conditioned:
                 self.pair.ask(case)
             return
+        plan, model, inputs = case.plan, self.pair.published, case.inputs
         private = [cases.map_tensors(value, torch.clone) for value in inputs]
         self.pair.client.begin(Case(plan, inputs, first.seed, lambda: first.expected))
         expected = cases.forward(model, model.model, private, plan.train, first.seed)  # while the submission works
@@ -218,7 +222,7 @@ class Examination(Generic[P]):
     def _full_cases(self, shapes: int) -> list[Case]:
         """Asks the cases of `cases.plans`, as `_further_cases`."""
         right = []
-        for plan in cases.plans(self.modes, shapes):
+        for plan in filter(self._has_room, cases.plans(self.modes, shapes)):
             if plan.at_hidden_shape:
                 self._allow_errors(functools.partial(self.pair.ask_planned, plan))
             elif case := self.pair.draw(plan):
@@ -233,6 +237,7 @@ class Examination(Generic[P]):
         """
         weights = self.pair.published.perturbed_weights
         plans = [plan for plan in cases.lean_plans(self.modes, shapes) if plan.model != DEFAULT_WEIGHTS or weights]
+        plans = list(filter(self._has_room, plans))
         right, following = [], self.pair.draw(plans[0])
         for number, plan in enumerate(plans):
             case = following
@@ -250,11 +255,17 @@ class Examination(Generic[P]):
                 right.append(case)
         return right
 
+    def _has_room(self, plan: Plan) -> bool:
+        """Whether a second model, with the default weights, takes little memory."""
+        weights = self.pair.published.perturbed_weights.values()
+        small = sum(value.numel() * value.element_size() for value in weights) < LARGE
+        return small or plan.model != DEFAULT_WEIGHTS
+
     def _builds_all(self, shapes: int) -> bool:
         """Builds the models of the hidden shapes; a submission that cannot be built for one is not general."""
         try:
-            for number in (*range(FIRST_HIDDEN, FIRST_HIDDEN + shapes), DEFAULT_WEIGHTS):
-                self.pair.build(number)
+            for plan in filter(self._has_room, cases.lean_plans(self.modes, shapes)):
+                self.pair.build_once(plan.model)
         except Failed as failure:
             self._not_general(failure)
             return False
@@ -320,7 +331,8 @@ class Examination(Generic[P]):
             elsewhere = self._cases_at_hidden_shapes()
             everywhere = bool(elsewhere) and not self.pair.depend_on(sites, elsewhere)
             return self._refuse("launch_without_effect", detail, kernels=list(sites), at_every_shape=everywhere)
-        if all(case.expected.is_among(self.pair.computed_by_aten(case, sites)) for case in at_published):
+        traced = [case for case in at_published if not case.large] or self._cases_at_hidden_shapes()
+        if traced and all(case.is_among(self.pair.computed_by_aten(case, sites)) for case in traced):
             return self._refuse(
                 "nothing_replaced", "PyTorch computes the whole answer; the Triton kernels only pass it on"
             )

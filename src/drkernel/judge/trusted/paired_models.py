@@ -21,6 +21,7 @@ from drkernel.judge.trusted.cases import (
 from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
+from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.verdicts import VerdictReached
 
 
@@ -74,21 +75,40 @@ class PairedModels:
         if not model.perturbed_weights:
             return
         writes = weight_perturbation.follow(model.initial_weights, theirs, model.perturbed_weights)
+        model.initial_weights.clear()
+        del theirs
         if writes is None:
             self.perturbation = Perturbation.CONSTRUCTION
             self.build(number)
         else:
             self.client.write(number, writes)
 
+    def build_once(self, number: int) -> None:
+        """Constructs a model that is missing, as `build`."""
+        if number not in self._models:
+            self.build(number)
+
     def draw(self, plan: Plan, *what: Any) -> Case | None:
         """A case as planned, whose model is built where it is missing; None where its regime does not suit the task.
 
         `what` tells its seed from that of other cases of the same name.
         """
-        if plan.model not in self._models:
-            self.build(plan.model)
+        self.build_once(plan.model)
         model, seed = self._models[plan.model], self._seeds("inputs", plan.name, *what)
-        return cases.draw(self._prepared.task, plan, model, seed, self._prepared.sources)
+        return cases.draw(self._prepared.task, plan, model, seed, self._prepared.sources, self._cut(plan))
+
+    def _cut(self, plan: Plan) -> Cut | None:
+        """How the inputs of a large case are cut; None for others."""
+        return self._prepared.cuts.get(plan.train) if plan.model < FIRST_HIDDEN else None
+
+    def nearly_same(self, first: Case) -> Case | None:
+        """A case with the inputs of another one but for single numbers; None where there is none."""
+        seed = self._seeds("touched")
+        inputs = cases.nearly_same(self.published, self._prepared.sources, first, seed)
+        if inputs is None:
+            return None
+        plan = dataclasses.replace(first.plan, name="the last inputs with single elements changed")
+        return cases.case_with(inputs, self._prepared.task, plan, self.published, seed, self._cut(plan))
 
     def given(self, name: str, train: bool, *what: Any) -> Case:
         """A case with inputs as the task draws them."""
@@ -118,7 +138,7 @@ class PairedModels:
         """
         reply = self.client.answer()
         with reading("outputs"):
-            problem = case.expected.check(reply.outputs)
+            problem = case.check(reply.outputs)
         if reply.edited and not case.expected.edits:
             problem = Mismatch("edits_input", "forward changes its input tensors in place")
         elif not problem and reply.aliases and not case.expected.aliases:
@@ -151,7 +171,7 @@ class PairedModels:
             except Failed:
                 return True
             with reading("outputs"):
-                if not case.expected.fits(reply.outputs):
+                if not case.fits(reply.outputs):
                     return True
         return False
 

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted import attribution, cases, regimes, shrink, structure
+from drkernel.judge.trusted import attribution, cases, regimes, shrink, slices, structure
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import PUBLISHED, Case, Perturbation, Plan, Seeds
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
+from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.structure import Source
+from drkernel.judge.trusted.tolerance import Expected
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -28,6 +30,8 @@ DEGENERATE = ("refuse", "mark")
 """What a judge does with a task that trivial outputs would pass: it raises an error, or its verdicts say so."""
 _MAX_TRIES = 24
 """Sets of constants that are tried as hidden shapes."""
+_CHUNK = 2**28
+"""Elements that are looked at together."""
 _DEGENERATE_SLACK = 10.0
 """A trivial output counts as right within so many times the tolerance."""
 
@@ -54,6 +58,8 @@ class PreparedTask:
     """What the reference costs, by the first mode of each alternative."""
     degenerate: str
     """The trivial outputs that would pass for right, in words; empty for a task that tells."""
+    cuts: dict[bool, Cut]
+    """Of a large task, how its inputs are cut, by mode; without those modes in which they cannot be."""
 
 
 Prepared = TypeVar("Prepared", bound=PreparedTask)
@@ -94,12 +100,14 @@ def prepare(
     secret: bytes,
     cost_model: CostModel,
     record: Callable[[], AbstractContextManager[OpTrace]],
+    large: bool = False,
 ) -> PreparedTask:
     """Prepares a task.
 
     Args:
         reference: what submissions are compared with.
         base: the same, at sizes that the hidden shapes are varied from.
+        large: what does not depend on sizes is found out at those of `base`.
         cost_model: of the device, for the reference's sizes.
         record: counts the operators of a block.
 
@@ -109,12 +117,15 @@ def prepare(
     task = reference.task
     seeds = Seeds(secret, task.digest)
     seed = seeds("paper")  # a name that stays, since hidden inputs derive from it
-    alternatives = cases.mode_alternatives(reference, seed)
+    sized = base if large else reference
+    alternatives = cases.mode_alternatives(sized, seed)
     costs = {train: _reference_cost(reference, seed, train, cost_model, record) for train, *_ in alternatives}
     hidden = list(itertools.islice(_hidden(task, base, seeds), HIDDEN_SHAPES))
     sources = structure.observe(base, seed)
-    prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "")
-    prepared.degenerate = _passing(prepared, seeds)
+    modes = {train for alternative in alternatives for train in alternative} if large else ()
+    cuts = {train: cut for train in modes if (cut := slices.find_cut(base, seed, train))}
+    prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "", cuts)
+    prepared.degenerate = _passing(prepared, sized, seeds)
     return prepared
 
 
@@ -136,10 +147,14 @@ def _reference_cost(
     with record() as trace:
         outputs = reference.forward(model, inputs)
     tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
-    sizes = [(t.numel(), int(t.count_nonzero()) * t.element_size()) for t in tensors]  # zeros may be known: a diagonal
+    sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in tensors]  # zeros may be known: a diagonal
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
     return ReferenceCost(trace, cost_model, min_time_us)
+
+
+def _nonzero(tensor: Tensor) -> int:
+    return sum(int(part.count_nonzero()) for part in tensor.reshape(-1).split(_CHUNK))
 
 
 def _has_halves(reference: Reference, seed: int) -> bool:
@@ -181,9 +196,9 @@ def _elements(inputs: list) -> int:
     return sum(t.numel() for _, t in leaves(inputs) if isinstance(t, Tensor))
 
 
-def _passing(prepared: PreparedTask, seeds: Seeds) -> str:
+def _passing(prepared: PreparedTask, reference: Reference, seeds: Seeds) -> str:
     """Which outputs that take no work are (nearly) right in every case; empty where none are."""
-    model = cases.build(prepared.reference, seeds("degenerate"), Perturbation.OVERWRITE)
+    model = cases.build(reference, seeds("degenerate"), Perturbation.OVERWRITE)
     train = prepared.mode_alternatives[-1][0]
     first, passing = None, {}
     for index, regime in enumerate(("given", *regimes.PURE)):
@@ -202,7 +217,7 @@ def _passing(prepared: PreparedTask, seeds: Seeds) -> str:
 def _expect_finite(task: Task, case: Case) -> None:
     if not shrink.finite(case.inputs):
         raise DrKernelError(f"task {task.id}: its inputs are not finite")
-    if not case.expected.same_nonfinite:
+    if isinstance(case.expected, Expected) and not case.expected.same_nonfinite:
         raise DrKernelError(f"task {task.id}: the reference's output has NaN or infinities that depend on rounding")
 
 

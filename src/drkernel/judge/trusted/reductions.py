@@ -24,14 +24,14 @@ class Torch:
         """What a tolerance is made of.
 
         Args:
-            exact, jittered: fp64 [R, C].
-            rounded: floating [R, C].
+            exact, rounded, jittered: floating [R, C]; the first and the last usually fp64.
 
         Returns:
             The sum of squares of `exact` by row, fp64 [R]; the largest |rounded - exact| or |jittered - exact| by row,
             fp64 [R]; and six numbers: sums of squares of exact, rounded - exact and jittered - exact, the largest
             |exact|, how many places are finite in only one of rounded and exact, how many are not finite in both.
         """
+        exact = exact.double()
         finite, rounded_finite = exact.isfinite(), rounded.isfinite()
         size = torch.where(finite, exact.abs(), 0.0)
         errors = [

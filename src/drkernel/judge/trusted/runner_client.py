@@ -109,6 +109,7 @@ class RunnerClient:
         self._process, self._timeout, self._pause = process, timeout_s, pause
         self._began = self._sent = time.monotonic()
         self._end = self._began + budget_factor * timeout_s
+        self._large = False
         self._excused, self._excusable = 0.0, budget_factor * timeout_s
         """Seconds for which the runner waited for a processor and that were added to its time; at most so many are."""
 
@@ -142,10 +143,14 @@ class RunnerClient:
             return {name: self._copy(slot) for name, slot in pairs} if theirs.perturbed_weights else {}
 
     def write(self, model: int, values: Mapping[str, Tensor]) -> None:
-        """Overwrites some of a model's parameters and buffers."""
-        _, slots = self._put(list(values.values()))
-        pairs = [[name, i] for i, name in enumerate(values)]
-        self._request(messages.Done, do="weights", model=model, values=pairs, slots=slots)
+        """Overwrites some of a model's parameters and buffers: together, or one by one where there is not the room."""
+        together = (
+            sum(value.numel() * value.element_size() for value in values.values()) < self._process.inputs.size // 2
+        )
+        for some in [values] if together else [{name: value} for name, value in values.items()]:
+            _, slots = self._put(list(some.values()))
+            pairs = [[name, i] for i, name in enumerate(some)]
+            self._request(messages.Done, do="weights", model=model, values=pairs, slots=slots)
 
     def call(self, case: Case, skip: Sequence[str] = ()) -> Answer:
         """One forward; the launches of kernels at the sites in `skip` are left out."""
@@ -155,6 +160,7 @@ class RunnerClient:
     def begin(self, case: Case, skip: Sequence[str] = ()) -> None:
         """As `call`, without waiting for the reply, which `answer` returns."""
         self._idle()
+        self._large = case.large
         tree, slots = self._put(case.inputs)
         self._before = self._process.inputs.snapshot()
         self._process.inputs.settle()
@@ -175,14 +181,14 @@ class RunnerClient:
             handshake.release()
 
     def answer(self) -> Answer:
-        """What the call that was begun returned, in private memory."""
+        """What the call that was begun returned, in private memory; of a large case, in the shared memory."""
         reply = parse(self.collect(), messages.CallResult)
         edited = not self._process.inputs.same(self._before)
         with reading("outputs"):
             self._expect_room([*(output.slot for output in reply.tensors), *reply.seen])
             values = [self._output(output) for output in reply.tensors]
             outputs = decode(reply.outputs, lambda index: values[index] if index >= 0 else None)
-            seen = [self._copy(slot) for slot in reply.seen]
+            seen = [self._copy(slot) for slot in reply.seen if not self._large]
             trace = _trace(reply.trace)
         self._idle()
         return Answer(outputs, trace, any(value.aliases_input for value in values), edited, seen, reply.overwrites)
@@ -291,7 +297,8 @@ class RunnerClient:
         return self._process.outputs.view(slot).clone()
 
     def _output(self, output: messages.Output) -> OutputTensor:
-        return OutputTensor(self._copy(output.slot), output.expanded, output.shares)
+        value = self._process.outputs.view(output.slot) if self._large else self._copy(output.slot)
+        return OutputTensor(value, output.expanded, output.shares)
 
 
 def traces_of(reply: Any, number: int) -> list[OpTrace]:

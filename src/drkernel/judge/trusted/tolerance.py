@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drkernel.judge.boundary.shared_tensors import DTYPES, Slot
 from drkernel.judge.trusted import reductions
+from drkernel.judge.trusted.block_tolerance import Tolerance
 from drkernel.judge.trusted.lowering import FEW, Lowering
 from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind_of, leaves, shape_of
@@ -89,6 +89,20 @@ class Expected:
             for path, value in leaves(tree):
                 self._leaves[path].add_lowering(name, value, seed)
 
+    @classmethod
+    def around(cls, rounded: Any, bounds: Sequence[Bounds | None]) -> Expected:
+        """What is expected where only the reference's own outputs are known, and bounds by leaf (`bounds`)."""
+        expected = cls.__new__(cls)
+        expected.rounded, expected._rounded = rounded, leaves(rounded)
+        pairs = zip(expected._rounded, bounds, strict=True)
+        expected._leaves = {path: _Leaf.around(value, found) for (path, value), found in pairs}
+        return expected
+
+    def bounds(self) -> list[Bounds | None]:
+        """How far each output may be from the reference's; None for those that must be equal."""
+        pairs = zip(self._leaves.values(), self._rounded, strict=True)
+        return [leaf.bounds() if _is_float(value) else None for leaf, (_, value) in pairs]
+
     @property
     def finite(self) -> bool:
         """Whether there is no NaN and no infinity."""
@@ -149,76 +163,18 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Tolerance:
-    """Bounds for the outputs of many calls at once, as raw bytes: cheaper than `Expected`, which needs fp64.
+class Bounds:
+    """How far an output may be from the reference's, beside its size: found on a part of it, for all of it."""
 
-    What is expected are the reference's outputs in its own precision.
-    """
-
+    row: float
+    """Of an element, beside the root mean square of its row."""
+    rtol: float
+    """Of an element, beside itself."""
     norm: float
-    """L2 norm of the allowed error of one call on inputs like those that the bounds come from."""
-    max_error: float
-    """The largest allowed error of an element."""
-    reference_norm: float
-    reference_max: float
-    """L2 norm and largest value of the outputs that the bounds come from: bounds grow with them in proportion."""
+    """Of all elements, beside their norm."""
 
-    def check(self, expected: Tensor, actual: Tensor, slots: Sequence[Slot], start: int, calls: int) -> str | None:
-        """What is wrong with the outputs of several calls, or None.
-
-        Args:
-            expected, actual: uint8 [n], the areas with all outputs of the reference and of the submission, in one
-                layout.
-            slots: where the outputs lie, counted from `start` bytes before the areas.
-        """
-        dtypes = {DTYPES[slot.dtype] for slot in slots}
-        if len(dtypes) == 1 and (dtype := dtypes.pop()).is_floating_point:
-            return self._check_floats(expected.view(dtype), actual.view(dtype), calls)
-        for slot in slots:
-            dtype = DTYPES[slot.dtype]
-            one, other = (t[slot.offset - start :][: slot.nbytes].view(dtype) for t in (expected, actual))
-            problem = self._check_floats(one, other, 1) if dtype.is_floating_point else _check_integers(one, other)
-            if problem:
-                return problem
-        return None
-
-    def check_tree(self, expected: Any, outputs: Any) -> str | None:
-        """What is wrong with the outputs of one call, a tree whose tensors are `OutputTensor`, or None."""
-        theirs, ours = leaves(expected), leaves(outputs)
-        if [path for path, _ in theirs] != [path for path, _ in ours]:
-            return f"returned {form_of(outputs)}, expected {form_of(expected)}"
-        for (path, value), (_, actual) in zip(theirs, ours, strict=True):
-            if not isinstance(value, Tensor):
-                fine = type(actual) is type(value) and (actual == value or abs(actual - value) <= self.max_error)
-                problem = None if fine else f"{path} is {actual!r}, expected {value!r}"
-            elif not isinstance(actual, OutputTensor) or _shape_and_dtype(actual.value) != _shape_and_dtype(value):
-                problem = f"{path} has another form than {shape_of(value)} {dtype_of(value)}"
-            elif value.is_floating_point():
-                problem = self._check_floats(value.reshape(-1), actual.value.reshape(-1), 1)
-            else:
-                problem = _check_integers(value, actual.value)
-            if problem:
-                return problem
-        return None
-
-    def _check_floats(self, expected: Tensor, actual: Tensor, calls: int) -> str | None:
-        if not expected.numel():
-            return None
-        max_error, largest, *squares = reductions.by(expected, actual).differences(expected, actual)
-        error_norm, size = map(math.sqrt, squares)
-        pairs = (size / calls**0.5, self.reference_norm), (largest, self.reference_max)
-        growth = [now / then if then else 1.0 for now, then in pairs]
-        bounds = self.norm * calls**0.5, self.max_error
-        max_norm, bound_on_elements = (bound * max(1.0, g) for bound, g in zip(bounds, growth, strict=True))
-        if error_norm <= max_norm and max_error <= bound_on_elements:
-            return None
-        return f"an output differs by {max_error:.3g}, at most {bound_on_elements:.3g} was expected"
-
-
-def _check_integers(expected: Tensor, actual: Tensor) -> str | None:
-    """Integers may differ where rounding decides, in a thousandth of the places."""
-    wrong = int((expected != actual).sum())
-    return f"an output differs in {wrong} places" if wrong > max(1, expected.numel() // 1000) else None
+    def times(self, factor: float) -> Bounds:
+        return Bounds(factor * self.row, factor * self.rtol, factor * self.norm)
 
 
 class _Leaf:
@@ -256,6 +212,30 @@ class _Leaf:
         self._bound(row_squares, row_errors, max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
         in_range = self.reference_max < _RANGE  # else another order of operations may overflow
         self.well_conditioned = in_range and noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
+
+    @classmethod
+    def around(cls, rounded: Any, bounds: Bounds | None) -> _Leaf:
+        """A leaf of which no exact value is known, with bounds beside its size."""
+        leaf = cls.__new__(cls)
+        leaf._lowerings, leaf.finite, leaf.same_nonfinite, leaf.well_conditioned = [], True, True, True
+        if bounds is None:
+            return leaf
+        value = torch.as_tensor(rounded)
+        leaf._table = _together(_table(value.shape))
+        leaf.exact = value.reshape(leaf._table)
+        squares, _, numbers = reductions.by(leaf.exact).statistics(leaf.exact, leaf.exact, leaf.exact)
+        leaf.reference_norm, leaf.reference_max = math.sqrt(numbers[0]), numbers[3]
+        usual = (squares / max(1, leaf._table[1])).sqrt().clamp_min(_BESIDE * leaf.reference_norm)
+        leaf._atol, leaf._rtol, leaf.norm = bounds.row * usual, bounds.rtol, bounds.norm * leaf.reference_norm
+        return leaf
+
+    def bounds(self) -> Bounds:
+        """Of a floating leaf, see Bounds."""
+        table = self.exact.reshape(_together(self._table))
+        atol = self._atol if len(self._atol) == len(table) else self._atol.amax().view(1)
+        size = self.reference_norm or _TINY
+        usual = table.square().mean(1).sqrt().clamp_min(_BESIDE * size)
+        return Bounds(float((atol / usual).max()) if len(table) else 0.0, self._rtol, self.norm / size)
 
     def _bound(self, row_squares: Tensor, row_errors: Tensor, error: float, step: float, unit: float) -> None:
         """Sets the bounds: of the norm, of an element by its row, and of an element by its own size."""
@@ -369,6 +349,11 @@ def _table(shape: Sequence[int]) -> tuple[int, int]:
     wide = len(shape) > 1 and shape[-1] >= _MIN_ROW
     columns = shape[-1] if wide else size // shape[0] if len(shape) > 1 and size >= _MIN_ROW * shape[0] > 0 else size
     return size // max(1, columns), columns
+
+
+def _together(table: tuple[int, int]) -> tuple[int, int]:
+    """The table in which elements that are rows of their own are one row."""
+    return (1, table[0]) if table[1] == 1 else table
 
 
 def stands_alone(shape: Sequence[int]) -> bool:

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.trusted import reductions, tolerance
+from drkernel.judge.trusted.block_tolerance import Tolerance
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.judge.trusted.tolerance import K_MAX, K_MAX_16, K_NOISE, Expected, Tolerance
+from drkernel.judge.trusted.tolerance import K_MAX, K_MAX_16, K_NOISE, Expected
 
 pytestmark = pytest.mark.slow
 

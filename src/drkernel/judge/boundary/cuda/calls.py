@@ -43,7 +43,15 @@ class TimedCalls:
         self._outputs: list[dict[str, Any]] = []
 
     def enqueue(
-        self, model: int, args: Any, slots: list, train: bool, seed: int, value: int, recorded: bool = True
+        self,
+        model: int,
+        args: Any,
+        slots: list,
+        train: bool,
+        seed: int,
+        value: int,
+        recorded: bool = True,
+        given: list | None = None,
     ) -> list[OpTrace]:
         """Enqueues a call on each of the argument lists in `args`, and returns what each launched.
 
@@ -54,8 +62,9 @@ class TimedCalls:
             value: the first call waits until the semaphore is at least this, each further call for one more.
             recorded: record the calls as the examination's are, so that a submission cannot tell them apart. Without
                 it, nothing is returned.
+            given: the argument lists themselves, where they do not lie in the area.
         """
-        calls = self.areas.values(args, slots)
+        calls = self.areas.values(args, slots) if given is None else given
         module = in_mode(self.models[model], train)
         torch.manual_seed(seed)
         events: list[torch.cuda.Event] = []

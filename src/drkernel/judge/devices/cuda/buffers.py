@@ -10,7 +10,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -23,9 +23,13 @@ from drkernel.judge.boundary.cuda.calls import TimedCalls
 from drkernel.judge.boundary.cuda.device_memory import DeviceArea
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.messages import parse
+from drkernel.judge.trusted.footprint import Footprint
 
 GATED_S = 0.1
 """A forward that waits for the device never finishes enqueueing: after this long the semaphore is set anyway."""
+
+_MARGIN = 2**20
+"""Bytes of an area beside its tensors."""
 
 HexFloat = Annotated[str, msgspec.Meta(max_length=40)]
 """As float.hex writes it, so that no digit is lost."""
@@ -99,8 +103,11 @@ def _microseconds(text: str) -> float:
 class DeviceBuffers:
     """The memory of one examiner: what it shares with runners, and what it keeps to itself in the same layout.
 
+    There are two layouts. Usually four areas of one size hold the calls of a block. For large calls, each area has the
+    size of one call, and the examiner has its own inputs in no area.
+
     Args:
-        size: bytes of each of the four areas to begin with; `require` makes them larger.
+        size: bytes of each of the four areas.
     """
 
     def __init__(self, size: int):
@@ -110,22 +117,52 @@ class DeviceBuffers:
         """Usual difference between the examiner's clock and the events of an honest single call, by its kind."""
         self.empty_us = recorder.empty_span()
         self._value, self._watchdog = 0, _Watchdog(self.host_semaphore)
-        four = areas(size)
+        self._size, self._sizes = size, (size,) * 4
+        four = areas(self._sizes)
         self.local = TimedCalls(CallAreas(*four[2:]), self.host_semaphore.data_ptr(), {})
         self._take(four)
 
     def _take(self, four: list[DeviceArea]) -> None:
-        self.shared_in, self.shared_out, self.own_in, self.own_out = self._areas = four
+        self.shared_in, self.shared_out, self.own_in, self.own_out = self._areas = tuple(four)
         self.local.areas = CallAreas(self.own_in, self.own_out)
         self.handles = [[area.ipc_handle().hex(), area.size] for area in (self.shared_in, self.shared_out)]
 
-    def require(self, bytes_per_call: int) -> None:
-        """Makes room for one call's inputs or outputs; runners must map the areas anew then."""
-        if 2 * bytes_per_call + 2**20 > self.own_in.size:
-            before = self._areas
-            self._take(areas(2 * bytes_per_call + 2**24))
-            for area in before:
-                area.close()
+    @property
+    def large(self) -> bool:
+        """Whether the areas are those for large calls."""
+        return self._sizes != (self._size,) * 4
+
+    def fit(self, footprint: Footprint) -> None:
+        """Makes room for a task's calls and weights, and gives back what is not needed; runners must map the areas anew
+        then.
+
+        Raises:
+            torch.OutOfMemoryError: there are no areas then, until another call of this.
+        """
+        if self.fits(footprint):
+            return
+        sizes = self._sizes_for(footprint)
+        for area in self._areas:
+            area.close()
+        self._areas, self._sizes = (), (0, 0, 0, 0)
+        torch.cuda.empty_cache()
+        self._take(areas(sizes))
+        self._sizes = sizes
+
+    def fits(self, footprint: Footprint) -> bool:
+        """Whether the areas are already those for a task."""
+        return self._sizes_for(footprint) == self._sizes
+
+    def _sizes_for(self, footprint: Footprint) -> tuple[int, int, int, int]:
+        into = max(footprint.inputs, footprint.weights) + _MARGIN
+        out = max(footprint.outputs, footprint.weights) + _MARGIN
+        if footprint.large or 2 * max(into, out) > self._size:
+            return (into, out, _MARGIN, footprint.outputs + _MARGIN)
+        return (self._size,) * 4
+
+    def publish(self, inputs: list) -> None:
+        """Makes the inputs of a large call, which were planned, appear in the runner's memory."""
+        self.shared_in.lay([inputs])
 
     def next_values(self, count: int) -> int:
         """The first of so many semaphore values that nobody has waited for. They only grow, and a wait is for at least
@@ -137,12 +174,19 @@ class DeviceBuffers:
         """Makes the L2 cache hold nothing of value, by a copy: no kernel of this process runs."""
         self.local.flush_by_copy()
 
-    def local_block(self, tree: Any, slots: list, train: bool, seed: int, ahead: bool) -> Block:
-        """A block of the reference, in this process; `ahead`: enqueued before the device may start."""
+    def local_block(
+        self, tree: Any, slots: list, train: bool, seed: int, ahead: bool, given: list | None = None
+    ) -> Block:
+        """A block of the reference, in this process.
+
+        Args:
+            ahead: enqueue it before the device may start.
+            given: see TimedCalls.enqueue.
+        """
         number = len(tree["list"])
         value = self.next_values(number)
         last = value + number - 1
-        enqueue = functools.partial(self.local.enqueue, 0, tree, slots, train, seed, value, recorded=False)
+        enqueue = functools.partial(self.local.enqueue, 0, tree, slots, train, seed, value, recorded=False, given=given)
         self.own_out.clear()
         if not ahead:
             self.host_semaphore.fill_(last)
@@ -160,11 +204,11 @@ class DeviceBuffers:
         return self._watchdog.fired
 
 
-def areas(size: int) -> list[DeviceArea]:
-    """Four of them, or none where the device's memory gives out: torch.OutOfMemoryError."""
+def areas(sizes: Sequence[int]) -> list[DeviceArea]:
+    """Areas of these sizes, or none where the device's memory gives out: torch.OutOfMemoryError."""
     made: list[DeviceArea] = []
     try:
-        for _ in range(4):
+        for size in sizes:
             made.append(DeviceArea.make(size))
     except torch.OutOfMemoryError:
         for area in made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Callable, Collection
@@ -23,8 +24,9 @@ from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.devices.cuda.timing import Timing, combined
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline
-from drkernel.judge.trusted import attribution, cases, prepare, shrink
+from drkernel.judge.trusted import attribution, cases, footprint, prepare, shrink, slices
 from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.shrink import Cost
@@ -46,6 +48,8 @@ _OF_COPIES, _ADDED_SHARE = re.compile("copy|Fill|memset", re.IGNORECASE), 0.1
 _LESS_WORK = 0.7
 """A timed call's kernels may take this proportion of what they took when they were examined, in one of two
 processes."""
+_OTHER_INPUTS = 2.0
+"""By how much bounds that come from other inputs are wider."""
 _EXPLAINED_FACTOR, _UNEXPLAINED_US, _UNEXPLAINED_SHARE = 10.0, 10.0, 0.05
 """How much longer than modelled recorded operators may take, by a factor, and what need not be explained."""
 
@@ -60,6 +64,8 @@ class CudaPreparedTask(PreparedTask):
     """Whether the reference waits for the device, by mode."""
     bytes_per_call: int
     """Inputs or outputs of one call, whichever is more."""
+    footprint: Footprint
+    """Of one call."""
 
 
 class CudaDevice:
@@ -96,8 +102,10 @@ class CudaDevice:
             task.id, base.source, task.entry_point, task.split, task.level, task.family, None, task.precision
         )
         reference = Reference(published)
-        cost_model = Roofline(self._gpu, Scale())
-        prepared = prepare.prepare(reference, Reference(base, base.small), self._secret, cost_model, recorder.record)
+        cost_model, needs = Roofline(self._gpu, Scale()), footprint.of(reference)
+        self._buffers.fit(needs)
+        small = Reference(base, base.small)
+        prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, self._buffers.large)
         seeds = Seeds(self._secret, task.digest)
         profiles, waits, size = {}, {}, 0
         for train, *_ in prepared.mode_alternatives:
@@ -105,8 +113,10 @@ class CudaDevice:
             inputs = reference.inputs(seeds("profile"))
             outputs = reference.forward(model.model.train(train), inputs)
             size = max(size, *(_bytes(tree) for tree in (inputs, outputs)))
+            if (written := _bytes(outputs)) > needs.outputs:
+                needs = dataclasses.replace(needs, outputs=written)
             del outputs
-            self._buffers.require(size)
+            self._buffers.fit(needs)
             with self._lease.exclusively(), self._lease.quiet():
                 waits[train] = timer.waits(self._buffers, model, train, inputs)
                 rows = recorder.times(lambda: reference.forward(model.model, inputs), recorder.empty_span(), 0.01)  # noqa: B023
@@ -116,6 +126,7 @@ class CudaDevice:
             profiles=profiles,
             waits=waits,
             bytes_per_call=size,
+            footprint=needs,
         )
 
     def measure(self, prepared: CudaPreparedTask, submission: Submission) -> Measurement:
@@ -194,7 +205,9 @@ class CudaDevice:
         return sorted(profile, key=lambda row: -row.microseconds), timing, work
 
     def _timer(self, prepared: CudaPreparedTask, submission: Submission) -> PairedTimer:
-        train = submission.case.plan.train
+        train, expected = submission.case.plan.train, submission.case.expected
+        bounds = [bound and bound.times(_OTHER_INPUTS) for bound in expected.bounds()]
+        within = functools.partial(slices.within, bounds) if self._buffers.large else None
         return PairedTimer(
             self._buffers,
             submission.client,
@@ -202,10 +215,11 @@ class CudaDevice:
             train,
             lambda number: prepared.reference.inputs(submission.seeds("timed", number)),
             prepared.bytes_per_call,
-            submission.case.expected.tolerance(),
+            expected.tolerance(),
             prepared.waits[train],
             self._lease.quiet,
             lambda number: submission.seeds("timed seed", number),
+            within,
         )
 
 

@@ -27,16 +27,20 @@ from drkernel.judge.devices.cuda import baselines, device, fused, interleaving, 
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
+from drkernel.judge.devices.cuda.memory_ledger import MemoryLedger
 from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, multiplies
 from drkernel.judge.devices.cuda.timer import PairedTimer
-from drkernel.judge.trusted import cases, criterion, ptx_scan, static_check
+from drkernel.judge.trusted import cases, criterion, footprint, ptx_scan, static_check
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
+from drkernel.judge.trusted.footprint import GIB, Footprint
 from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
 from drkernel.judge.trusted.runner_client import Missing, RunnerClient
+from drkernel.judge.trusted.slices import LARGE
 from drkernel.judge.trusted.verdicts import verdict_of_crash
+from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
 T = TypeVar("T")
@@ -46,9 +50,12 @@ PROCESS_SPEC = ProcessSpec(f"{_RUNNER}:prepare", f"{_RUNNER}:main", areas=1, gpu
 _MAX_PREPARED_TASKS = 64
 _START_S, _RELEASE_S = 60.0, 0.2
 """Seconds that the runner for calibration may take to answer, and a killed runner to give its part of the GPU back."""
-_MEMORY, _SHARED_MEMORY, _AREAS, _MAX_AREA_BYTES = 0.6, 0.45, 0.25, 2**32
+_MEMORY, _SHARED_MEMORY, _AREAS, _AREA_BYTES = 0.6, 0.45, 0.25, 2 * LARGE + 2**21
 """Fractions of the GPU's memory: for a runner that has the GPU for itself, for all runners that have not, and for the
-examiners' areas; bytes of the largest area."""
+examiners' areas; bytes of an area for calls that are not large."""
+_USABLE, _IDLE_BYTES = 0.96, 4 * 2**30
+"""The proportion of a GPU's memory that can be allocated; what an examiner and its waiting runners hold of it besides
+areas."""
 _IDLE_S, _WARM_CYCLES = 0.5, 20_000_000
 """After so many idle seconds the GPU is kept busy for so many cycles before an examination."""
 _DESCRIBED_S = 600.0
@@ -118,7 +125,12 @@ class GpuExaminer:
         self._colocated, self._memory = colocated, 0.5 if colocated else 1.0
         """Fraction of the GPU's memory that examiners and runners may take."""
         area_bytes = int(self._memory * _AREAS * gpu.total_memory / examiners_per_gpu / 4)
-        self._buffers = DeviceBuffers(min(_MAX_AREA_BYTES, area_bytes))
+        self._buffers = DeviceBuffers(min(_AREA_BYTES, area_bytes))
+        whole = config.memory_gb * 2**30 if config.memory_gb else _USABLE * self._memory * gpu.total_memory
+        self._total = whole / gpu.total_memory
+        """Fraction of the GPU's memory that examiners and runners of this GPU may take together."""
+        idle = examiners_per_gpu * (_IDLE_BYTES + 4 * self._buffers.own_in.size)
+        self._ledger = MemoryLedger(gpu.uuid, max(2**30, int(whole - idle)))
         self._pool = RunnerPool(zygote, scratch, ready_runners, self._buffers)
         self._examiners = examiners_per_gpu
         self._lease = GpuLease(gpu.uuid, self._probe, self._quiet)
@@ -151,9 +163,13 @@ class GpuExaminer:
         """The prepared task, at a time when the GPU may be used for its preparation."""
         if task in self._cache:
             return self._cached(task)
+        needs = footprint.of(Reference(task))
+        if needs.large:
+            self._expect_room(task, needs)
         for exclusive in (False, True):
             try:
-                with self._lease.hold(exclusive):
+                with self._ledger.hold(self._share(needs, needs.least)), self._lease.hold(exclusive):
+                    self._fit(exclusive, needs)
                     if self._machine and time.monotonic() > self._described + _DESCRIBED_S:
                         with self._lease.exclusively(), self._quiet():
                             self._describe()
@@ -163,6 +179,27 @@ class GpuExaminer:
                     raise
             torch.cuda.empty_cache()  # not before the error is gone, which keeps its frames' tensors
         raise AssertionError
+
+    def _fit(self, exclusive: bool, needs: Footprint) -> None:
+        """Makes room for a task's calls, once killed runners have given theirs back."""
+        if not self._buffers.fits(needs):
+            self._release()
+            expect_memory(exclusive, lambda: self._buffers.fit(needs))
+
+    def _release(self) -> None:
+        while self._pool.terminating:
+            self._pool.terminating.pop().wait_released(_RELEASE_S)
+
+    def _share(self, needs: Footprint, size: int) -> int:
+        """What an examination holds of the GPU's memory: what a large task needs, or an equal part."""
+        return size if needs.large else self._ledger.limit // self._examiners
+
+    def _expect_room(self, task: Task, needs: Footprint) -> None:
+        """Raises DrKernelError where a task needs more memory than all examiners may hold."""
+        if needs.least > self._ledger.limit:
+            needed, limit = needs.least / GIB, self._ledger.limit / GIB
+            text = f"it needs {needed:.1f} GiB of the GPU ({needs}), and examinations may take {limit:.1f} GiB"
+            raise DrKernelError(f"task {task.id}: {text} (judge.memory_gb)")
 
     def judge(self, task: Task, source: str, kernels: Path, exclusive: bool) -> dict[str, Any]:
         """{"verdict": ...}, {"missing": ...} where the submission launches what has not been compiled, or
@@ -176,9 +213,26 @@ class GpuExaminer:
             DrKernelError: the task is unusable.
             GpuUnhealthy: the GPU cannot be trusted with a measurement.
         """
-        start = time.monotonic()
-        memory = self._memory * (_MEMORY if exclusive else _SHARED_MEMORY / self._examiners)
-        self._prepared_task(task)
+        needs = self._prepared_task(task).footprint
+        size = self._ledger.limit if exclusive else self._share(needs, needs.usual)
+        with self._ledger.hold(size) as waited_s:
+            try:
+                self._fit(exclusive, needs)
+                return self._judge(task, source, kernels, exclusive, needs, waited_s)
+            finally:
+                if needs.large:
+                    torch.cuda.empty_cache()
+
+    def _judge(
+        self, task: Task, source: str, kernels: Path, exclusive: bool, needs: Footprint, waited_s: float
+    ) -> dict[str, Any]:
+        """As `judge`, once the task is prepared and there is memory."""
+        start = time.monotonic() - waited_s
+        memory = self._total * (_MEMORY if exclusive else _SHARED_MEMORY / self._examiners)
+        if needs.large:
+            total = torch.cuda.get_device_properties(0).total_memory
+            held = self._ledger.limit if exclusive else min(needs.usual, self._ledger.limit)
+            memory = max(memory, (held - needs.judge) / total)
         runners = RunnerLease(self._pool, memory, multiplies(source))
         ready = time.monotonic()
         verdict, theirs, ending, inconclusive, lease = None, None, "", "", self._lease
@@ -253,10 +307,9 @@ class GpuExaminer:
         Raises:
             GpuUnhealthy: less is free.
         """
-        while self._pool.terminating:
-            self._pool.terminating.pop().wait_released(_RELEASE_S)
+        self._release()
         free, total = torch.cuda.mem_get_info()
-        promised = int(self._memory * _MEMORY * total)
+        promised = int(self._total * _MEMORY * total)
         if free < promised:
             raise GpuUnhealthy(f"{free / 2**30:.1f} GiB were free of the {promised / 2**30:.1f} GiB that are promised")
 
@@ -301,8 +354,7 @@ class GpuExaminer:
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
         """No CUDA context is created on the GPU meanwhile, and none is destroyed."""
-        while self._pool.terminating:
-            self._pool.terminating.pop().wait_released(_RELEASE_S)
+        self._release()
         with self._pool.paused():
             yield
 
@@ -351,7 +403,9 @@ class GpuExaminer:
         for columns in (64, 4096):
             table = torch.rand(256, columns, device="cuda")
             fused.statistics(table.double(), table, table.double())
+            fused.statistics(table, table, table)
             fused.deviations(table, table.double(), table[:, 0].double(), 0.0)
+            fused.deviations(table, table, table[:, 0].double(), 0.0)
             fused.differences(table.view(-1), table.view(-1))
         interleaving.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
         task = Task("calibration", warm_up.CALIBRATION.replace("ModelNew", "Model"))

@@ -28,7 +28,7 @@ def statistics(exact: Tensor, rounded: Tensor, jittered: Tensor) -> tuple[Tensor
     """How large the exact outputs are, and how far two other ways to compute them are from them.
 
     Args:
-        exact, jittered: fp64 [R, C].
+        exact, jittered: fp64 [R, C]; or, where only the size is asked for, as `rounded`.
         rounded: fp64, fp32, bf16 or fp16 [R, C].
 
     Returns:
@@ -53,7 +53,7 @@ def deviations(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> list[
 
     Args:
         value: fp64, fp32, bf16 or fp16 [R, C].
-        exact: fp64 [R, C].
+        exact: fp64 [R, C], or as `value`.
         atol: fp64 [R]. An element may differ by its row's atol, or by |exact| * rtol if that is more.
 
     Returns:
@@ -155,7 +155,7 @@ def _statistics(
         worst = power
         for start in range(begin, end, COLUMNS):
             place, inside = _tile(row, start, rows, columns, COLUMNS)
-            exact = tl.load(exact_p + place, mask=inside, other=0.0)
+            exact = tl.load(exact_p + place, mask=inside, other=0.0).to(tl.float64)
             rounded = tl.load(rounded_p + place, mask=inside, other=0.0).to(tl.float64)
             jittered = tl.load(jittered_p + place, mask=inside, other=0.0).to(tl.float64)
             finite, rounded_finite = _is_finite(exact), _is_finite(rounded)
@@ -195,7 +195,7 @@ def _deviations(
         atol = tl.load(atol_p + row, mask=row < rows, other=0.0)[:, None]
         for start in range(begin, end, COLUMNS):
             place, inside = _tile(row, start, rows, columns, COLUMNS)
-            exact = tl.load(exact_p + place, mask=inside, other=0.0)
+            exact = tl.load(exact_p + place, mask=inside, other=0.0).to(tl.float64)
             value = tl.load(value_p + place, mask=inside, other=0.0).to(tl.float64)
             finite = _is_finite(exact)
             same = (value == exact) | ((value != value) & (exact != exact))

@@ -14,6 +14,8 @@ from drkernel.types import Task
 
 MANY, LONG_S = 8, 5.0
 """Submissions of one task that may wait for its examiner, and seconds, before another one prepares the task, too."""
+_LATER = 3
+"""The rank of a job that is left to another examiner."""
 _AHEAD, _SOON_S = 2, 0.2
 """An examiner with so many more tasks than another leaves new ones to that one, for so many seconds."""
 
@@ -68,8 +70,9 @@ class AffinityQueue(Generic[J]):
             self._changed.notify_all()
 
     def _choice(self, examiner: int) -> int | None:
-        """The index of the job to take: first new tasks, then submissions to tasks that this examiner has prepared,
-        then those that no other examiner will take soon."""
+        """The index of the job to take: submissions to tasks that this examiner has prepared, then those that no other
+        examiner will take soon, then new tasks. So the first verdicts do not wait for all tasks. While submissions are
+        compiled, there is time to prepare others."""
         counts, now = Counter(job.task.digest for _, job in self._jobs), time.monotonic()
         load = Counter(owner for owners in self._owners.values() for owner in owners)
         ahead = load[examiner] - min(load[other] for other in self._examiners)
@@ -78,10 +81,10 @@ class AffinityQueue(Generic[J]):
             since, job = self._jobs[index]
             owners = self._owners[job.task.digest]
             if job.source is None:
-                return 0 if ahead < _AHEAD or since < now - _SOON_S else 3
+                return 2 if ahead < _AHEAD or since < now - _SOON_S else _LATER
             if examiner in owners:
-                return 1
-            return 2 if not owners or since < now - LONG_S or counts[job.task.digest] >= MANY else 3
+                return 0
+            return 1 if not owners or since < now - LONG_S or counts[job.task.digest] >= MANY else _LATER
 
         best = min(range(len(self._jobs)), key=rank, default=None)
-        return None if best is None or rank(best) == 3 else best
+        return None if best is None or rank(best) == _LATER else best

@@ -51,8 +51,6 @@ class _WaitingRunner:
     process: Process
     folder: Path
     """Where it will look for compiled kernels."""
-    handles: list
-    """Of the device memory that it was asked to map."""
     begun: float
     products: bool = False
     """Whether cuBLAS is loaded in it."""
@@ -98,9 +96,9 @@ class RunnerPool:
                 with self._changed:
                     environment = self._environment | {runner_environment.KERNELS: str(folder)}
                     environment |= {runner_environment.PRODUCTS: "1"} if products else {}
-                    process, handles = self._zygote.start(environment), self._buffers.handles
-                    process.send_request(_map_request(handles), time.monotonic() + _START_S)
-                    self._waiting.append(_WaitingRunner(process, folder, handles, time.monotonic(), products))
+                    process = self._zygote.start(environment)
+                    process.send_request({"do": "flush"}, time.monotonic() + _START_S)  # its reply says it is ready
+                    self._waiting.append(_WaitingRunner(process, folder, time.monotonic(), products))
                     self._changed.notify()
         except BaseException as error:
             with self._changed:
@@ -121,7 +119,7 @@ class RunnerPool:
         process = runner.process
         try:
             error = process.receive_reply(time.monotonic() + _START_S).get("error")
-            if runner.handles is not self._buffers.handles and not error:
+            if not error:  # not before: the memory of areas that are given back is free when nobody maps them
                 error = process.request(_map_request(self._buffers.handles), time.monotonic() + _START_S).get("error")
             process.request({"do": "limit", "memory": memory}, time.monotonic() + _LIMIT_S)
         except (PeerClosed, DeadlineExceeded, ProtocolViolation) as lost:  # no submission has run in it yet

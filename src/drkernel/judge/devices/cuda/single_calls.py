@@ -108,9 +108,9 @@ class _Expected:
 
     inputs: list
     seed: int
-    theirs: Block
-    outputs: torch.Tensor
-    """Their bytes."""
+    theirs: Block | None
+    outputs: torch.Tensor | None
+    """Their bytes. None of a large call, which the reference answers after the submission."""
 
 
 class SingleCalls:
@@ -130,7 +130,7 @@ class SingleCalls:
         train: bool,
         inputs: Callable[[], list],
         seed: Callable[[], int],
-        compare: Callable[[Block, Block, torch.Tensor, torch.Tensor], None],
+        compare: Callable[[Block, Block, torch.Tensor | None, torch.Tensor | None], None],
         between: Callable[[], None],
     ):
         self._buffers, self._client, self._train = buffers, client, train
@@ -157,7 +157,8 @@ class SingleCalls:
             DeadlineExceeded, Failed, PeerClosed, ProtocolViolation.
         """
         given = self._precomputed.pop() if self._precomputed else self._answered()
-        tree, slots = self._buffers.own_in.lay([given.inputs])
+        area = self._buffers.shared_in if self._buffers.large else self._buffers.own_in
+        tree, slots = (area.plan if self._buffers.large else area.lay)([given.inputs])
         handshake = self._client.handshake
         question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": given.seed}
         value = handshake.next_value()
@@ -167,18 +168,22 @@ class SingleCalls:
         in_time = kind != WAITING and self._client.answered(GATED_S)
         if in_time:
             self._note_launches()
-        start = self._show_inputs(handshake, at_once=in_time and kind == SWITCHING)
+        start = self._show_inputs(given.inputs, handshake, at_once=in_time and kind == SWITCHING)
         if not in_time:
             self._note_launches()
         if not handshake.wait(DONE, self._client.deadline()):
             raise DeadlineExceeded
         clock_us = 1e6 * (time.perf_counter() - start)
-        ours = self._buffers.shared_out.bytes(HEADER, len(given.outputs)).clone()
+        ours = self._buffers.shared_out.bytes(HEADER, len(given.outputs)).clone() if given.outputs is not None else None
         reported = block_of(self._client.collect())
         call = SingleCall(kind, clock_us, reported, self._client.activity.new())
         if in_time or kind == WAITING:  # else part of its forward came before GO
             self.calls.append(call)
-        self._compare(given.theirs, reported, given.outputs, ours)
+        theirs = given.theirs
+        if theirs is None:
+            block = self._buffers.local_block
+            theirs = block(tree, slots, self._train, given.seed, ahead=False, given=[given.inputs])
+        self._compare(theirs, reported, given.outputs, ours)
         return call
 
     def _note_launches(self) -> None:
@@ -186,14 +191,16 @@ class SingleCalls:
         self._client.post("report")
         self.traces += traces_of(answer, 1)
 
-    def _show_inputs(self, handshake: Any, at_once: bool) -> float:
+    def _show_inputs(self, inputs: list, handshake: Any, at_once: bool) -> float:
         """Makes the inputs appear in the runner's memory, with a cold L2 cache, and says go. Returns when that was.
 
         Args:
             at_once: without waiting for the runner's context.
         """
         used = self._buffers.own_in.top - HEADER
-        if used:
+        if self._buffers.large:
+            self._buffers.publish(inputs)
+        elif used:
             self._buffers.shared_in.bytes(HEADER, used).copy_(self._buffers.own_in.bytes(HEADER, used))
         self._buffers.flush()
         torch.cuda.synchronize()
@@ -207,6 +214,8 @@ class SingleCalls:
 
     def _answered(self) -> _Expected:
         inputs, seed, buffers = self._inputs(), self._seed(), self._buffers
+        if buffers.large:
+            return _Expected(inputs, seed, None, None)
         self._between()  # what is compared lies where the reference's outputs come
         theirs = buffers.local_block(*buffers.own_in.lay([inputs]), self._train, seed, ahead=False)
         return _Expected(inputs, seed, theirs, buffers.own_out.bytes(HEADER, buffers.own_out.top - HEADER).clone())

@@ -24,6 +24,7 @@ Blocks go reference, submission, submission, reference until the interval of the
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import time
 from collections.abc import Callable
@@ -36,14 +37,16 @@ from drkernel.judge.boundary.cuda.calls import SCATTERED
 from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot
+from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in_a_block, rounds
 from drkernel.judge.devices.cuda.single_calls import RESIDENT, SWITCHING, WANTED, SingleCalls, floor_us
 from drkernel.judge.devices.cuda.timing import Timing, timing_of
+from drkernel.judge.trusted.block_tolerance import Tolerance
 from drkernel.judge.trusted.cases import ReferenceModel
+from drkernel.judge.trusted.mismatch import Mismatch
+from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
-from drkernel.judge.trusted.tolerance import Tolerance
 
 MIN_CALLS_PER_BLOCK, LONG_BLOCK_US = 3, 10_000.0
 """A block has so many calls even if they take longer than interleaving.BLOCK_US, unless they take as long as this."""
@@ -74,6 +77,7 @@ class PairedTimer:
         waits: whether the reference waits for the device in its forward, so that its calls cannot be enqueued ahead.
         quiet: entered while calls are timed.
         seeds: seeds(n) is the n-th seed of PyTorch's generators; as unpredictable as those of the examination's calls.
+        within: of a large task, compares the reference's outputs with a submission's, instead of `tolerance`.
     """
 
     def __init__(
@@ -88,10 +92,11 @@ class PairedTimer:
         waits: bool,
         quiet: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
         seeds: Callable[[int], int] = lambda number: number,
+        within: Callable[[Any, Any], Mismatch | None] | None = None,
     ):
         self._buffers, self._client, self._train = buffers, client, train
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
-        self._quiet = quiet
+        self._quiet, self._within = quiet, within
         self._uncompared: tuple[torch.Tensor, torch.Tensor, list[Slot], int] | None = None
         self._seeds = map(seeds, itertools.count())
         self._count = itertools.count()
@@ -171,6 +176,8 @@ class PairedTimer:
 
     def warm_up(self, least_us: float, launches: int) -> None:
         """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""
+        if self._buffers.large:
+            return self._warm_up(1)
         number = self._calls(least_us, launches)
         self._warm_up(number)
         if self._bytes <= SCATTERED:
@@ -196,6 +203,8 @@ class PairedTimer:
 
     def _calls(self, expected_us: float, launches: int, longer: int = 1) -> int:
         """Calls per block. Arguments as of `run`."""
+        if self._buffers.large:
+            return 1
         room = self._buffers.own_in.size // (self._bytes + 4096)
         few = min(MIN_CALLS_PER_BLOCK, LONG_BLOCK_US / max(expected_us, 1.0))
         wanted = max(few, calls_in_a_block(expected_us))
@@ -215,6 +224,8 @@ class PairedTimer:
 
     def _pair(self, number: int, reference_first: bool) -> tuple[Block, Block]:
         """The reference's block and the submission's, on the same fresh inputs; their outputs are compared."""
+        if self._buffers.large:
+            return self._large_pair(reference_first)
         (tree, slots), seed = self._draw(number), next(self._seeds)
         if reference_first:
             theirs = self._reference(tree, slots, seed)
@@ -222,6 +233,17 @@ class PairedTimer:
         else:
             ours = self._submission(tree, slots, seed, number)
             theirs = self._reference(tree, slots, seed)
+        self._compare(theirs, ours)
+        return theirs, ours
+
+    def _large_pair(self, reference_first: bool) -> tuple[Block, Block]:
+        """As `_pair`, one call of each side. The examiner's inputs are the tensors that are drawn."""
+        given, seed = self._inputs(next(self._count)), next(self._seeds)
+        (tree, slots), ahead = self._buffers.shared_in.plan([given]), self._ahead and not self._waits
+        reference = lambda: self._buffers.local_block(tree, slots, self._train, seed, ahead, [given])
+        theirs = reference() if reference_first else None
+        ours = self._submission(tree, slots, seed, 1, given)
+        theirs = theirs or reference()
         self._compare(theirs, ours)
         return theirs, ours
 
@@ -239,21 +261,21 @@ class PairedTimer:
         self.flush_comparisons()  # its outputs take the place of the last block's
         return self._buffers.local_block(tree, slots, self._train, seed, ahead=self._ahead and not self._waits)
 
-    def _submission(self, tree: Any, slots: list, seed: int, number: int) -> Block:
+    def _submission(self, tree: Any, slots: list, seed: int, number: int, given: list | None = None) -> Block:
         value = self._buffers.next_values(number)
         if self._ahead and self.gated:
             self._enqueue_gated(tree, slots, seed, value)
             self.flush_comparisons()  # while the runner enqueues its calls
-            self._draw_ahead(number)
+            self._draw_ahead(number if given is None else 0)
             in_time = self._client.answered(GATED_S)
             self._late += not in_time
             if in_time:
                 self._note_launches(number)
-            self._publish_inputs(value + number - 1)
+            self._publish_inputs(value + number - 1, given)
             if not in_time:
                 self._note_launches(number)
         else:
-            self._publish_inputs(value + number - 1)
+            self._publish_inputs(value + number - 1, given)
             self._enqueue_gated(tree, slots, seed, value)
             self._note_launches(number)
         self._client.collect()
@@ -270,13 +292,15 @@ class PairedTimer:
         self._client.post("wait")
         self.traces += traces_of(answer, number)
 
-    def _publish_inputs(self, value: int) -> None:
+    def _publish_inputs(self, value: int, given: list | None) -> None:
         """Makes the block's inputs appear in the runner's memory, then sets the semaphore."""
         buffers = self._buffers
-        used = buffers.own_in.top - HEADER
+        used = (buffers.own_in if given is None else buffers.shared_in).top - HEADER
         torch.cuda.synchronize()
         start = time.perf_counter()
-        if used:
+        if given is not None:
+            buffers.publish(given)
+        elif used:
             buffers.shared_in.bytes(HEADER, used).copy_(buffers.own_in.bytes(HEADER, used))
         torch.cuda.synchronize()
         self._copy_delays_us.append(1e6 * (time.perf_counter() - start - used / COPIED_PER_S))
@@ -299,6 +323,13 @@ class PairedTimer:
             flat = [Slot.parse(slot, self._buffers.own_out.size) for call in slots for slot in call]
         except NotSerializable as error:
             raise ProtocolViolation(str(error)) from error
+        if self._within:
+            view = lambda area, index: area.view(flat[index])
+            right = decode(theirs.calls[0].outputs, functools.partial(view, self._buffers.own_out))
+            found = decode(theirs.calls[0].outputs, lambda index: OutputTensor(view(self._buffers.shared_out, index)))
+            if problem := self._within(right, found):
+                raise Mismatched(problem.text)
+            return
         expected = self._expected() if expected is None else expected
         got = self._buffers.shared_out.bytes(HEADER, len(expected)).clone() if got is None else got
         self._uncompared = expected, got, flat, len(ours.calls)
@@ -306,8 +337,9 @@ class PairedTimer:
 
 def waits(buffers: DeviceBuffers, side: ReferenceModel, train: bool, inputs: list) -> bool:
     """Whether the reference waits for the device in its forward."""
-    tree, slots = buffers.own_in.lay([inputs])
+    large = buffers.large
+    tree, slots = buffers.shared_in.plan([inputs]) if large else buffers.own_in.lay([inputs])
     buffers.local.models = {0: side.model}
     for ahead in (False, True):
-        buffers.local_block(tree, slots, train, 0, ahead)
+        buffers.local_block(tree, slots, train, 0, ahead, [inputs] if large else None)
     return buffers.hung

@@ -1,0 +1,75 @@
+"""What a task needs of a GPU's memory, found out by a dry run without data."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+
+from drkernel.judge.trusted.outputs import leaves
+from drkernel.judge.trusted.slices import LARGE
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError
+
+GIB = 2**30
+_JUDGE, _RUNNER = 2 * GIB, GIB
+"""What comparisons of slices take, and what a runner takes before it has tensors."""
+_PADDING = 1024
+"""Bytes around each tensor in an area."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of one call."""
+
+    inputs: int
+    outputs: int
+    weights: int
+
+    @property
+    def large(self) -> bool:
+        """Whether the task's calls are compared slice by slice."""
+        return self.inputs + self.outputs + self.weights > LARGE
+
+    @property
+    def judge(self) -> int:
+        """What the examination of a large task takes outside of the submission's process: inputs and outputs in both
+        processes' view, the reference's outputs, and weights as they are constructed, perturbed and read back."""
+        return 2 * self.inputs + 3 * self.outputs + 6 * self.weights + _JUDGE
+
+    @property
+    def least(self) -> int:
+        """The least with which a submission can be examined that has no memory of its own but its outputs."""
+        return self.judge + 2 * self.outputs + self.weights + _RUNNER
+
+    @property
+    def usual(self) -> int:
+        """With room for what submissions allocate besides."""
+        return self.least + 2 * self.outputs + self.inputs + self.weights + _RUNNER
+
+    def __str__(self) -> str:
+        parts = ((name, getattr(self, name)) for name in ("inputs", "outputs", "weights"))
+        return ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in parts)
+
+
+def of(reference: Reference) -> Footprint:
+    """The footprint of a task. Where outputs cannot be known without data, they count as the inputs.
+
+    Raises:
+        DrKernelError: the task's inputs or its model cannot be made.
+    """
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        inputs, model = reference.inputs(0), reference.model(0)
+        given = Footprint(_bytes(inputs), _bytes(inputs), _bytes([*model.parameters(), *model.buffers()]))
+        try:
+            return dataclasses.replace(given, outputs=_bytes(reference.forward(model, inputs)))
+        except DrKernelError:
+            return given
+
+
+def _bytes(tree: Any) -> int:
+    tensors = [value for _, value in leaves(tree) if isinstance(value, Tensor)]
+    return sum(t.numel() * t.element_size() + _PADDING for t in tensors)
