@@ -95,6 +95,7 @@ class Submission:
             "detail": verdict.detail,
             "speedup": verdict.speedup,
             "coverage": verdict.coverage,
+            "cost": {key: value for key, value in verdict.evidence.get("cost", {}).items() if key != "spans"},
             "judged_on": verdict.device,
         }
 

@@ -7,9 +7,8 @@ the reference's own outputs, which are computed some rows at a time, within boun
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +26,11 @@ LARGE = 2**28
 """Bytes of a call's inputs, outputs and weights from which it is compared slice by slice."""
 SLICE, SAMPLE = 2**28, 2**25
 """Bytes of inputs and outputs that are looked at together: in the task's precision, and in fp64."""
-_ROUNDED, _ANOTHER_SIZE = 1.5, 3.0
-"""By how much bounds grow: the reference's own outputs stand for the exact ones, and, where the outputs of a batch are
-not those of its rows, bounds come from another computation."""
+FEW_ROWS, MOST = 8, 2**29
+"""Rows that are looked at in fp64 at least, where they take no more bytes than this."""
+_ROUNDED, _ANOTHER_SIZE, _FEW_ROWS = 1.5, 3.0, 4.0
+"""By how much bounds grow: the reference's own outputs stand for the exact ones; where the outputs of a batch are not
+those of its rows, bounds come from another computation; and fewer rows than FEW_ROWS may all be of one kind."""
 _RTOL, _ATOL = 1e-3, 1e-4
 
 Forward = Callable[[list], Any]
@@ -117,16 +118,18 @@ class SlicedExpected:
 
     def __init__(self, cut: Cut, inputs: list, exactly: Callable[[list], Expected], forward: Forward, seed: int):
         self._cut, self._forward, self._all = cut, forward, cut.rows(inputs)
-        per_row = max(1, sum(_bytes(inputs[index]) for index in cut.arguments) // self._all)
-        number = min(self._all, max(1, SAMPLE // per_row))
-        first = seed % (self._all - number + 1)
-        self._sampled = slice(first, first + number)
-        self._sample = exactly(cut.part(inputs, self._sampled))
+        few = slice(0, 2)
+        taken = sum(_bytes(inputs[index][few]) for index in cut.arguments)
+        per_row = max(1, (taken + sum(_bytes(value) for _, value in leaves(forward(cut.part(inputs, few))))) // 2)
+        number = min(self._all, max(1, SAMPLE // per_row, min(FEW_ROWS, MOST // per_row)))
+        step = self._all // number
+        self._sampled = slice(seed % (self._all - step * (number - 1)), None, step)
+        self._sample = exactly([_dense(value) for value in cut.part(inputs, self._sampled)])
         self.rounded = self._sample.rounded
         """The reference's outputs on the sampled rows."""
-        written = sum(_bytes(value) for _, value in leaves(self.rounded)) // number if cut.separable else 0
-        self._rows = max(1, SLICE // (per_row + written))
+        self._rows = max(1, SLICE // per_row)
         factor = _ROUNDED if cut.separable else _ANOTHER_SIZE * (self._all / number) ** 0.5
+        factor *= _FEW_ROWS if number < min(FEW_ROWS, self._all) else 1.0
         self._bounds = [bounds and bounds.times(factor) for bounds in self._sample.bounds()]
 
     @property
@@ -163,16 +166,12 @@ class SlicedExpected:
             return problem
         if not self._cut.separable:
             return within(self._bounds, self._forward(inputs), outputs)
-        for rows in self._slices():
-            found = _map(outputs, lambda tensor: tensor[rows].clone())  # noqa: B023
-            rounded = self._forward(self._cut.part(inputs, rows))
-            problem = Expected.around(rounded, self._bounds).check(found)
-            if not problem and rows == self._sampled:
-                problem = self._sample.check(found)
-            if problem:
-                where = f"{problem.text} (counted from row {rows.start} of the batch)" if rows.start else problem.text
-                return dataclasses.replace(problem, text=where)
-        return None
+        if problem := self._sample.check(_map(outputs, operator.itemgetter(self._sampled))):
+            return problem
+        slices = (slice(first, first + self._rows) for first in range(0, self._all, self._rows))
+        own = lambda rows: self._forward(self._cut.part(inputs, rows))
+        parts = ((own(rows), _map(outputs, operator.itemgetter(rows))) for rows in slices)
+        return _within(self._bounds, parts)
 
     def _form(self, outputs: Any) -> Mismatch | None:
         """What is wrong with the structure of outputs and, where these are known, the shapes."""
@@ -187,13 +186,6 @@ class SlicedExpected:
                 return Mismatch("wrong_shape", text, path)
         return None
 
-    def _slices(self) -> Iterator[slice]:
-        """Rows that together are the batch; the sampled ones are a slice of their own."""
-        borders = {0, self._sampled.start, self._sampled.stop, self._all}
-        borders |= set(range(0, self._all, self._rows))
-        inner = sorted(b for b in borders if not self._sampled.start < b < self._sampled.stop)
-        yield from (slice(first, last) for first, last in itertools.pairwise(inner))
-
 
 def within(bounds: Sequence[Bounds | None], rounded: Any, outputs: Any) -> Mismatch | None:
     """Compares outputs with the reference's own, some of each tensor's elements at a time.
@@ -203,10 +195,28 @@ def within(bounds: Sequence[Bounds | None], rounded: Any, outputs: Any) -> Misma
         rounded: the reference's outputs.
         outputs: a tree whose tensors are `OutputTensor`, perhaps in shared memory: each value is read once.
     """
-    for (_, value), (_, actual), bound in zip(leaves(rounded), leaves(outputs), bounds, strict=True):
-        for one, other in _rows(value, actual):
-            if problem := Expected.around(one, [bound]).check(other):
-                return problem
+    leaves_of_both = zip(leaves(rounded), leaves(outputs), bounds, strict=True)
+    problems = (_within([bound], _rows(value, actual)) for (_, value), (_, actual), bound in leaves_of_both)
+    return next(filter(None, problems), None)
+
+
+def _within(bounds: Sequence[Bounds | None], parts: Iterable[tuple[Any, Any]]) -> Mismatch | None:
+    """Compares parts of the outputs, each with the reference's: their elements one by one, and the norm of all errors
+    together."""
+    floats = [bound for bound in bounds if bound]
+    errors, sizes = [0.0] * len(floats), [0.0] * len(floats)
+    for rounded, found in parts:
+        expected = Expected.around(rounded, bounds)
+        if problem := expected.check(found):
+            return problem
+        for index, (error, size) in enumerate(expected.squares()):
+            errors[index] += error
+            sizes[index] += size
+    for bound, error, size in zip(floats, errors, sizes, strict=True):
+        if error > bound.norm**2 * size:
+            found, most = (error / size) ** 0.5 if size else 1.0, bound.norm
+            text = f"the errors of an output are together {found:.3g} of it, at most {most:.3g} was expected"
+            return Mismatch("wrong_values", text)
     return None
 
 
@@ -223,6 +233,10 @@ def _rows(value: Any, actual: Any) -> Iterator[tuple[Any, Any]]:
         yield one, OutputTensor(other.clone(), actual.expanded, actual.aliases_input)
 
 
+def _dense(value: Any) -> Any:
+    return value.clone(memory_format=torch.contiguous_format) if isinstance(value, Tensor) else value
+
+
 def _map(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(tree, (list, tuple)):
         return [_map(part, function) for part in tree]
@@ -230,7 +244,7 @@ def _map(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
         return {key: _map(part, function) for key, part in tree.items()}
     if not isinstance(tree, OutputTensor):
         return tree
-    return OutputTensor(function(tree.value), tree.expanded, tree.aliases_input)
+    return OutputTensor(function(tree.value).clone(), tree.expanded, tree.aliases_input)
 
 
 def _bytes(value: Any) -> int:

@@ -91,7 +91,8 @@ class Expected:
 
     @classmethod
     def around(cls, rounded: Any, bounds: Sequence[Bounds | None]) -> Expected:
-        """What is expected where only the reference's own outputs are known, and bounds by leaf (`bounds`)."""
+        """What is expected where only the reference's own outputs are known, perhaps a part of them, and bounds by leaf
+        (`bounds`). The norm of all errors is left to the caller (`squares`)."""
         expected = cls.__new__(cls)
         expected.rounded, expected._rounded = rounded, leaves(rounded)
         pairs = zip(expected._rounded, bounds, strict=True)
@@ -102,6 +103,13 @@ class Expected:
         """How far each output may be from the reference's; None for those that must be equal."""
         pairs = zip(self._leaves.values(), self._rounded, strict=True)
         return [leaf.bounds() if _is_float(value) else None for leaf, (_, value) in pairs]
+
+    def squares(self) -> list[tuple[float, float]]:
+        """Of each leaf, the sums of squares of the errors that were compared last, and of the outputs."""
+        floats = [
+            leaf for leaf, (_, value) in zip(self._leaves.values(), self._rounded, strict=True) if _is_float(value)
+        ]
+        return [(leaf.error_square, leaf.reference_norm**2) for leaf in floats]
 
     @property
     def finite(self) -> bool:
@@ -188,6 +196,8 @@ class _Leaf:
     reference_norm: float
     reference_max: float
     """L2 norm and largest value of the output."""
+    error_square = 0.0
+    """The sum of squared errors of what was compared last."""
 
     def __init__(self, exact: Any, rounded: Any, noisy: Sequence[Any], precision: Precision):
         self._lowerings: list[Lowering] = []
@@ -226,7 +236,7 @@ class _Leaf:
         squares, _, numbers = reductions.by(leaf.exact).statistics(leaf.exact, leaf.exact, leaf.exact)
         leaf.reference_norm, leaf.reference_max = math.sqrt(numbers[0]), numbers[3]
         usual = (squares / max(1, leaf._table[1])).sqrt().clamp_min(_BESIDE * leaf.reference_norm)
-        leaf._atol, leaf._rtol, leaf.norm = bounds.row * usual, bounds.rtol, bounds.norm * leaf.reference_norm
+        leaf._atol, leaf._rtol, leaf.norm = bounds.row * usual, bounds.rtol, math.inf
         return leaf
 
     def bounds(self) -> Bounds:
@@ -332,6 +342,7 @@ class _Leaf:
         one_pass = reductions.by(self.exact, value)
         count = lambda factor: one_pass.deviations(value, self.exact, factor * self._atol, factor * self._rtol)
         special, beyond, square = count(slack)
+        self.error_square = square
         if special or math.sqrt(square) > slack * self.norm:
             return False
         return not beyond or (beyond <= _RARE * value.numel() and not count(_RARE_FACTOR * slack)[1])

@@ -34,6 +34,8 @@ FILE = "submission.py"
 MAX_TEXT, MAX_SEEN = 2000, 64
 """Characters of an error message, and results of ATen operators that are kept."""
 MAX_LINE = 10**6
+MAX_KEPT = 2**28
+"""Bytes of outputs that are kept until the next call. At hidden shapes they are smaller."""
 _MAX_DESCRIPTOR = 2**20
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
@@ -150,8 +152,9 @@ class Runner:
             result = module(*values)
         reply = self.areas.copy_out(result)
         reply["overwrites"] = any(checksum(tensor) != before for tensor, before in self._last)
-        kept = zip(tensors_in(result), reply["tensors"], strict=True)
-        self._last = [(tensor, checksum(tensor)) for tensor, described in kept if not described["shares"]]
+        described = zip(tensors_in(result), reply["tensors"], strict=True)
+        kept = [tensor for tensor, facts in described if not facts["shares"] and tensor.nbytes <= MAX_KEPT]
+        self._last = [(tensor, checksum(tensor)) for tensor in kept]
         numels = {math.prod(tensor["slot"][2]) for tensor in reply["tensors"]}
         seen = [tensor for tensor in reversed(watch.results) if tensor.numel() in numels]
         return reply | {"trace": trace.to_json(), "seen": self.areas.copy_as_many(seen)}

@@ -109,7 +109,7 @@ class Memory(HostArea):
 class Doubling:
     """Buffers and runner in one: a forward that doubles its input when GO comes, from what lies in memory then."""
 
-    local = SimpleNamespace()
+    local, large = SimpleNamespace(), False
 
     def __init__(self, early=False, dies=False):
         self.own_in, self.own_out, self.shared_in, self.shared_out = (Memory.make() for _ in range(4))

@@ -43,7 +43,7 @@ class Scripted(PairedTimer):
     """The timer over calls whose microseconds are given, in blocks of three of each side that take 10 ms."""
 
     def __init__(self, monkeypatch, reference, submission):
-        buffers = SimpleNamespace(local=SimpleNamespace(), own_in=SimpleNamespace(size=2**30))
+        buffers = SimpleNamespace(large=False, local=SimpleNamespace(), own_in=SimpleNamespace(size=2**30))
         self.sides, self.elapsed, self.alone, self.floor = (reference, submission), 0.0, [], 0.0
         self.quiet = 0
         facts = False, None, 2**20, None, False
@@ -146,7 +146,7 @@ class DeviceBuffers(SimpleNamespace):
 
     def __init__(self):
         self.notes, self.values = [], iter(range(100))
-        super().__init__(local=SimpleNamespace(), own_in=self, size=2**30)
+        super().__init__(large=False, local=SimpleNamespace(), own_in=self, size=2**30)
 
     def lay(self, drawn):
         self.notes.append(("laid", *drawn))
@@ -181,7 +181,7 @@ class Noting(PairedTimer):
             self.buffers, self.buffers, SimpleNamespace(model=None), False, inputs, bytes_per_call, None, waits=False
         )
 
-    def _publish_inputs(self, value):
+    def _publish_inputs(self, value, given):
         self.buffers.notes.append("publishes")
 
     def _compare(self, theirs, ours):

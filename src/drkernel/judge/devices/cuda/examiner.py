@@ -253,9 +253,9 @@ class GpuExaminer:
                     ending = runners.end()
                     self._last_ended = ended
                 verdict = verdict or verdict_of_crash(ending)
-                self._expect_conclusive(verdict)
+                self._expect_conclusive(verdict, memory)
                 if theirs and not exclusive:
-                    self._expect_conclusive(theirs.verdict)
+                    self._expect_conclusive(theirs.verdict, memory)
         except Missing as error:
             return {"missing": error.kernels}
         except (GpuBusy, GpuUnhealthy) as error:
@@ -277,8 +277,11 @@ class GpuExaminer:
         verdict = dataclasses.replace(verdict, device=self.config.device, evidence=evidence)
         return {"verdict": verdict.to_dict(), "machine": self._machine}
 
-    def _expect_conclusive(self, verdict: Verdict) -> None:
+    def _expect_conclusive(self, verdict: Verdict, memory: float) -> None:
         """Asks whether something else than the submission, whose process has ended, may be the cause of a verdict.
+
+        Args:
+            memory: the fraction of the GPU's memory that it could allocate.
 
         Raises:
             GpuBusy, GpuUnhealthy: it may be. Where the GPU fails after a submission that had it for itself, the error
@@ -290,7 +293,7 @@ class GpuExaminer:
         if not self._lease.exclusive and (doubtful or uneven or verdict.evidence.get("together")):
             raise GpuBusy(verdict.reason)
         if no_memory:
-            self._expect_promised_memory()
+            self._expect_promised_memory(memory)
         try:
             if verdict.reason in _INCONCLUSIVE:
                 self._probe(self._lease.exclusive)
@@ -300,7 +303,7 @@ class GpuExaminer:
             error.verdict = dataclasses.replace(verdict, device=self.config.device)
             raise
 
-    def _expect_promised_memory(self) -> None:
+    def _expect_promised_memory(self, memory: float) -> None:
         """A submission that has the GPU for itself is promised so much of its memory. Where less is free once its
         process has ended, others hold it, and the submission did not fail by itself.
 
@@ -309,7 +312,7 @@ class GpuExaminer:
         """
         self._release()
         free, total = torch.cuda.mem_get_info()
-        promised = int(self._total * _MEMORY * total)
+        promised = int(memory * total)
         if free < promised:
             raise GpuUnhealthy(f"{free / 2**30:.1f} GiB were free of the {promised / 2**30:.1f} GiB that are promised")
 

@@ -179,8 +179,8 @@ class SingleCalls:
         call = SingleCall(kind, clock_us, reported, self._client.activity.new())
         if in_time or kind == WAITING:  # else part of its forward came before GO
             self.calls.append(call)
-        theirs = given.theirs
-        if theirs is None:
+        theirs: Any = given.theirs
+        if self._buffers.large:
             block = self._buffers.local_block
             theirs = block(tree, slots, self._train, given.seed, ahead=False, given=[given.inputs])
         self._compare(theirs, reported, given.outputs, ours)
