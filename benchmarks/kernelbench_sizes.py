@@ -95,9 +95,15 @@ class Submission:
             "detail": verdict.detail,
             "speedup": verdict.speedup,
             "coverage": verdict.coverage,
-            "cost": {key: value for key, value in verdict.evidence.get("cost", {}).items() if key != "spans"},
+            "cost": _cost(verdict.evidence.get("cost", {})),
             "judged_on": verdict.device,
         }
+
+
+def _cost(cost: Row) -> Row:
+    """What a verdict has cost, with the milliseconds of each stage that was waited for."""
+    spans = {f"{name} span": round(1e3 * (end - start)) for name, start, end in cost.get("spans", [])}
+    return {key: value for key, value in cost.items() if key != "spans"} | spans
 
 
 def main(options: argparse.Namespace) -> int:

@@ -161,7 +161,7 @@ def test_a_perturbation_reaches_the_inputs():
     )
     for seed in range(20):
         inputs = cases.nearly_same(reference, sources, first, seed)
-        assert inputs and not torch.equal(inputs[0], first.inputs[0])
+        assert inputs and not torch.equal(inputs()[0], first.inputs[0])
 
 
 def test_one_element_of_each_row_carries_the_result_at_a_random_place():

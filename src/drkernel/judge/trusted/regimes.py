@@ -15,7 +15,8 @@ from torch import Tensor
 
 from drkernel.judge.trusted.structure import Change, Source, Use
 
-_CHUNK = 2**22
+_CHUNK, _PARTS = 2**22, 64
+"""Elements that are filled at once, more of a large draw: so many parts of it."""
 _OUTLIERS = 64
 """Outliers of a whole draw, at least, where it has the room."""
 
@@ -196,4 +197,4 @@ def _rows(values: Tensor) -> Iterator[Tensor]:
     """Views [r, c] that together are the tensor, of a bounded size each if rows are."""
     columns = values.shape[-1] if values.dim() else 1
     table = values.view(-1, columns)
-    yield from table.split(max(1, _CHUNK // columns))
+    yield from table.split(max(1, max(_CHUNK, values.numel() // _PARTS) // columns))

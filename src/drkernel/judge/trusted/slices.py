@@ -24,7 +24,7 @@ from drkernel.types import DrKernelError
 
 LARGE = 2**28
 """Bytes of a call's inputs, outputs and weights from which it is compared slice by slice."""
-SLICE, SAMPLE = 2**28, 2**25
+SLICE, SAMPLE = 2**29, 2**25
 """Bytes of inputs and outputs that are looked at together: in the task's precision, and in fp64."""
 FEW_ROWS, MOST = 8, 2**29
 """Rows that are looked at in fp64 at least, where they take no more bytes than this."""

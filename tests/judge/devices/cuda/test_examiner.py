@@ -53,7 +53,7 @@ def test_areas_that_do_not_fit_leave_nothing_behind(monkeypatch):
 
     monkeypatch.setattr(buffers, "DeviceArea", Area)
     with pytest.raises(torch.OutOfMemoryError):
-        buffers.areas(512)
+        buffers.areas((512,) * 4)
     assert not left
 
 
@@ -99,7 +99,7 @@ def test_what_another_examination_may_have_caused_is_inconclusive(monkeypatch, v
     mine = examiner_on(monkeypatch, exclusive, free_gib=70)
     mine._probe = probes.append
     with pytest.raises(GpuBusy) if inconclusive else contextlib.nullcontext():
-        GpuExaminer._expect_conclusive(mine, verdict)
+        GpuExaminer._expect_conclusive(mine, verdict, 0.6)
     assert probes == ([exclusive] if verdict.reason in ("forged_time", "timeout") and not inconclusive else []), (
         "the GPU is looked at where its slowness may matter"
     )
@@ -116,12 +116,11 @@ def examiner_on(monkeypatch, exclusive: bool, free_gib: float, broken: bool = Fa
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (int(free_gib * 2**30), 80 * 2**30))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(examiner, "_tiny_us", tiny_us)
-    mine = SimpleNamespace(
-        _lease=SimpleNamespace(exclusive=exclusive), _memory=1.0, _pool=SimpleNamespace(terminating=[])
-    )
+    mine = SimpleNamespace(_lease=SimpleNamespace(exclusive=exclusive), _pool=SimpleNamespace(terminating=[]))
     mine.config = SimpleNamespace(device="cuda:NVIDIA H200")
     mine._probe = lambda exclusive: GpuExaminer._probe(mine, exclusive)
-    mine._expect_promised_memory = lambda: GpuExaminer._expect_promised_memory(mine)
+    mine._expect_promised_memory = lambda memory: GpuExaminer._expect_promised_memory(mine, memory)
+    mine._release = lambda: GpuExaminer._release(mine)
     return mine
 
 
@@ -130,12 +129,12 @@ def test_memory_that_others_hold_is_not_the_submissions_fault(monkeypatch, free_
     """60 % of 80 GiB are promised."""
     mine = examiner_on(monkeypatch, exclusive=True, free_gib=free_gib)
     with pytest.raises(GpuUnhealthy, match=r"48\.0 GiB that are promised") if excused else contextlib.nullcontext():
-        GpuExaminer._expect_conclusive(mine, MEMORY)
+        GpuExaminer._expect_conclusive(mine, MEMORY, 0.6)
 
 
 @pytest.mark.parametrize("found", [HANGS, Verdict("invalid", "crashed"), Verdict("invalid", "runtime_error")])
 def test_what_was_found_of_a_submission_is_kept_where_the_gpu_fails_after_it(monkeypatch, found):
     mine = examiner_on(monkeypatch, exclusive=True, free_gib=70, broken=True)
     with pytest.raises(GpuUnhealthy, match="the GPU fails: CUDA error") as caught:
-        GpuExaminer._expect_conclusive(mine, found)
+        GpuExaminer._expect_conclusive(mine, found, 0.6)
     assert caught.value.verdict.reason == found.reason

@@ -70,7 +70,7 @@ def pool_of(path, *starting):
     pool, now = object.__new__(RunnerPool), time.monotonic()
     pool._changed, pool._wanted, pool._error, pool.terminating = threading.Condition(), queue.SimpleQueue(), None, []
     pool._waiting = deque(
-        _WaitingRunner(Process(ready), path / str(n), [], now - age, *kind)
+        _WaitingRunner(Process(ready), path / str(n), now - age, *kind)
         for n, (age, ready, *kind) in enumerate(starting)
     )
     return pool

@@ -80,6 +80,8 @@ class _Job:
     """Whether the last examiner gave up because of its GPU."""
     exclusive: bool = False
     """Whether no other examination may be on the GPU meanwhile."""
+    again: str = ""
+    """Why it had to be examined again so."""
     folder: Path | None = None
     compile_s: float = 0.0
     spans: list = field(default_factory=list)
@@ -153,7 +155,8 @@ class CudaBackend:
             plan.add_done_callback(lambda plan: _settle_check(plan, future))
         else:
             job = _Job(task, source, future, plan)
-            plan.add_done_callback(lambda _: self._admit(job))
+            found = self._screen.enqueue(task, source) if self._screen else None  # while the task is prepared
+            plan.add_done_callback(lambda _: self._admit(job, found))
         return future
 
     def close(self) -> None:
@@ -175,12 +178,12 @@ class CudaBackend:
 
     # screening
 
-    def _admit(self, job: _Job) -> None:
-        """Passes a submission on to be screened, or to be compiled."""
-        if not self._screen or job.plan.exception():
+    def _admit(self, job: _Job, found: Future | None) -> None:
+        """Passes a submission on to be compiled, once the screen has not refused it."""
+        if not found or job.plan.exception():
             self._to_compile.put(job)
         else:
-            self._screen.enqueue(job.task, job.source).add_done_callback(lambda found: self._screened(job, found))
+            found.add_done_callback(lambda found: self._screened(job, found))
 
     def _screened(self, job: _Job, found: Future) -> None:
         if found.cancelled():
@@ -264,7 +267,7 @@ class CudaBackend:
                 job.missing += reply["missing"]
                 self._to_compile.put(job)
             elif "inconclusive" in reply:
-                job.exclusive = True
+                job.exclusive, job.again = True, reply["inconclusive"]
                 self._to_compile.put(job)
             else:
                 self._end(job, reply, "")
@@ -338,6 +341,7 @@ class CudaBackend:
             worked = sum(end - start for _, start, end in job.spans)
             verdict["seconds"] = max(0.0, worked - cost.get("wait", 0.0) / 1e3)
             cost |= {"compile": round(1e3 * job.compile_s, 2), "rounds": job.rounds}
+            cost |= {"again": job.again} if job.again else {}
             cost["spans"] = [["queue", job.began, job.spans[0][1]], *job.spans, *cost.get("spans", [])]
         settle(job.future, reply, problem, self._device, "gpu_lost" if job.gpu_failed else "worker_lost")
 

@@ -44,6 +44,7 @@ from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
 T = TypeVar("T")
+_NOTHING = Footprint(0, 0, 0)
 
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"
 PROCESS_SPEC = ProcessSpec(f"{_RUNNER}:prepare", f"{_RUNNER}:main", areas=1, gpu=True)
@@ -168,8 +169,7 @@ class GpuExaminer:
             self._expect_room(task, needs)
         for exclusive in (False, True):
             try:
-                with self._ledger.hold(self._share(needs, needs.least)), self._lease.hold(exclusive):
-                    self._fit(exclusive, needs)
+                with self._ledger.hold(self._share(needs, needs.least)), self._room(exclusive, needs):
                     if self._machine and time.monotonic() > self._described + _DESCRIBED_S:
                         with self._lease.exclusively(), self._quiet():
                             self._describe()
@@ -185,6 +185,23 @@ class GpuExaminer:
         if not self._buffers.fits(needs):
             self._release()
             expect_memory(exclusive, lambda: self._buffers.fit(needs))
+
+    def _give_back(self) -> None:
+        """Gives back what a large task took, for which other examiners may wait."""
+        if self._buffers.large:
+            self._release()
+            self._buffers.fit(_NOTHING)
+            torch.cuda.empty_cache()
+
+    @contextlib.contextmanager
+    def _room(self, exclusive: bool, needs: Footprint) -> Iterator[None]:
+        """The GPU, with room for a task's calls."""
+        with self._lease.hold(exclusive):
+            self._fit(exclusive, needs)
+            try:
+                yield
+            finally:
+                self._give_back()
 
     def _release(self) -> None:
         while self._pool.terminating:
@@ -220,8 +237,7 @@ class GpuExaminer:
                 self._fit(exclusive, needs)
                 return self._judge(task, source, kernels, exclusive, needs, waited_s)
             finally:
-                if needs.large:
-                    torch.cuda.empty_cache()
+                self._give_back()
 
     def _judge(
         self, task: Task, source: str, kernels: Path, exclusive: bool, needs: Footprint, waited_s: float
