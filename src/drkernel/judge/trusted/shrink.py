@@ -1,12 +1,12 @@
 """Smaller sizes for a task, so that an interpreter can run it, and odd ones that nobody published.
 
-KernelBench keeps sizes in module constants. Literals inside `get_inputs` and `get_init_inputs` are first lifted into
-constants, too. Sizes are halved until the task is cheap, which keeps most divisibility that a task relies on.
+KernelBench keeps sizes in module constants; other sizes become some first (`lift`). Sizes are halved until the task is
+cheap, which keeps most divisibility that a task relies on: all alike; else one by one; else those inside the network,
+too.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import itertools
@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.trusted import lift
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -26,8 +27,11 @@ from drkernel.types import DrKernelError, Task
 _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Largest values of a constant that are tried, in turn."""
 _MIN_SIZE = 16
-"""Smaller literals are taken for something else than sizes. Rows keep as many elements, where it is cheap."""
+"""Rows keep as many elements, where it is cheap."""
 _SMALLEST_CAPS = (8, 4, 2)
+_LEAST = (32, 8, 4, 2)
+"""What constants are lowered to one by one, in turn."""
+_MOST_HALVINGS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +51,18 @@ CHEAP = Cost(2**16, 2**16, 2e7)
 """What a task is shrunk to if its constants allow it."""
 MOST = Cost(2**20, 2**23, 2e9)
 """What is accepted where they allow no less (sizes inside the model)."""
+NETWORK = Cost(2**18, 2**20, 1e8)
+"""What a network is narrowed to, which is more than that."""
 
 
-def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST) -> Task:
+def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None = None) -> Task:
     """The task with `small` set: as given, or the largest halving of its constants that is cheap and runs.
 
     Args:
         target: what is small enough.
-        limit: what is accepted where the constants allow no less.
+        limit: what is accepted where the constants as they are written allow no less. Beyond it, expressions become
+            constants, constants are lowered one by one, and networks become narrower.
+        most: what is accepted where all this does not help. The network stays as it is then.
 
     Raises:
         DrKernelError: nothing that is small enough runs; the message says what the smallest attempt met.
@@ -62,14 +70,45 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST) -> Task:
     if task.small is not None:
         return task
     Reference(task)
-    lifted = dataclasses.replace(task, source=lift(task.source))
-    constants = Reference(lifted).constants
+    for expressions in (False, True):
+        lifted = dataclasses.replace(task, source=lift.lift(task.source, expressions))
+        constants = Reference(lifted).constants
+        small, problem = _halved_alike(lifted, constants, target, limit)
+        if small is not None:
+            return _fitted(lifted, _with_wide_rows(lifted, constants, small, target))
+    lowest = _lowest(lifted, constants, target)
+    small = _grown(lifted, constants, lowest, target, most or limit)
+    if small is not None:
+        return _fitted(lifted, small)
+    if most is None:
+        narrow, small = _narrowed(lifted, constants, lowest, limit)
+        if small is not None:
+            return _fitted(narrow, small)
+    small, problem = _halved_alike(lifted, constants, target, most or limit)
+    if small is None:
+        raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
+    return _fitted(lifted, small)
+
+
+def _fitted(task: Task, small: dict[str, int]) -> Task:
+    full = Reference(task).constants
+    return dataclasses.replace(task, small={name: value for name, value in small.items() if value != full[name]})
+
+
+def _halved_alike(
+    task: Task, constants: dict[str, int], target: Cost, limit: Cost
+) -> tuple[dict[str, int] | None, str]:
+    """All constants, halved until they are below the largest cap that is cheap and runs; else None, and why."""
     best: dict[str, int] | None = None
     problem = "nothing small enough runs"
     for cap in _CAPS:
         small = {name: halved(value, cap) for name, value in constants.items()}
         try:
-            cost = _cost(Reference(lifted, small))
+            cost = _planned_cost(task, small, forward=False)
+            if not cost or not cost.exceeds(limit):
+                cost = _planned_cost(task, small)
+            if not cost or not cost.exceeds(limit):
+                cost = _cost(Reference(task, small))
         except DrKernelError as error:
             problem = str(error)
             continue
@@ -79,11 +118,104 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST) -> Task:
         best = small
         if cost.exceeds(target):
             break
-    if best is None:
-        raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
-    best = _with_wide_rows(lifted, constants, best, target)
-    changed = {name: value for name, value in best.items() if value != constants[name]}
-    return dataclasses.replace(lifted, small=changed)
+    return best, problem
+
+
+def _lowest(task: Task, constants: dict[str, int], target: Cost) -> dict[str, int]:
+    """The constants, each as small as the others allow, unless the task is cheap before.
+
+    A size that others depend on (that of an image before a layer of fixed width) stays.
+    """
+    small = dict(constants)
+    movable = sorted((name for name in constants if constants[name] > 2), key=lambda name: -constants[name])
+    for least in _LEAST:
+        for name in list(movable):
+            cost = _planned_cost(task, small)
+            if cost is None or not cost.exceeds(target):
+                return small
+            lower = _lowered(task, constants, small, name, least)
+            if lower is None:
+                movable.remove(name)
+            else:
+                small = lower
+    return small
+
+
+def _lowered(
+    task: Task, constants: dict[str, int], small: dict[str, int], name: str, least: int
+) -> dict[str, int] | None:
+    """One constant smaller, alone or together with those that are as large, so that it runs; None where none does."""
+    if small[name] <= least:
+        return small
+    equal = {other for other in constants if constants[other] == constants[name]}
+    for names in [{name}, equal][: 1 + (len(equal) > 1)]:
+        for cap in (cap for cap in _CAPS if least <= cap < small[name]):
+            changed = small | {other: min(small[other], halved(constants[other], cap)) for other in names}
+            if _planned_cost(task, changed):
+                return changed
+    return None
+
+
+def _grown(
+    task: Task, constants: dict[str, int], small: dict[str, int], target: Cost, limit: Cost
+) -> dict[str, int] | None:
+    """Small constants, doubled together while that is cheap and runs; None where they are too large already."""
+    cost = _planned_cost(task, small)
+    if cost is None or cost.exceeds(limit):
+        return None
+    for factor in (2, 4, 8, 16):
+        larger = {name: halved(value, max(4, factor * small[name])) for name, value in constants.items()}
+        cost = _planned_cost(task, larger)
+        if larger == small or cost is None or cost.exceeds(target):
+            break
+        small = larger
+    return small
+
+
+def _narrowed(
+    task: Task, constants: dict[str, int], small: dict[str, int], limit: Cost
+) -> tuple[Task, dict[str, int] | None]:
+    """The task with a narrower network: all sizes inside of it, and those of inputs that they come from, halved alike.
+
+    They are halved until the network is cheap, or as often as it runs; those that cannot be halved so often stay, and
+    one more where the network does not run else (the side of an image). None where that is not enough.
+    """
+    task = dataclasses.replace(task, source=lift.lift_network(task.source))
+    widths = lift.network_sizes(task.source)
+    widths |= {name: constants[name] for name in small if small[name] == constants[name] in widths.values()}
+    best = None
+    for times in range(2, _MOST_HALVINGS + 1):
+        for kept in (None, *sorted(set(widths.values()))):
+            narrow = {name: _divided(value, times) for name, value in widths.items() if value != kept}
+            if cost := _planned_cost(task, widths | small | narrow):
+                break
+        if cost is not None and not cost.exceeds(limit):
+            best = widths | small | narrow
+            if not cost.exceeds(NETWORK):
+                break
+    return task, best
+
+
+def _divided(value: int, times: int) -> int:
+    return value // 2**times if value % 2**times == 0 else value
+
+
+def _planned_cost(task: Task, constants: Mapping[str, int], forward: bool = True) -> Cost | None:
+    """The cost without memory or arithmetic; None where the task does not run, or not without data.
+
+    Args:
+        forward: whether the forward counts, too, beside inputs and weights.
+    """
+    from torch._subclasses import fake_tensor
+
+    fake_tensor.log.disabled = True  # it would say at length what does not run
+    try:
+        with torch.random.fork_rng(devices=[]), fake_tensor.FakeTensorMode():
+            return _cost(Reference(task, constants), forward)
+    except Exception:
+        return None
+    finally:
+        fake_tensor.log.disabled = False
 
 
 def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int], target: Cost) -> dict[str, int]:
@@ -141,10 +273,10 @@ def halved(value: int, cap: int) -> int:
     return value
 
 
-def _cost(reference: Reference) -> Cost:
+def _cost(reference: Reference, forward: bool = True) -> Cost:
     inputs, model = reference.inputs(0), reference.model(0)
     with FlopCounterMode(display=False) as counter:
-        outputs = reference.forward(model.eval(), inputs)
+        outputs = reference.forward(model.eval(), inputs) if forward else []
     values = sum(t.numel() for _, t in (*leaves(inputs), *leaves(outputs)) if isinstance(t, Tensor))
     return Cost(values, sum(p.numel() for p in model.parameters()), counter.get_total_flops())
 
@@ -167,53 +299,6 @@ def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) 
     tried += [{name: 2 * before[name]} for name in reversed(names)]
     for change in tried:
         yield {**before, **change}
-
-
-def lift(source: str) -> str:
-    """The source, line by line, with sizes that are literals as module constants; unchanged where there are none.
-
-    Int literals of at least 16 count, in `get_inputs`, `get_init_inputs` and in tuples like `input_shape = (32768,)`.
-    Equal literals share a constant, since they usually are the same size.
-    """
-    body = ast.parse(source).body
-    literals = [
-        node
-        for statement in body
-        if _holds_sizes(statement)
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= _MIN_SIZE
-    ]
-    if not literals:
-        return source
-    lines = [line.encode() for line in source.splitlines(keepends=True)]
-    for node in sorted(literals, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-        line = lines[node.lineno - 1]
-        lines[node.lineno - 1] = line[: node.col_offset] + _name(node.value).encode() + line[node.end_col_offset :]
-    first = next(node for node in body if not _must_stay_first(node))
-    constants = "".join(f"{_name(value)} = {value!r}; " for value in dict.fromkeys(node.value for node in literals))
-    if isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.If)):
-        constants += "\n"
-    lines[first.lineno - 1] = constants.encode() + lines[first.lineno - 1]
-    return b"".join(lines).decode()
-
-
-def _name(size: Any) -> str:
-    return f"SIZE_{size}"
-
-
-def _holds_sizes(node: ast.stmt) -> bool:
-    if isinstance(node, ast.FunctionDef):
-        return node.name in ("get_inputs", "get_init_inputs")
-    if isinstance(node, ast.Assign):
-        return isinstance(node.targets[0], ast.Name) and isinstance(node.value, (ast.Tuple, ast.List))
-    return False
-
-
-def _must_stay_first(node: ast.stmt) -> bool:
-    """Whether a statement must stay first: the docstring and __future__ imports."""
-    if isinstance(node, ast.ImportFrom):
-        return node.module == "__future__"
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def shapes_of(inputs: list) -> tuple[tuple[int, ...], ...]:
