@@ -67,9 +67,9 @@ def lift_network(source: str) -> str:
     expression (`512 * 7 * 7`) each number counts alone, so that what is not a size stays.
     """
     body = ast.parse(source).body
-    nodes = [node for root in _network(body) for node in _literals(root) if node.value >= _MIN_SIZE]
-    changes: dict[ast.expr, str] = {node: f"{_OF_NETWORK}{node.value}" for node in nodes}
-    return _rewritten(source, body, changes, {f"{_OF_NETWORK}{node.value}": node.value for node in nodes})
+    sizes = {node: value for root in _network(body) for node, value in _literals(root) if value >= _MIN_SIZE}
+    changes = {node: f"{_OF_NETWORK}{value}" for node, value in sizes.items()}
+    return _rewritten(source, body, changes, {changes[node]: value for node, value in sizes.items()})
 
 
 def network_sizes(source: str) -> dict[str, int]:
@@ -117,8 +117,8 @@ def _with_numbers(source: str, numbers: Mapping[int, int]) -> str:
     except (SyntaxError, ValueError, RecursionError):
         return source
     options = {id(k.value) for k in ast.walk(tree) if isinstance(k, ast.keyword) and k.arg in _NO_SIZES}
-    nodes = [node for node in _literals(tree) if node.value in numbers and id(node) not in options]
-    return _replaced(source, {node: repr(numbers[node.value]) for node in nodes})
+    found = {node: value for node, value in _literals(tree) if id(node) not in options}
+    return _replaced(source, {node: repr(numbers[value]) for node, value in found.items() if value in numbers})
 
 
 def _sizes(root: ast.AST, expressions: bool) -> Iterator[tuple[ast.expr, int]]:
@@ -137,12 +137,12 @@ def _sizes(root: ast.AST, expressions: bool) -> Iterator[tuple[ast.expr, int]]:
         yield from _sizes(child, expressions)
 
 
-def _literals(root: ast.AST) -> Iterator[ast.Constant]:
-    """The whole numbers below a node, not those inside of f-strings."""
+def _literals(root: ast.AST) -> Iterator[tuple[ast.expr, int]]:
+    """The whole numbers below a node with their values, not those inside of f-strings."""
     if isinstance(root, ast.JoinedStr):
         return
     if isinstance(root, ast.Constant) and type(root.value) is int:
-        yield root
+        yield root, root.value
     for child in ast.iter_child_nodes(root):
         yield from _literals(child)
 
