@@ -185,8 +185,8 @@ def _narrowed(
     widths |= {name: constants[name] for name in small if small[name] == constants[name] in widths.values()}
     best = None
     for times in range(2, _MOST_HALVINGS + 1):
-        for kept in (None, *sorted(set(widths.values()))):
-            narrow = {name: _divided(value, times) for name, value in widths.items() if value != kept}
+        for kept in ("", *sorted(widths)):
+            narrow = {name: _divided(value, times) for name, value in widths.items() if name != kept}
             if cost := _planned_cost(task, widths | small | narrow):
                 break
         if cost is not None and not cost.exceeds(limit):
