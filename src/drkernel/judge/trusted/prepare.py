@@ -115,6 +115,12 @@ def prepare(
     sources = structure.observe(base, seed)
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "")
     prepared.degenerate = _passing(prepared, seeds)
+    if prepared.degenerate and len(alternatives) > 1:  # deep networks with running statistics may tell in training only
+        prepared.mode_alternatives = alternatives[:1]
+        if _passing(prepared, seeds):
+            prepared.mode_alternatives = alternatives
+        else:
+            prepared.degenerate = ""
     return prepared
 
 

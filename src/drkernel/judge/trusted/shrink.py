@@ -15,12 +15,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import lift
 from drkernel.judge.trusted.outputs import leaves
+from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -29,7 +31,7 @@ _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _MIN_SIZE = 16
 """Rows keep as many elements, where it is cheap."""
 _SMALLEST_CAPS = (8, 4, 2)
-_LEAST = (32, 8, 4, 2)
+_LEAST = (32, 8, 4)
 """What constants are lowered to one by one, in turn."""
 _MOST_HALVINGS = 5
 
@@ -42,15 +44,24 @@ class Cost:
     """Elements of inputs and outputs."""
     weights: int
     flops: float
+    undefined: bool = False
+    """Whether an output has NaN."""
 
     def exceeds(self, limit: Cost) -> bool:
         return self.values > limit.values or self.weights > limit.weights or self.flops > limit.flops
+
+    def helps(self, before: Cost, limit: Cost) -> bool:
+        """Whether it is less of something that exceeds a limit."""
+        pairs = zip(dataclasses.astuple(self)[:3], dataclasses.astuple(before)[:3], dataclasses.astuple(limit)[:3])
+        return any(now < then and then > most for now, then, most in pairs)
 
 
 CHEAP = Cost(2**16, 2**16, 2e7)
 """What a task is shrunk to if its constants allow it."""
 MOST = Cost(2**20, 2**23, 2e9)
 """What is accepted where they allow no less (sizes inside the model)."""
+OTHERS = Cost(2**19, 2**20, 2e8)
+"""What is accepted where the first sizes turn out to tell nothing."""
 NETWORK = Cost(2**18, 2**20, 1e8)
 """What a network is narrowed to, which is more than that."""
 
@@ -70,24 +81,45 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     if task.small is not None:
         return task
     Reference(task)
-    for expressions in (False, True):
-        lifted = dataclasses.replace(task, source=lift.lift(task.source, expressions))
-        constants = Reference(lifted).constants
-        small, problem = _halved_alike(lifted, constants, target, limit)
-        if small is not None:
-            return _fitted(lifted, _with_wide_rows(lifted, constants, small, target))
-    lowest = _lowest(lifted, constants, target)
-    small = _grown(lifted, constants, lowest, target, most or limit)
+    written, plain = (dataclasses.replace(task, source=lift.lift(task.source, every)) for every in (False, True))
+    small, problem = _halved_alike(written, target, limit)
     if small is not None:
-        return _fitted(lifted, small)
+        return _fitted(written, _with_wide_rows(written, Reference(written).constants, small, target))
+    if plain.source != written.source:
+        small, problem = _halved_alike(plain, target, limit)
+        if small is not None:
+            return _fitted(plain, _with_wide_rows(plain, Reference(plain).constants, small, target))
+    lowered = list(_lowered(plain, target))
+    small, cost = lowered[-1]
+    if cost is not None and not cost.exceeds(most or limit):
+        return _fitted(plain, _grown(plain, small, target))
     if most is None:
-        narrow, small = _narrowed(lifted, constants, lowest, limit)
+        narrow, small = _narrowed(plain, [small for small, _ in lowered], limit)
         if small is not None:
             return _fitted(narrow, small)
-    small, problem = _halved_alike(lifted, constants, target, most or limit)
-    if small is None:
-        raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
-    return _fitted(lifted, small)
+    else:
+        small, problem = _halved_alike(written, target, most)
+        if small is not None:
+            return _fitted(written, _with_wide_rows(written, Reference(written).constants, small, target))
+    raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
+
+
+def others(task: Task, limit: Cost = OTHERS) -> Iterator[Task]:
+    """A task that `fit` has made small, at other small sizes, for tasks whose groups or images became too small.
+
+    First such whose proportions are those of the published sizes, then larger ones.
+    """
+    full, small = Reference(task).constants, task.small or {}
+    tried = [small]
+    for times in (6, 3):
+        tried.append({name: max(2, full[name] >> times) for name in small if full[name] >= 2 * _MIN_SIZE})
+    tried += [{name: halved(full[name], factor * value) for name, value in small.items()} for factor in (4, 16)]
+    widths = {name: small[name] for name in lift.network_sizes(task.source) if name in small}
+    for number, constants in enumerate(tried):
+        constants = small | constants | widths
+        cost = _planned_cost(task, full | constants)
+        if cost is not None and not cost.exceeds(limit) and constants not in tried[:number]:
+            yield dataclasses.replace(task, small=constants)
 
 
 def _fitted(task: Task, small: dict[str, int]) -> Task:
@@ -95,19 +127,17 @@ def _fitted(task: Task, small: dict[str, int]) -> Task:
     return dataclasses.replace(task, small={name: value for name, value in small.items() if value != full[name]})
 
 
-def _halved_alike(
-    task: Task, constants: dict[str, int], target: Cost, limit: Cost
-) -> tuple[dict[str, int] | None, str]:
+def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int] | None, str]:
     """All constants, halved until they are below the largest cap that is cheap and runs; else None, and why."""
     best: dict[str, int] | None = None
+    undefined: dict[str, int] | None = None
     problem = "nothing small enough runs"
+    constants = Reference(task).constants
     for cap in _CAPS:
         small = {name: halved(value, cap) for name, value in constants.items()}
         try:
-            cost = _planned_cost(task, small, forward=False)
-            if not cost or not cost.exceeds(limit):
-                cost = _planned_cost(task, small)
-            if not cost or not cost.exceeds(limit):
+            cost = _planned_cost(task, small, limit)
+            if cost is None or not cost.exceeds(limit):
                 cost = _cost(Reference(task, small))
         except DrKernelError as error:
             problem = str(error)
@@ -115,56 +145,53 @@ def _halved_alike(
         if cost.exceeds(target) and (best is not None or cost.exceeds(limit)):
             problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
+        if cost.undefined:  # an image of no pixels, say
+            undefined = undefined or small
+            continue
         best = small
         if cost.exceeds(target):
             break
-    return best, problem
+    return best or undefined, problem
 
 
-def _lowest(task: Task, constants: dict[str, int], target: Cost) -> dict[str, int]:
-    """The constants, each as small as the others allow, unless the task is cheap before.
+def _lowered(task: Task, target: Cost) -> Iterator[tuple[dict[str, int], Cost | None]]:
+    """The constants, each as small as the others allow down to some least value, and the cost; less from time to time.
 
-    A size that others depend on (that of an image before a layer of fixed width) stays.
+    A size that others depend on (that of an image before a layer of fixed width) stays, and so does what costs nothing.
     """
-    small = dict(constants)
-    movable = sorted((name for name in constants if constants[name] > 2), key=lambda name: -constants[name])
+    full = Reference(task).constants
+    small, cost = full, _planned_cost(task, full)
+    movable = sorted((name for name in full if full[name] > 2), key=lambda name: -full[name])
     for least in _LEAST:
         for name in list(movable):
-            cost = _planned_cost(task, small)
-            if cost is None or not cost.exceeds(target):
-                return small
-            lower = _lowered(task, constants, small, name, least)
-            if lower is None:
+            if cost is None or not cost.exceeds(target) or small[name] <= least:
+                continue
+            lower, found = _with_lower(task, full, small, name, least)
+            if found is None or not found.helps(cost, target):
                 movable.remove(name)
             else:
-                small = lower
-    return small
+                small, cost = lower, found
+        yield small, cost
 
 
-def _lowered(
-    task: Task, constants: dict[str, int], small: dict[str, int], name: str, least: int
-) -> dict[str, int] | None:
-    """One constant smaller, alone or together with those that are as large, so that it runs; None where none does."""
-    if small[name] <= least:
-        return small
-    equal = {other for other in constants if constants[other] == constants[name]}
+def _with_lower(
+    task: Task, full: dict[str, int], small: dict[str, int], name: str, least: int
+) -> tuple[dict[str, int], Cost | None]:
+    """One constant smaller, alone or together with those that are as large, and the cost; None where none runs."""
+    equal = {other for other in full if full[other] == full[name]}
     for names in [{name}, equal][: 1 + (len(equal) > 1)]:
         for cap in (cap for cap in _CAPS if least <= cap < small[name]):
-            changed = small | {other: min(small[other], halved(constants[other], cap)) for other in names}
-            if _planned_cost(task, changed):
-                return changed
-    return None
+            changed = small | {other: min(small[other], halved(full[other], cap)) for other in names}
+            if cost := _planned_cost(task, changed):
+                return changed, cost
+    return small, None
 
 
-def _grown(
-    task: Task, constants: dict[str, int], small: dict[str, int], target: Cost, limit: Cost
-) -> dict[str, int] | None:
-    """Small constants, doubled together while that is cheap and runs; None where they are too large already."""
-    cost = _planned_cost(task, small)
-    if cost is None or cost.exceeds(limit):
-        return None
+def _grown(task: Task, small: dict[str, int], target: Cost) -> dict[str, int]:
+    """Small constants, doubled together while that is cheap and runs."""
+    full = Reference(task).constants
     for factor in (2, 4, 8, 16):
-        larger = {name: halved(value, max(4, factor * small[name])) for name, value in constants.items()}
+        larger = {name: halved(value, max(4, factor * small[name])) for name, value in full.items()}
         cost = _planned_cost(task, larger)
         if larger == small or cost is None or cost.exceeds(target):
             break
@@ -172,50 +199,53 @@ def _grown(
     return small
 
 
-def _narrowed(
-    task: Task, constants: dict[str, int], small: dict[str, int], limit: Cost
-) -> tuple[Task, dict[str, int] | None]:
+def _narrowed(task: Task, lowered: Sequence[dict[str, int]], limit: Cost) -> tuple[Task, dict[str, int] | None]:
     """The task with a narrower network: all sizes inside of it, and those of inputs that they come from, halved alike.
 
     They are halved until the network is cheap, or as often as it runs; those that cannot be halved so often stay, and
     one more where the network does not run else (the side of an image). None where that is not enough.
+
+    Args:
+        lowered: the other constants, in turn.
     """
+    full = Reference(task).constants
     task = dataclasses.replace(task, source=lift.lift_network(task.source))
     widths = lift.network_sizes(task.source)
-    widths |= {name: constants[name] for name in small if small[name] == constants[name] in widths.values()}
     best = None
-    for times in range(2, _MOST_HALVINGS + 1):
-        for kept in ("", *sorted(widths)):
-            narrow = {name: _divided(value, times) for name, value in widths.items() if name != kept}
-            if cost := _planned_cost(task, widths | small | narrow):
-                break
-        if cost is not None and not cost.exceeds(limit):
-            best = widths | small | narrow
-            if not cost.exceeds(NETWORK):
-                break
+    for small in lowered:
+        tied = {name: full[name] for name in small if small[name] == full[name] in widths.values()}
+        for times in range(2, _MOST_HALVINGS + 1):
+            narrow, cost = _halved_widths(task, widths | small, widths | tied, times)
+            if cost is not None and not cost.exceeds(limit):
+                best = narrow
+                if not cost.exceeds(NETWORK):
+                    return task, best
     return task, best
+
+
+def _halved_widths(
+    task: Task, small: dict[str, int], widths: dict[str, int], times: int
+) -> tuple[dict[str, int], Cost | None]:
+    """The constants with these widths halved, or all but one of them, and the cost; None where the network does not
+    run."""
+    for kept in ("", *sorted(widths)):
+        narrow = small | {name: _divided(value, times) for name, value in widths.items() if name != kept}
+        if cost := _planned_cost(task, narrow):
+            return narrow, cost
+    return small, None
 
 
 def _divided(value: int, times: int) -> int:
     return value // 2**times if value % 2**times == 0 else value
 
 
-def _planned_cost(task: Task, constants: Mapping[str, int], forward: bool = True) -> Cost | None:
-    """The cost without memory or arithmetic; None where the task does not run, or not without data.
-
-    Args:
-        forward: whether the forward counts, too, beside inputs and weights.
-    """
-    from torch._subclasses import fake_tensor
-
-    fake_tensor.log.disabled = True  # it would say at length what does not run
+def _planned_cost(task: Task, constants: Mapping[str, int], limit: Cost | None = None) -> Cost | None:
+    """The cost without memory or arithmetic; None where the task does not run, or not without data."""
     try:
-        with torch.random.fork_rng(devices=[]), fake_tensor.FakeTensorMode():
-            return _cost(Reference(task, constants), forward)
+        with without_data():
+            return _cost(Reference(task, constants), limit)
     except Exception:
         return None
-    finally:
-        fake_tensor.log.disabled = False
 
 
 def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int], target: Cost) -> dict[str, int]:
@@ -273,12 +303,22 @@ def halved(value: int, cap: int) -> int:
     return value
 
 
-def _cost(reference: Reference, forward: bool = True) -> Cost:
+def _cost(reference: Reference, limit: Cost | None = None) -> Cost:
+    """What one forward costs; of what exceeds a limit before the forward, only inputs and weights."""
     inputs, model = reference.inputs(0), reference.model(0)
+    count = lambda *trees: sum(t.numel() for tree in trees for _, t in leaves(tree) if isinstance(t, Tensor))
+    weights = sum(p.numel() for p in model.parameters())
+    before = Cost(count(inputs), weights, 0.0)
+    if limit is not None and before.exceeds(limit):
+        return before
     with FlopCounterMode(display=False) as counter:
-        outputs = reference.forward(model.eval(), inputs) if forward else []
-    values = sum(t.numel() for _, t in (*leaves(inputs), *leaves(outputs)) if isinstance(t, Tensor))
-    return Cost(values, sum(p.numel() for p in model.parameters()), counter.get_total_flops())
+        outputs = reference.forward(model.eval(), inputs)
+    undefined = any(
+        t.numel() and not isinstance(t, FakeTensor) and bool(t.isnan().any())
+        for _, t in leaves(outputs)
+        if isinstance(t, Tensor)
+    )
+    return Cost(count(inputs, outputs), weights, counter.get_total_flops(), undefined)
 
 
 def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) -> Iterator[dict[str, int]]:
