@@ -52,8 +52,11 @@ class Cost:
 
     def helps(self, before: Cost, limit: Cost) -> bool:
         """Whether it is less of something that exceeds a limit."""
-        pairs = zip(dataclasses.astuple(self)[:3], dataclasses.astuple(before)[:3], dataclasses.astuple(limit)[:3])
-        return any(now < then and then > most for now, then, most in pairs)
+        return (
+            self.values < before.values > limit.values
+            or self.weights < before.weights > limit.weights
+            or self.flops < before.flops > limit.flops
+        )
 
 
 CHEAP = Cost(2**16, 2**16, 2e7)
@@ -313,12 +316,13 @@ def _cost(reference: Reference, limit: Cost | None = None) -> Cost:
         return before
     with FlopCounterMode(display=False) as counter:
         outputs = reference.forward(model.eval(), inputs)
-    undefined = any(
-        t.numel() and not isinstance(t, FakeTensor) and bool(t.isnan().any())
-        for _, t in leaves(outputs)
-        if isinstance(t, Tensor)
-    )
-    return Cost(count(inputs, outputs), weights, counter.get_total_flops(), undefined)
+    return Cost(count(inputs, outputs), weights, counter.get_total_flops(), _has_nan(outputs))
+
+
+def _has_nan(outputs: Any) -> bool:
+    """Whether a tensor that has data has NaN."""
+    tensors = [t for _, t in leaves(outputs) if isinstance(t, Tensor) and not isinstance(t, FakeTensor)]
+    return any(bool(t.isnan().any()) for t in tensors)
 
 
 def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) -> Iterator[dict[str, int]]:
