@@ -1,4 +1,4 @@
-"""Which tasks at published sizes the simulated device takes, how long that needs, and whether it tells right from wrong.
+"""Which tasks the simulated device takes, how long that needs, and whether it tells right from wrong answers.
 
     python benchmarks/simulated_coverage.py OUT [--every 2] [--only mlp resnet ...]
 
@@ -117,13 +117,13 @@ def parts(network: str) -> tuple[str, str]:
 
 
 def prepared(device: SimulatedDevice, task: Task) -> Row:
-    """How long a task takes to prepare, and its sizes before and after; else what is wrong with it."""
-    start = time.perf_counter()
+    """How many seconds of a processor a task takes to prepare, and its sizes before and after; else what is wrong with it."""
+    start = time.process_time()
     try:
         found = device.prepare(task)
     except DrKernelError as error:
-        return {"seconds": time.perf_counter() - start, "problem": str(error)}
-    seconds = time.perf_counter() - start
+        return {"seconds": time.process_time() - start, "problem": str(error)}
+    seconds = time.process_time() - start
     full, small = Reference(found.task).constants, found.task.small or {}
     sizes = " ".join(f"{name}:{full[name]}>{value}" for name, value in sorted(small.items()))
     return {"seconds": seconds, "sizes": sizes} | ({"problem": found.degenerate} if found.degenerate else {})

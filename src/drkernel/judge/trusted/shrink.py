@@ -33,7 +33,8 @@ _MIN_SIZE = 16
 _SMALLEST_CAPS = (8, 4, 2)
 _LEAST = (32, 8, 4)
 """What constants are lowered to one by one, in turn."""
-_MOST_HALVINGS = 5
+_HALVINGS = ((2, 3), (4, 5))
+"""How often widths are halved: rather the other constants are lowered than widths more than three times."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,9 +216,9 @@ def _narrowed(task: Task, lowered: Sequence[dict[str, int]], limit: Cost) -> tup
     task = dataclasses.replace(task, source=lift.lift_network(task.source))
     widths = lift.network_sizes(task.source)
     best = None
-    for small in lowered:
-        tied = {name: full[name] for name in small if small[name] == full[name] in widths.values()}
-        for times in range(2, _MOST_HALVINGS + 1):
+    for halvings in _HALVINGS:
+        for small, times in itertools.product(lowered, halvings):
+            tied = {name: full[name] for name in small if small[name] == full[name] in widths.values()}
             narrow, cost = _halved_widths(task, widths | small, widths | tied, times)
             if cost is not None and not cost.exceeds(limit):
                 best = narrow
@@ -314,9 +315,20 @@ def _cost(reference: Reference, limit: Cost | None = None) -> Cost:
     before = Cost(count(inputs), weights, 0.0)
     if limit is not None and before.exceeds(limit):
         return before
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False) as counter, _counted_attention():
         outputs = reference.forward(model.eval(), inputs)
     return Cost(count(inputs, outputs), weights, counter.get_total_flops(), _has_nan(outputs))
+
+
+@contextlib.contextmanager
+def _counted_attention() -> Iterator[None]:
+    """nn.TransformerEncoderLayer and its like run as operators that are counted, not as one."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _has_nan(outputs: Any) -> bool:

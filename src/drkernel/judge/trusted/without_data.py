@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 
 import torch
@@ -19,7 +20,8 @@ def without_data() -> Iterator[None]:
 
     fake_tensor.log.disabled = True  # it would say at length what does not run
     try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad(), Mode():
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.no_grad(), Mode():
+            warnings.simplefilter("ignore")  # of copies, whose memory it asks for
             yield
     finally:
         fake_tensor.log.disabled = False
