@@ -59,6 +59,7 @@ FUNCTIONS = {
 }
 """Calls in the networks, and what they are in Triton."""
 
+ANSWERS = {"honest": "ok", "wrong": "incorrect"}
 Row = dict[str, Any]
 
 
@@ -75,13 +76,12 @@ def main(options: argparse.Namespace) -> int:
         Judge(device="simulated", workers=options.workers, cache=False) as judge,
     ):
         for kind, task, honest, wrong in chosen(options):
-            row = {"kind": kind, "name": task.id} | prepared(device, task)
+            row: Row = {"kind": kind, "name": task.id} | prepared(device, task)
             if "problem" not in row:
                 answers = {"honest": judge.submit(task, honest), "wrong": judge.submit(task, wrong)}
                 row |= {name: summary(future.result()) for name, future in answers.items()}
-            row["expected"] = (row.get("honest", {}).get("status"), row.get("wrong", {}).get("status")) == (
-                "ok",
-                "incorrect",
+            row["expected"] = "problem" not in row and [row[name]["status"] for name in ANSWERS] == list(
+                ANSWERS.values()
             )
             rows.append(row)
             file.write(json.dumps(row) + "\n")
@@ -117,7 +117,7 @@ def parts(network: str) -> tuple[str, str]:
 
 
 def prepared(device: SimulatedDevice, task: Task) -> Row:
-    """How many seconds of a processor a task takes to prepare, and its sizes before and after; else what is wrong with it."""
+    """Processor seconds that a task takes to prepare, and its sizes before and after; else what is wrong with it."""
     start = time.process_time()
     try:
         found = device.prepare(task)
@@ -162,7 +162,7 @@ def line_of(row: Row) -> str:
     if "problem" in row:
         return f"| {name} | {seconds} | no: {row['problem'][:160]} | | | |".replace("\n", " ")
     texts = []
-    for kind, right in (("honest", "ok"), ("wrong", "incorrect")):
+    for kind, right in ANSWERS.items():
         found = row[kind]
         text = f"{found['status']} {found['reason']}"
         texts.append(text if found["status"] == right else f"**{text}** {found['detail'][:120]}".replace("|", "/"))

@@ -113,3 +113,46 @@ def test_an_error_says_how_much_is_left():
         DrKernelError, match=r"task net: its sizes cannot be shrunk .*: it still has \d+ values, \d+ weights"
     ):
         shrink.fit(Task("net", CHANNELS.format(channels=15).replace("1000", "99999")))
+
+
+GROUPS = """
+import torch
+from torch import nn
+rows, width, groups = 1024, 8192, 256
+class Model(nn.Module):
+    def __init__(self, width, groups):
+        super().__init__()
+        self.norm = nn.GroupNorm(groups, width)
+    def forward(self, x):
+        return self.norm(x)
+def get_inputs():
+    return [torch.rand(rows, width)]
+def get_init_inputs():
+    return [width, groups]
+"""
+
+
+def test_groups_that_become_single_elements_keep_their_proportion_in_other_sizes():
+    task = shrink.fit(Task("groups", GROUPS))
+    assert task.small["width"] == task.small["groups"]
+    other = next(shrink.others(task)).small
+    assert other["width"] == 32 * other["groups"] and other["rows"] == 16
+
+
+def test_other_sizes_are_cheap_too_and_keep_the_widths_of_a_narrower_network():
+    task = shrink.fit(Task("net", CHANNELS.format(channels=64)))
+    for other in shrink.others(task, shrink.MOST):
+        assert other.small["WIDTH_64"] == task.small["WIDTH_64"]
+        assert not shrink._cost(Reference(other, other.small)).exceeds(shrink.MOST)
+
+
+def test_an_encoder_of_torch_is_counted_operator_by_operator():
+    source = PRODUCT.replace("a @ b", "self.layer(a)").replace(
+        "def forward",
+        "def __init__(self):\n        super().__init__()"
+        "\n        self.layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2)\n"
+        "    def forward",
+    )
+    source = source.format(sizes="B, T = 8, 128", a="B, T, 64", b="1")
+    cost = shrink._planned_cost(Task("encoder", source), {})
+    assert cost.flops >= 2 * 8 * 128 * 2 * (4 * 64 * 64 + 2 * 64 * 128)

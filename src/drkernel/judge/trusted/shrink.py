@@ -114,15 +114,17 @@ def others(task: Task, limit: Cost = OTHERS) -> Iterator[Task]:
     First such whose proportions are those of the published sizes, then larger ones.
     """
     full, small = Reference(task).constants, task.small or {}
-    tried = [small]
-    for times in (6, 3):
-        tried.append({name: max(2, full[name] >> times) for name in small if full[name] >= 2 * _MIN_SIZE})
-    tried += [{name: halved(full[name], factor * value) for name, value in small.items()} for factor in (4, 16)]
+    proportional = [
+        {name: max(2, full[name] >> times) for name in small if full[name] >= 2 * _MIN_SIZE} for times in (6, 3)
+    ]
+    larger = [{name: halved(full[name], factor * value) for name, value in small.items()} for factor in (4, 16)]
     widths = {name: small[name] for name in lift.network_sizes(task.source) if name in small}
-    for number, constants in enumerate(tried):
-        constants = small | constants | widths
+    seen = [small]
+    for changed in (*proportional, *larger):
+        constants = small | changed | widths
         cost = _planned_cost(task, full | constants)
-        if cost is not None and not cost.exceeds(limit) and constants not in tried[:number]:
+        if cost is not None and not cost.exceeds(limit) and constants not in seen:
+            seen.append(constants)
             yield dataclasses.replace(task, small=constants)
 
 
