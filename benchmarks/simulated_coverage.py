@@ -59,7 +59,8 @@ FUNCTIONS = {
 }
 """Calls in the networks, and what they are in Triton."""
 
-ANSWERS = {"honest": "ok", "wrong": "incorrect"}
+ANSWERS = {"honest": ("ok",), "wrong": ("incorrect", "not_general")}
+"""The statuses that are expected. An answer that is wrong at hidden shapes alone is not general."""
 Row = dict[str, Any]
 
 
@@ -165,7 +166,7 @@ def line_of(row: Row) -> str:
     for kind, right in ANSWERS.items():
         found = row[kind]
         text = f"{found['status']} {found['reason']}"
-        texts.append(text if found["status"] == right else f"**{text}** {found['detail'][:120]}".replace("|", "/"))
+        texts.append(text if found["status"] in right else f"**{text}** {found['detail'][:120]}".replace("|", "/"))
     both = row["honest"]["seconds"] + row["wrong"]["seconds"]
     return f"| {name} | {seconds} | {row['sizes']} | {' | '.join(texts)} | {both:.1f} |".replace("\n", " ")
 

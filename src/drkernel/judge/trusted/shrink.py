@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.utils.flop_counter import FlopCounterMode
 
 from drkernel.judge.boundary.aten import Recorder
@@ -31,6 +33,8 @@ _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _MIN_SIZE = 16
 """Rows keep as many elements, where it is cheap."""
 _SMALLEST_CAPS = (8, 4, 2)
+_LEAST_GROUP = 8
+"""A norm over fewer elements tells little, and rounding may turn its signs."""
 _LEAST = (32, 8, 4)
 """What constants are lowered to one by one, in turn."""
 _HALVINGS = ((2, 3), (4, 5))
@@ -47,6 +51,8 @@ class Cost:
     flops: float
     undefined: bool = False
     """Whether an output has NaN."""
+    group: float = math.inf
+    """The least number of elements that a norm divides by the deviation of."""
 
     def exceeds(self, limit: Cost) -> bool:
         return self.values > limit.values or self.weights > limit.weights or self.flops > limit.flops
@@ -66,6 +72,8 @@ MOST = Cost(2**20, 2**23, 2e9)
 """What is accepted where they allow no less (sizes inside the model)."""
 OTHERS = Cost(2**19, 2**20, 2e8)
 """What is accepted where the first sizes turn out to tell nothing."""
+HEAVY = Cost(2**20, 2**21, 2e9)
+"""From where on a network is rather narrowed."""
 NETWORK = Cost(2**18, 2**20, 1e8)
 """What a network is narrowed to, which is more than that."""
 
@@ -86,25 +94,25 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
         return task
     Reference(task)
     written, plain = (dataclasses.replace(task, source=lift.lift(task.source, every)) for every in (False, True))
-    small, problem = _halved_alike(written, target, limit)
+    halved_task, (small, problem) = written, _halved_alike(written, target, limit)
+    if small is None and plain.source != written.source:
+        halved_task, (small, problem) = plain, _halved_alike(plain, target, limit)
     if small is not None:
-        return _fitted(written, _with_wide_rows(written, Reference(written).constants, small, target))
-    if plain.source != written.source:
-        small, problem = _halved_alike(plain, target, limit)
-        if small is not None:
-            return _fitted(plain, _with_wide_rows(plain, Reference(plain).constants, small, target))
+        fitted = _fitted(halved_task, _with_wide_rows(halved_task, Reference(halved_task).constants, small, target))
+        if most is not None or not _cost(Reference(fitted, fitted.small)).exceeds(HEAVY):
+            return fitted
+        return _narrowed(plain, [small for small, _ in _lowered(plain, target)], limit) or fitted
     lowered = list(_lowered(plain, target))
     small, cost = lowered[-1]
+    if cost is not None and not cost.exceeds(HEAVY if most is None else most):
+        return _fitted(plain, _grown(plain, small, target))
+    if most is None and (narrow := _narrowed(plain, [small for small, _ in lowered], limit)):
+        return narrow
     if cost is not None and not cost.exceeds(most or limit):
         return _fitted(plain, _grown(plain, small, target))
-    if most is None:
-        narrow, small = _narrowed(plain, [small for small, _ in lowered], limit)
-        if small is not None:
-            return _fitted(narrow, small)
-    else:
-        small, problem = _halved_alike(written, target, most)
-        if small is not None:
-            return _fitted(written, _with_wide_rows(written, Reference(written).constants, small, target))
+    small, problem = _halved_alike(written, target, most or limit)
+    if small is not None:
+        return _fitted(written, _with_wide_rows(written, Reference(written).constants, small, target))
     raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
 
 
@@ -136,7 +144,7 @@ def _fitted(task: Task, small: dict[str, int]) -> Task:
 def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int] | None, str]:
     """All constants, halved until they are below the largest cap that is cheap and runs; else None, and why."""
     best: dict[str, int] | None = None
-    undefined: dict[str, int] | None = None
+    doubtful: dict[str, int] | None = None
     problem = "nothing small enough runs"
     constants = Reference(task).constants
     for cap in _CAPS:
@@ -151,13 +159,13 @@ def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int]
         if cost.exceeds(target) and (best is not None or cost.exceeds(limit)):
             problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
-        if cost.undefined:  # an image of no pixels, say
-            undefined = undefined or small
+        if cost.undefined or cost.group < _LEAST_GROUP:  # of an image of no pixels, or of one
+            doubtful = doubtful or small
             continue
         best = small
         if cost.exceeds(target):
             break
-    return best or undefined, problem
+    return best or doubtful, problem
 
 
 def _lowered(task: Task, target: Cost) -> Iterator[tuple[dict[str, int], Cost | None]]:
@@ -172,7 +180,7 @@ def _lowered(task: Task, target: Cost) -> Iterator[tuple[dict[str, int], Cost | 
         for name in list(movable):
             if cost is None or not cost.exceeds(target) or small[name] <= least:
                 continue
-            lower, found = _with_lower(task, full, small, name, least)
+            lower, found = _with_lower(task, full, small, cost, name, least)
             if found is None or not found.helps(cost, target):
                 movable.remove(name)
             else:
@@ -181,14 +189,15 @@ def _lowered(task: Task, target: Cost) -> Iterator[tuple[dict[str, int], Cost | 
 
 
 def _with_lower(
-    task: Task, full: dict[str, int], small: dict[str, int], name: str, least: int
+    task: Task, full: dict[str, int], small: dict[str, int], before: Cost, name: str, least: int
 ) -> tuple[dict[str, int], Cost | None]:
     """One constant smaller, alone or together with those that are as large, and the cost; None where none runs."""
     equal = {other for other in full if full[other] == full[name]}
     for names in [{name}, equal][: 1 + (len(equal) > 1)]:
         for cap in (cap for cap in _CAPS if least <= cap < small[name]):
             changed = small | {other: min(small[other], halved(full[other], cap)) for other in names}
-            if cost := _planned_cost(task, changed):
+            cost = _planned_cost(task, changed)
+            if cost and cost.group >= min(_LEAST_GROUP, before.group):
                 return changed, cost
     return small, None
 
@@ -205,7 +214,7 @@ def _grown(task: Task, small: dict[str, int], target: Cost) -> dict[str, int]:
     return small
 
 
-def _narrowed(task: Task, lowered: Sequence[dict[str, int]], limit: Cost) -> tuple[Task, dict[str, int] | None]:
+def _narrowed(task: Task, lowered: Sequence[dict[str, int]], limit: Cost) -> Task | None:
     """The task with a narrower network: all sizes inside of it, and those of inputs that they come from, halved alike.
 
     They are halved until the network is cheap, or as often as it runs; those that cannot be halved so often stay, and
@@ -225,8 +234,8 @@ def _narrowed(task: Task, lowered: Sequence[dict[str, int]], limit: Cost) -> tup
             if cost is not None and not cost.exceeds(limit):
                 best = narrow
                 if not cost.exceeds(NETWORK):
-                    return task, best
-    return task, best
+                    return _fitted(task, best)
+    return _fitted(task, best) if best else None
 
 
 def _halved_widths(
@@ -317,9 +326,30 @@ def _cost(reference: Reference, limit: Cost | None = None) -> Cost:
     before = Cost(count(inputs), weights, 0.0)
     if limit is not None and before.exceeds(limit):
         return before
-    with FlopCounterMode(display=False) as counter, _counted_attention():
+    with FlopCounterMode(display=False) as counter, _counted_attention(), _groups() as groups:
         outputs = reference.forward(model.eval(), inputs)
-    return Cost(count(inputs, outputs), weights, counter.get_total_flops(), _has_nan(outputs))
+    return Cost(
+        count(inputs, outputs), weights, counter.get_total_flops(), _has_nan(outputs), min(groups, default=math.inf)
+    )
+
+
+@contextlib.contextmanager
+def _groups() -> Iterator[list[float]]:
+    """How many elements the norms of this block's modules have in a group: a channel of all images, or of one."""
+    found: list[float] = []
+
+    def note(module: nn.Module, args: tuple) -> None:
+        if isinstance(module, _NormBase) and args:
+            rows = 1 if isinstance(module, _BatchNorm) else len(args[0])
+            found.append(args[0].numel() / (rows * args[0].shape[1]))
+        elif isinstance(module, nn.GroupNorm) and args:
+            found.append(args[0].numel() / (len(args[0]) * module.num_groups))
+
+    handle = nn.modules.module.register_module_forward_pre_hook(note)
+    try:
+        yield found
+    finally:
+        handle.remove()
 
 
 @contextlib.contextmanager
