@@ -93,27 +93,22 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     if task.small is not None:
         return task
     Reference(task)
-    written, plain = (dataclasses.replace(task, source=lift.lift(task.source, every)) for every in (False, True))
-    halved_task, (small, problem) = written, _halved_alike(written, target, limit)
-    if small is None and plain.source != written.source:
-        halved_task, (small, problem) = plain, _halved_alike(plain, target, limit)
-    if small is not None:
-        fitted = _fitted(halved_task, _with_wide_rows(halved_task, Reference(halved_task).constants, small, target))
-        if most is not None or not _cost(Reference(fitted, fitted.small)).exceeds(HEAVY):
-            return fitted
-        return _narrowed(plain, [small for small, _ in _lowered(plain, target)], limit) or fitted
+    plain = dataclasses.replace(task, source=lift.lift(task.source))
+    found, problem = _fitted_alike(task, target, limit)
+    if found is not None and (most is not None or not _cost(Reference(found, found.small)).exceeds(HEAVY)):
+        return found
     lowered = list(_lowered(plain, target))
-    small, cost = lowered[-1]
-    if cost is not None and not cost.exceeds(HEAVY if most is None else most):
-        return _fitted(plain, _grown(plain, small, target))
-    if most is None and (narrow := _narrowed(plain, [small for small, _ in lowered], limit)):
-        return narrow
-    if cost is not None and not cost.exceeds(most or limit):
-        return _fitted(plain, _grown(plain, small, target))
-    small, problem = _halved_alike(written, target, most or limit)
-    if small is not None:
-        return _fitted(written, _with_wide_rows(written, Reference(written).constants, small, target))
-    raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
+    if found is None:
+        found = _fitted_one_by_one(plain, lowered, target, HEAVY if most is None else most)
+        if found is not None:
+            return found
+    narrow = _narrowed(plain, [small for small, _ in lowered], limit) if most is None else None
+    found = narrow or found or _fitted_one_by_one(plain, lowered, target, most or limit)
+    if found is None and most is not None:
+        found, problem = _fitted_alike(task, target, most)
+    if found is None:
+        raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
+    return found
 
 
 def others(task: Task, limit: Cost = OTHERS) -> Iterator[Task]:
@@ -141,6 +136,29 @@ def _fitted(task: Task, small: dict[str, int]) -> Task:
     return dataclasses.replace(task, small={name: value for name, value in small.items() if value != full[name]})
 
 
+def _fitted_alike(task: Task, target: Cost, limit: Cost) -> tuple[Task | None, str]:
+    """The task with all constants halved alike; with those that are expressions only where that is not enough."""
+    problem, tried = "", set()
+    for expressions in (False, True):
+        lifted = dataclasses.replace(task, source=lift.lift(task.source, expressions))
+        if lifted.source in tried:
+            continue
+        tried.add(lifted.source)
+        small, problem = _halved_alike(lifted, target, limit)
+        if small is not None:
+            constants = Reference(lifted).constants
+            return _fitted(lifted, _with_wide_rows(lifted, constants, small, target)), ""
+    return None, problem
+
+
+def _fitted_one_by_one(
+    task: Task, lowered: Sequence[tuple[dict[str, int], Cost | None]], target: Cost, limit: Cost
+) -> Task | None:
+    """The task with the smallest of some constants, larger again while it is cheap; None where it exceeds the limit."""
+    small, cost = lowered[-1]
+    return None if cost is None or cost.exceeds(limit) else _fitted(task, _grown(task, small, target))
+
+
 def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int] | None, str]:
     """All constants, halved until they are below the largest cap that is cheap and runs; else None, and why."""
     best: dict[str, int] | None = None
@@ -160,7 +178,7 @@ def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int]
             problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
         if cost.undefined or cost.group < _LEAST_GROUP:  # of an image of no pixels, or of one
-            doubtful = doubtful or small
+            doubtful = small
             continue
         best = small
         if cost.exceeds(target):
