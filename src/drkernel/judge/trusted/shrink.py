@@ -10,21 +10,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.utils.flop_counter import FlopCounterMode
+from torch import Tensor
 
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import lift
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.without_data import without_data
+from drkernel.judge.trusted.size_cost import Cost, cost_of, planned_cost
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -39,31 +35,6 @@ _LEAST = (32, 8, 4)
 """What constants are lowered to one by one, in turn."""
 _HALVINGS = ((2, 3), (4, 5))
 """How often widths are halved: rather the other constants are lowered than widths more than three times."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """Of one forward of the reference."""
-
-    values: int
-    """Elements of inputs and outputs."""
-    weights: int
-    flops: float
-    undefined: bool = False
-    """Whether an output has NaN."""
-    group: float = math.inf
-    """The least number of elements that a norm divides by the deviation of."""
-
-    def exceeds(self, limit: Cost) -> bool:
-        return self.values > limit.values or self.weights > limit.weights or self.flops > limit.flops
-
-    def helps(self, before: Cost, limit: Cost) -> bool:
-        """Whether it is less of something that exceeds a limit."""
-        return (
-            self.values < before.values > limit.values
-            or self.weights < before.weights > limit.weights
-            or self.flops < before.flops > limit.flops
-        )
 
 
 CHEAP = Cost(2**16, 2**16, 2e7)
@@ -95,7 +66,7 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     Reference(task)
     plain = dataclasses.replace(task, source=lift.lift(task.source))
     found, problem = _fitted_alike(task, target, limit)
-    if found is not None and (most is not None or not _cost(Reference(found, found.small)).exceeds(HEAVY)):
+    if found is not None and (most is not None or not cost_of(Reference(found, found.small)).exceeds(HEAVY)):
         return found
     lowered = list(_lowered(plain, target))
     if found is None:
@@ -125,7 +96,7 @@ def others(task: Task, limit: Cost = OTHERS) -> Iterator[Task]:
     seen = [small]
     for changed in (*proportional, *larger):
         constants = small | changed | widths
-        cost = _planned_cost(task, full | constants)
+        cost = planned_cost(task, full | constants)
         if cost is not None and not cost.exceeds(limit) and constants not in seen:
             seen.append(constants)
             yield dataclasses.replace(task, small=constants)
@@ -168,9 +139,9 @@ def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int]
     for cap in _CAPS:
         small = {name: halved(value, cap) for name, value in constants.items()}
         try:
-            cost = _planned_cost(task, small, limit)
+            cost = planned_cost(task, small, limit)
             if cost is None or not cost.exceeds(limit):
-                cost = _cost(Reference(task, small))
+                cost = cost_of(Reference(task, small))
         except DrKernelError as error:
             problem = str(error)
             continue
@@ -178,7 +149,9 @@ def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int]
             problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
         if cost.undefined or cost.group < _LEAST_GROUP:  # of an image of no pixels, or of one
-            doubtful = small
+            doubtful = small if doubtful is None or not cost.exceeds(target) else doubtful
+            if cost.exceeds(target):
+                break
             continue
         best = small
         if cost.exceeds(target):
@@ -192,7 +165,7 @@ def _lowered(task: Task, target: Cost) -> Iterator[tuple[dict[str, int], Cost | 
     A size that others depend on (that of an image before a layer of fixed width) stays, and so does what costs nothing.
     """
     full = Reference(task).constants
-    small, cost = full, _planned_cost(task, full)
+    small, cost = full, planned_cost(task, full)
     movable = sorted((name for name in full if full[name] > 2), key=lambda name: -full[name])
     for least in _LEAST:
         for name in list(movable):
@@ -214,7 +187,7 @@ def _with_lower(
     for names in [{name}, equal][: 1 + (len(equal) > 1)]:
         for cap in (cap for cap in _CAPS if least <= cap < small[name]):
             changed = small | {other: min(small[other], halved(full[other], cap)) for other in names}
-            cost = _planned_cost(task, changed)
+            cost = planned_cost(task, changed)
             if cost and cost.group >= min(_LEAST_GROUP, before.group):
                 return changed, cost
     return small, None
@@ -225,7 +198,7 @@ def _grown(task: Task, small: dict[str, int], target: Cost) -> dict[str, int]:
     full = Reference(task).constants
     for factor in (2, 4, 8, 16):
         larger = {name: halved(value, max(4, factor * small[name])) for name, value in full.items()}
-        cost = _planned_cost(task, larger)
+        cost = planned_cost(task, larger)
         if larger == small or cost is None or cost.exceeds(target):
             break
         small = larger
@@ -263,22 +236,13 @@ def _halved_widths(
     run."""
     for kept in ("", *sorted(widths)):
         narrow = small | {name: _divided(value, times) for name, value in widths.items() if name != kept}
-        if cost := _planned_cost(task, narrow):
+        if cost := planned_cost(task, narrow):
             return narrow, cost
     return small, None
 
 
 def _divided(value: int, times: int) -> int:
     return value // 2**times if value % 2**times == 0 else value
-
-
-def _planned_cost(task: Task, constants: Mapping[str, int], limit: Cost | None = None) -> Cost | None:
-    """The cost without memory or arithmetic; None where the task does not run, or not without data."""
-    try:
-        with without_data():
-            return _cost(Reference(task, constants), limit)
-    except Exception:
-        return None
 
 
 def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int], target: Cost) -> dict[str, int]:
@@ -295,7 +259,7 @@ def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int]
             wide = Reference(task, others | widths)
             before, after = _distinct_sizes(Reference(task, small)), _distinct_sizes(wide)
             fewer = any(now < then for then, now in zip(before, after, strict=True))
-            if not fewer and not _cost(wide).exceeds(target):
+            if not fewer and not cost_of(wide).exceeds(target):
                 return others | widths
     return small
 
@@ -334,57 +298,6 @@ def halved(value: int, cap: int) -> int:
     while value > cap:
         value = value // 2 if value % 2 == 0 else cap
     return value
-
-
-def _cost(reference: Reference, limit: Cost | None = None) -> Cost:
-    """What one forward costs; of what exceeds a limit before the forward, only inputs and weights."""
-    inputs, model = reference.inputs(0), reference.model(0)
-    count = lambda *trees: sum(t.numel() for tree in trees for _, t in leaves(tree) if isinstance(t, Tensor))
-    weights = sum(p.numel() for p in model.parameters())
-    before = Cost(count(inputs), weights, 0.0)
-    if limit is not None and before.exceeds(limit):
-        return before
-    with FlopCounterMode(display=False) as counter, _counted_attention(), _groups() as groups:
-        outputs = reference.forward(model.eval(), inputs)
-    return Cost(
-        count(inputs, outputs), weights, counter.get_total_flops(), _has_nan(outputs), min(groups, default=math.inf)
-    )
-
-
-@contextlib.contextmanager
-def _groups() -> Iterator[list[float]]:
-    """How many elements the norms of this block's modules have in a group: a channel of all images, or of one."""
-    found: list[float] = []
-
-    def note(module: nn.Module, args: tuple) -> None:
-        if isinstance(module, _NormBase) and args:
-            rows = 1 if isinstance(module, _BatchNorm) else len(args[0])
-            found.append(args[0].numel() / (rows * args[0].shape[1]))
-        elif isinstance(module, nn.GroupNorm) and args:
-            found.append(args[0].numel() / (len(args[0]) * module.num_groups))
-
-    handle = nn.modules.module.register_module_forward_pre_hook(note)
-    try:
-        yield found
-    finally:
-        handle.remove()
-
-
-@contextlib.contextmanager
-def _counted_attention() -> Iterator[None]:
-    """nn.TransformerEncoderLayer and its like run as operators that are counted, not as one."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
-
-
-def _has_nan(outputs: Any) -> bool:
-    """Whether a tensor that has data has NaN."""
-    tensors = [t for _, t in leaves(outputs) if isinstance(t, Tensor) and not isinstance(t, FakeTensor)]
-    return any(bool(t.isnan().any()) for t in tensors)
 
 
 def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) -> Iterator[dict[str, int]]:
