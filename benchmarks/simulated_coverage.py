@@ -81,9 +81,7 @@ def main(options: argparse.Namespace) -> int:
             if "problem" not in row:
                 answers = {"honest": judge.submit(task, honest), "wrong": judge.submit(task, wrong)}
                 row |= {name: summary(future.result()) for name, future in answers.items()}
-            row["expected"] = "problem" not in row and [row[name]["status"] for name in ANSWERS] == list(
-                ANSWERS.values()
-            )
+            row["expected"] = as_expected(row)
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()
@@ -91,6 +89,10 @@ def main(options: argparse.Namespace) -> int:
             print(line_of(row), flush=True)
     print("\n".join(totals(rows)))
     return int(not all(row["expected"] for row in rows))
+
+
+def as_expected(row: Row) -> bool:
+    return "problem" not in row and all(row[name]["status"] in statuses for name, statuses in ANSWERS.items())
 
 
 def chosen(options: argparse.Namespace) -> list[tuple[str, Task, str, str]]:
