@@ -127,6 +127,18 @@ def test_divisibility_survives_shrinking():
     assert small["c"] < 768 and small["c"] % small.get("g", 12) == 0
 
 
+def test_deep_networks_with_other_running_statistics_stay_finite():
+    layers = [module for _ in range(60) for module in (nn.Linear(16, 16), nn.BatchNorm1d(16))]
+    with perturbed_construction():
+        constructed = nn.Sequential(*layers)
+    model = nn.Sequential(*[type(layer)(*([16] * (1 + (number + 1) % 2))) for number, layer in enumerate(constructed)])
+    values = weight_perturbation.perturbed(model, 1)
+    small = [name for name, value in values.items() if name.endswith("running_var") and value.min() < 0.1]
+    assert len(small) == 4
+    weight_perturbation.assign(model, values)
+    assert model.eval()(torch.rand(8, 16)).isfinite().all()
+
+
 def test_seeds_depend_on_secret_submission_task_and_case_and_on_nothing_else():
     draws = [Seeds(b"s", "source", "task")("case"), Seeds(b"t", "source", "task")("case")]
     draws += [

@@ -1,7 +1,10 @@
 """Sizes for the interpreter: small, and such that kernels can still be what they are at full size."""
 
-from drkernel.judge.trusted import shrink
-from drkernel.types import Task
+import pytest
+
+from drkernel.judge.trusted import shrink, size_cost
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError, Task
 
 ATTENTION = """
 import torch
@@ -31,3 +34,125 @@ def test_other_sizes_are_halved_alike():
 def test_rows_of_tasks_without_products_are_halved_like_other_sizes():
     source = ATTENTION.replace("torch.nn.functional.scaled_dot_product_attention(q, k, v)", "q + k + v")
     assert set(shrink.fit(Task("sum", source)).small.values()) == {8}
+
+
+PRODUCT = """
+import torch
+from torch import nn
+{sizes}
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+def get_inputs():
+    return [torch.rand({a}), torch.rand({b})]
+def get_init_inputs():
+    return []
+"""
+CHANNELS = """
+import torch
+from torch import nn
+batch, side = 512, 64
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d({channels}, {channels}, 3)
+        self.fc = nn.Linear({channels} * 62 * 62, 1000)
+    def forward(self, x):
+        return self.fc(self.conv(x).flatten(1))
+def get_inputs():
+    return [torch.rand(batch, {channels}, side, side)]
+def get_init_inputs():
+    return []
+"""
+
+
+def product(sizes: str, a: str = "M, K", b: str = "K, N") -> Task:
+    return Task("product", PRODUCT.format(sizes=sizes, a=a, b=b))
+
+
+def inputs(task: Task) -> list[tuple[int, ...]]:
+    return list(shrink.shapes_of(Reference(task, task.small).inputs(0)))
+
+
+def test_expressions_are_sizes_where_nothing_else_can_be_shrunk():
+    (m, k), (k2, n) = inputs(shrink.fit(product("M = 1024 * 2\nK = 1 << 14\nN = 2 * M")))
+    assert k == k2 and m < 2048 and n == 2 * m
+
+
+def test_expressions_stay_where_the_rest_is_small_enough():
+    assert inputs(shrink.fit(product("M, N = 64, 64\nK = 2**10")))[0][1] == 2**10
+
+
+def test_for_hidden_shapes_expressions_are_sizes_and_the_published_task_keeps_its_values():
+    cost = shrink.Cost(2**16, 2**16, 1e9)
+    base = shrink.fit(product("M = 1024 * 2\nK = 1 << 14\nN = 2 * M"), cost, cost, shrink.Cost(2**40, 2**40, 1e18))
+    assert max(max(shape) for shape in inputs(base)) < 1024
+    assert list(shrink.shapes_of(Reference(base).inputs(0))) == [(2048, 2**14), (2**14, 4096)]
+
+
+def test_sizes_that_others_depend_on_stay_and_the_rest_is_lowered():
+    ((batch, channels, side, _),) = inputs(shrink.fit(Task("net", CHANNELS.format(channels=3).replace("1000", "100"))))
+    assert (channels, side) == (3, 64) and batch < 512
+
+
+def test_a_network_becomes_narrower_only_where_all_else_does_not_help():
+    task = shrink.fit(Task("net", CHANNELS.format(channels=64)))
+    ((_, channels, side, _),) = inputs(task)
+    assert channels < 64 and side == 64
+    assert task.small["WIDTH_64"] == channels
+
+
+def test_a_network_is_never_narrower_for_hidden_shapes():
+    cost = shrink.Cost(2**16, 2**16, 1e9)
+    base = shrink.fit(Task("net", CHANNELS.format(channels=8)), cost, cost, shrink.Cost(2**40, 2**40, 1e18))
+    assert "WIDTH" not in base.source
+
+
+def test_an_error_says_how_much_is_left():
+    with pytest.raises(
+        DrKernelError, match=r"task net: its sizes cannot be shrunk .*: it still has \d+ values, \d+ weights"
+    ):
+        shrink.fit(Task("net", CHANNELS.format(channels=15).replace("1000", "99999")))
+
+
+GROUPS = """
+import torch
+from torch import nn
+rows, width, groups = 1024, 8192, 256
+class Model(nn.Module):
+    def __init__(self, width, groups):
+        super().__init__()
+        self.norm = nn.GroupNorm(groups, width)
+    def forward(self, x):
+        return self.norm(x)
+def get_inputs():
+    return [torch.rand(rows, width)]
+def get_init_inputs():
+    return [width, groups]
+"""
+
+
+def test_groups_that_become_single_elements_keep_their_proportion_in_other_sizes():
+    task = shrink.fit(Task("groups", GROUPS))
+    assert "groups" not in task.small or task.small["width"] == task.small["groups"]
+    other = next(shrink.others(task)).small
+    assert other["width"] == 32 * other["groups"] and other["rows"] == 16
+
+
+def test_other_sizes_are_cheap_too_and_keep_the_widths_of_a_narrower_network():
+    task = shrink.fit(Task("net", CHANNELS.format(channels=64)))
+    for other in shrink.others(task, shrink.MOST):
+        assert other.small["WIDTH_64"] == task.small["WIDTH_64"]
+        assert not size_cost.cost_of(Reference(other, other.small)).exceeds(shrink.MOST)
+
+
+def test_an_encoder_of_torch_is_counted_operator_by_operator():
+    source = PRODUCT.replace("a @ b", "self.layer(a)").replace(
+        "def forward",
+        "def __init__(self):\n        super().__init__()"
+        "\n        self.layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2)\n"
+        "    def forward",
+    )
+    source = source.format(sizes="B, T = 8, 128", a="B, T, 64", b="1")
+    cost = size_cost.planned_cost(Task("encoder", source), {})
+    assert cost.flops >= 2 * 8 * 128 * 2 * (4 * 64 * 64 + 2 * 64 * 128)

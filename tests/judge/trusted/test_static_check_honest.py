@@ -203,6 +203,8 @@ def test_a_source_as_people_write_them_passes():
         "isinstance(x, torch.Tensor) and type(x) == int and isinstance(x, type)",
         "y = torch.ops.aten.relu(x); z = torch.ops.own.f; note = 'own::f'",
         "lib = torch.library.Library('own', 'DEF'); lib.define('f(Tensor x) -> Tensor')",
+        "from einops import rearrange; rearrange(x, 'b n -> n b')",
+        "from einops.layers.torch import Rearrange; Rearrange('b n -> n b')",
         "import numpy as np; np.float32(np.sqrt(3.0)), np.array([1, 2]), np.random.seed(0)",
         "import os; os.environ['X'] = '1'",
         "with torch.inference_mode(), torch.autocast('cuda', enabled=False): pass",

@@ -15,6 +15,8 @@ MEAN, VARIANCE = "running_mean", "running_var"
 """The last part of the names of running statistics."""
 _SMALL, _RARE = 2.0**-10, 0.25
 """How small the running variance of some channels is, so that the epsilon beside it matters, and of how many."""
+MOST_SMALL = 4
+"""In so many layers: each makes values 16 times as large, and those of deep networks would overflow."""
 
 
 def seed_one_generator() -> None:
@@ -34,10 +36,10 @@ def with_noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(tensor == 0, (noise - 0.5) / 2, tensor.double() * (0.5 + noise)).to(tensor.dtype)
 
 
-def with_running_noise(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Values of a running statistic as `with_noise` makes them, some variances small."""
+def with_running_noise(name: str, tensor: Tensor, generator: torch.Generator, small: bool = True) -> Tensor:
+    """Values of a running statistic as `with_noise` makes them, some variances small if they may be."""
     values = with_noise(tensor, generator)
-    if name == VARIANCE:
+    if name == VARIANCE and small:
         rare = torch.rand(tensor.shape, generator=generator, device=tensor.device) < _RARE
         values = torch.where(rare, values * _SMALL, values)
     return values
@@ -48,13 +50,17 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
     """Parameters and running statistics that would start as a constant start as that constant with noise, the same in
     every process.
 
-    The noise depends on the number of elements alone. No global generator is used, so all other draws stay the same.
+    The noise depends on the number of elements, and on whether so many running variances were there before that
+    further ones are not small. No global generator is used, so all other draws stay the same.
     """
     if not active:
         yield
         return
     new, initialisers = nn.Parameter.__new__, {name: getattr(nn.init, name) for name in _INITIALISERS}
     register, reset = nn.Module.register_buffer, _NormBase.reset_running_stats
+
+    seen: list[nn.Module] = []
+    """The modules with a running variance, in the order of their construction."""
 
     def add_noise(tensor: Any) -> Any:
         generator = torch.Generator(tensor.device).manual_seed(tensor.numel())
@@ -74,8 +80,11 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
     def add_running_noise(module: nn.Module, name: str) -> None:
         tensor = getattr(module, name, None)
         if name in (MEAN, VARIANCE) and isinstance(tensor, Tensor) and tensor.is_floating_point():
+            if not any(module is other for other in seen):
+                seen.append(module)
+            small = any(module is other for other in seen[:MOST_SMALL])
             generator = torch.Generator(tensor.device).manual_seed(tensor.numel())
-            tensor.copy_(with_running_noise(name, tensor.detach(), generator))
+            tensor.copy_(with_running_noise(name, tensor.detach(), generator, small))
 
     def registered(module: nn.Module, name: str, *args: Any, **kwargs: Any) -> None:
         register(module, name, *args, **kwargs)

@@ -5,6 +5,7 @@ process that is forked from it, or in a runner on a GPU before it is sealed.
 """
 
 RUNNER = """
+import einops.layers.torch
 import torch
 import triton
 import triton.language as tl
@@ -24,7 +25,7 @@ class ModelNew(torch.nn.Module):
         double[(triton.cdiv(x.numel(), 32),)](x, y, x.numel(), BLOCK=32)
         return y + self.norm(x.view(-1, 4)).relu().view(-1)
 """
-"""For runners of the simulated device. Its kernel's site is `double:6`."""
+"""For runners of the simulated device. Its kernel's site is `double:7`."""
 
 CUDA_RUNNER = """
 import torch

@@ -27,8 +27,8 @@ MODULES = _words("""
     triton.tools triton.tools.tensor_descriptor
     numpy numpy.random numpy.typing math cmath typing typing_extensions functools itertools collections collections.abc
     dataclasses enum operator contextlib warnings abc copy numbers __future__ random time string re textwrap logging os
-    os.path sys types statistics fractions decimal bisect heapq json pprint einops packaging packaging.version platform
-    threading weakref argparse
+    os.path sys types statistics fractions decimal bisect heapq json pprint einops einops.layers
+    einops.layers.torch packaging packaging.version platform threading weakref argparse
 """)
 """The modules that may be used."""
 
@@ -56,6 +56,8 @@ ONLY = {
     "torch.nn.parameter": _words("Parameter Buffer"),
     "torch.accelerator": _words("is_available current_accelerator current_device_index device_count synchronize"),
     "torch.utils": _words("checkpoint"),
+    "einops.layers": _words("torch"),
+    "einops.layers.torch": _words("Rearrange Reduce EinMix"),
     "triton.compiler": _words("errors CompilationError"),
     "triton.runtime": _words("driver Autotuner JITFunction Config autotuner jit errors OutOfResources"),
     "triton.runtime.driver": _words("active driver"),

@@ -126,6 +126,12 @@ def prepare(
     cuts = {train: cut for train in modes if (cut := slices.find_cut(base, seed, train))}
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "", cuts)
     prepared.degenerate = _passing(prepared, sized, seeds)
+    if prepared.degenerate and len(alternatives) > 1:  # deep networks with running statistics may tell in training only
+        prepared.mode_alternatives = alternatives[:1]
+        if _passing(prepared, sized, seeds):
+            prepared.mode_alternatives = alternatives
+        else:
+            prepared.degenerate = ""
     return prepared
 
 

@@ -1,12 +1,12 @@
 """Smaller sizes for a task, so that an interpreter can run it, and odd ones that nobody published.
 
-KernelBench keeps sizes in module constants. Literals inside `get_inputs` and `get_init_inputs` are first lifted into
-constants, too. Sizes are halved until the task is cheap, which keeps most divisibility that a task relies on.
+KernelBench keeps sizes in module constants; other sizes become some first (`lift`). Sizes are halved until the task is
+cheap, which keeps most divisibility that a task relies on: all alike; else one by one; else those inside the network,
+too.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import itertools
@@ -15,46 +15,48 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.trusted import lift
 from drkernel.judge.trusted.outputs import leaves
+from drkernel.judge.trusted.size_cost import Cost, cost_of, planned_cost
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
 _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Largest values of a constant that are tried, in turn."""
 _MIN_SIZE = 16
-"""Smaller literals are taken for something else than sizes. Rows keep as many elements, where it is cheap."""
+"""Rows keep as many elements, where it is cheap."""
 _SMALLEST_CAPS = (8, 4, 2)
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """Of one forward of the reference."""
-
-    values: int
-    """Elements of inputs and outputs."""
-    weights: int
-    flops: float
-
-    def exceeds(self, limit: Cost) -> bool:
-        return self.values > limit.values or self.weights > limit.weights or self.flops > limit.flops
+_LEAST_GROUP = 8
+"""A norm over fewer elements tells little, and rounding may turn its signs."""
+_LEAST = (32, 8, 4)
+"""What constants are lowered to one by one, in turn."""
+_HALVINGS = ((2, 3), (4, 5))
+"""How often widths are halved: rather the other constants are lowered than widths more than three times."""
 
 
 CHEAP = Cost(2**16, 2**16, 2e7)
 """What a task is shrunk to if its constants allow it."""
 MOST = Cost(2**20, 2**23, 2e9)
 """What is accepted where they allow no less (sizes inside the model)."""
+OTHERS = Cost(2**19, 2**20, 2e8)
+"""What is accepted where the first sizes turn out to tell nothing."""
+HEAVY = Cost(2**20, 2**21, 2e9)
+"""From where on a network is rather narrowed."""
+NETWORK = Cost(2**18, 2**20, 1e8)
+"""What a network is narrowed to, which is more than that."""
 
 
-def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST) -> Task:
+def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None = None) -> Task:
     """The task with `small` set: as given, or the largest halving of its constants that is cheap and runs.
 
     Args:
         target: what is small enough.
-        limit: what is accepted where the constants allow no less.
+        limit: what is accepted where the constants as they are written allow no less. Beyond it, expressions become
+            constants, constants are lowered one by one, and networks become narrower.
+        most: what is accepted where all this does not help. The network stays as it is then.
 
     Raises:
         DrKernelError: nothing that is small enough runs; the message says what the smallest attempt met.
@@ -62,28 +64,185 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST) -> Task:
     if task.small is not None:
         return task
     Reference(task)
-    lifted = dataclasses.replace(task, source=lift(task.source))
-    constants = Reference(lifted).constants
+    plain = dataclasses.replace(task, source=lift.lift(task.source))
+    found, problem = _fitted_alike(task, target, limit)
+    if found is not None and (most is not None or not cost_of(Reference(found, found.small)).exceeds(HEAVY)):
+        return found
+    lowered = list(_lowered(plain, target))
+    if found is None:
+        found = _fitted_one_by_one(plain, lowered, target, HEAVY if most is None else most)
+        if found is not None:
+            return found
+    narrow = _narrowed(plain, [small for small, _ in lowered], limit) if most is None else None
+    found = narrow or found or _fitted_one_by_one(plain, lowered, target, most or limit)
+    if found is None and most is not None:
+        found, problem = _fitted_alike(task, target, most)
+    if found is None:
+        raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
+    return found
+
+
+def others(task: Task, limit: Cost = OTHERS) -> Iterator[Task]:
+    """A task that `fit` has made small, at other small sizes, for tasks whose groups or images became too small.
+
+    First such whose proportions are those of the published sizes, then larger ones.
+    """
+    full, small = Reference(task).constants, task.small or {}
+    proportional = [
+        {name: max(2, full[name] >> times) for name in small if full[name] >= 2 * _MIN_SIZE} for times in (6, 3)
+    ]
+    larger = [{name: halved(full[name], factor * value) for name, value in small.items()} for factor in (4, 16)]
+    widths = {name: small[name] for name in lift.network_sizes(task.source) if name in small}
+    seen = [small]
+    for changed in (*proportional, *larger):
+        constants = small | changed | widths
+        cost = planned_cost(task, full | constants)
+        if cost is not None and not cost.exceeds(limit) and constants not in seen:
+            seen.append(constants)
+            yield dataclasses.replace(task, small=constants)
+
+
+def _fitted(task: Task, small: dict[str, int]) -> Task:
+    full = Reference(task).constants
+    return dataclasses.replace(task, small={name: value for name, value in small.items() if value != full[name]})
+
+
+def _fitted_alike(task: Task, target: Cost, limit: Cost) -> tuple[Task | None, str]:
+    """The task with all constants halved alike; with those that are expressions only where that is not enough."""
+    problem, tried = "", set()
+    for expressions in (False, True):
+        lifted = dataclasses.replace(task, source=lift.lift(task.source, expressions))
+        if lifted.source in tried:
+            continue
+        tried.add(lifted.source)
+        small, problem = _halved_alike(lifted, target, limit)
+        if small is not None:
+            constants = Reference(lifted).constants
+            return _fitted(lifted, _with_wide_rows(lifted, constants, small, target)), ""
+    return None, problem
+
+
+def _fitted_one_by_one(
+    task: Task, lowered: Sequence[tuple[dict[str, int], Cost | None]], target: Cost, limit: Cost
+) -> Task | None:
+    """The task with the smallest of some constants, larger again while it is cheap; None where it exceeds the limit."""
+    small, cost = lowered[-1]
+    return None if cost is None or cost.exceeds(limit) else _fitted(task, _grown(task, small, target))
+
+
+def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int] | None, str]:
+    """All constants, halved until they are below the largest cap that is cheap and runs; else None, and why."""
     best: dict[str, int] | None = None
+    doubtful: dict[str, int] | None = None
     problem = "nothing small enough runs"
+    constants = Reference(task).constants
     for cap in _CAPS:
         small = {name: halved(value, cap) for name, value in constants.items()}
         try:
-            cost = _cost(Reference(lifted, small))
+            cost = planned_cost(task, small, limit)
+            if cost is None or not cost.exceeds(limit):
+                cost = cost_of(Reference(task, small))
         except DrKernelError as error:
             problem = str(error)
             continue
         if cost.exceeds(target) and (best is not None or cost.exceeds(limit)):
             problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
+        if cost.undefined or cost.group < _LEAST_GROUP:  # of an image of no pixels, or of one
+            doubtful = small if doubtful is None or not cost.exceeds(target) else doubtful
+            if cost.exceeds(target):
+                break
+            continue
         best = small
         if cost.exceeds(target):
             break
-    if best is None:
-        raise DrKernelError(f"task {task.id}: its sizes cannot be shrunk for the simulated device: {problem}")
-    best = _with_wide_rows(lifted, constants, best, target)
-    changed = {name: value for name, value in best.items() if value != constants[name]}
-    return dataclasses.replace(lifted, small=changed)
+    return best or doubtful, problem
+
+
+def _lowered(task: Task, target: Cost) -> Iterator[tuple[dict[str, int], Cost | None]]:
+    """The constants, each as small as the others allow down to some least value, and the cost; less from time to time.
+
+    A size that others depend on (that of an image before a layer of fixed width) stays, and so does what costs nothing.
+    """
+    full = Reference(task).constants
+    small, cost = full, planned_cost(task, full)
+    movable = sorted((name for name in full if full[name] > 2), key=lambda name: -full[name])
+    for least in _LEAST:
+        for name in list(movable):
+            if cost is None or not cost.exceeds(target) or small[name] <= least:
+                continue
+            lower, found = _with_lower(task, full, small, cost, name, least)
+            if found is None or not found.helps(cost, target):
+                movable.remove(name)
+            else:
+                small, cost = lower, found
+        yield small, cost
+
+
+def _with_lower(
+    task: Task, full: dict[str, int], small: dict[str, int], before: Cost, name: str, least: int
+) -> tuple[dict[str, int], Cost | None]:
+    """One constant smaller, alone or together with those that are as large, and the cost; None where none runs."""
+    equal = {other for other in full if full[other] == full[name]}
+    for names in [{name}, equal][: 1 + (len(equal) > 1)]:
+        for cap in (cap for cap in _CAPS if least <= cap < small[name]):
+            changed = small | {other: min(small[other], halved(full[other], cap)) for other in names}
+            cost = planned_cost(task, changed)
+            if cost and cost.group >= min(_LEAST_GROUP, before.group):
+                return changed, cost
+    return small, None
+
+
+def _grown(task: Task, small: dict[str, int], target: Cost) -> dict[str, int]:
+    """Small constants, doubled together while that is cheap and runs."""
+    full = Reference(task).constants
+    for factor in (2, 4, 8, 16):
+        larger = {name: halved(value, max(4, factor * small[name])) for name, value in full.items()}
+        cost = planned_cost(task, larger)
+        if larger == small or cost is None or cost.exceeds(target):
+            break
+        small = larger
+    return small
+
+
+def _narrowed(task: Task, lowered: Sequence[dict[str, int]], limit: Cost) -> Task | None:
+    """The task with a narrower network: all sizes inside of it, and those of inputs that they come from, halved alike.
+
+    They are halved until the network is cheap, or as often as it runs; those that cannot be halved so often stay, and
+    one more where the network does not run else (the side of an image). None where that is not enough.
+
+    Args:
+        lowered: the other constants, in turn.
+    """
+    full = Reference(task).constants
+    task = dataclasses.replace(task, source=lift.lift_network(task.source))
+    widths = lift.network_sizes(task.source)
+    best = None
+    for halvings in _HALVINGS:
+        for small, times in itertools.product(lowered, halvings):
+            tied = {name: full[name] for name in small if small[name] == full[name] in widths.values()}
+            narrow, cost = _halved_widths(task, widths | small, widths | tied, times)
+            if cost is not None and not cost.exceeds(limit):
+                best = narrow
+                if not cost.exceeds(NETWORK):
+                    return _fitted(task, best)
+    return _fitted(task, best) if best else None
+
+
+def _halved_widths(
+    task: Task, small: dict[str, int], widths: dict[str, int], times: int
+) -> tuple[dict[str, int], Cost | None]:
+    """The constants with these widths halved, or all but one of them, and the cost; None where the network does not
+    run."""
+    for kept in ("", *sorted(widths)):
+        narrow = small | {name: _divided(value, times) for name, value in widths.items() if name != kept}
+        if cost := planned_cost(task, narrow):
+            return narrow, cost
+    return small, None
+
+
+def _divided(value: int, times: int) -> int:
+    return value // 2**times if value % 2**times == 0 else value
 
 
 def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int], target: Cost) -> dict[str, int]:
@@ -100,7 +259,7 @@ def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int]
             wide = Reference(task, others | widths)
             before, after = _distinct_sizes(Reference(task, small)), _distinct_sizes(wide)
             fewer = any(now < then for then, now in zip(before, after, strict=True))
-            if not fewer and not _cost(wide).exceeds(target):
+            if not fewer and not cost_of(wide).exceeds(target):
                 return others | widths
     return small
 
@@ -141,14 +300,6 @@ def halved(value: int, cap: int) -> int:
     return value
 
 
-def _cost(reference: Reference) -> Cost:
-    inputs, model = reference.inputs(0), reference.model(0)
-    with FlopCounterMode(display=False) as counter:
-        outputs = reference.forward(model.eval(), inputs)
-    values = sum(t.numel() for _, t in (*leaves(inputs), *leaves(outputs)) if isinstance(t, Tensor))
-    return Cost(values, sum(p.numel() for p in model.parameters()), counter.get_total_flops())
-
-
 def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) -> Iterator[dict[str, int]]:
     """Other values of the constants that size the inputs, most telling first; the caller tries which of them run.
 
@@ -167,53 +318,6 @@ def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) 
     tried += [{name: 2 * before[name]} for name in reversed(names)]
     for change in tried:
         yield {**before, **change}
-
-
-def lift(source: str) -> str:
-    """The source, line by line, with sizes that are literals as module constants; unchanged where there are none.
-
-    Int literals of at least 16 count, in `get_inputs`, `get_init_inputs` and in tuples like `input_shape = (32768,)`.
-    Equal literals share a constant, since they usually are the same size.
-    """
-    body = ast.parse(source).body
-    literals = [
-        node
-        for statement in body
-        if _holds_sizes(statement)
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= _MIN_SIZE
-    ]
-    if not literals:
-        return source
-    lines = [line.encode() for line in source.splitlines(keepends=True)]
-    for node in sorted(literals, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-        line = lines[node.lineno - 1]
-        lines[node.lineno - 1] = line[: node.col_offset] + _name(node.value).encode() + line[node.end_col_offset :]
-    first = next(node for node in body if not _must_stay_first(node))
-    constants = "".join(f"{_name(value)} = {value!r}; " for value in dict.fromkeys(node.value for node in literals))
-    if isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.If)):
-        constants += "\n"
-    lines[first.lineno - 1] = constants.encode() + lines[first.lineno - 1]
-    return b"".join(lines).decode()
-
-
-def _name(size: Any) -> str:
-    return f"SIZE_{size}"
-
-
-def _holds_sizes(node: ast.stmt) -> bool:
-    if isinstance(node, ast.FunctionDef):
-        return node.name in ("get_inputs", "get_init_inputs")
-    if isinstance(node, ast.Assign):
-        return isinstance(node.targets[0], ast.Name) and isinstance(node.value, (ast.Tuple, ast.List))
-    return False
-
-
-def _must_stay_first(node: ast.stmt) -> bool:
-    """Whether a statement must stay first: the docstring and __future__ imports."""
-    if isinstance(node, ast.ImportFrom):
-        return node.module == "__future__"
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def shapes_of(inputs: list) -> tuple[tuple[int, ...], ...]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from drkernel.judge.boundary.construction import MEAN, VARIANCE, with_noise, with_running_noise
+from drkernel.judge.boundary.construction import MEAN, MOST_SMALL, VARIANCE, with_noise, with_running_noise
 
 _SMALL, _RARE = 0.1, 256
 """Root mean square of a vector that matters; and one of how many elements of a matrix becomes an outlier."""
@@ -29,12 +29,15 @@ def perturbed(model: nn.Module, seed: int) -> dict[str, Tensor]:
     running = ((name, b) for name, b in model.named_buffers() if name.rpartition(".")[2] in (MEAN, VARIANCE))
     tensors = [(n, t.detach()) for n, t in (*model.named_parameters(), *running) if t.is_floating_point()]
     generators = {device: torch.Generator(device).manual_seed(seed) for device in {t.device for _, t in tensors}}
-    return {name: _perturbed(name, tensor, generators[tensor.device]) for name, tensor in tensors}
+    variances = [name for name, _ in tensors if name.rpartition(".")[2] == VARIANCE]
+    order = torch.randperm(len(variances), generator=torch.Generator("cpu").manual_seed(seed), device="cpu").tolist()
+    small = {variances[place] for place in order[:MOST_SMALL]}
+    return {name: _perturbed(name, tensor, generators[tensor.device], name in small) for name, tensor in tensors}
 
 
-def _perturbed(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
+def _perturbed(name: str, tensor: Tensor, generator: torch.Generator, small: bool) -> Tensor:
     if (last := name.rpartition(".")[2]) in (MEAN, VARIANCE):
-        return with_running_noise(last, tensor, generator)
+        return with_running_noise(last, tensor, generator, small)
     values = with_noise(tensor, generator)
     if tensor.dim() == 1 and tensor.numel() > 1:
         size = float(values.double().square().mean().sqrt())

@@ -23,7 +23,7 @@ from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote, ZygoteDied
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.roofline import GPUS
-from drkernel.judge.trusted import criterion, prepare, static_check
+from drkernel.judge.trusted import criterion, lift, prepare, static_check
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
@@ -75,7 +75,8 @@ class Examiner:
         process = self.zygote.start()
         verdict = refusal = deferred_refusal(self.config, source, task.answer_name)
         try:
-            exam = Examination(self._device, prepared, self.config, seeds, process, source, refusal=refusal)
+            theirs = lift.with_small_sizes(source, prepared.task)
+            exam = Examination(self._device, prepared, self.config, seeds, process, theirs, refusal=refusal)
             verdict = exam.run()
         except PeerClosed:
             pass
@@ -91,7 +92,8 @@ class Examiner:
         seeds = Seeds(self.secret, "kernelbench", static_check.digest(source), task.digest)
         process, trials = self.zygote.start(), None
         try:
-            trials = KernelBenchTrials(self._device, prepared, self.config, seeds, process, source).run()
+            theirs = lift.with_small_sizes(source, prepared.task)
+            trials = KernelBenchTrials(self._device, prepared, self.config, seeds, process, theirs).run()
         finally:
             ended(process, trials)
         return trials

@@ -226,7 +226,7 @@ def _warm_up() -> None:
             "varied": True,
         },
         call | {"skip": [], "budget": 1e8},
-        call | {"skip": ["double:6"], "budget": 1e8},
+        call | {"skip": ["double:7"], "budget": 1e8},
     ]
     for request in requests:
         if error := runner.answer(request).get("error"):

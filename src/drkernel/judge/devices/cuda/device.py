@@ -97,7 +97,7 @@ class CudaDevice:
             DrKernelError: the reference fails.
         """
         bare = Task(task.id, task.source, task.entry_point, precision=task.precision)
-        base = shrink.fit(bare, HIDDEN_TARGET, HIDDEN_LIMIT)
+        base = shrink.fit(bare, HIDDEN_TARGET, HIDDEN_TARGET, HIDDEN_LIMIT)
         published = Task(
             task.id, base.source, task.entry_point, task.split, task.level, task.family, None, task.precision
         )

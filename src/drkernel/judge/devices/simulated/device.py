@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from drkernel.judge.boundary import aten
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.simulated import floor
@@ -13,7 +15,7 @@ from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import reading
 from drkernel.tasks.module import Reference
-from drkernel.types import KernelTime, Task
+from drkernel.types import DrKernelError, KernelTime, Task
 
 
 class SimulatedDevice:
@@ -32,12 +34,29 @@ class SimulatedDevice:
         self._gpu, self._secret = gpu, secret
 
     def prepare(self, task: Task) -> PreparedTask:
-        """Prepares a task at small sizes.
+        """Prepares a task at small sizes: at the first of several at which trivial outputs would not pass for right.
 
         Raises:
             DrKernelError: the reference fails, or is too large to shrink.
         """
-        task = shrink.fit(task)
+        fitted = shrink.fit(task)
+        if task.small is not None:
+            return self._prepared(fitted)
+        first, problem = None, None
+        for small in itertools.chain([fitted], shrink.others(fitted)):
+            try:
+                prepared = self._prepared(small)
+            except DrKernelError as error:
+                problem = problem or error
+                continue
+            if not prepared.degenerate:
+                return prepared
+            first = first or prepared
+        if first is None:
+            raise problem or DrKernelError(f"task {task.id}: it cannot be prepared at any small size")
+        return first
+
+    def _prepared(self, task: Task) -> PreparedTask:
         reference = Reference(task, task.small)
         cost_model = Roofline(self._gpu, scale_of(task))
         return prepare.prepare(reference, reference, self._secret, cost_model, aten.record)

@@ -16,6 +16,7 @@ import torch
 
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
@@ -72,11 +73,9 @@ def _scale(task: Task, constants: dict[str, int]) -> Scale:
 
 
 def _reference(task: Task, constants: Mapping[str, int]) -> Recorder:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     recorder = Recorder(OpTrace(), merge=False)
     reference = Reference(task, constants)
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), FakeTensorMode():
+    with without_data():
         model, inputs = reference.model(0), reference.inputs(0)
         with recorder:
             model(*inputs)
@@ -84,10 +83,8 @@ def _reference(task: Task, constants: Mapping[str, int]) -> Recorder:
 
 
 def _input_numel(task: Task, constants: Mapping[str, int]) -> int:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     reference = Reference(task, constants)
-    with torch.random.fork_rng(devices=[]), FakeTensorMode():
+    with without_data():
         return sum(x.numel() for x in reference.inputs(0) if isinstance(x, torch.Tensor)) or 1
 
 

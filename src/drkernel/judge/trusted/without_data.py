@@ -1,0 +1,27 @@
+"""A reference run on tensors that have shapes and no data: it takes neither memory nor arithmetic."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def without_data() -> Iterator[None]:
+    """Whatever creates tensors in this block creates such ones. What reads a value back fails."""
+    from torch._subclasses import fake_tensor
+
+    class Mode(fake_tensor.FakeTensorMode):
+        def __deepcopy__(self, memo: dict) -> Mode:
+            return self  # of a copied module (nn.TransformerEncoder) and its input, too
+
+    fake_tensor.log.disabled = True  # it would say at length what does not run
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.no_grad(), Mode():
+            warnings.simplefilter("ignore")  # of copies, whose memory it asks for
+            yield
+    finally:
+        fake_tensor.log.disabled = False
