@@ -29,6 +29,7 @@ from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import resolve
 from drkernel.registry import options_class, options_of, with_options_of
+from drkernel.types import PRECISIONS
 
 C = TypeVar("C")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -40,6 +41,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "algo.aggregation": tuple(AGGREGATIONS),
     "algo.importance_level": tuple(LEVELS),
     "reward.name": tuple(REWARDS),
+    "tasks.precision": PRECISIONS,
     "policy.prompts": ("compact", "chat"),
     "engine.name": ("auto", "transformers", "vllm"),
     "judge.device": DEVICES,
@@ -79,6 +81,8 @@ class TasksConfig:
     """KernelBench levels to keep; None keeps all."""
     families: list[str] | None = None
     """Operator families to keep; None keeps all."""
+    precision: str = "auto"
+    """What arithmetic right submissions may use: ieee, tf32 or low (docs/policies.md); auto: by the task's dtypes."""
     eval_source: str | None = None
     """Where the test tasks come from; None means `source`."""
     eval_count: int = 48
@@ -134,8 +138,7 @@ class JudgeConfig:
     gpus: list[str] | None = None
     """With `cuda`: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all. Training takes the others."""
     share: bool = False
-    """Measure on the GPUs that train, too. Timing has the GPU to itself, between two steps of the engine. Verdicts say
-    so."""
+    """Measure on the GPUs that train, too. Timing has the GPU to itself, between two engine steps. Verdicts say so."""
     screen: bool | None = None
     """With `cuda`: run submissions in Triton's interpreter on a CPU first. Screening can reject but never accept. It
     uses small shapes, so it needs `shapes=reject` and `criterion=drkernel`. None: screen wherever that holds."""

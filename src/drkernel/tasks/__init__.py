@@ -10,6 +10,7 @@ from pathlib import Path
 from drkernel.tasks.generator import generate
 from drkernel.tasks.handwritten import read_handwritten
 from drkernel.tasks.kernelbench import read_folder, read_task, write_task
+from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.tasks.records import read_hub, read_records
 from drkernel.tasks.splits import SPLITS
 from drkernel.types import DrKernelError, Task
@@ -25,6 +26,7 @@ def load_tasks(
     seed: int = 0,
     levels: Sequence[int] | None = None,
     families: Sequence[str] | None = None,
+    precision: str = AUTO,
     on_skip: Callable[[str], None] | None = None,
 ) -> list[Task]:
     """Tasks of one split from any source.
@@ -37,17 +39,33 @@ def load_tasks(
         seed: which tasks are drawn, where there are more than `count`.
         levels: KernelBench levels to keep.
         families: values of `Task.family` to keep.
+        precision: of all tasks; `auto` leaves each what it states or what its dtypes say (`tasks.precision`).
         on_skip: called with one line about each broken file of a folder, which is then skipped; without it they raise.
 
     Raises:
-        DrKernelError: unknown split, unreadable source, or nothing left of it.
+        DrKernelError: unknown split or precision, unreadable source, or nothing left of it.
     """
     if split not in (*SPLITS, "all"):
         raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}, all")
     if count is not None and count < 1:
         raise DrKernelError(f"tasks from {source}: count must be positive, found {count}")
     if source == "generated":
-        return _generated(split, count, seed, levels, families)
+        tasks = _generated(split, count, seed, levels, families)
+    else:
+        tasks = _chosen(source, split, count, seed, levels, families, on_skip)
+    return tasks if precision == AUTO else [with_precision(task, precision) for task in tasks]
+
+
+def _chosen(
+    source: str,
+    split: str,
+    count: int | None,
+    seed: int,
+    levels: Sequence[int] | None,
+    families: Sequence[str] | None,
+    on_skip: Callable[[str], None] | None,
+) -> list[Task]:
+    """Tasks that are not generated; arguments as those of `load_tasks`."""
     tasks = [task for task in _read(source, split, levels, on_skip) if split in ("all", task.split)]
     tasks = [task for task in tasks if levels is None or task.level in levels]
     tasks = [task for task in tasks if families is None or task.family in families]

@@ -187,10 +187,10 @@ def expected_outputs(
         whole = any(isinstance(t, Tensor) and not t.is_floating_point() for _, t in leaves(rounded))
         noisy = [run.noisy(number, whole) for number in range(_NOISY_RUNS if few else 1)]
         patterns = run.lowered() if lowered else ()
-        expected = Expected(exact, rounded, noisy, task.precision, patterns, seed)
+        expected = Expected(exact, rounded, noisy, run.precision, patterns, seed)
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
         widened = map_tensors(rounded, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
-        expected = Expected(rounded, rounded, [widened], task.precision)
+        expected = Expected(rounded, rounded, [widened], run.precision)
     if effects is None:
         effects = model.reference.argument_effects[train] = ArgumentEffects(
             edits=not _equal(leaves(given), leaves(inputs)), aliases=_overlap(given, rounded)
@@ -244,8 +244,10 @@ class _Rerun:
     """The reference run again on the same inputs with other rounding, see `rounding`."""
 
     def __init__(self, precision: Precision, built: ReferenceModel, inputs: list, train: bool, seed: int):
-        self._precision, self._built, self._inputs, self._train, self._seed = precision, built, inputs, train, seed
+        self._built, self._inputs, self._train, self._seed = built, inputs, train, seed
         self._products = 0
+        self.precision: Precision = "ieee" if self._narrow() else precision
+        """What is granted. A task of 16 bits grants rounding to its own format (`Noise`), whatever it says."""
 
     def exact(self, mode: Any = None) -> Any:
         """The outputs in fp64; with a mode of `rounding`, what it makes of them."""
@@ -260,7 +262,7 @@ class _Rerun:
                 maximum.
         """
         wide = torch.float64 if module.DEVICE is None else torch.float32
-        noise = rounding.Noise(self._precision, (self._seed + number) % 2**63, self._narrow())
+        noise = rounding.Noise(self.precision, (self._seed + number) % 2**63, self._narrow())
 
         def around(tensor: Tensor) -> Tensor:
             return noise.around(tensor.to(torch.promote_types(tensor.dtype, wide), copy=True), whole)
@@ -279,7 +281,7 @@ class _Rerun:
 
     def lowered(self) -> Iterator[tuple[str, Any]]:
         """The outputs with products in precisions that an fp32 task forbids; none where there are no such products."""
-        if self._precision == "ieee" and self._products and not self._narrow():
+        if self.precision == "ieee" and self._products and not self._narrow():
             with contextlib.suppress(DrKernelError):  # a reference that no mode follows is compared without
                 for name in rounding.LOWERINGS:
                     yield name, self.exact(rounding.Lowered(name))

@@ -44,7 +44,8 @@ from drkernel.judge.trusted import cases
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.tasks import load_tasks, read_task
 from drkernel.tasks.module import Reference
-from drkernel.types import DrKernelError, Task
+from drkernel.tasks.precision import AUTO, with_precision
+from drkernel.types import PRECISIONS, DrKernelError, Task
 
 DRIFT = 0.02
 """Largest relative difference of a probe between then and now."""
@@ -358,8 +359,9 @@ def _opened(path: str) -> Store:
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
     if options.tasks:
-        return [read_task(path) for path in options.tasks]
-    return load_tasks(options.source, split=options.split, count=options.count, seed=options.seed)
+        return [with_precision(read_task(path), options.precision) for path in options.tasks]
+    chosen = {"split": options.split, "count": options.count, "seed": options.seed}
+    return load_tasks(options.source, precision=options.precision, **chosen)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -377,6 +379,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--split", default="validation", help="of --source: train, validation, test or all")
     parser.add_argument("--count", type=int, help="how many tasks of --source, by default all")
     parser.add_argument("--seed", type=int, default=0, help="which tasks of --source, where there are more")
+    parser.add_argument("--precision", choices=PRECISIONS, default=AUTO, help="of all tasks, see tasks.precision")
     parser.add_argument("--gpu", help="as CUDA_VISIBLE_DEVICES names it, by default the first")
     parser.add_argument("--force", action="store_true", help="measure tasks that have a valid row as well")
     options = parser.parse_args(arguments)
