@@ -15,7 +15,7 @@ from drkernel.tasks.records import read_hub, read_records
 from drkernel.tasks.splits import SPLITS
 from drkernel.types import DrKernelError, Task
 
-__all__ = ["generate", "load_tasks", "read_task", "write_task"]
+__all__ = ["generate", "load_tasks", "read_task", "with_precision", "write_task"]
 
 
 def load_tasks(

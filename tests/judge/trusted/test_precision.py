@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from drkernel.judge.trusted import cases
+from drkernel.judge.trusted import cases, rounding
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -66,3 +66,87 @@ def test_adding_up_in_16_bits_is_wrong():
     for k in range(x.shape[1]):
         total += x[:, k : k + 1] * weight[:, k]
     assert expected.check(OutputTensor(gelu(total)))
+
+
+TWO_LAYERS = "torch.softmax(x @ self.weight.T, 1) @ (self.weight + 1)"
+
+
+def tf32(x: torch.Tensor) -> torch.Tensor:
+    return rounding._to_bits(x, 13)
+
+
+def truncated(x: torch.Tensor) -> torch.Tensor:
+    return (x.view(torch.int32) & -(1 << 13)).view(torch.float32)
+
+
+def bf16(x: torch.Tensor) -> torch.Tensor:
+    return x.bfloat16().float()
+
+
+def fp16(x: torch.Tensor) -> torch.Tensor:
+    return x.half().float()
+
+
+def layer(x, weight, low):
+    return gelu(low(x) @ low(weight).T)
+
+
+def two_layers(x, weight, low):
+    return low(torch.softmax(low(x) @ low(weight).T, 1)) @ low(weight + 1)
+
+
+@pytest.mark.parametrize(("forward", "answer"), [(GELU, layer), (TWO_LAYERS, two_layers)], ids=["layer", "two layers"])
+@pytest.mark.parametrize(
+    ("low", "name", "advice"),
+    [
+        (tf32, "TF32", "this task asks for fp32: input_precision='ieee'"),
+        (truncated, "TF32", "this task asks for fp32: input_precision='ieee'"),
+        (fp16, "TF32", "this task asks for fp32: input_precision='ieee' and no fp16"),
+        (bf16, "bf16", "this task asks for factors in fp32: no cast before a product"),
+    ],
+    ids=["tf32", "tf32 by truncation", "fp16, which has as many bits", "bf16"],
+)
+def test_outputs_that_are_right_in_lower_precision_are_refused_with_its_name(forward, answer, low, name, advice):
+    x, weight, expected = drawn("float32", forward=forward)
+    problem = expected.check(OutputTensor(answer(x, weight, low)))
+    assert problem.reason == "wrong_values" and problem.right_in == name
+    assert f"output is right in {name}" in problem.text and advice in problem.text
+
+
+def test_fp16_is_told_from_tf32_beyond_its_range():
+    x, weight, expected = drawn("float32", forward="(1e-7 * x) @ self.weight.T")
+    assert expected.check(OutputTensor(fp16(1e-7 * x) @ fp16(weight).T)).right_in == "fp16"
+    assert expected.check(OutputTensor(tf32(1e-7 * x) @ tf32(weight).T)).right_in == "TF32"
+
+
+def test_a_product_of_the_library_in_16_bits_is_known_too():
+    x, weight, expected = drawn("float32")
+    assert expected.check(OutputTensor(gelu((x.bfloat16() @ weight.bfloat16().T).float()))).right_in == "bf16"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x, w: 1.001 * layer(x, w, tf32),
+        lambda x, w: layer(x, w, tf32) + 1e-3,
+        lambda x, w: torch.cat([layer(x[:-1], w, tf32), 0.98 * layer(x[-1:], w, tf32)]),
+        lambda x, w: layer(x, w, tf32).index_put_((torch.tensor([5]), torch.tensor([6])), torch.tensor(0.0)),
+        lambda x, w: gelu(torch.cat([tf32(x[:, :128]) @ tf32(w[:, :128]).T + x[:, 128:] @ w[:, 128:].T])),
+        lambda x, w: torch.nn.functional.gelu(x @ w.T / 16, approximate="tanh"),
+        lambda x, w: torch.relu(x @ w.T / 16),
+        lambda x, w: layer(x, w, lambda t: t) * torch.nan,
+    ],
+    ids=["scaled", "shifted", "a wrong row", "a wrong element", "half of K", "tanh", "relu", "nan"],
+)
+def test_outputs_that_are_wrong_in_another_way_are_not_said_to_be_right_in_lower_precision(wrong):
+    x, weight, expected = drawn("float32")
+    problem = expected.check(OutputTensor(wrong(x, weight)))
+    assert problem and not problem.right_in and "is right in" not in problem.text
+
+
+def test_what_the_precision_allows_is_right_and_what_it_does_not_is_named():
+    x, weight, expected = drawn("float32", "tf32")
+    assert expected.check(OutputTensor(layer(x, weight, tf32))) is None
+    assert expected.check(OutputTensor(layer(x, weight, bf16))).right_in == "bf16"
+    x, weight, expected = drawn("float32", "low")
+    assert expected.check(OutputTensor(layer(x, weight, bf16))) is None

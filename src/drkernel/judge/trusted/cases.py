@@ -195,7 +195,7 @@ def expected_outputs(
         effects = model.reference.argument_effects[train] = ArgumentEffects(
             edits=not _equal(leaves(given), leaves(inputs)), aliases=_overlap(given, rounded)
         )
-    expected.edits, expected.aliases = effects.edits, effects.aliases
+    expected.edits, expected.aliases, expected.lowered_later = effects.edits, effects.aliases, run.in_formats
     return expected
 
 
@@ -283,8 +283,16 @@ class _Rerun:
         """The outputs with products in precisions that an fp32 task forbids; none where there are no such products."""
         if self.precision == "ieee" and self._products and not self._narrow():
             with contextlib.suppress(DrKernelError):  # a reference that no mode follows is compared without
-                for name in rounding.LOWERINGS:
-                    yield name, self.exact(rounding.Lowered(name))
+                for name, lower in rounding.LOWERINGS.items():
+                    yield name, self.exact(rounding.Lowered(lower))
+
+    def in_formats(self) -> Iterator[tuple[str, Any]]:
+        """The outputs with products in each format that the task forbids, as they are asked for."""
+        if self._products and not self._narrow():
+            with contextlib.suppress(DrKernelError):
+                for name in rounding.FORBIDDEN[self.precision]:
+                    for lower in rounding.FORMATS[name]:
+                        yield name, self.exact(rounding.Lowered(lower))
 
     def _copy(self, name: str, change: Callable[[Tensor], Tensor]) -> nn.Module:
         """A copy of the model with other parameters, made once."""

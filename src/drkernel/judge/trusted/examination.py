@@ -85,7 +85,7 @@ class Examination(Generic[P]):
         try:
             return self._ask_all()
         except VerdictReached as reached:
-            return self._refusal or self._explained(reached.verdict)
+            return self._refusal or reached.verdict
         except Failed as failure:
             return self._refusal or verdict_of_failure(failure, self.source)
         except DeadlineExceeded:
@@ -123,12 +123,6 @@ class Examination(Generic[P]):
             yield
         finally:
             self.stages[name] = 1e3 * (time.perf_counter() - start)
-
-    def _explained(self, verdict: Verdict) -> Verdict:
-        """The verdict with what its kernels multiply in, where that may be why values are wrong."""
-        if not self._forbidden or verdict.reason not in ("wrong_values", "wrong_on_other_shape"):
-            return verdict
-        return dataclasses.replace(verdict, detail=f"{verdict.detail}; {ptx_scan.hint(self._forbidden)}")
 
     def _timed_out(self) -> Verdict:
         limit_s = self.config.timeout_s

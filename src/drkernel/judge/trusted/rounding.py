@@ -49,6 +49,9 @@ _CHUNK = 2**22
 _MIN_ROW = 16
 """Rows shorter than this share one size."""
 
+Lower = Callable[[Callable, tuple, int], Tensor]
+"""From an operator that multiplies, its arguments and the place of its first factor to what lower precision makes of
+it."""
 PRODUCTS = {
     "mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "addmv": 1, "baddbmm": 1, "addbmm": 1, "convolution": 0,
     "cudnn_convolution": 0, "_convolution": 0,
@@ -185,11 +188,11 @@ class Noise(TorchDispatchMode):
 
 
 class Lowered(TorchDispatchMode):
-    """Products as lower precision computes them, all else as it is. `kind` is one of `LOWERINGS`."""
+    """Products as lower precision computes them, all else as it is: `lower` is a value of LOWERINGS or FORMATS."""
 
-    def __init__(self, kind: str):
+    def __init__(self, lower: Lower):
         super().__init__()
-        self._lower = LOWERINGS[kind]
+        self._lower = lower
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         first = PRODUCTS.get(func.overloadpacket.__name__)
@@ -202,6 +205,23 @@ def _tf32(call: Callable, args: tuple, first: int) -> Tensor:
     return call(*_with_factors(args, first, lambda factor: _to_bits(factor, 13)))
 
 
+def _tf32_truncated(call: Callable, args: tuple, first: int) -> Tensor:
+    """Factors whose further bits are cut off, as tensor cores do."""
+    cut = lambda factor: (factor.float().view(torch.int32) & -(1 << 13)).view(torch.float32).to(factor.dtype)
+    return call(*_with_factors(args, first, cut))
+
+
+def _halves(dtype: torch.dtype, outputs: bool) -> Lower:
+    """Factors in a 16-bit format; `outputs`: products, too, as PyTorch's own have it."""
+    cast = lambda values: values.to(torch.float32).to(dtype).to(values.dtype)
+
+    def lower(call: Callable, args: tuple, first: int) -> Tensor:
+        product = call(*_with_factors(args, first, cast))
+        return cast(product) if outputs else product
+
+    return lower
+
+
 def _bf16x3(call: Callable, args: tuple, first: int) -> Tensor:
     """Factors in two pieces of bf16, without the product of the low pieces."""
     high = lambda factor: _to_bits(factor, 16)
@@ -210,7 +230,16 @@ def _bf16x3(call: Callable, args: tuple, first: int) -> Tensor:
     return whole - call(*_without_summand(_with_factors(args, first, low), first))
 
 
-LOWERINGS: dict[str, Callable[[Callable, tuple, int], Tensor]] = {"TF32": _tf32, "three products of bf16": _bf16x3}
+LOWERINGS: dict[str, Lower] = {"TF32": _tf32, "three products of bf16": _bf16x3}
+"""What an fp32 task refuses by the pattern of its errors."""
+FORMATS: dict[str, tuple[Lower, ...]] = {
+    "TF32": (_tf32, _tf32_truncated),
+    "bf16": (_halves(torch.bfloat16, False), _halves(torch.bfloat16, True)),
+    "fp16": (_halves(torch.float16, False), _halves(torch.float16, True)),
+}
+"""Formats of factors, and how products in them may be computed."""
+FORBIDDEN: dict[Precision, tuple[str, ...]] = {"ieee": ("TF32", "bf16", "fp16"), "tf32": ("bf16", "fp16"), "low": ()}
+"""The formats of FORMATS that a precision does not allow."""
 
 
 def _without_summand(args: tuple, first: int) -> tuple:

@@ -9,7 +9,7 @@ Outputs of 16 bits are rounded to them a few times at most. See judge/README.md,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from drkernel.judge.boundary.shared_tensors import DTYPES, Slot
 from drkernel.judge.trusted import reductions
-from drkernel.judge.trusted.lowering import FEW, Lowering
+from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
 from drkernel.judge.trusted.mismatch import Mismatch, describe
-from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind_of, leaves, shape_of
+from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, expanded, form_of, kind_of, leaves, same, shape_of
 from drkernel.judge.trusted.rounding import EPS, UNIT
 from drkernel.types import Precision
 
@@ -66,6 +66,8 @@ class Expected:
     """Whether the reference changes its inputs."""
     aliases = False
     """Whether an output of the reference lies in an input's memory."""
+    lowered_later: Callable[[], Iterable[tuple[str, Any]]] = tuple
+    """As `lowered`, to explain wrong outputs: formats of factors that the task forbids."""
 
     def __init__(
         self,
@@ -115,9 +117,12 @@ class Expected:
         if found.keys() != self._leaves.keys() or form_of(tree) != form_of(self.rounded):
             return Mismatch("wrong_structure", f"returned {form_of(tree)}, expected {form_of(self.rounded)}")
         for path, value in self._rounded:
-            if problem := self._leaves[path].check(path, value, found[path], slack):
+            if problem := self._leaves[path].check(path, value, found[path], slack, self._lowered(path)):
                 return problem
         return None
+
+    def _lowered(self, path: str) -> Iterator[tuple[str, Any]]:
+        yield from ((name, dict(leaves(tree))[path]) for name, tree in self.lowered_later())
 
     def fits(self, tree: Any) -> bool:
         """Whether outputs are right, without saying why not."""
@@ -237,7 +242,7 @@ class _Leaf:
         self._lowerings: list[Lowering] = []
         if not _is_float(rounded):
             self.finite = self.same_nonfinite = True
-            self.well_conditioned = all(_same(value, rounded) for value in (exact, *noisy))
+            self.well_conditioned = all(same(value, rounded) for value in (exact, *noisy))
             return
         device = exact.device if isinstance(exact, Tensor) else "cpu"
         exact, near, *noisy = (torch.as_tensor(v, device=device) for v in (exact, rounded, *noisy))
@@ -278,7 +283,7 @@ class _Leaf:
         """The largest error that any element may have."""
         return max(float(self._atol.max()), self._rtol * self.reference_max) if self._atol.numel() else 0.0
 
-    def check(self, path: str, rounded: Any, actual: Any, slack: float) -> Mismatch | None:
+    def check(self, path: str, rounded: Any, actual: Any, slack: float, lowered: Iterable = ()) -> Mismatch | None:
         if isinstance(rounded, Tensor) != isinstance(actual, OutputTensor):
             return Mismatch("wrong_type", f"{path} is {kind_of(actual)}, expected {kind_of(rounded)}", path)
         if not isinstance(rounded, Tensor):
@@ -288,10 +293,10 @@ class _Leaf:
             return Mismatch("wrong_shape", f"{path} has shape {shape_of(value)}, expected {shape_of(rounded)}", path)
         if value.dtype != rounded.dtype:
             return Mismatch("wrong_dtype", f"{path} is {dtype_of(value)}, expected {dtype_of(rounded)}", path)
-        if actual.expanded and not _expanded(rounded):
+        if actual.expanded and not expanded(rounded):
             return Mismatch("expanded", f"{path} repeats one value with stride 0", path)
         if _is_float(rounded):
-            return self._check_values(path, value, slack)
+            return self._check_values(path, value, slack, lowered)
         if torch.equal(value, rounded):
             return None
         rows = value.reshape(1, -1), rounded.reshape(1, -1)
@@ -323,11 +328,15 @@ class _Leaf:
             return None
         return Mismatch("wrong_values", f"{path} is {actual!r}, expected {rounded!r}", path)
 
-    def _check_values(self, path: str, value: Tensor, slack: float) -> Mismatch | None:
+    def _check_values(self, path: str, value: Tensor, slack: float, lowered: Iterable = ()) -> Mismatch | None:
         found = next((low for low in self._lowerings if low.explains(value)), None) if slack == 1.0 else None
         if self._within(value, slack) and not found:
             return None
-        return self._wrong(path, value, slack) if not found else found.mismatch(path, self._wrong(path, value, slack))
+        problem = self._wrong(path, value, slack)
+        bounds = Bounds(self.exact, self.norm, self._atol, self._rtol)
+        if slack == 1.0 and (why := explained(problem, value, bounds, lowered)):
+            return why
+        return found.mismatch(path, problem) if found else problem
 
     def _wrong(self, path: str, value: Tensor, slack: float) -> Mismatch:
         """Describes the worst place of an output that is wrong."""
@@ -385,15 +394,5 @@ def _is_float(value: Any) -> bool:
     return value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, float)
 
 
-def _same(first: Any, second: Any) -> bool:
-    if isinstance(first, Tensor) and isinstance(second, Tensor):
-        return first.shape == second.shape and torch.equal(first, second)
-    return first == second
-
-
 def _shape_and_dtype(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
     return tensor.shape, tensor.dtype
-
-
-def _expanded(tensor: Tensor) -> bool:
-    return any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))

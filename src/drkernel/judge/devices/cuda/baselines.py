@@ -42,9 +42,8 @@ from drkernel.judge.devices.cuda.interleaving import flush_buffer, median_interv
 from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, interleave, probe
 from drkernel.judge.trusted import cases
 from drkernel.judge.trusted.worker_process import visible_gpus
-from drkernel.tasks import load_tasks, read_task
+from drkernel.tasks import load_tasks, read_task, with_precision
 from drkernel.tasks.module import Reference
-from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.types import PRECISIONS, DrKernelError, Task
 
 DRIFT = 0.02
@@ -379,7 +378,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--split", default="validation", help="of --source: train, validation, test or all")
     parser.add_argument("--count", type=int, help="how many tasks of --source, by default all")
     parser.add_argument("--seed", type=int, default=0, help="which tasks of --source, where there are more")
-    parser.add_argument("--precision", choices=PRECISIONS, default=AUTO, help="of all tasks, see tasks.precision")
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, default=PRECISIONS[0], help="of all tasks, see tasks.precision"
+    )
     parser.add_argument("--gpu", help="as CUDA_VISIBLE_DEVICES names it, by default the first")
     parser.add_argument("--force", action="store_true", help="measure tasks that have a valid row as well")
     options = parser.parse_args(arguments)
