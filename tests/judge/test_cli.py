@@ -49,6 +49,16 @@ def test_a_task_has_the_precision_that_was_asked_for_or_that_its_dtypes_say(task
     assert (verdict["status"], verdict["evidence"]["precision"]) == (status, precision)
 
 
+def test_where_a_task_allows_tf32_the_reference_is_timed_with_it(capsys):
+    files, reference_ms = [str(HERE / "tasks/matmul.py"), str(HERE / "submissions/honest/94_matmul.py")], {}
+    for precision in ("ieee", "tf32"):
+        assert main([*files, "--precision", precision, "--json"]) == 0
+        verdict = json.loads(capsys.readouterr().out)
+        assert verdict["status"] == "ok"
+        reference_ms[precision] = verdict["reference_ms"]
+    assert reference_ms["tf32"] < reference_ms["ieee"]
+
+
 @pytest.mark.parametrize(
     ("called", "shown"),
     [("/usr/bin/drkernel-judge", "drkernel-judge"), ("/src/drkernel/judge/__main__.py", "python -m drkernel.judge")],

@@ -76,7 +76,7 @@ Think step by step: where the time goes, what can be fused, how the work is spli
 PRECISION: dict[Precision, str] = {
     "ieee": 'Compute in fp32: tl.dot rounds fp32 to TF32 unless input_precision="ieee" is passed.',
     "tf32": "Factors of products may be rounded to TF32, as those of the module are; all else is in fp32.",
-    "low": "Factors of products may have 16 bits (bf16 or fp16); sums are in fp32, and outputs keep the module's dtypes.",
+    "low": "Factors of products may have 16 bits (bf16 or fp16); sums are in fp32, outputs have the module's dtypes.",
 }
 """What a task allows, by its precision."""
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.construction import perturbed_construction
 from drkernel.judge.boundary.shared_tensors import overlaps
 from drkernel.judge.trusted import regimes, rounding, structure
@@ -309,7 +310,8 @@ class _Rerun:
         before = torch.get_default_dtype()
         torch.set_default_dtype(dtype)
         try:
-            with rounding.plain_attention() if mode else contextlib.nullcontext(), mode or contextlib.nullcontext():
+            plain = rounding.plain_attention() if mode else contextlib.nullcontext()
+            with tf32.allowing(False), plain, mode or contextlib.nullcontext():
                 return forward(self._built, model, inputs, self._train, self._seed)
         finally:
             torch.set_default_dtype(before)

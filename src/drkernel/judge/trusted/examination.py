@@ -95,7 +95,7 @@ class Examination(Generic[P]):
 
     def _ask_all(self) -> Verdict:
         with self._stage("load"):
-            self.pair.client.load(self.source, self.prepared.task.answer_name)
+            self._load()
         with self._stage("first case"):
             first, reply = self._first_case()
             self._expect_triton_launch(reply)
@@ -115,6 +115,10 @@ class Examination(Generic[P]):
                 self._expect_triton_launch(self.pair.ask(case))
         with self._stage("timing"):
             return self._timed(last, reply.trace)
+
+    def _load(self) -> None:
+        task = self.prepared.task
+        self.pair.client.load(self.source, task.answer_name, task.precision)
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -379,7 +383,7 @@ class Examination(Generic[P]):
         """The submission in a new process, in which its outputs are right as well."""
         assert self._restart, "this examination has one process"
         self.pair = PairedModels(self._connect(self._restart()), self.prepared, self.seeds, self.pair.perturbation)
-        self.pair.client.load(self.source, self.prepared.task.answer_name)
+        self._load()
         self.pair.build(PUBLISHED)
         self.pair.ask(case)
         return self._submission(case, trace)

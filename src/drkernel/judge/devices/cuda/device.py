@@ -22,7 +22,7 @@ from drkernel.judge.devices.cuda.single_calls import SingleCall
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.devices.cuda.timing import Timing, combined
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline
+from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline, for_precision
 from drkernel.judge.trusted import attribution, cases, prepare, shrink
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.outputs import leaves
@@ -96,7 +96,7 @@ class CudaDevice:
             task.id, base.source, task.entry_point, task.split, task.level, task.family, None, task.precision
         )
         reference = Reference(published)
-        cost_model = Roofline(self._gpu, Scale())
+        cost_model = Roofline(for_precision(self._gpu, task.precision), Scale())
         prepared = prepare.prepare(reference, Reference(base, base.small), self._secret, cost_model, recorder.record)
         seeds = Seeds(self._secret, task.digest)
         profiles, waits, size = {}, {}, 0
