@@ -113,6 +113,12 @@ def test_outputs_that_are_right_in_lower_precision_are_refused_with_its_name(for
     assert f"output is right in {name}" in problem.text and advice in problem.text
 
 
+def test_one_factor_may_be_rounded_to_tf32_and_the_other_one_cut_off():
+    x, weight, expected = drawn("float32")
+    for value in (gelu(tf32(x) @ truncated(weight).T), gelu(truncated(x) @ tf32(weight).T)):
+        assert expected.check(OutputTensor(value)).right_in == "TF32"
+
+
 def test_fp16_is_told_from_tf32_beyond_its_range():
     x, weight, expected = drawn("float32", forward="(1e-7 * x) @ self.weight.T")
     assert expected.check(OutputTensor(fp16(1e-7 * x) @ fp16(weight).T)).right_in == "fp16"
@@ -122,6 +128,9 @@ def test_fp16_is_told_from_tf32_beyond_its_range():
 def test_a_product_of_the_library_in_16_bits_is_known_too():
     x, weight, expected = drawn("float32")
     assert expected.check(OutputTensor(gelu((x.bfloat16() @ weight.bfloat16().T).float()))).right_in == "bf16"
+    x, weight, expected = drawn("float32", forward="torch.addmm(self.weight[0, :128], x, self.weight.T)")
+    product = (x.bfloat16() @ weight.bfloat16().T).float()
+    assert expected.check(OutputTensor(product + weight[0, :128])).right_in == "bf16"
 
 
 @pytest.mark.parametrize(
@@ -150,3 +159,32 @@ def test_what_the_precision_allows_is_right_and_what_it_does_not_is_named():
     assert expected.check(OutputTensor(layer(x, weight, bf16))).right_in == "bf16"
     x, weight, expected = drawn("float32", "low")
     assert expected.check(OutputTensor(layer(x, weight, bf16))) is None
+
+
+FLASH = "torch.softmax(x @ self.weight.T / 8, 1) @ self.weight"
+
+
+def flash(x, weight, low):
+    """Attention with weights that are rounded before they are divided by their sum."""
+    scores = low(x) @ low(weight).T / 8
+    weights = torch.exp(scores - scores.max(1, keepdim=True).values)
+    return low(weights) @ low(weight) / weights.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize(("low", "name"), [(tf32, "TF32"), (truncated, "TF32"), (bf16, "bf16")])
+def test_attention_in_lower_precision_is_known_though_it_rounds_other_weights(low, name):
+    x, weight, expected = drawn("float32", forward=FLASH)
+    assert expected.check(OutputTensor(flash(x, weight, lambda t: t))) is None
+    problem = expected.check(OutputTensor(flash(x, weight, low)))
+    assert problem.right_in == name
+    off = flash(x, weight, low)
+    off[3, 4] += 0.5
+    for wrong in (off, 1.05 * flash(x, weight, low), flash(x, weight, lambda t: t) * 1.0005):
+        assert not expected.check(OutputTensor(wrong)).right_in
+
+
+@pytest.mark.parametrize(("precision", "low"), [("tf32", tf32), ("tf32", truncated), ("low", bf16)])
+def test_equal_factors_are_rounded_alike_and_stay_right_where_that_is_allowed(precision, low):
+    forward = "(x * 0 + x[:, :1]) @ self.weight.T.abs()"
+    x, weight, expected = drawn("float32", precision, forward=forward)
+    assert expected.check(OutputTensor(low(x[:, :1].expand(-1, 256)) @ low(weight.abs()).T)) is None

@@ -187,6 +187,7 @@ def expected_outputs(
         exact = run.exact()
         whole = any(isinstance(t, Tensor) and not t.is_floating_point() for _, t in leaves(rounded))
         noisy = [run.noisy(number, whole) for number in range(_NOISY_RUNS if few else 1)]
+        noisy += run.as_allowed(exact)
         patterns = run.lowered() if lowered else ()
         expected = Expected(exact, rounded, noisy, run.precision, patterns, seed)
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
@@ -196,7 +197,8 @@ def expected_outputs(
         effects = model.reference.argument_effects[train] = ArgumentEffects(
             edits=not _equal(leaves(given), leaves(inputs)), aliases=_overlap(given, rounded)
         )
-    expected.edits, expected.aliases, expected.lowered_later = effects.edits, effects.aliases, run.in_formats
+    expected.edits, expected.aliases = effects.edits, effects.aliases
+    expected.lowered_later, expected.chained = run.in_formats, run.products > 1
     return expected
 
 
@@ -246,7 +248,8 @@ class _Rerun:
 
     def __init__(self, precision: Precision, built: ReferenceModel, inputs: list, train: bool, seed: int):
         self._built, self._inputs, self._train, self._seed = built, inputs, train, seed
-        self._products = 0
+        self.products = 0
+        """How many operators of the reference are products, once it ran with noise."""
         self.precision: Precision = "ieee" if self._narrow() else precision
         """What is granted. A task of 16 bits grants rounding to its own format (`Noise`), whatever it says."""
 
@@ -272,7 +275,7 @@ class _Rerun:
         try:
             return self._run(self._copy("noisy", change), change, wide, noise)
         finally:
-            self._products = noise.products
+            self.products = noise.products
 
     def _narrow(self) -> torch.dtype | None:
         """The 16-bit format of inputs and weights, where they have one."""
@@ -282,14 +285,22 @@ class _Rerun:
 
     def lowered(self) -> Iterator[tuple[str, Any]]:
         """The outputs with products in precisions that an fp32 task forbids; none where there are no such products."""
-        if self.precision == "ieee" and self._products and not self._narrow():
+        if self.precision == "ieee" and self.products and not self._narrow():
             with contextlib.suppress(DrKernelError):  # a reference that no mode follows is compared without
                 for name, lower in rounding.LOWERINGS.items():
                     yield name, self.exact(rounding.Lowered(lower))
 
+    def as_allowed(self, exact: Any) -> Iterator[Any]:
+        """The outputs with part of the errors of products in each format that the task allows."""
+        between = lambda one, other: (
+            one + rounding.ALLOWED_SHARE * (other - one) if isinstance(one, float) or one.is_floating_point() else other
+        )
+        for lower in rounding.ALLOWED[self.precision] if self.products else ():
+            yield map_both(exact, self.exact(rounding.Lowered(lower)), between)
+
     def in_formats(self) -> Iterator[tuple[str, Any]]:
         """The outputs with products in each format that the task forbids, as they are asked for."""
-        if self._products and not self._narrow():
+        if self.products and not self._narrow():
             with contextlib.suppress(DrKernelError):
                 for name in rounding.FORBIDDEN[self.precision]:
                     for lower in rounding.FORMATS[name]:
@@ -324,6 +335,15 @@ def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([map_tensors(v, function) for v in value])
     return {k: map_tensors(v, function) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def map_both(first: Any, second: Any, function: Callable[[Any, Any], Any]) -> Any:
+    """Applies a function to the leaves of two trees of one form that are tensors or floats; others are the second's."""
+    if isinstance(first, (list, tuple)):
+        return type(first)([map_both(a, b, function) for a, b in zip(first, second, strict=True)])
+    if isinstance(first, dict):
+        return {key: map_both(value, second[key], function) for key, value in first.items()}
+    return function(first, second) if isinstance(first, (Tensor, float)) else second
 
 
 def _in_layout(values: Tensor, like: Tensor) -> Tensor:

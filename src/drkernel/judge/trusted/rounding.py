@@ -205,21 +205,31 @@ def _tf32(call: Callable, args: tuple, first: int) -> Tensor:
     return call(*_with_factors(args, first, lambda factor: _to_bits(factor, 13)))
 
 
-def _tf32_truncated(call: Callable, args: tuple, first: int) -> Tensor:
-    """Factors whose further bits are cut off, as tensor cores do."""
-    cut = lambda factor: (factor.float().view(torch.int32) & -(1 << 13)).view(torch.float32).to(factor.dtype)
-    return call(*_with_factors(args, first, cut))
+def _tf32_cut(first_too: bool, second_too: bool) -> Lower:
+    """The same, but further bits of one factor or of both are cut off, as tensor cores do; the other's are rounded."""
 
-
-def _halves(dtype: torch.dtype, outputs: bool) -> Lower:
-    """Factors in a 16-bit format; `outputs`: products, too, as PyTorch's own have it."""
-    cast = lambda values: values.to(torch.float32).to(dtype).to(values.dtype)
+    def change(factor: Tensor, cut: bool) -> Tensor:
+        if not cut:
+            return _to_bits(factor, 13)
+        return (factor.float().view(torch.int32) & -(1 << 13)).view(torch.float32).to(factor.dtype)
 
     def lower(call: Callable, args: tuple, first: int) -> Tensor:
-        product = call(*_with_factors(args, first, cast))
-        return cast(product) if outputs else product
+        factors = change(args[first], first_too), change(args[first + 1], second_too)
+        return call(*args[:first], *factors, *args[first + 2 :])
 
     return lower
+
+
+def _halves(dtype: torch.dtype) -> tuple[Lower, ...]:
+    """Factors in a 16-bit format; then products too, as PyTorch's own have it, before or after a summand is added."""
+    cast = lambda values: values.to(torch.float32).to(dtype).to(values.dtype)
+    whole: Lower = lambda call, args, first: call(*_with_factors(args, first, cast))
+
+    def product(call: Callable, args: tuple, first: int) -> Tensor:
+        alone = whole(call, _without_summand(args, first), first)
+        return cast(alone) + (whole(call, args, first) - alone)
+
+    return whole, product, lambda call, args, first: cast(whole(call, args, first))
 
 
 def _bf16x3(call: Callable, args: tuple, first: int) -> Tensor:
@@ -233,11 +243,20 @@ def _bf16x3(call: Callable, args: tuple, first: int) -> Tensor:
 LOWERINGS: dict[str, Lower] = {"TF32": _tf32, "three products of bf16": _bf16x3}
 """What an fp32 task refuses by the pattern of its errors."""
 FORMATS: dict[str, tuple[Lower, ...]] = {
-    "TF32": (_tf32, _tf32_truncated),
-    "bf16": (_halves(torch.bfloat16, False), _halves(torch.bfloat16, True)),
-    "fp16": (_halves(torch.float16, False), _halves(torch.float16, True)),
+    "TF32": (_tf32, _tf32_cut(True, True), _tf32_cut(True, False), _tf32_cut(False, True)),
+    "bf16": _halves(torch.bfloat16),
+    "fp16": _halves(torch.float16),
 }
 """Formats of factors, and how products in them may be computed."""
+ALLOWED: dict[Precision, tuple[Lower, ...]] = {
+    "ieee": (),
+    "tf32": FORMATS["TF32"][:2],
+    "low": (*FORMATS["TF32"][:2], *FORMATS["bf16"][:2]),
+}
+"""How products may be computed in a precision, beside fp32. Equal factors are rounded alike: their errors do not cancel
+as those of noise do."""
+ALLOWED_SHARE = 0.4
+"""How much of these errors counts as noise, of which an output may have `tolerance.K_NOISE` times as much."""
 FORBIDDEN: dict[Precision, tuple[str, ...]] = {"ieee": ("TF32", "bf16", "fp16"), "tf32": ("bf16", "fp16"), "low": ()}
 """The formats of FORMATS that a precision does not allow."""
 

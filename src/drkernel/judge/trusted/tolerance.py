@@ -68,6 +68,8 @@ class Expected:
     """Whether an output of the reference lies in an input's memory."""
     lowered_later: Callable[[], Iterable[tuple[str, Any]]] = tuple
     """As `lowered`, to explain wrong outputs: formats of factors that the task forbids."""
+    chained = False
+    """Whether the reference has several products."""
 
     def __init__(
         self,
@@ -117,7 +119,7 @@ class Expected:
         if found.keys() != self._leaves.keys() or form_of(tree) != form_of(self.rounded):
             return Mismatch("wrong_structure", f"returned {form_of(tree)}, expected {form_of(self.rounded)}")
         for path, value in self._rounded:
-            if problem := self._leaves[path].check(path, value, found[path], slack, self._lowered(path)):
+            if problem := self._leaves[path].check(path, value, found[path], slack, self._lowered(path), self.chained):
                 return problem
         return None
 
@@ -283,7 +285,7 @@ class _Leaf:
         """The largest error that any element may have."""
         return max(float(self._atol.max()), self._rtol * self.reference_max) if self._atol.numel() else 0.0
 
-    def check(self, path: str, rounded: Any, actual: Any, slack: float, lowered: Iterable = ()) -> Mismatch | None:
+    def check(self, path: str, rounded: Any, actual: Any, slack: float, *why: Any) -> Mismatch | None:
         if isinstance(rounded, Tensor) != isinstance(actual, OutputTensor):
             return Mismatch("wrong_type", f"{path} is {kind_of(actual)}, expected {kind_of(rounded)}", path)
         if not isinstance(rounded, Tensor):
@@ -296,7 +298,7 @@ class _Leaf:
         if actual.expanded and not expanded(rounded):
             return Mismatch("expanded", f"{path} repeats one value with stride 0", path)
         if _is_float(rounded):
-            return self._check_values(path, value, slack, lowered)
+            return self._check_values(path, value, slack, *why)
         if torch.equal(value, rounded):
             return None
         rows = value.reshape(1, -1), rounded.reshape(1, -1)
@@ -328,14 +330,14 @@ class _Leaf:
             return None
         return Mismatch("wrong_values", f"{path} is {actual!r}, expected {rounded!r}", path)
 
-    def _check_values(self, path: str, value: Tensor, slack: float, lowered: Iterable = ()) -> Mismatch | None:
+    def _check_values(self, path: str, value: Tensor, slack: float, *why: Any) -> Mismatch | None:
         found = next((low for low in self._lowerings if low.explains(value)), None) if slack == 1.0 else None
         if self._within(value, slack) and not found:
             return None
         problem = self._wrong(path, value, slack)
         bounds = Bounds(self.exact, self.norm, self._atol, self._rtol)
-        if slack == 1.0 and (why := explained(problem, value, bounds, lowered)):
-            return why
+        if slack == 1.0 and why and (explanation := explained(problem, value, bounds, *why)):
+            return explanation
         return found.mismatch(path, problem) if found else problem
 
     def _wrong(self, path: str, value: Tensor, slack: float) -> Mismatch:
