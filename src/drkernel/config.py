@@ -81,6 +81,8 @@ class TasksConfig:
     """KernelBench levels to keep; None keeps all."""
     families: list[str] | None = None
     """Operator families to keep; None keeps all."""
+    dtypes: list[str] = field(default_factory=lambda: ["float32"])
+    """The generator's: float32, float16, bfloat16, in equal shares; one that is named twice has two shares."""
     precision: str = "auto"
     """What arithmetic right submissions may use: ieee, tf32 or low (docs/policies.md); auto: by the task's dtypes."""
     eval_source: str | None = None
@@ -159,8 +161,7 @@ class JudgeConfig:
     feedback_tokens: int = 96
     """Longest feedback after a turn, in tokens of the policy."""
     baselines: str | None = None
-    """With `cuda`: a file made by `python -m drkernel.judge.devices.cuda.baselines`. Verdicts on its tasks then also
-    state the speed-up over eager with TF32 and over torch.compile."""
+    """With `cuda`: a file of judge/devices/cuda/baselines.py; verdicts then state speed-ups over these, too."""
     secret: str | None = None
     """Key of the hidden inputs. None derives it from `seed`, so that a run can be repeated bit for bit."""
 
@@ -254,8 +255,7 @@ class TrainerConfig:
     """The size of a step and of a run."""
 
     gpus: int = 1
-    """Ranks that `python train.py` starts on this machine, one per GPU (without GPUs, CPU processes). torchrun and srun
-    start their own, whatever this says."""
+    """Ranks that `python train.py` starts here: one per GPU, or CPU processes. torchrun and srun start their own."""
     steps: int = 300
     """Optimizer steps."""
     prompts: int = 16

@@ -47,6 +47,7 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
         levels=options.levels,
         families=options.families,
         precision=options.precision,
+        dtypes=options.dtypes,
         on_skip=print,
     )
     if config.ids:

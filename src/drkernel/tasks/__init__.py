@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from drkernel.tasks.families import DTYPES
 from drkernel.tasks.generator import generate
 from drkernel.tasks.handwritten import read_handwritten
 from drkernel.tasks.kernelbench import read_folder, read_task, write_task
@@ -26,6 +27,7 @@ def load_tasks(
     seed: int = 0,
     levels: Sequence[int] | None = None,
     families: Sequence[str] | None = None,
+    dtypes: Sequence[str] = DTYPES[:1],
     precision: str = AUTO,
     on_skip: Callable[[str], None] | None = None,
 ) -> list[Task]:
@@ -39,6 +41,7 @@ def load_tasks(
         seed: which tasks are drawn, where there are more than `count`.
         levels: KernelBench levels to keep.
         families: values of `Task.family` to keep.
+        dtypes: of inputs and weights of generated tasks; see `generate`.
         precision: of all tasks; `auto` leaves each what it states or what its dtypes say (`tasks.precision`).
         on_skip: called with one line about each broken file of a folder, which is then skipped; without it they raise.
 
@@ -50,8 +53,10 @@ def load_tasks(
     if count is not None and count < 1:
         raise DrKernelError(f"tasks from {source}: count must be positive, found {count}")
     if source == "generated":
-        tasks = _generated(split, count, seed, levels, families)
+        tasks = _generated(split, count, seed, levels, families, dtypes)
     else:
+        if list(dtypes) != [DTYPES[0]]:
+            raise DrKernelError(f"tasks.dtypes is for generated tasks; those from {source} have dtypes of their own")
         tasks = _chosen(source, split, count, seed, levels, families, on_skip)
     return tasks if precision == AUTO else [with_precision(task, precision) for task in tasks]
 
@@ -78,14 +83,16 @@ def _chosen(
     return tasks
 
 
-def _generated(split: str, count: int | None, seed: int, levels: object, families: Sequence[str] | None) -> list[Task]:
+def _generated(
+    split: str, count: int | None, seed: int, levels: object, families: Sequence[str] | None, dtypes: Sequence[str]
+) -> list[Task]:
     if count is None:
         raise DrKernelError("tasks from generated: a count is needed, the generator does not end")
     if levels is not None:
         raise DrKernelError("tasks from generated: they have no levels; choose families instead")
     if split == "all":
         raise DrKernelError(f"tasks from generated: choose one split of {', '.join(SPLITS)}")
-    return generate(split, count, seed, families)
+    return generate(split, count, seed, families, dtypes)
 
 
 def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:
