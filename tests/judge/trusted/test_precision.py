@@ -153,6 +153,19 @@ def test_outputs_that_are_wrong_in_another_way_are_not_said_to_be_right_in_lower
     assert problem and not problem.right_in and "is right in" not in problem.text
 
 
+def fp8(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.float8_e4m3fn).float()
+
+
+@pytest.mark.parametrize(
+    ("precision", "right", "low", "name"), [("tf32", tf32, bf16, "bf16"), ("low", bf16, fp8, "fp8")]
+)
+def test_products_that_a_precision_forbids_are_wrong_where_their_errors_cancel(precision, right, low, name):
+    x, weight, expected = drawn("float32", precision, forward="x.abs() @ self.weight.abs().T")
+    assert expected.check(OutputTensor(right(x.abs()) @ right(weight.abs()).T)) is None
+    assert expected.check(OutputTensor(low(x.abs()) @ low(weight.abs()).T)).right_in == name
+
+
 def test_what_the_precision_allows_is_right_and_what_it_does_not_is_named():
     x, weight, expected = drawn("float32", "tf32")
     assert expected.check(OutputTensor(layer(x, weight, tf32))) is None

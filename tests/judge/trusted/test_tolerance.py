@@ -25,8 +25,8 @@ def expected(function, *inputs, precision="ieee", runs=4) -> Expected:
         with noise:
             noisy.append(function(*(noise.around(x) for x in wide)))
     lowered = []
-    if noise.products and precision == "ieee" and all(x.dtype == torch.float32 for x in inputs):
-        for name, lower in rounding.LOWERINGS.items():
+    if noise.products and all(x.dtype == torch.float32 for x in inputs):
+        for name, lower in rounding.LOWERINGS[precision].items():
             with Lowered(lower):
                 lowered.append((name, function(*wide)))
     return Expected(function(*wide), function(*inputs), noisy, precision, lowered)

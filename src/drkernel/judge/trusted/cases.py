@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.construction import perturbed_construction
 from drkernel.judge.boundary.shared_tensors import overlaps
-from drkernel.judge.trusted import regimes, rounding, structure
+from drkernel.judge.trusted import lowering, regimes, rounding, structure
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.regimes import DESCRIPTIONS, PURE, REGIMES
 from drkernel.judge.trusted.structure import Source
@@ -284,19 +284,19 @@ class _Rerun:
         return torch.bfloat16 if torch.bfloat16 in found else next(iter(found), None)
 
     def lowered(self) -> Iterator[tuple[str, Any]]:
-        """The outputs with products in precisions that an fp32 task forbids; none where there are no such products."""
-        if self.precision == "ieee" and self.products and not self._narrow():
+        """The outputs with products that the task refuses by their errors; none where there are no products."""
+        if self.products and not self._narrow():
             with contextlib.suppress(DrKernelError):  # a reference that no mode follows is compared without
-                for name, lower in rounding.LOWERINGS.items():
+                for name, lower in rounding.LOWERINGS[self.precision].items():
                     yield name, self.exact(rounding.Lowered(lower))
 
     def as_allowed(self, exact: Any) -> Iterator[Any]:
-        """The outputs with part of the errors of products in each format that the task allows."""
-        between = lambda one, other: (
-            one + rounding.ALLOWED_SHARE * (other - one) if isinstance(one, float) or one.is_floating_point() else other
-        )
+        """The outputs with part of the errors of products in the formats that the task allows: of each, the largest."""
+        worst = exact
         for lower in rounding.ALLOWED[self.precision] if self.products else ():
-            yield map_both(exact, self.exact(rounding.Lowered(lower)), between)
+            worst = map_trees(lowering.further, exact, worst, self.exact(rounding.Lowered(lower)))
+        if worst is not exact:
+            yield map_trees(lowering.part_of_the_way, exact, worst)
 
     def in_formats(self) -> Iterator[tuple[str, Any]]:
         """The outputs with products in each format that the task forbids, as they are asked for."""
@@ -337,13 +337,13 @@ def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     return {k: map_tensors(v, function) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def map_both(first: Any, second: Any, function: Callable[[Any, Any], Any]) -> Any:
-    """Applies a function to the leaves of two trees of one form that are tensors or floats; others are the second's."""
+def map_trees(function: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """Applies a function to the leaves of trees of one form."""
     if isinstance(first, (list, tuple)):
-        return type(first)([map_both(a, b, function) for a, b in zip(first, second, strict=True)])
+        return type(first)([map_trees(function, *parts) for parts in zip(first, *others, strict=True)])
     if isinstance(first, dict):
-        return {key: map_both(value, second[key], function) for key, value in first.items()}
-    return function(first, second) if isinstance(first, (Tensor, float)) else second
+        return {key: map_trees(function, value, *(other[key] for other in others)) for key, value in first.items()}
+    return function(first, *others)
 
 
 def _in_layout(values: Tensor, like: Tensor) -> Tensor:

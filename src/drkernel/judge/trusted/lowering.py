@@ -14,11 +14,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from drkernel.judge.trusted.mismatch import Mismatch
+from drkernel.judge.trusted.rounding import ALLOWED_SHARE
 
 _PART, _MOST, _SURE = 0.25, 2.0, 6.0
 """A projection of this size, so many standard deviations from none, shows lower precision. A larger one shows an output
@@ -28,7 +30,9 @@ FEW = 32
 _LEAST = 2.0**-26
 """A difference below this, beside the output, is nothing that lower precision could be known by."""
 MANY = 2**18
-"""More elements are not needed, or not at once."""
+"""More elements are not needed."""
+_CHUNK = 2**22
+"""Elements that are compared at once."""
 _FAR = 0.25
 """An output that is so far off, beside its own size, is wrong in another way."""
 _CROSSED, _RARE, _RARE_FACTOR = 0.25, 1e-3, 8.0
@@ -39,6 +43,7 @@ ADVICE = {
     "TF32": "fp32: input_precision='ieee' and no fp16 (tl.sum of a product of two matrices is TF32, too)",
     "bf16": "factors in fp32: no cast before a product",
     "fp16": "factors in fp32: no cast before a product",
+    "fp8": "factors of more bits: no cast to fp8",
 }
 """What a task asks for instead, and how to have it, by the format that it does not allow. TF32 and fp16 have ten bits
 both, so that they differ only beyond the range of fp16."""
@@ -74,7 +79,8 @@ class Lowering:
 
     def mismatch(self, path: str, problem: Mismatch) -> Mismatch:
         """The refusal, which says why."""
-        text = f"errors of {path} are in part those of {self.name}; this task asks for fp32: {problem.text}"
+        asks = ADVICE.get(self.name, "fp32")
+        text = f"errors of {path} are in part those of {self.name}; this task asks for {asks}: {problem.text}"
         return dataclasses.replace(problem, reason="wrong_values", text=text)
 
 
@@ -113,7 +119,7 @@ def explained(
 
 def _distance(value: Tensor, other: Tensor) -> float:
     """L2 norm of a difference, without a copy of the whole in fp64."""
-    rows = max(1, MANY // max(1, other.shape[1]))
+    rows = max(1, _CHUNK // max(1, other.shape[1]))
     parts = zip(value.split(rows), other.split(rows), strict=True)
     return math.sqrt(sum(float((one.double() - two).square().sum()) for one, two in parts))
 
@@ -142,7 +148,7 @@ def _resembles(value: Tensor, low: Tensor, bounds: Bounds) -> bool:
 def _all_near(value: Tensor, centre: Tensor, low: Tensor, bounds: Bounds, most: float) -> bool:
     """Whether nearly all elements are near those of `centre`: within their bounds and `most` times what lower precision
     usually changes in their row."""
-    rows, beyond = max(1, MANY // max(1, low.shape[1])), 0
+    rows, beyond = max(1, _CHUNK // max(1, low.shape[1])), 0
     for start in range(0, len(low), rows):
         part = slice(start, start + rows)
         exact = bounds.exact[part]
@@ -182,3 +188,18 @@ def _without(gram: list[list[float]], place: int) -> list[list[float]]:
         [gram[i][j] - gram[i][place] * gram[j][place] / gram[place][place] for j in range(len(gram))]
         for i in range(len(gram))
     ]
+
+
+def further(exact: Any, one: Any, other: Any) -> Any:
+    """Of two leaves the one that is further from the exact one, element by element."""
+    if isinstance(exact, Tensor):
+        if exact.is_floating_point():
+            return torch.where((other - exact).abs() > (one - exact).abs(), other, one)
+        return other if torch.equal(one, exact) else one
+    return max(one, other, key=lambda value: abs(value - exact)) if isinstance(exact, float) else other
+
+
+def part_of_the_way(exact: Any, other: Any) -> Any:
+    """A leaf between the exact one and another, at `ALLOWED_SHARE`; what has no fractions is the other one."""
+    floats = isinstance(exact, float) or (isinstance(exact, Tensor) and exact.is_floating_point())
+    return exact + ALLOWED_SHARE * (other - exact) if floats else other

@@ -240,12 +240,11 @@ def _bf16x3(call: Callable, args: tuple, first: int) -> Tensor:
     return whole - call(*_without_summand(_with_factors(args, first, low), first))
 
 
-LOWERINGS: dict[str, Lower] = {"TF32": _tf32, "three products of bf16": _bf16x3}
-"""What an fp32 task refuses by the pattern of its errors."""
 FORMATS: dict[str, tuple[Lower, ...]] = {
     "TF32": (_tf32, _tf32_cut(True, True), _tf32_cut(True, False), _tf32_cut(False, True)),
     "bf16": _halves(torch.bfloat16),
     "fp16": _halves(torch.float16),
+    "fp8": _halves(torch.float8_e4m3fn)[:1],
 }
 """Formats of factors, and how products in them may be computed."""
 ALLOWED: dict[Precision, tuple[Lower, ...]] = {
@@ -257,7 +256,15 @@ ALLOWED: dict[Precision, tuple[Lower, ...]] = {
 as those of noise do."""
 ALLOWED_SHARE = 0.4
 """How much of these errors counts as noise, of which an output may have `tolerance.K_NOISE` times as much."""
-FORBIDDEN: dict[Precision, tuple[str, ...]] = {"ieee": ("TF32", "bf16", "fp16"), "tf32": ("bf16", "fp16"), "low": ()}
+LOWERINGS: dict[Precision, dict[str, Lower]] = {
+    "ieee": {"TF32": _tf32, "three products of bf16": _bf16x3},
+    "tf32": {"bf16": FORMATS["bf16"][0]},
+    "low": {"fp8": FORMATS["fp8"][0]},
+}
+"""What a task of each precision refuses by the pattern of its errors."""
+FORBIDDEN: dict[Precision, tuple[str, ...]] = {
+    "ieee": ("TF32", "bf16", "fp16", "fp8"), "tf32": ("bf16", "fp16", "fp8"), "low": ("fp8",)
+}  # fmt: skip
 """The formats of FORMATS that a precision does not allow."""
 
 
