@@ -7,7 +7,8 @@ PyTorch in that precision (without TF32 for ieee, with it else). OUT/table.md ha
 column for each precision. After --limit-s what has not been judged is left out. Exit code 1 if a verdict is not the
 expected one: a form is right where the precision allows it, else wrong, with the name of what it is right in.
 
-On the simulated device PyTorch itself never multiplies in TF32. So kernels behind cuBLAS and cuDNN are right there.
+On a GPU nothing is screened, so that the GPU decides. On the simulated device PyTorch itself never multiplies in TF32.
+So kernels behind cuBLAS and cuDNN are right there.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main(options: argparse.Namespace) -> int:
     began = time.monotonic()
     with (
         open(options.out / "rows.jsonl", "w", encoding="utf-8") as file,
-        Judge(device=options.device, workers=options.workers, timeout_s=options.timeout) as judge,
+        Judge(device=options.device, workers=options.workers, timeout_s=options.timeout, screen=False) as judge,
     ):
         pending = submitted(judge, kernels, options.device)
         try:

@@ -120,6 +120,7 @@ def product_kernel(
 def product(a, b, bias=None, residual=None, epilogue=0):
     batch, M, K = a.shape
     N = b.shape[2]
+    bias, residual = a if bias is None else bias, a if residual is None else residual
     c = torch.empty((batch, M, N), device=a.device, dtype=a.dtype)
     grid = (triton.cdiv(M, BM), triton.cdiv(N, BN), batch)
     product_kernel[grid](
