@@ -29,6 +29,7 @@ from drkernel.scaling import records, report, settings, solutions, study
 from drkernel.scaling.settings import EvaluateConfig
 from drkernel.scaling.setup import identity, model_label, open_model, progress_callback, study_tasks, verdict_reward
 from drkernel.scaling.strategies import Strategy
+from drkernel.tasks.precision import summary
 from drkernel.training.judging import judge_of_node, reserved_gpus
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
@@ -60,6 +61,7 @@ def evaluate(config: EvaluateConfig, ranks: Ranks) -> None:
     ranks.broadcast_object(lambda: settings.keep(config, own if config.shard else folder, tasks, identity(config)))
     known, path = ranks.broadcast_object(lambda: study.known(folder)), own / records.RESULTS
     with judge_of_node(config, ranks) as judge, Progress(make_console(quiet=not ranks.is_main)) as progress:
+        progress.log(f"precision of tasks: {summary(tasks)}")
         on_progress = progress_callback(progress, f"{len(tasks)} tasks")
         if config.solutions:
             given = solutions.load(config.solutions, tasks, progress.log)[number::shards]

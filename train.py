@@ -47,6 +47,7 @@ from drkernel.policy.prompts import load_prompts
 from drkernel.policy.transfer import check_agreement, export
 from drkernel.rollout import RolloutTimes, Stopped
 from drkernel.slurm.guard import SAVED
+from drkernel.tasks.precision import summary
 from drkernel.training import report, update
 from drkernel.training.build import load_sets, make_engine, make_policy
 from drkernel.training.judging import judge_of_node, reserved_gpus
@@ -91,6 +92,7 @@ def train(config: Config, ranks: Ranks) -> None:
         closing(make_engine(config, policy, prompts)) as engine,
         Progress(console) as progress,
     ):
+        progress.log(f"precision of training tasks: {summary(tasks)}")
         sampler = Sampler(tasks, config.seed, judge, progress.log)
         trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks)
         trainer.should_stop = lambda: preemption.received

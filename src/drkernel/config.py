@@ -29,6 +29,7 @@ from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import resolve
 from drkernel.registry import options_class, options_of, with_options_of
+from drkernel.types import PRECISIONS
 
 C = TypeVar("C")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -40,6 +41,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "algo.aggregation": tuple(AGGREGATIONS),
     "algo.importance_level": tuple(LEVELS),
     "reward.name": tuple(REWARDS),
+    "tasks.precision": PRECISIONS,
     "policy.prompts": ("compact", "chat"),
     "engine.name": ("auto", "transformers", "vllm"),
     "judge.device": DEVICES,
@@ -79,6 +81,10 @@ class TasksConfig:
     """KernelBench levels to keep; None keeps all."""
     families: list[str] | None = None
     """Operator families to keep; None keeps all."""
+    dtypes: list[str] = field(default_factory=lambda: ["float32"])
+    """The generator's: float32, float16, bfloat16, in equal shares; one that is named twice has two shares."""
+    precision: str = "auto"
+    """What arithmetic right submissions may use: ieee, tf32 or low (docs/policies.md); auto: by the task's dtypes."""
     eval_source: str | None = None
     """Where the test tasks come from; None means `source`."""
     eval_count: int = 48
@@ -134,8 +140,7 @@ class JudgeConfig:
     gpus: list[str] | None = None
     """With `cuda`: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all. Training takes the others."""
     share: bool = False
-    """Measure on the GPUs that train, too. Timing has the GPU to itself, between two steps of the engine. Verdicts say
-    so."""
+    """Measure on the GPUs that train, too. Timing has the GPU to itself, between two engine steps. Verdicts say so."""
     screen: bool | None = None
     """With `cuda`: run submissions in Triton's interpreter on a CPU first. Screening can reject but never accept. It
     uses small shapes, so it needs `shapes=reject` and `criterion=drkernel`. None: screen wherever that holds."""
@@ -159,8 +164,7 @@ class JudgeConfig:
     feedback_tokens: int = 96
     """Longest feedback after a turn, in tokens of the policy."""
     baselines: str | None = None
-    """With `cuda`: a file made by `python -m drkernel.judge.devices.cuda.baselines`. Verdicts on its tasks then also
-    state the speed-up over eager with TF32 and over torch.compile."""
+    """With `cuda`: a file of judge/devices/cuda/baselines.py; verdicts then state speed-ups over these, too."""
     secret: str | None = None
     """Key of the hidden inputs. None derives it from `seed`, so that a run can be repeated bit for bit."""
 
@@ -254,8 +258,7 @@ class TrainerConfig:
     """The size of a step and of a run."""
 
     gpus: int = 1
-    """Ranks that `python train.py` starts on this machine, one per GPU (without GPUs, CPU processes). torchrun and srun
-    start their own, whatever this says."""
+    """Ranks that `python train.py` starts here: one per GPU, or CPU processes. torchrun and srun start their own."""
     steps: int = 300
     """Optimizer steps."""
     prompts: int = 16

@@ -13,13 +13,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 Status = Literal["ok", "incorrect", "hack", "invalid", "not_general", "suspicious", "judge_failure"]
 Precision = Literal["ieee", "tf32", "low"]
+PRECISIONS = ("auto", *get_args(Precision))
+"""What may be asked for; see `tasks.precision`."""
 
 
 class DrKernelError(Exception):
@@ -51,7 +53,8 @@ class Task:
     small: dict[str, int] | None = None
     """Module constants and their values on the simulated device; None lets the judge shrink them itself."""
     precision: Precision = "ieee"
-    """What arithmetic a correct submission may use: `ieee` fp32, `tf32`, or `low` (bf16/fp16 accumulate)."""
+    """What arithmetic a correct submission may use: `ieee` fp32 throughout, `tf32` products of TF32, `low` products of
+    16-bit numbers. See `tasks.precision`."""
     info: dict[str, Any] = field(default_factory=dict)
     """Whatever else the loader knew (problem id, composition, operators); JSON values only."""
 

@@ -25,6 +25,38 @@ def test_one_submission_as_json():
     verdict = json.loads(run.stdout)
     keys = ["status", "reason", "detail", "speedup", "coverage", "reference_ms", "submission_ms", "device", "seconds"]
     assert set(keys) <= verdict.keys() and verdict["status"] == "ok" and verdict["device"] == "simulated:H200"
+    assert verdict["evidence"]["precision"] == "ieee"
+
+
+@pytest.mark.parametrize(
+    ("task", "asked", "status", "precision"),
+    [
+        ("matmul", "auto", "incorrect", "ieee"),
+        ("matmul", "tf32", "ok", "tf32"),
+        ("relu", "auto", "incorrect", "ieee"),
+        ("linear_relu_fp16", "auto", "ok", "low"),
+    ],
+)
+def test_a_task_has_the_precision_that_was_asked_for_or_that_its_dtypes_say(task, asked, status, precision, capsys):
+    names = {
+        "matmul": "hacks/24_tf32_dot",
+        "relu": "hacks/23_narrow",
+        "linear_relu_fp16": "honest/143_persistent_product",
+    }
+    files = [str(HERE / f"tasks/{task}.py"), str(HERE / f"submissions/{names[task]}.py")]
+    assert main([*files, "--precision", asked, "--json"]) == 0
+    verdict = json.loads(capsys.readouterr().out)
+    assert (verdict["status"], verdict["evidence"]["precision"]) == (status, precision)
+
+
+def test_where_a_task_allows_tf32_the_reference_is_timed_with_it(capsys):
+    files, reference_ms = [str(HERE / "tasks/matmul.py"), str(HERE / "submissions/honest/94_matmul.py")], {}
+    for precision in ("ieee", "tf32"):
+        assert main([*files, "--precision", precision, "--json"]) == 0
+        verdict = json.loads(capsys.readouterr().out)
+        assert verdict["status"] == "ok"
+        reference_ms[precision] = verdict["reference_ms"]
+    assert reference_ms["tf32"] < reference_ms["ieee"]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from drkernel.policy import load_prompts
-from drkernel.policy.prompts import fences
-from drkernel.policy.templates import EXAMPLE
+from drkernel.policy.prompts import condense, fences
+from drkernel.policy.templates import EXAMPLE, PRECISION
 from drkernel.policy.tokenizer import SPECIAL, encode, train_tokenizer
 from drkernel.types import DrKernelError, Task
 
@@ -91,6 +91,15 @@ def test_chat_prompt_has_all_parts_of_the_papers(chat_tokenizer):
     for part in ("`ModelNew`", "code block", "not pseudocode", "compiles", "step by step"):
         assert part in text
     assert "{" not in text.split("def forward")[0]
+
+
+def test_the_prompt_says_what_the_precision_of_the_task_allows(tokenizer, chat_tokenizer):
+    compact, chat = load_prompts("compact", tokenizer), load_prompts("chat", chat_tokenizer)
+    for precision, words in (("ieee", 'input_precision="ieee"'), ("tf32", "rounded to TF32"), ("low", "16 bits")):
+        given = Task("t", SOURCE, precision=precision)
+        assert words in chat_tokenizer.decode(chat.first(given)) and words in PRECISION[precision]
+        said = "" if precision == "ieee" else f"# precision: {precision}\n"
+        assert tokenizer.decode(compact.first(given)) == f"<|task|>{condense(SOURCE)}{said}<|answer|>"
 
 
 def test_the_example_answer_is_found_and_compiles(chat_tokenizer):

@@ -7,8 +7,9 @@ and, with `_ptr`, of pointers in the kernel.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drkernel.tasks.operators import OPERATORS, Operator
@@ -70,10 +71,18 @@ def build(info: Info, operators: list[str]) -> Kernel:
     post = [line for name in operators[place + 1 :] for line in lines_of(info, name)]
     tensors = tuple(pair for name in operators for pair in _tensors(info, name))
     if core is None:
-        return _elementwise(tensors, [*pre, *post])
+        return _widened(info, _elementwise(tensors, [*pre, *post]))
     if core.template not in TEMPLATES:
         raise DrKernelError(f"operator {core.name!r}: coldstart.kernels.TEMPLATES has no {core.template!r}")
-    return TEMPLATES[core.template](info, core, pre, post, tensors)
+    return _widened(info, TEMPLATES[core.template](info, core, pre, post, tensors))
+
+
+def _widened(info: Info, kernel: Kernel) -> Kernel:
+    """A kernel of a 16-bit task computes in fp32: what it loads is widened, but for the factors of a product."""
+    if "dtype" not in info:
+        return kernel
+    load = re.compile(r"(\s*[uv] = tl\.load\(.*\))")
+    return replace(kernel, body=[load.sub(r"\1.to(tl.float32)", line) for line in kernel.body])
 
 
 def lines_of(info: Info, name: str) -> Lines:

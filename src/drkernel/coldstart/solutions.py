@@ -22,7 +22,7 @@ from drkernel.coldstart.kernels import Kernel, build
 from drkernel.coldstart.solutions_wrong import mistakes
 from drkernel.tasks.families import FAMILIES
 from drkernel.tasks.operators import OPERATORS
-from drkernel.tasks.writer import has_second_input, spell
+from drkernel.tasks.writer import dtype_statement, has_second_input, spell
 from drkernel.types import DrKernelError, Task
 
 Kind = Literal["lazy", "partial", "fused", "mistaken", "hack"]
@@ -133,7 +133,8 @@ def _file(info: dict[str, Any], kernel: Kernel, forward: list[str]) -> str:
     ]
     if info["modules"]:
         lines += [f"    def __init__({', '.join(['self', *info['args']])}):", "        super().__init__()"]
-        lines += [*(f"        self.{name} = {constructor}" for name, constructor in info["modules"]), ""]
+        lines += [*(f"        self.{name} = {constructor}" for name, constructor in info["modules"])]
+        lines += [*(f"        {line}" for line in dtype_statement(info)), ""]
     inputs = ["self", "x", *["y"] * has_second_input(info["composition"])]
     lines += [f"    def forward({', '.join(inputs)}):", *(f"        {line}" for line in forward)]
     return "\n".join(lines) + "\n"

@@ -88,6 +88,12 @@ def _missing_argument(info: dict, source: str) -> str:
     return edited if edited != source else re.sub(r"def __init__\(self, .*\):", "def __init__(self):", source, count=1)
 
 
+def _half_precision(info: dict, source: str) -> str:
+    """Returns a 16-bit format that is not the task's."""
+    dtype = "bfloat16" if info.get("dtype") == "float16" else "float16"
+    return source.replace("o = torch.empty_like(x)", f"o = torch.empty_like(x, dtype=torch.{dtype})", 1)
+
+
 EDITS: dict[str, Callable[[dict, str], str | None]] = {
     "undefined_name": _replace("tl.store(o_ptr", "tl.store(out_ptr"),
     "missing_bracket": _missing_bracket,
@@ -103,7 +109,7 @@ EDITS: dict[str, Callable[[dict, str], str | None]] = {
     "padding_counts": _padding_counts,
     "no_maximum": _no_maximum,
     "tail_left_out": _replace("triton.cdiv(t, 1024)", "t // 1024"),
-    "half_precision": _replace("o = torch.empty_like(x)", "o = torch.empty_like(x, dtype=torch.float16)"),
+    "half_precision": _half_precision,
     "returns_input": _replace("return o\n", "return x\n"),
 }
 """Mistakes by name: functions of `Task.info` and the fused source; None where the task has no place for the mistake."""

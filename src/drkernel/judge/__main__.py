@@ -26,7 +26,8 @@ from rich.table import Table
 from drkernel.judge.service import CRITERIA, GPUS, SHAPES, TIMEOUT_S, Judge
 from drkernel.judge.trusted.static_check import MAX_SOURCE
 from drkernel.judge.trusted.worker_process import visible_gpus
-from drkernel.types import DrKernelError, KernelTime, Task, Verdict
+from drkernel.tasks.precision import AUTO, with_precision
+from drkernel.types import PRECISIONS, DrKernelError, KernelTime, Task, Verdict
 
 _COLOURS = {"ok": "green", "hack": "red", "suspicious": "magenta", "judge_failure": "blue"}
 
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         options = _parse(arguments)
         if options.batch:
             return _batch(options)
-        task, source = _task(options.task), _submission(options.submission, must_exist=True)
+        task, source = _task(options.task, options.precision), _submission(options.submission, must_exist=True)
         with _judge(options, workers=1) as judge:
             judge.check_task(task)
             verdict = source if isinstance(source, Verdict) else judge.judge(task, source)
@@ -66,7 +67,8 @@ def show(verdict: Verdict, name: str) -> None:
         console.print(numbers + ("" if verdict.general else "   (refuses other shapes)"), highlight=False)
         console.print(_table("submission", verdict.profile))
         console.print(_table("reference", verdict.reference_profile))
-    console.print(f"judged in {verdict.seconds:.2f} s", style="dim", highlight=False)
+    precision = verdict.evidence.get("precision", "unknown")
+    console.print(f"precision {precision}, judged in {verdict.seconds:.2f} s", style="dim", highlight=False)
 
 
 def _table(title: str, rows: tuple[KernelTime, ...]) -> Table:
@@ -83,7 +85,7 @@ def _batch(options: argparse.Namespace) -> int:
     problems, failures = [], 0
     _write_nothing(options.out)
     with Path(options.out).open("w") as out, _judge(options, options.workers) as judge:
-        pending = [(number, *_begin(judge, options.batch, number, text)) for number, text in lines]
+        pending = [(number, *_begin(judge, options.precision, text)) for number, text in lines]
         for index, (number, pair, result) in enumerate(track(pending, "judging", console=Console(stderr=True))):
             try:
                 if isinstance(result, DrKernelError):
@@ -109,7 +111,7 @@ def _write_nothing(path: str) -> None:
         raise DrKernelError(f"--out {path}: {error.strerror}") from error
 
 
-def _begin(judge: Judge, name: str, number: int, text: str) -> tuple[dict, Any]:
+def _begin(judge: Judge, precision: str, text: str) -> tuple[dict, Any]:
     """A pair and the future of its verdict, or the verdict on an unreadable file, or the error of its line."""
     try:
         pair = json.loads(text)
@@ -119,14 +121,14 @@ def _begin(judge: Judge, name: str, number: int, text: str) -> tuple[dict, Any]:
         return {}, DrKernelError('expected {"task": path, "submission": path}')
     pair = {key: pair[key] for key in ("task", "submission")}
     try:
-        task, source = _task(pair["task"]), _submission(pair["submission"])
+        task, source = _task(pair["task"], precision), _submission(pair["submission"])
     except DrKernelError as error:
         return pair, error
     return pair, source if isinstance(source, Verdict) else judge.submit(task, source)
 
 
-def _task(path: str) -> Task:
-    return Task(id=str(path), source=_text(path, "task"))
+def _task(path: str, precision: str) -> Task:
+    return with_precision(Task(id=str(path), source=_text(path, "task")), precision)
 
 
 def _submission(path: str, must_exist: bool = False) -> str | Verdict:
@@ -202,6 +204,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--criterion", choices=CRITERIA, default="drkernel", help="whose rule decides; both: KernelBench's is evidence"
+    )
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, default=AUTO, help="what arithmetic a task allows; auto: by its dtypes"
     )
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     options = parser.parse_args(arguments)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from transformers import PreTrainedTokenizerBase
 
-from drkernel.policy.templates import EXAMPLE, OPENING, REVISION
+from drkernel.policy.templates import REVISION, opening
 from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, TASK, decode, encode
 from drkernel.types import DrKernelError, Task
 
@@ -52,7 +52,10 @@ class _Base:
 
 
 class CompactPrompts(_Base):
-    """<|task|> source <|answer|> submission <|end|> <|feedback|> text <|answer|> submission <|end|> ..."""
+    """<|task|> source <|answer|> submission <|end|> <|feedback|> text <|answer|> submission <|end|> ...
+
+    The source ends with `# precision: tf32` or `low` where the task is not `ieee`.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
         super().__init__(tokenizer)
@@ -64,7 +67,8 @@ class CompactPrompts(_Base):
         self.stop_ids = {self._end}
 
     def first(self, task: Task) -> list[int]:
-        return [self._task, *encode(self.tokenizer, condense(task.source)), self._answer]
+        precision = "" if task.precision == "ieee" else f"# precision: {task.precision}\n"
+        return [self._task, *encode(self.tokenizer, condense(task.source) + precision), self._answer]
 
     def next(self, feedback: str, finished: bool = True) -> list[int]:
         cut = [] if finished else [self._end]
@@ -114,9 +118,7 @@ class ChatPrompts(_Base):
         return [self.tokenizer.encode(piece, add_special_tokens=False) for piece in pieces]
 
     def first(self, task: Task) -> list[int]:
-        words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
-        text = OPENING.format(source=task.source.strip(), **words)
-        return [*self._before, *encode(self.tokenizer, text), *self._after]
+        return [*self._before, *encode(self.tokenizer, opening(task)), *self._after]
 
     def next(self, feedback: str, finished: bool = True) -> list[int]:
         text = encode(self.tokenizer, REVISION.format(feedback=feedback.strip()))

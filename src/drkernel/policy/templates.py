@@ -1,4 +1,7 @@
-"""The text of the `chat` prompts. It says all that the paper's prompts say (arXiv 2602.05885), in other words."""
+"""The text of the `chat` prompts. It says all that the paper's prompts say (arXiv 2602.05885), in other words,
+and which precision a task asks for."""
+
+from drkernel.types import Precision, Task
 
 EXAMPLE = """\
 ```python
@@ -65,10 +68,17 @@ The module to make faster:
 Answer with one Python code block that defines a class `{name}` with the same constructor and forward arguments as \
 `{entry}`, with all its imports. Write complete code that compiles and runs, not pseudocode, and no tests. \
 Parameters must be created in the same order as in `{entry}`, since both are built from one seed. \
-The result must be right for any values and any legal shapes.
+The result must be right for any values and any legal shapes. {precision}
 
 Think step by step: where the time goes, what can be fused, how the work is split into blocks; then give the code.
 """
+
+PRECISION: dict[Precision, str] = {
+    "ieee": 'Compute in fp32: tl.dot rounds fp32 to TF32 unless input_precision="ieee" is passed.',
+    "tf32": "Factors of products may be rounded to TF32, as those of the module are; all else is in fp32.",
+    "low": "Factors of products may have 16 bits (bf16 or fp16); sums are in fp32, outputs have the module's dtypes.",
+}
+"""What a task allows, by its precision."""
 
 REVISION = """\
 Your last answer was run. What was found:
@@ -78,3 +88,9 @@ Your last answer was run. What was found:
 Improve on your answers so far: repair what is wrong; if it is right, make it faster. \
 Think step by step, then give one ```python block with the complete new code of the class.
 """
+
+
+def opening(task: Task) -> str:
+    """The first message about a task."""
+    words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
+    return OPENING.format(source=task.source.strip(), precision=PRECISION[task.precision], **words)

@@ -12,7 +12,7 @@ from drkernel.judge import feedback
 from drkernel.policy.endpoint import ChatEndpoint, Refused, Reply, TooLong
 from drkernel.policy.engine import Sampling
 from drkernel.policy.prompts import extract_code
-from drkernel.policy.templates import EXAMPLE, OPENING, REVISION
+from drkernel.policy.templates import REVISION, opening
 from drkernel.scaling.models import TaskCompletion
 from drkernel.scaling.records import Record
 from drkernel.types import DrKernelError, Task
@@ -107,8 +107,7 @@ class ChatModel:
 
 def messages(task: Task, shown: Sequence[Record], feedback_limit: int) -> list[dict]:
     """The conversation whose next message is the completion: the task, then each shown turn with what was found."""
-    words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
-    conversation = [{"role": "user", "content": OPENING.format(source=task.source.strip(), **words)}]
+    conversation = [{"role": "user", "content": opening(task)}]
     for record in shown:
         text = feedback(record.verdict, feedback_limit, _tokens)
         conversation += [

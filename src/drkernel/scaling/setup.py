@@ -46,6 +46,8 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
         seed=options.seed,
         levels=options.levels,
         families=options.families,
+        precision=options.precision,
+        dtypes=options.dtypes,
         on_skip=print,
     )
     if config.ids:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from drkernel.tasks.families import DTYPES
 from drkernel.tasks.generator import generate
 from drkernel.tasks.handwritten import read_handwritten
 from drkernel.tasks.kernelbench import read_folder, read_task, write_task
+from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.tasks.records import read_hub, read_records
 from drkernel.tasks.splits import SPLITS
 from drkernel.types import DrKernelError, Task
 
-__all__ = ["generate", "load_tasks", "read_task", "write_task"]
+__all__ = ["generate", "load_tasks", "read_task", "with_precision", "write_task"]
 
 
 def load_tasks(
@@ -25,6 +27,8 @@ def load_tasks(
     seed: int = 0,
     levels: Sequence[int] | None = None,
     families: Sequence[str] | None = None,
+    dtypes: Sequence[str] = DTYPES[:1],
+    precision: str = AUTO,
     on_skip: Callable[[str], None] | None = None,
 ) -> list[Task]:
     """Tasks of one split from any source.
@@ -37,17 +41,36 @@ def load_tasks(
         seed: which tasks are drawn, where there are more than `count`.
         levels: KernelBench levels to keep.
         families: values of `Task.family` to keep.
+        dtypes: of inputs and weights of generated tasks; see `generate`.
+        precision: of all tasks; `auto` leaves each what it states or what its dtypes say (`tasks.precision`).
         on_skip: called with one line about each broken file of a folder, which is then skipped; without it they raise.
 
     Raises:
-        DrKernelError: unknown split, unreadable source, or nothing left of it.
+        DrKernelError: unknown split or precision, unreadable source, or nothing left of it.
     """
     if split not in (*SPLITS, "all"):
         raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}, all")
     if count is not None and count < 1:
         raise DrKernelError(f"tasks from {source}: count must be positive, found {count}")
     if source == "generated":
-        return _generated(split, count, seed, levels, families)
+        tasks = _generated(split, count, seed, levels, families, dtypes)
+    else:
+        if list(dtypes) != [DTYPES[0]]:
+            raise DrKernelError(f"tasks.dtypes is for generated tasks; those from {source} have dtypes of their own")
+        tasks = _chosen(source, split, count, seed, levels, families, on_skip)
+    return tasks if precision == AUTO else [with_precision(task, precision) for task in tasks]
+
+
+def _chosen(
+    source: str,
+    split: str,
+    count: int | None,
+    seed: int,
+    levels: Sequence[int] | None,
+    families: Sequence[str] | None,
+    on_skip: Callable[[str], None] | None,
+) -> list[Task]:
+    """Tasks that are not generated; arguments as those of `load_tasks`."""
     tasks = [task for task in _read(source, split, levels, on_skip) if split in ("all", task.split)]
     tasks = [task for task in tasks if levels is None or task.level in levels]
     tasks = [task for task in tasks if families is None or task.family in families]
@@ -60,14 +83,16 @@ def load_tasks(
     return tasks
 
 
-def _generated(split: str, count: int | None, seed: int, levels: object, families: Sequence[str] | None) -> list[Task]:
+def _generated(
+    split: str, count: int | None, seed: int, levels: object, families: Sequence[str] | None, dtypes: Sequence[str]
+) -> list[Task]:
     if count is None:
         raise DrKernelError("tasks from generated: a count is needed, the generator does not end")
     if levels is not None:
         raise DrKernelError("tasks from generated: they have no levels; choose families instead")
     if split == "all":
         raise DrKernelError(f"tasks from generated: choose one split of {', '.join(SPLITS)}")
-    return generate(split, count, seed, families)
+    return generate(split, count, seed, families, dtypes)
 
 
 def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:

@@ -97,6 +97,20 @@ FAMILIES: dict[str, Family] = {
 }
 
 
+DTYPES = ("float32", "float16", "bfloat16")
+"""What inputs and weights may be. Sums and products are added up in fp32 whatever they are."""
+FAMILIES_OF_16_BITS = _without(
+    tuple(FAMILIES), "row_reduction", "column_reduction", "loss", "similarity", "scan", "pool"
+)
+"""Families whose outputs 16 bits can hold. Sums of thousands of values leave the range of float16 and differ by less
+than bfloat16 resolves. Means of a few values cancel, so that they show how often others were rounded before."""
+
+
+def has_range(dtype: str, composition: tuple[str, ...]) -> bool:
+    """Whether values stay in the range of a dtype: squares of products exceed float16, those of a softmax vanish."""
+    return dtype != "float16" or "square" not in composition
+
+
 def layout_of(family: str, composition: tuple[str, ...], rng: random.Random) -> str:
     """A layout of the family; the one that an operator of the composition needs, where one does."""
     needed = [OPERATORS[name].layout for name in composition if OPERATORS[name].layout]

@@ -2,6 +2,9 @@
 
 A composition is the ordered names of a task's operators. It belongs to exactly one split, whatever the shapes, literals
 and style of the task, so test tasks ask for compositions that training never showed.
+
+Inputs and weights have one dtype. Each dtype has a stream of tasks of its own: those of float32 are the same, in the
+same order, whichever other dtypes lie between them.
 """
 
 from __future__ import annotations
@@ -10,23 +13,30 @@ import hashlib
 import random
 from collections.abc import Iterator, Sequence
 
-from drkernel.tasks.families import FAMILIES, draw, layout_of
+from drkernel.tasks.families import DTYPES, FAMILIES, FAMILIES_OF_16_BITS, draw, has_range, layout_of
 from drkernel.tasks.splits import SPLITS, split_of
 from drkernel.tasks.writer import describe, write
 from drkernel.types import DrKernelError, Task
 
 
-def generate(split: str, count: int, seed: int, families: Sequence[str] | None = None) -> list[Task]:
+def generate(
+    split: str,
+    count: int,
+    seed: int,
+    families: Sequence[str] | None = None,
+    dtypes: Sequence[str] = DTYPES[:1],
+) -> list[Task]:
     """`count` distinct tasks of a split. With the same seed, more tasks begin with the fewer.
 
     Args:
         split: train, validation or test.
         count: how many.
         seed: of all random choices.
-        families: names of `FAMILIES` to draw from, in turn; None for all.
+        families: names of `FAMILIES` to draw from, in turn; None for all that the dtype has.
+        dtypes: of DTYPES, drawn with equal shares; one that is named twice has two.
 
     Raises:
-        DrKernelError: unknown split or family, or no family at all.
+        DrKernelError: unknown split, family or dtype, or no family or dtype at all.
     """
     if split not in SPLITS:
         raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}")
@@ -35,31 +45,59 @@ def generate(split: str, count: int, seed: int, families: Sequence[str] | None =
         raise DrKernelError("generated tasks: the list of families is empty")
     if unknown := [name for name in names if name not in FAMILIES]:
         raise DrKernelError(f"unknown task family {unknown[0]!r}; expected one of {', '.join(FAMILIES)}")
+    if not dtypes or (unknown := [dtype for dtype in dtypes if dtype not in DTYPES]):
+        found = repr(unknown[0]) if dtypes else "none"
+        raise DrKernelError(f"tasks.dtypes: found {found}, expected some of {', '.join(DTYPES)}")
     tasks: dict[str, Task] = {}
-    for task in _stream(split, seed, names):
+    for task in _mixed(split, seed, names, dtypes):
         if len(tasks) >= count:
             break
         tasks.setdefault(task.id, task)
     return list(tasks.values())
 
 
-def _stream(split: str, seed: int, families: list[str]) -> Iterator[Task]:
+def _mixed(split: str, seed: int, families: list[str], dtypes: Sequence[str]) -> Iterator[Task]:
+    """Tasks of these dtypes, drawn with equal shares."""
+    streams = {dtype: _stream(split, seed, _families_of(dtype, families), dtype) for dtype in dtypes}
+    rng = random.Random(f"{split}/{seed}/dtypes")
+    while True:
+        yield next(streams[rng.choice(dtypes)])
+
+
+def _families_of(dtype: str, families: list[str]) -> list[str]:
+    """Those of the families that have tasks of a dtype."""
+    found = [name for name in families if dtype == "float32" or name in FAMILIES_OF_16_BITS]
+    if not found:
+        expected = ", ".join(FAMILIES_OF_16_BITS)
+        raise DrKernelError(f"tasks.families: none of {', '.join(families)} has {dtype} tasks; these have: {expected}")
+    return found
+
+
+def _stream(split: str, seed: int, families: list[str], dtype: str) -> Iterator[Task]:
     """Families in turn, each round in a new order."""
-    rng = random.Random(f"{split}/{seed}")
+    rng = random.Random(f"{split}/{seed}" if dtype == "float32" else f"{split}/{seed}/{dtype}")
     while True:
         for family in rng.sample(families, len(families)):
-            yield _draw_task(family, split, rng)
+            yield _draw_task(family, split, rng, dtype)
 
 
-def _draw_task(family: str, split: str, rng: random.Random) -> Task:
-    """A task of the family. Compositions of other splits are drawn again."""
+def _draw_task(family: str, split: str, rng: random.Random, dtype: str) -> Task:
+    """A task of the family. Compositions of other splits, or that leave the dtype's range, are drawn again."""
     composition = draw(family, rng)
-    while split_of("+".join(composition)) != split:
+    while split_of("+".join(composition)) != split or not has_range(dtype, composition):
         composition = draw(family, rng)
     info = describe(family, composition, layout_of(family, composition, rng), rng)
+    if dtype != "float32":
+        info["dtype"] = dtype
     source = write(info)
     digest = hashlib.sha256(f"{source}{sorted(info['small'].items())}".encode()).hexdigest()[:8]
     name = "+".join(composition)
     return Task(
-        id=f"generated/{name}/{digest}", source=source, split=split, family=family, small=info["small"], info=info
+        id=f"generated/{name}/{digest}",
+        source=source,
+        split=split,
+        family=family,
+        small=info["small"],
+        precision="ieee" if dtype == "float32" else "low",
+        info=info,
     )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from drkernel.tasks.precision import with_precision
 from drkernel.tasks.splits import split_of
 from drkernel.types import DrKernelError, Task
 
@@ -19,6 +20,8 @@ _REQUIRED = ("Model", "get_inputs", "get_init_inputs")
 
 def read_task(path: str | Path, task_id: str | None = None) -> Task:
     """One task file. A module-level dict literal `SMALL` becomes `Task.small` and leaves the source.
+
+    The precision follows the dtypes (`tasks.precision`).
 
     Raises:
         DrKernelError: no such file, a syntax error, or `Model`, `get_inputs` or `get_init_inputs` is not defined.
@@ -33,7 +36,8 @@ def read_task(path: str | Path, task_id: str | None = None) -> Task:
     if missing := [name for name in _REQUIRED if name not in defined]:
         raise DrKernelError(f"task file {path}: does not define {missing[0]!r}")
     source, small = _without_small(path, text, tree)
-    return Task(id=task_id or f"file/{path.stem}", source=source, small=small, info={"file": path.name})
+    task = Task(id=task_id or f"file/{path.stem}", source=source, small=small, info={"file": path.name})
+    return with_precision(task)
 
 
 def write_task(task: Task, path: str | Path) -> None:

@@ -2,7 +2,7 @@
 
 There are four schemas, distinguished by their keys: drkernel's (`id`, `source`, ..., the fields of `Task`); the paper's
 query pool and validation set (`reward_model.ground_truth`, `extra_info`); its cold-start set (`original_python_code`);
-KernelBench's (`code`, `level`, `problem_id`).
+KernelBench's (`code`, `level`, `problem_id`). drkernel's may state a precision; that of all others follows the dtypes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.tasks.splits import SPLITS, split_of
-from drkernel.types import DrKernelError, Task
+from drkernel.types import PRECISIONS, DrKernelError, Task
 
 Record = dict[str, Any]
 _COLUMNS = (
@@ -104,7 +105,7 @@ def _task(record: Record, place: str) -> Task:
     level = re.search(r"\d+", str(extra.get("level") or ""))
     kept = {key: extra[key] for key in _KEPT if isinstance(extra.get(key), (str, int, float))}
     where = f"level{level[0]}/" if level and origin == "kernelbench" else ""
-    return Task(
+    task = Task(
         id=f"{origin}/{where}{number}",
         source=source,
         entry_point=extra.get("entry_point") or "Model",
@@ -113,6 +114,7 @@ def _task(record: Record, place: str) -> Task:
         family="+".join(_operators(extra.get("ops"))) or (f"level{level[0]}" if level else origin),
         info=kept,
     )
+    return with_precision(task)
 
 
 def _own(record: Record, place: str) -> Task:
@@ -122,7 +124,10 @@ def _own(record: Record, place: str) -> Task:
     if not isinstance(record["source"], str) or record.get("split", "train") not in SPLITS:
         raise DrKernelError(f"{place}: 'source' must be text and 'split' one of {', '.join(SPLITS)}")
     given = {key: value for key, value in record.items() if value is not None}
-    return Task(**{"split": split_of(record["id"]), **given})
+    stated = given.get("precision", AUTO)
+    if stated not in PRECISIONS:
+        raise DrKernelError(f"{place}: 'precision' is {stated!r}, expected one of {', '.join(PRECISIONS)}")
+    return with_precision(Task(**{"split": split_of(record["id"]), **given}), stated)
 
 
 def _split(extra: Record, digest: str) -> str:

@@ -37,6 +37,7 @@ def describe(family: str, composition: tuple[str, ...], layout_name: str, rng: r
         modules: [attribute, constructor] pairs of `__init__`;
         args: {argument of the constructor: its value as a template over sizes};
         shape, small: {module constant: size}, as published and for the simulated device;
+        dtype: of inputs and weights, where it is not float32 (the generator adds it);
         style: `spelling` of each operator, `flow` of the body (nested calls, one variable, a fresh one), `names`.
     """
     layout = LAYOUTS[layout_name]
@@ -122,6 +123,7 @@ def write(info: dict[str, Any]) -> str:
     acts: list[tuple[str, str]] = []
     body = _body(info, acts)
     init = [f"self.{attribute} = {constructor}" for attribute, constructor in [*info["modules"], *acts]]
+    init += dtype_statement(info)
     inputs = ", ".join(_inputs(info, layout, sizes))
     arguments = ", ".join(template.format(**sizes) for template in info["args"].values())
     lines = ["import torch", "import torch.nn as nn"]
@@ -135,6 +137,11 @@ def write(info: dict[str, Any]) -> str:
     lines += ["", "", "def get_inputs():", f"    return [{inputs}]"]
     lines += ["", "", "def get_init_inputs():", f"    return [{arguments}]", ""]
     return "\n".join(lines)
+
+
+def dtype_statement(info: dict[str, Any]) -> list[str]:
+    """The last statement of a constructor with weights, where they are not float32."""
+    return [f"self.to(torch.{info['dtype']})"] if "dtype" in info and info["modules"] else []
 
 
 def has_second_input(composition: list[str]) -> bool:
@@ -157,7 +164,13 @@ def _inputs(info: dict[str, Any], layout: Layout, sizes: dict[str, str]) -> list
             made.append(template.format(shape=shape.format(**sizes), **sizes))
         if name in reshaping:
             shape = layout.out or layout.x
-    return made
+    return [_in_dtype(info, expression) for expression in made]
+
+
+def _in_dtype(info: dict[str, Any], expression: str) -> str:
+    """The expression of an input, in the dtype of the task."""
+    random = "dtype" in info and re.fullmatch(r"(torch\.randn?\(.*)\)", expression)
+    return f"{random[1]}, dtype=torch.{info['dtype']})" if random else expression
 
 
 def _body(info: dict[str, Any], acts: list[tuple[str, str]]) -> list[str]:

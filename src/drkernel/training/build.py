@@ -22,10 +22,13 @@ from drkernel.types import Task
 def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
     options = config.tasks
-    chosen: dict[str, Any] = {"levels": config.tasks.levels, "families": config.tasks.families}
-    tasks = load_tasks(options.source, split="train", count=options.count, seed=options.seed, **chosen)
+    chosen: dict[str, Any] = {"levels": options.levels, "families": options.families, "precision": options.precision}
+    drawn: dict[str, Any] = {"count": options.count, "seed": options.seed, "dtypes": options.dtypes}
+    tasks = load_tasks(options.source, split="train", **drawn, **chosen)
     source = options.eval_source or options.source
     split = "test" if source in (options.source, "generated") else "all"
+    if source == "generated":
+        chosen["dtypes"] = options.dtypes
     held_out = load_tasks(source, split=split, count=options.eval_count, **chosen)
     return tasks, held_out
 

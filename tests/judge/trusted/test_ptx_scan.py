@@ -96,4 +96,3 @@ def test_findings_lie_beside_the_kernels_until_they_are_taken(tmp_path):
     ptx_scan.write(frozenset({"TF32"}), tmp_path)
     assert ptx_scan.take(tmp_path) == {"TF32"}
     assert ptx_scan.take(tmp_path) == frozenset() and not list(tmp_path.iterdir())
-    assert "input_precision='ieee'" in ptx_scan.hint(frozenset({"TF32"}))

@@ -45,6 +45,14 @@ class Replying:
         return self.reply
 
 
+@pytest.mark.parametrize(("precision", "tf32"), [("ieee", False), ("tf32", True), ("low", True)])
+def test_a_runner_is_told_whether_pytorch_may_use_tf32(precision, tf32):
+    process, sent = Replying({}), []
+    process.send_request = lambda body, deadline: sent.append(body)
+    RunnerClient(process, timeout_s=5.0).load("source", "ModelNew", precision)
+    assert sent[0]["tf32"] is tf32
+
+
 REQUESTS: dict[str, Callable[[RunnerClient], Any]] = {
     "load": lambda client: client.load("", "ModelNew"),
     "build": lambda client: client.build(0, REFERENCE_MODEL),

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.construction import perturbed_construction
 from drkernel.judge.boundary.shared_tensors import overlaps
-from drkernel.judge.trusted import regimes, rounding, structure
+from drkernel.judge.trusted import lowering, regimes, rounding, structure
 from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.regimes import DESCRIPTIONS, PURE, REGIMES
@@ -234,16 +235,18 @@ def expected_outputs(
         exact = run.exact()
         whole = any(isinstance(t, Tensor) and not t.is_floating_point() for _, t in leaves(rounded))
         noisy = [run.noisy(number, whole) for number in range(_NOISY_RUNS if few else 1)]
+        noisy += run.as_allowed(exact)
         patterns = run.lowered() if lowered else ()
-        expected = Expected(exact, rounded, noisy, task.precision, patterns, seed)
+        expected = Expected(exact, rounded, noisy, run.precision, patterns, seed)
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
         widened = map_tensors(rounded, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
-        expected = Expected(rounded, rounded, [widened], task.precision)
+        expected = Expected(rounded, rounded, [widened], run.precision)
     if effects is None:
         effects = model.reference.argument_effects[train] = ArgumentEffects(
             edits=not _equal(leaves(given), leaves(inputs)), aliases=_overlap(given, rounded)
         )
     expected.edits, expected.aliases = effects.edits, effects.aliases
+    expected.lowered_later, expected.chained = run.in_formats, run.products > 1
     return expected
 
 
@@ -302,8 +305,11 @@ class _Rerun:
     """The reference run again on the same inputs with other rounding, see `rounding`."""
 
     def __init__(self, precision: Precision, built: ReferenceModel, inputs: list, train: bool, seed: int):
-        self._precision, self._built, self._inputs, self._train, self._seed = precision, built, inputs, train, seed
-        self._products = 0
+        self._built, self._inputs, self._train, self._seed = built, inputs, train, seed
+        self.products = 0
+        """How many operators of the reference are products, once it ran with noise."""
+        self.precision: Precision = "ieee" if self._narrow() else precision
+        """What is granted. A task of 16 bits grants rounding to its own format (`Noise`), whatever it says."""
 
     def exact(self, mode: Any = None) -> Any:
         """The outputs in fp64; with a mode of `rounding`, what it makes of them."""
@@ -318,7 +324,7 @@ class _Rerun:
                 maximum.
         """
         wide = torch.float64 if module.DEVICE is None else torch.float32
-        noise = rounding.Noise(self._precision, (self._seed + number) % 2**63, self._narrow())
+        noise = rounding.Noise(self.precision, (self._seed + number) % 2**63, self._narrow())
 
         def around(tensor: Tensor) -> Tensor:
             return noise.around(tensor.to(torch.promote_types(tensor.dtype, wide), copy=True), whole)
@@ -327,7 +333,7 @@ class _Rerun:
         try:
             return self._run(self._copy("noisy", change), change, wide, noise)
         finally:
-            self._products = noise.products
+            self.products = noise.products
 
     def _narrow(self) -> torch.dtype | None:
         """The 16-bit format of inputs and weights, where they have one."""
@@ -336,11 +342,27 @@ class _Rerun:
         return torch.bfloat16 if torch.bfloat16 in found else next(iter(found), None)
 
     def lowered(self) -> Iterator[tuple[str, Any]]:
-        """The outputs with products in precisions that an fp32 task forbids; none where there are no such products."""
-        if self._precision == "ieee" and self._products and not self._narrow():
+        """The outputs with products that the task refuses by their errors; none where there are no products."""
+        if self.products and not self._narrow():
             with contextlib.suppress(DrKernelError):  # a reference that no mode follows is compared without
-                for name in rounding.LOWERINGS:
-                    yield name, self.exact(rounding.Lowered(name))
+                for name, lower in rounding.LOWERINGS[self.precision].items():
+                    yield name, self.exact(rounding.Lowered(lower))
+
+    def as_allowed(self, exact: Any) -> Iterator[Any]:
+        """The outputs with part of the errors of products in the formats that the task allows: of each, the largest."""
+        worst = exact
+        for lower in rounding.ALLOWED[self.precision] if self.products else ():
+            worst = map_trees(lowering.further, exact, worst, self.exact(rounding.Lowered(lower)))
+        if worst is not exact:
+            yield map_trees(lowering.part_of_the_way, exact, worst)
+
+    def in_formats(self) -> Iterator[tuple[str, Any]]:
+        """The outputs with products in each format that the task forbids, as they are asked for."""
+        if self.products and not self._narrow():
+            with contextlib.suppress(DrKernelError):
+                for name in rounding.FORBIDDEN[self.precision]:
+                    for lower in rounding.FORMATS[name]:
+                        yield name, self.exact(rounding.Lowered(lower))
 
     def _copy(self, name: str, change: Callable[[Tensor], Tensor]) -> nn.Module:
         """A copy of the model with other parameters, made once."""
@@ -357,7 +379,8 @@ class _Rerun:
         before = torch.get_default_dtype()
         torch.set_default_dtype(dtype)
         try:
-            with rounding.plain_attention() if mode else contextlib.nullcontext(), mode or contextlib.nullcontext():
+            plain = rounding.plain_attention() if mode else contextlib.nullcontext()
+            with tf32.allowing(False), plain, mode or contextlib.nullcontext():
                 return forward(self._built, model, inputs, self._train, self._seed)
         finally:
             torch.set_default_dtype(before)
@@ -370,6 +393,15 @@ def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([map_tensors(v, function) for v in value])
     return {k: map_tensors(v, function) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def map_trees(function: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """Applies a function to the leaves of trees of one form."""
+    if isinstance(first, (list, tuple)):
+        return type(first)([map_trees(function, *parts) for parts in zip(first, *others, strict=True)])
+    if isinstance(first, dict):
+        return {key: map_trees(function, value, *(other[key] for other in others)) for key, value in first.items()}
+    return function(first, *others)
 
 
 def _in_layout(values: Tensor, like: Tensor) -> Tensor:

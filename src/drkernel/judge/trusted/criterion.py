@@ -221,7 +221,7 @@ class KernelBenchTrials(Generic[P]):
         policy = self.device.policy
         client = RunnerClient(process, self.config.timeout_s, policy.budget_factor, self.device.pause)
         pair = PairedModels(client, self.prepared, self.seeds, Perturbation.NONE)
-        client.load(self.source, self.prepared.task.answer_name)
+        client.load(self.source, self.prepared.task.answer_name, self.prepared.task.precision)
         pair.build(PUBLISHED)
         return pair
 

@@ -17,7 +17,6 @@ call. See judge/README.md, "Classes of cheats".
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator
@@ -90,7 +89,7 @@ class Examination(Generic[P]):
         try:
             return self._ask_all()
         except VerdictReached as reached:
-            return self._refusal or self._explained(reached.verdict)
+            return self._refusal or reached.verdict
         except Failed as failure:
             return self._refusal or verdict_of_failure(failure, self.source)
         except DeadlineExceeded:
@@ -100,7 +99,7 @@ class Examination(Generic[P]):
 
     def _ask_all(self) -> Verdict:
         with self._stage("load"):
-            self.pair.client.load(self.source, self.prepared.task.answer_name)
+            self._load()
         with self._stage("first case"):
             first, reply = self._first_case()
             self._expect_triton_launch(reply)
@@ -122,6 +121,10 @@ class Examination(Generic[P]):
         with self._stage("timing"):
             return self._timed(last, reply.trace)
 
+    def _load(self) -> None:
+        task = self.prepared.task
+        self.pair.client.load(self.source, task.answer_name, task.precision)
+
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
@@ -129,12 +132,6 @@ class Examination(Generic[P]):
             yield
         finally:
             self.stages[name] = 1e3 * (time.perf_counter() - start)
-
-    def _explained(self, verdict: Verdict) -> Verdict:
-        """The verdict with what its kernels multiply in, where that may be why values are wrong."""
-        if not self._forbidden or verdict.reason not in ("wrong_values", "wrong_on_other_shape"):
-            return verdict
-        return dataclasses.replace(verdict, detail=f"{verdict.detail}; {ptx_scan.hint(self._forbidden)}")
 
     def _timed_out(self) -> Verdict:
         limit_s = self.config.timeout_s
@@ -397,7 +394,7 @@ class Examination(Generic[P]):
         """The submission in a new process, in which its outputs are right as well."""
         assert self._restart, "this examination has one process"
         self.pair = PairedModels(self._connect(self._restart()), self.prepared, self.seeds, self.pair.perturbation)
-        self.pair.client.load(self.source, self.prepared.task.answer_name)
+        self._load()
         self.pair.build(PUBLISHED)
         self.pair.ask(case)
         return self._submission(case, trace)

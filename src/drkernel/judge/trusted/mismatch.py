@@ -26,6 +26,8 @@ class Mismatch:
     """The proportion of elements beyond the tolerance."""
     error: float | None = None
     """The largest absolute difference."""
+    right_in: str = ""
+    """The format of factors in which the outputs are right, where the task does not allow it: TF32, bf16, fp16."""
 
 
 OVERWRITES = Mismatch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -48,3 +49,15 @@ def shape_of(tensor: Tensor) -> str:
 
 def dtype_of(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two leaves are equal; tensors in shape and values."""
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return first.shape == second.shape and torch.equal(first, second)
+    return first == second
+
+
+def expanded(tensor: Tensor) -> bool:
+    """Whether a tensor repeats one value with stride 0."""
+    return any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))

@@ -1,7 +1,8 @@
 """Which precisions a kernel multiplies in, read from its PTX: that of matrix instructions, which ptxas then assembles.
 
 The scan alone refuses nothing. Three products of TF32 are as good as fp32, and a kernel may multiply in bf16 what does
-not reach an output. What it finds asks for a further case (`cases.precision_plan`) and explains wrong values.
+not reach an output. What it finds asks for a further case (`cases.precision_plan`). Why values are wrong is found out
+from the values (`lowering.explained`).
 """
 
 from __future__ import annotations
@@ -42,15 +43,6 @@ def forbidden(found: frozenset[str], precision: Precision, halves: bool) -> froz
     """
     allowed = _ALLOWED[precision] | (_ALLOWED["low"] if halves else frozenset())
     return found - allowed
-
-
-def hint(found: frozenset[str]) -> str:
-    """What to tell about wrong values."""
-    names = ", ".join(sorted(found))
-    return (
-        f"its kernels multiply in {names}; this task asks for fp32: tl.dot(..., input_precision='ieee'). "
-        "On a GPU, tl.dot and tl.sum of a product of two matrices are TF32 unless that is said"
-    )
 
 
 def write(found: frozenset[str], folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from drkernel.judge.boundary import messages
+from drkernel.judge.boundary import messages, tf32
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.op_trace import OpTrace
@@ -21,7 +21,7 @@ from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.trusted.cases import Case, ReferenceModel
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.types import DrKernelError, KernelTime
+from drkernel.types import DrKernelError, KernelTime, Precision
 
 T = TypeVar("T")
 MAX_ROWS = 2000
@@ -127,9 +127,10 @@ class RunnerClient:
         """Time that others took."""
         self._end += seconds
 
-    def load(self, source: str, name: str) -> None:
-        """Executes the source and looks for the class with this name."""
-        self._request(messages.Done, do="load", source=source, name=name)
+    def load(self, source: str, name: str, precision: Precision = "ieee") -> None:
+        """Executes the source and looks for the class with this name. The task's precision tells whether PyTorch may
+        use TF32 there."""
+        self._request(messages.Done, do="load", source=source, name=name, tf32=tf32.allowed_by(precision))
 
     def build(self, model: int, theirs: ReferenceModel) -> dict[str, Tensor]:
         """Constructs a model as the reference's was; returns its parameters and buffers by name."""

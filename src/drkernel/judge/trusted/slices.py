@@ -18,7 +18,7 @@ from torch import Tensor
 from drkernel.judge.trusted.block_tolerance import Tolerance
 from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import OutputTensor, form_of, kind_of, leaves, shape_of
-from drkernel.judge.trusted.tolerance import Bounds, Expected
+from drkernel.judge.trusted.tolerance import Expected, RelativeBounds
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 
@@ -148,7 +148,7 @@ class SlicedExpected:
     def well_conditioned(self) -> bool:
         return self._sample.well_conditioned
 
-    def bounds(self) -> list[Bounds | None]:
+    def bounds(self) -> list[RelativeBounds | None]:
         """How far each output of the call, or of a part of its batch, may be from the reference's own."""
         return self._bounds
 
@@ -187,7 +187,7 @@ class SlicedExpected:
         return None
 
 
-def within(bounds: Sequence[Bounds | None], rounded: Any, outputs: Any) -> Mismatch | None:
+def within(bounds: Sequence[RelativeBounds | None], rounded: Any, outputs: Any) -> Mismatch | None:
     """Compares outputs with the reference's own, some of each tensor's elements at a time.
 
     Args:
@@ -200,7 +200,7 @@ def within(bounds: Sequence[Bounds | None], rounded: Any, outputs: Any) -> Misma
     return next(filter(None, problems), None)
 
 
-def _within(bounds: Sequence[Bounds | None], parts: Iterable[tuple[Any, Any]]) -> Mismatch | None:
+def _within(bounds: Sequence[RelativeBounds | None], parts: Iterable[tuple[Any, Any]]) -> Mismatch | None:
     """Compares parts of the outputs, each with the reference's: their elements one by one, and the norm of all errors
     together."""
     floats = [bound for bound in bounds if bound]

@@ -9,7 +9,7 @@ Outputs of 16 bits are rounded to them a few times at most. See judge/README.md,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from drkernel.judge.trusted import reductions
 from drkernel.judge.trusted.block_tolerance import Tolerance
-from drkernel.judge.trusted.lowering import FEW, Lowering
+from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
 from drkernel.judge.trusted.mismatch import Mismatch, describe
-from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind_of, leaves, shape_of
+from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, expanded, form_of, kind_of, leaves, same, shape_of
 from drkernel.judge.trusted.rounding import EPS, UNIT
 from drkernel.types import Precision
 
@@ -66,6 +66,10 @@ class Expected:
     """Whether the reference changes its inputs."""
     aliases = False
     """Whether an output of the reference lies in an input's memory."""
+    lowered_later: Callable[[], Iterable[tuple[str, Any]]] = tuple
+    """As `lowered`, to explain wrong outputs: formats of factors that the task forbids."""
+    chained = False
+    """Whether the reference has several products."""
 
     def __init__(
         self,
@@ -90,7 +94,7 @@ class Expected:
                 self._leaves[path].add_lowering(name, value, seed)
 
     @classmethod
-    def around(cls, rounded: Any, bounds: Sequence[Bounds | None]) -> Expected:
+    def around(cls, rounded: Any, bounds: Sequence[RelativeBounds | None]) -> Expected:
         """What is expected where only the reference's own outputs are known, perhaps a part of them, and bounds by leaf
         (`bounds`). The norm of all errors is left to the caller (`squares`)."""
         expected = cls.__new__(cls)
@@ -99,7 +103,7 @@ class Expected:
         expected._leaves = {path: _Leaf.around(value, found) for (path, value), found in pairs}
         return expected
 
-    def bounds(self) -> list[Bounds | None]:
+    def bounds(self) -> list[RelativeBounds | None]:
         """How far each output may be from the reference's; None for those that must be equal."""
         pairs = zip(self._leaves.values(), self._rounded, strict=True)
         return [leaf.bounds() if _is_float(value) else None for leaf, (_, value) in pairs]
@@ -137,9 +141,12 @@ class Expected:
         if found.keys() != self._leaves.keys() or form_of(tree) != form_of(self.rounded):
             return Mismatch("wrong_structure", f"returned {form_of(tree)}, expected {form_of(self.rounded)}")
         for path, value in self._rounded:
-            if problem := self._leaves[path].check(path, value, found[path], slack):
+            if problem := self._leaves[path].check(path, value, found[path], slack, self._lowered(path), self.chained):
                 return problem
         return None
+
+    def _lowered(self, path: str) -> Iterator[tuple[str, Any]]:
+        yield from ((name, dict(leaves(tree))[path]) for name, tree in self.lowered_later())
 
     def fits(self, tree: Any) -> bool:
         """Whether outputs are right, without saying why not."""
@@ -171,7 +178,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class RelativeBounds:
     """How far an output may be from the reference's, beside its size: found on a part of it, for all of it."""
 
     row: float
@@ -181,8 +188,8 @@ class Bounds:
     norm: float
     """Of all elements, beside their norm."""
 
-    def times(self, factor: float) -> Bounds:
-        return Bounds(factor * self.row, factor * self.rtol, factor * self.norm)
+    def times(self, factor: float) -> RelativeBounds:
+        return RelativeBounds(factor * self.row, factor * self.rtol, factor * self.norm)
 
 
 class _Leaf:
@@ -203,7 +210,7 @@ class _Leaf:
         self._lowerings: list[Lowering] = []
         if not _is_float(rounded):
             self.finite = self.same_nonfinite = True
-            self.well_conditioned = all(_same(value, rounded) for value in (exact, *noisy))
+            self.well_conditioned = all(same(value, rounded) for value in (exact, *noisy))
             return
         device = exact.device if isinstance(exact, Tensor) else "cpu"
         exact, near, *noisy = (torch.as_tensor(v, device=device) for v in (exact, rounded, *noisy))
@@ -224,7 +231,7 @@ class _Leaf:
         self.well_conditioned = in_range and noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
 
     @classmethod
-    def around(cls, rounded: Any, bounds: Bounds | None) -> _Leaf:
+    def around(cls, rounded: Any, bounds: RelativeBounds | None) -> _Leaf:
         """A leaf of which no exact value is known, with bounds beside its size."""
         leaf = cls.__new__(cls)
         leaf._lowerings, leaf.finite, leaf.same_nonfinite, leaf.well_conditioned = [], True, True, True
@@ -239,13 +246,13 @@ class _Leaf:
         leaf._atol, leaf._rtol, leaf.norm = bounds.row * usual, bounds.rtol, math.inf
         return leaf
 
-    def bounds(self) -> Bounds:
-        """Of a floating leaf, see Bounds."""
+    def bounds(self) -> RelativeBounds:
+        """Of a floating leaf."""
         table = self.exact.reshape(_together(self._table))
         atol = self._atol if len(self._atol) == len(table) else self._atol.amax().view(1)
         size = self.reference_norm or _TINY
         usual = table.square().mean(1).sqrt().clamp_min(_BESIDE * size)
-        return Bounds(float((atol / usual).max()) if len(table) else 0.0, self._rtol, self.norm / size)
+        return RelativeBounds(float((atol / usual).max()) if len(table) else 0.0, self._rtol, self.norm / size)
 
     def _bound(self, row_squares: Tensor, row_errors: Tensor, error: float, step: float, unit: float) -> None:
         """Sets the bounds: of the norm, of an element by its row, and of an element by its own size."""
@@ -268,7 +275,7 @@ class _Leaf:
         """The largest error that any element may have."""
         return max(float(self._atol.max()), self._rtol * self.reference_max) if self._atol.numel() else 0.0
 
-    def check(self, path: str, rounded: Any, actual: Any, slack: float) -> Mismatch | None:
+    def check(self, path: str, rounded: Any, actual: Any, slack: float, *why: Any) -> Mismatch | None:
         if isinstance(rounded, Tensor) != isinstance(actual, OutputTensor):
             return Mismatch("wrong_type", f"{path} is {kind_of(actual)}, expected {kind_of(rounded)}", path)
         if not isinstance(rounded, Tensor):
@@ -278,10 +285,10 @@ class _Leaf:
             return Mismatch("wrong_shape", f"{path} has shape {shape_of(value)}, expected {shape_of(rounded)}", path)
         if value.dtype != rounded.dtype:
             return Mismatch("wrong_dtype", f"{path} is {dtype_of(value)}, expected {dtype_of(rounded)}", path)
-        if actual.expanded and not _expanded(rounded):
+        if actual.expanded and not expanded(rounded):
             return Mismatch("expanded", f"{path} repeats one value with stride 0", path)
         if _is_float(rounded):
-            return self._check_values(path, value, slack)
+            return self._check_values(path, value, slack, *why)
         if torch.equal(value, rounded):
             return None
         rows = value.reshape(1, -1), rounded.reshape(1, -1)
@@ -313,11 +320,15 @@ class _Leaf:
             return None
         return Mismatch("wrong_values", f"{path} is {actual!r}, expected {rounded!r}", path)
 
-    def _check_values(self, path: str, value: Tensor, slack: float) -> Mismatch | None:
+    def _check_values(self, path: str, value: Tensor, slack: float, *why: Any) -> Mismatch | None:
         found = next((low for low in self._lowerings if low.explains(value)), None) if slack == 1.0 else None
         if self._within(value, slack) and not found:
             return None
-        return self._wrong(path, value, slack) if not found else found.mismatch(path, self._wrong(path, value, slack))
+        problem = self._wrong(path, value, slack)
+        bounds = Bounds(self.exact, self.norm, self._atol, self._rtol)
+        if slack == 1.0 and why and (explanation := explained(problem, value, bounds, *why)):
+            return explanation
+        return found.mismatch(path, problem) if found else problem
 
     def _wrong(self, path: str, value: Tensor, slack: float) -> Mismatch:
         """Describes the worst place of an output that is wrong."""
@@ -381,15 +392,5 @@ def _is_float(value: Any) -> bool:
     return value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, float)
 
 
-def _same(first: Any, second: Any) -> bool:
-    if isinstance(first, Tensor) and isinstance(second, Tensor):
-        return first.shape == second.shape and torch.equal(first, second)
-    return first == second
-
-
 def _shape_and_dtype(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
     return tensor.shape, tensor.dtype
-
-
-def _expanded(tensor: Tensor) -> bool:
-    return any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))

@@ -61,7 +61,8 @@ class Examiner:
             verdict = criterion.decided(self.config.criterion, verdict, self._by_kernelbench(task, source))
         if self.config.degenerate == "mark":
             verdict = marked(verdict, self.prepared(task).degenerate)
-        return dataclasses.replace(verdict, device=self.config.device, seconds=time.perf_counter() - start)
+        took, evidence = time.perf_counter() - start, verdict.evidence | {"precision": task.precision}
+        return dataclasses.replace(verdict, device=self.config.device, seconds=took, evidence=evidence)
 
     def _refused(self, task: Task, source: str) -> Verdict | None:
         if not self.config.gate:

@@ -115,7 +115,8 @@ class Runner:
     def _methods(self) -> dict[str, Callable[..., dict[str, Any]]]:
         return {"load": self._load, "build": self._build, "weights": self._weights, "call": self._call}
 
-    def _load(self, source: str, name: str) -> dict[str, Any]:
+    def _load(self, source: str, name: str, tf32: bool = False) -> dict[str, Any]:
+        """`tf32`: whether PyTorch may round products of fp32 to TF32 from now on. On a CPU it never does."""
         linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
         module = types.ModuleType("submission")
         module.__file__ = FILE

@@ -134,6 +134,7 @@ def test_speedups_over_the_other_baselines_scale_with_their_times():
     assert speedup_over(ROW, 2.0) == {"eager_tf32": 1.0, "compile": 1.6}
     failed = dataclasses.replace(ROW, compile_us=None, compile_error="no")
     assert speedup_over(failed, 2.0) == {"eager_tf32": 1.0}
+    assert speedup_over(ROW, 2.0, "tf32") == {"eager_tf32": 2.0, "compile": 3.2}, "the judge's own has TF32 then"
 
 
 def _answer(**changes) -> dict:

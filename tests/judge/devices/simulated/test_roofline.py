@@ -9,7 +9,7 @@ import triton.language as tl
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
-from drkernel.judge.devices.simulated.roofline import GPUS, estimate_times, min_time_us
+from drkernel.judge.devices.simulated.roofline import GPUS, estimate_times, for_precision, min_time_us
 from drkernel.judge.untrusted.simulated.device import record
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -55,6 +55,15 @@ def reference_run(task):
     with torch.no_grad(), record() as trace:
         model(*inputs)
     return model, inputs, trace
+
+
+def test_eager_products_have_the_arithmetic_that_the_precision_allows_and_kernels_their_own():
+    product = Row("mm", "mm", False, calls=1, flops=1e12, output_numel=2**24)
+    eager = {name: total(OpTrace([product]), gpu=for_precision(H200, name)) for name in ("ieee", "tf32", "low")}
+    assert eager["ieee"] == total(OpTrace([product])) and eager["tf32"] == eager["low"]
+    assert 6 < eager["ieee"] / eager["tf32"] < 8
+    kernel = dataclasses.replace(product, triton=True, programs=4096)
+    assert total(OpTrace([kernel]), gpu=for_precision(H200, "tf32")) == total(OpTrace([kernel]))
 
 
 def test_tensors_scale_by_their_own_factor():

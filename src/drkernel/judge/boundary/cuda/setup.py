@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.cuda import recorder
 from drkernel.tasks import module
 
@@ -30,7 +31,8 @@ DEVICES = "DRKERNEL_DEVICES"
 
 
 def start(everywhere: bool) -> None:
-    """Creates the CUDA context. From then on references are built on the GPU, and products of fp32 stay fp32.
+    """Creates the CUDA context. From then on references are built on the GPU, and products of fp32 stay fp32 until
+    `boundary.tf32` says otherwise.
 
     Args:
         everywhere: make all tensors on the GPU unless a device is named. It makes each call of torch slower.
@@ -39,7 +41,7 @@ def start(everywhere: bool) -> None:
     if everywhere:
         torch.set_default_device("cuda")
     module.DEVICE = "cuda"
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    tf32.allow(False)
     torch.zeros(1, device="cuda")
     seed_both_generators()
     recorder.install()

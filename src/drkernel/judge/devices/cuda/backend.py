@@ -333,6 +333,7 @@ class CudaBackend:
             reply = _verdict_of_endless_kernels(reply["missing"], self._device)
         if reply is not None and "verdict" in reply:
             verdict = reply["verdict"]
+            verdict["evidence"]["precision"] = job.task.precision
             if degenerate := job.plan.result().get("degenerate"):
                 verdict["evidence"]["degenerate"] = degenerate
             if self._store:

@@ -3,9 +3,9 @@
     python -m drkernel.judge.devices.cuda.baselines STORE.jsonl TASK.py [TASK.py ...] [--gpu 0] [--force]
     python -m drkernel.judge.devices.cuda.baselines STORE.jsonl --source generated --split validation --count 40
 
-The judge always times a submission against eager PyTorch without TF32. A row of the store has that time too, measured
-interleaved with the other two. So a row adds ratios: a verdict's speed-up over torch.compile is its speed-up over eager
-times compile / eager.
+The judge times a submission against eager PyTorch, with TF32 where the task's precision allows it. A row of the store
+has that time too, measured interleaved with the others. So a row adds ratios: a verdict's speed-up over torch.compile
+is its speed-up over eager times compile / eager.
 
 A row counts only for the task, GPU, driver and library versions that it was measured with, and only while two fixed
 kernels (the probe) are as fast as they were then. Tasks that have such a row are left out, unless --force is given.
@@ -37,14 +37,15 @@ from rich.progress import track
 from rich.table import Table
 from torch import nn
 
+from drkernel.judge.boundary import tf32
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.devices.cuda.interleaving import flush_buffer, median_interval
-from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, allow_tf32, interleave, probe
+from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, interleave, probe
 from drkernel.judge.trusted import cases
 from drkernel.judge.trusted.worker_process import visible_gpus
-from drkernel.tasks import load_tasks, read_task
+from drkernel.tasks import load_tasks, read_task, with_precision
 from drkernel.tasks.module import Reference
-from drkernel.types import DrKernelError, Task
+from drkernel.types import PRECISIONS, DrKernelError, Precision, Task
 
 DRIFT = 0.02
 """Largest relative difference of a probe between then and now."""
@@ -94,7 +95,7 @@ class Row:
     """Median device time of one forward without TF32, launch latency hidden, cold L2 cache."""
     eager_tf32_us: Microseconds
     compile_us: Annotated[Microseconds | None, Meta(description="a positive number or null")]
-    """With torch.compile in its default mode, static shapes, without TF32."""
+    """With torch.compile in its default mode, static shapes; with TF32 where the task's precision allows it."""
     compile_error: Annotated[str | None, Meta(description="text or null")]
     intervals: Annotated[
         dict[Annotated[str, Meta(pattern=rf"^({'|'.join(VARIANTS)})\Z")], Interval],
@@ -159,10 +160,12 @@ def drifted(then: dict[str, float], now: dict[str, float]) -> bool:
     return any(abs(then[name] / now[name] - 1) > DRIFT for name in PROBES)
 
 
-def speedup_over(row: Row, speedup: float) -> dict[str, float]:
-    """A speed-up over eager without TF32 as speed-ups over the other baselines."""
+def speedup_over(row: Row, speedup: float, precision: Precision = "ieee") -> dict[str, float]:
+    """A speed-up over the judge's own baseline as speed-ups over the others. The judge's is eager, with TF32 where the
+    task's precision allows it."""
     others = {"eager_tf32": row.eager_tf32_us, "compile": row.compile_us}
-    return {name: round(speedup * us / row.eager_us, 4) for name, us in others.items() if us is not None}
+    own_us = row.eager_tf32_us if tf32.allowed_by(precision) else row.eager_us
+    return {name: round(speedup * us / own_us, 4) for name, us in others.items() if us is not None}
 
 
 def add_speedups(store: Store, task: Task, answer: dict[str, Any]) -> None:
@@ -178,7 +181,7 @@ def add_speedups(store: Store, task: Task, answer: dict[str, Any]) -> None:
     row = store.find(task, Machine(**facts), probe)
     for into, of in timed:
         if row is not None and row.train == of.get("training"):
-            into["speedup_over"] = speedup_over(row, of["speedup"])
+            into["speedup_over"] = speedup_over(row, of["speedup"], task.precision)
 
 
 def today() -> dict[str, Any]:
@@ -216,7 +219,7 @@ def measure(task: Task) -> Row:
     variants = {"eager": Variant(reference, model, False, flush), "eager_tf32": Variant(reference, model, True, flush)}
     compiled, problem = _compiled(reference, model)
     if compiled is not None:
-        variants["compile"] = Variant(reference, compiled, False, flush)
+        variants["compile"] = Variant(reference, compiled, tf32.allowed_by(task.precision), flush)
     with _alone(where.uuid):
         fixed = probe()
         times = interleave(variants, reference, _SEED)
@@ -238,7 +241,7 @@ def measure(task: Task) -> Row:
 
 def _compiled(reference: Reference, model: nn.Module) -> tuple[nn.Module | None, str | None]:
     """The compiled model after its first calls, or why there is none."""
-    allow_tf32(False)
+    tf32.allow(tf32.allowed_by(reference.task.precision))
     torch._dynamo.reset()
     module, inputs = cast(nn.Module, torch.compile(model, dynamic=False)), reference.inputs(_SEED)
     reference.forward(model, inputs)  # what fails here too is the task's fault
@@ -358,8 +361,9 @@ def _opened(path: str) -> Store:
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
     if options.tasks:
-        return [read_task(path) for path in options.tasks]
-    return load_tasks(options.source, split=options.split, count=options.count, seed=options.seed)
+        return [with_precision(read_task(path), options.precision) for path in options.tasks]
+    chosen = {"split": options.split, "count": options.count, "seed": options.seed}
+    return load_tasks(options.source, precision=options.precision, **chosen)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -377,6 +381,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--split", default="validation", help="of --source: train, validation, test or all")
     parser.add_argument("--count", type=int, help="how many tasks of --source, by default all")
     parser.add_argument("--seed", type=int, default=0, help="which tasks of --source, where there are more")
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, default=PRECISIONS[0], help="of all tasks, see tasks.precision"
+    )
     parser.add_argument("--gpu", help="as CUDA_VISIBLE_DEVICES names it, by default the first")
     parser.add_argument("--force", action="store_true", help="measure tasks that have a valid row as well")
     options = parser.parse_args(arguments)

@@ -23,7 +23,7 @@ from drkernel.judge.devices.cuda.single_calls import SingleCall
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.devices.cuda.timing import Timing, combined
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline
+from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline, for_precision
 from drkernel.judge.trusted import attribution, cases, footprint, prepare, shrink, slices
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.footprint import Footprint
@@ -102,7 +102,7 @@ class CudaDevice:
             task.id, base.source, task.entry_point, task.split, task.level, task.family, None, task.precision
         )
         reference = Reference(published)
-        cost_model, needs = Roofline(self._gpu, Scale()), footprint.of(reference)
+        cost_model, needs = Roofline(for_precision(self._gpu, task.precision), Scale()), footprint.of(reference)
         self._buffers.fit(needs)
         small = Reference(base, base.small)
         prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, self._buffers.large)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy
 import torch
 
-from drkernel.judge.boundary import warm_up
+from drkernel.judge.boundary import tf32, warm_up
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote
 from drkernel.judge.devices.cuda import baselines, device, fused, interleaving, single_calls
@@ -340,7 +340,8 @@ class GpuExaminer:
             self._device, prepared, self.config, seeds, runners.process, source, runners.replace, refusal, products
         )
         try:
-            verdict = expect_memory(self._lease.exclusive, exam.run)
+            run = functools.partial(tf32.as_allowed_by, task.precision, exam.run)
+            verdict = expect_memory(self._lease.exclusive, run)
         finally:
             self._stages = exam.stages
         return dataclasses.replace(verdict, evidence=verdict.evidence | {"training": exam.modes[0]})
@@ -360,13 +361,14 @@ class GpuExaminer:
         if not found:
             seeds = Seeds(self.secret, "kernelbench", static_check.digest(source), task.digest)
             given = self._device, self._cached(task), self.config, seeds, runners.process, source, runners.replace
-            found = expect_memory(self._lease.exclusive, KernelBenchTrials(*given).run)
+            run = functools.partial(tf32.as_allowed_by, task.precision, KernelBenchTrials(*given).run)
+            found = expect_memory(self._lease.exclusive, run)
             runners.replace()
         return found
 
     def _cached(self, task: Task) -> CudaPreparedTask:
         """The prepared task, from the cache where possible."""
-        prepare = functools.partial(self._device.prepare, task)
+        prepare = functools.partial(tf32.as_allowed_by, task.precision, self._device.prepare, task)
         made = lambda: expect_usable(expect_memory(self._lease.exclusive, prepare), self.config.degenerate)
         return self._cache.get(task, made)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from drkernel.judge.boundary import tf32
 from drkernel.judge.devices.cuda.interleaving import (
     MIN_CALLS,
     NARROW,
@@ -76,7 +77,7 @@ class Variant:
         fewer calls because its queue may have been full. A forward that waits for the device can never be enqueued
         ahead and is timed as it is.
         """
-        allow_tf32(self._tf32)
+        tf32.allow(self._tf32)
         while True:
             times, hidden = _timed_calls(
                 lambda: self._reference.forward(self._module, inputs), self._calls, self._cycles, self._flush
@@ -130,8 +131,3 @@ def _timed_calls(
     hidden = not woken.query()
     torch.cuda.synchronize()
     return [1e3 * start.elapsed_time(end) for start, end in spans], hidden
-
-
-def allow_tf32(allow: bool) -> None:
-    """Whether eager products of fp32 may be rounded to TF32 from now on."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow

@@ -8,7 +8,7 @@ from drkernel.judge.boundary import aten
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.rescale import scale_of
-from drkernel.judge.devices.simulated.roofline import Gpu, Roofline
+from drkernel.judge.devices.simulated.roofline import Gpu, Roofline, for_precision
 from drkernel.judge.trusted import attribution, prepare, shrink
 from drkernel.judge.trusted.attribution import ReferenceCost
 from drkernel.judge.trusted.outputs import leaves
@@ -58,7 +58,7 @@ class SimulatedDevice:
 
     def _prepared(self, task: Task) -> PreparedTask:
         reference = Reference(task, task.small)
-        cost_model = Roofline(self._gpu, scale_of(task))
+        cost_model = Roofline(for_precision(self._gpu, task.precision), scale_of(task))
         return prepare.prepare(reference, reference, self._secret, cost_model, aten.record)
 
     def measure(self, prepared: PreparedTask, submission: Submission) -> Measurement:
@@ -79,7 +79,7 @@ class SimulatedDevice:
         """
         task, trace, case = prepared.task, submission.trace, submission.case
         scale = scale_of(task)
-        model = Roofline(self._gpu, scale)
+        model = Roofline(for_precision(self._gpu, task.precision), scale)
         times = model.kernel_times(trace, floor.products_by_hand(cost.trace, trace, scale))
         inputs, outputs = (floor.tensors(leaves(tree)) for tree in (case.inputs, case.expected.rounded))
         selected = any(not tensor.is_floating_point() for tensor in inputs)

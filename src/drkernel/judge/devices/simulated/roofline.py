@@ -18,10 +18,11 @@ import functools
 import math
 from dataclasses import dataclass
 
+from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import DIRECTED, OUTER, TRAINING
-from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.types import KernelTime
+from drkernel.types import KernelTime, Precision
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Gpu:
     """Interval between two eager operators of a host that keeps the queue filled."""
     triton_host_us: float = 11.0
     """The same between two Triton launches, whose launcher is Python."""
+    eager_fp32: Math = "fp32"
+    """The arithmetic of eager products of fp32."""
 
 
 GPUS = {
@@ -132,6 +135,11 @@ ATTENTION = 0.6
 """What eager fp32 attention reaches of cuBLAS."""
 
 
+def for_precision(gpu: Gpu, precision: Precision) -> Gpu:
+    """The GPU, on which eager products of fp32 are those of TF32 where the task's precision allows that."""
+    return dataclasses.replace(gpu, eager_fp32="tf32") if tf32.allowed_by(precision) else gpu
+
+
 @dataclass(frozen=True)
 class ByHand:
     """Kernels that compute products without tl.dot, whose work grows like the products and not like their data."""
@@ -194,7 +202,8 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     unique, total = _traffic(row, scale)
     outputs = row.output_numel * scale.of_tensor(row.output_numel)
     tiles = outputs / 64**2 / max(row.calls, 1)
-    rate = gpu.flops[row.math] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
+    arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
+    rate = gpu.flops[arithmetic] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
     products = row.flops * scale.of_products(row)
     work = (products + 2 * SHORT_INNER * outputs * bool(products)) / rate
     work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0

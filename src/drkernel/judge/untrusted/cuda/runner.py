@@ -26,6 +26,7 @@ from drkernel.judge.boundary.cuda.calls import TimedCalls
 from drkernel.judge.boundary.cuda.device_memory import DeviceArea
 from drkernel.judge.boundary.sandbox import Sandbox
 from drkernel.judge.boundary.shared_tensors import HostArea
+from drkernel.judge.boundary.tf32 import allow as allow_tf32
 from drkernel.judge.untrusted import runner
 from drkernel.judge.untrusted.cuda import streams
 
@@ -165,8 +166,8 @@ class CudaRunner(runner.Runner):
         torch.cuda.set_per_process_memory_fraction(memory)
         return {}
 
-    def _load(self, source: str, name: str) -> dict[str, Any]:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    def _load(self, source: str, name: str, tf32: bool = False) -> dict[str, Any]:
+        allow_tf32(tf32)
         return super()._load(source, name)
 
     def _gated_call(self, go: int, **call: Any) -> dict[str, Any]:
