@@ -55,7 +55,7 @@ from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
 from drkernel.training.rollout_metrics import reward_sums, tabulate_rollouts
-from drkernel.training.run import Run
+from drkernel.training.run import Run, check_tasks
 from drkernel.training.sampler import Sampler
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import Played, describe_rollouts, draw, play
@@ -82,6 +82,7 @@ def train(config: Config, ranks: Ranks) -> None:
     torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
     tasks, held_out = load_sets(config)
+    ranks.broadcast_object(lambda: check_tasks(run, tasks, held_out))
     policy = make_policy(config, ranks)
     prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
     optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)

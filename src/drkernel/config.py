@@ -29,6 +29,7 @@ from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import resolve
 from drkernel.registry import options_class, options_of, with_options_of
+from drkernel.tasks.generator import VERSION
 
 C = TypeVar("C")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -56,13 +57,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """The fields that take one of a few words."""
 POSITIVE = ("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "judge.workers")
 """The fields that must be at least 1."""
-MAY_CHANGE = (
-    *("run_dir", "name", "sweep", "logger", "logger.wandb"),
-    *("trainer.gpus", "trainer.steps", "trainer.keep", "trainer.save_every", "trainer.compile", "trainer.recompute"),
-    *("engine.sleep", "engine.eager", "judge.workers"),
-)
-"""Keys, or first parts of keys, that a resumed run may change: a step's result depends on them by rounding at most.
-conf/train.yaml leaves them out of the run folder's name, too."""
 
 
 @dataclass
@@ -75,6 +69,8 @@ class TasksConfig:
     """How many training tasks to take; None takes all (a generator must be told)."""
     seed: int = 0
     """Which tasks the generator draws; the split of a composition never depends on it."""
+    generator: int = VERSION
+    """Version of the generator. The tasks of a version and a seed stay what they are when operators are added."""
     levels: list[int] | None = None
     """KernelBench levels to keep; None keeps all."""
     families: list[str] | None = None
@@ -394,4 +390,3 @@ def with_defaults(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 ConfigStore.instance().store("schema", Config)
-OmegaConf.register_new_resolver("may_change", lambda: list(MAY_CHANGE), replace=True)

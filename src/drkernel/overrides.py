@@ -25,6 +25,21 @@ from omegaconf.errors import OmegaConfBaseException
 from drkernel.types import DrKernelError
 
 C = TypeVar("C")
+MACHINE = (
+    *("trainer.gpus", "trainer.threads", "trainer.micro_batch_tokens", "trainer.compile", "trainer.recompute"),
+    *("engine.slots", "engine.kv_cache_gib", "engine.sleep", "engine.eager", "engine.agreement"),
+    *("judge.workers", "judge.gpus", "judge.timeout_s"),
+)
+"""Keys that say how a machine is used: results depend on them by rounding at most, or not at all. `judge.timeout_s` is
+a last resort, since a submission's work is bounded otherwise."""
+MAY_CHANGE = (
+    *("run_dir", "name", "sweep", "logger", "logger.wandb", "logger.project", "logger.plots"),
+    *("trainer.steps", "trainer.keep", "trainer.save_every"),
+    *("trainer.eval_samples", "trainer.eval_turns", "tasks.eval_count"),
+    *MACHINE,
+)
+"""Keys that a resumed run may change: its next step does not depend on them, but for rounding. All others may not, and
+name the run folder. This is the only list: `may_change` and conf/train.yaml read it."""
 FIRST_RANK_PRINTS_S = 2.0
 """How long other ranks wait before they end: a launcher kills all ranks once one has ended."""
 
@@ -122,6 +137,15 @@ def valid_keys(kind: type, prefix: str = "") -> list[str]:
     return keys
 
 
+def may_change(key: str) -> bool:
+    """Whether a resumed run may have another value under a dotted key.
+
+    >>> may_change("trainer.micro_batch_tokens"), may_change("trainer.samples")
+    (True, False)
+    """
+    return key in MAY_CHANGE
+
+
 def slug(text: str) -> str:
     """A folder name for a run from its overrides: readable, stable, never too long.
 
@@ -133,6 +157,7 @@ def slug(text: str) -> str:
 
 
 OmegaConf.register_new_resolver("slug", slug, replace=True)
+OmegaConf.register_new_resolver("may_change", lambda: list(MAY_CHANGE), replace=True)
 
 
 def _keys(nested: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

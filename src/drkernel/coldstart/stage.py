@@ -30,8 +30,8 @@ def run(config: Config) -> None:
     """The whole stage; `ColdstartConfig` has its options."""
     options, folder = config.coldstart, Run(config)
     folder.rewind(0)
-    train_tasks = generate("train", options.tasks, config.seed)
-    held_out = generate("validation", options.held_out, config.seed)
+    train_tasks = generate("train", options.tasks, config.seed, version=config.tasks.generator)
+    held_out = generate("validation", options.held_out, config.seed, version=config.tasks.generator)
     with Progress(make_console()) as progress:
         with Judge(**judge_options(config)) as judge:
             count = progress.bar("judging solutions", None)

@@ -46,6 +46,7 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
         seed=options.seed,
         levels=options.levels,
         families=options.families,
+        generator=options.generator,
         on_skip=print,
     )
     if config.ids:

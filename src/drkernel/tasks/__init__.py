@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generator import VERSION, generate
 from drkernel.tasks.handwritten import read_handwritten
 from drkernel.tasks.kernelbench import read_folder, read_task, write_task
 from drkernel.tasks.records import read_hub, read_records
@@ -25,6 +25,7 @@ def load_tasks(
     seed: int = 0,
     levels: Sequence[int] | None = None,
     families: Sequence[str] | None = None,
+    generator: int = VERSION,
     on_skip: Callable[[str], None] | None = None,
 ) -> list[Task]:
     """Tasks of one split from any source.
@@ -37,6 +38,7 @@ def load_tasks(
         seed: which tasks are drawn, where there are more than `count`.
         levels: KernelBench levels to keep.
         families: values of `Task.family` to keep.
+        generator: the version of the generator, which alone looks at it.
         on_skip: called with one line about each broken file of a folder, which is then skipped; without it they raise.
 
     Raises:
@@ -47,7 +49,7 @@ def load_tasks(
     if count is not None and count < 1:
         raise DrKernelError(f"tasks from {source}: count must be positive, found {count}")
     if source == "generated":
-        return _generated(split, count, seed, levels, families)
+        return _generated(split, count, seed, levels, families, generator)
     tasks = [task for task in _read(source, split, levels, on_skip) if split in ("all", task.split)]
     tasks = [task for task in tasks if levels is None or task.level in levels]
     tasks = [task for task in tasks if families is None or task.family in families]
@@ -60,14 +62,16 @@ def load_tasks(
     return tasks
 
 
-def _generated(split: str, count: int | None, seed: int, levels: object, families: Sequence[str] | None) -> list[Task]:
+def _generated(
+    split: str, count: int | None, seed: int, levels: object, families: Sequence[str] | None, version: int
+) -> list[Task]:
     if count is None:
         raise DrKernelError("tasks from generated: a count is needed, the generator does not end")
     if levels is not None:
         raise DrKernelError("tasks from generated: they have no levels; choose families instead")
     if split == "all":
         raise DrKernelError(f"tasks from generated: choose one split of {', '.join(SPLITS)}")
-    return generate(split, count, seed, families)
+    return generate(split, count, seed, families, version)
 
 
 def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:

@@ -22,7 +22,7 @@ from drkernel.types import Task
 def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
     options = config.tasks
-    chosen: dict[str, Any] = {"levels": config.tasks.levels, "families": config.tasks.families}
+    chosen: dict[str, Any] = {"levels": options.levels, "families": options.families, "generator": options.generator}
     tasks = load_tasks(options.source, split="train", count=options.count, seed=options.seed, **chosen)
     source = options.eval_source or options.source
     split = "test" if source in (options.source, "generated") else "all"
