@@ -253,7 +253,7 @@ def learn(trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch) -> d
 
 
 def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
-    """Export the policy, and compare it with the policy that the run began with on tasks that neither trained on.
+    """Export the policy, and compare it with the policy that the run began with on the test tasks.
 
     Hacks count as hacks here, whatever they earned in training.
     """
@@ -272,8 +272,7 @@ def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
         judged = without_judge_failures(episodes)
         failures += len(episodes) - len(judged)
         tables[name] = tabulate_rollouts(config.reward, judged)
-    title = f"{len(held_out)} tasks x {samples} samples x {turns} turns, compositions that training never saw"
-    title += f"; {failures} left out since the judge failed on them" if failures else ""
+    title = report.title(trainer.sampler.tasks, held_out, samples, turns, failures)
     if run:
         report.write(run, trainer.state.step, **tables, title=title)
 

@@ -64,7 +64,8 @@ class TasksConfig:
     """What is to be solved (conf/tasks/)."""
 
     source: str = "generated"
-    """`generated`, a folder laid out like KernelBench, a .jsonl / .parquet / .py file, or `hub:<dataset id>`."""
+    """`generated`, `handwritten`, a folder (Python files, or like KernelBench), a .jsonl, .parquet or .py file, or
+    `hub:<dataset id>`."""
     count: int | None = None
     """How many training tasks to take; None takes all (a generator must be told)."""
     seed: int = 0
@@ -76,7 +77,7 @@ class TasksConfig:
     families: list[str] | None = None
     """Operator families to keep; None keeps all."""
     eval_source: str | None = None
-    """Where the test tasks come from; None means `source`."""
+    """Where the test tasks come from; None: the test split of `source`, or the set published beside it."""
     eval_count: int = 48
     """How many test tasks the before/after table covers."""
 

@@ -22,7 +22,7 @@ from drkernel.scaling import settings
 from drkernel.scaling.chat import ChatModel
 from drkernel.scaling.models import Model, TokenModel
 from drkernel.scaling.settings import EvaluateConfig
-from drkernel.tasks import load_tasks
+from drkernel.tasks import load_tasks, test_source
 from drkernel.training.build import make_engine
 from drkernel.training.judging import measured_on
 from drkernel.training.progress import Progress
@@ -36,8 +36,8 @@ _LINE_EVERY_S = 30.0
 def study_tasks(config: EvaluateConfig) -> list[Task]:
     """The tasks of the study, in a fixed order. Raises DrKernelError where `ids` matches none."""
     options = config.tasks
-    source = options.eval_source or options.source
-    split = "all" if options.eval_source and source != "generated" and config.split == "test" else config.split
+    source, split = test_source(options.source, options.eval_source)
+    split = split if config.split == "test" else config.split
     count = None if config.ids and source != "generated" else options.eval_count
     tasks = load_tasks(
         source,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 from drkernel.objective.metrics import Estimate, difference, summary
 from drkernel.objective.rollouts import Rollouts
 from drkernel.training.run import Run
+from drkernel.types import Task
 
 SHOWN = ("reward", "correct", "fast@1", "fast@1.2", "best/fast@1.2", "hack", "lazy")
 """The rows of the printed table; report.json has all measures of `objective.metrics.summary`."""
@@ -29,10 +31,20 @@ def write(run: Run, step: int, before: Rollouts, after: Rollouts, title: str) ->
         plot(run.metrics(), table, run.path / "plots")
 
 
+def title(trained: Sequence[Task], tested: Sequence[Task], samples: int, turns: int, failures: int) -> str:
+    """What was played, and whether training saw it."""
+    known = {task.digest for task in trained}
+    seen = sum(task.digest in known for task in tested)
+    kind = "compositions" if all(task.id.startswith("generated/") for task in tested) else "tasks"
+    what = f"{kind} that training never saw" if not seen else f"{seen} of them training tasks"
+    left_out = f"; {failures} left out since the judge failed on them" if failures else ""
+    return f"{len(tested)} tasks x {samples} samples x {turns} turns, {what}{left_out}"
+
+
 def show(report: dict[str, Any], console: Console) -> None:
     """Print the table of a report.json."""
     table = Table(title=report["title"], title_justify="left")
-    for column in ("last turn, held out", "before", "after", "difference"):
+    for column in ("last turn", "before", "after", "difference"):
         table.add_column(column, justify="right" if table.columns else "left")
     for name in SHOWN:
         table.add_row(name, *(str(Estimate(**report[side][name])) for side in ("before", "after", "difference")))
@@ -75,7 +87,7 @@ def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], f
         errors = [[e.value - e.low for e in shown], [e.high - e.value for e in shown]]
         axis.bar(numpy.arange(len(shown)) + offset, [e.value for e in shown], 0.4, yerr=errors, capsize=3, label=side)
     axis.set_xticks(range(len(SHOWN)), SHOWN, fontsize=9)
-    axis.set_title("held-out compositions, last turn, 95 % intervals over tasks", fontsize=10)
+    axis.set_title("test tasks, last turn, 95 % intervals over tasks", fontsize=10)
     axis.legend()
     figure.savefig(folder / "before_after.png", dpi=120)
     pyplot.close(figure)
