@@ -47,7 +47,7 @@ from drkernel.policy.prompts import load_prompts
 from drkernel.policy.transfer import check_agreement, export
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
-from drkernel.training import report, update
+from drkernel.training import plan, report, update
 from drkernel.training.build import load_sets, make_engine, make_policy
 from drkernel.training.judging import judge_of_node, reserved_gpus
 from drkernel.training.packing import minibatches, pack
@@ -70,6 +70,8 @@ def main(composed: DictConfig) -> None:
         config = configuration.load(composed)
         if config.stage == "coldstart":
             coldstart.run(config)
+        elif config.plan:
+            plan.show(config, config.trainer.gpus, make_console())
         elif (code := launch(config.trainer.gpus, reserved_gpus(config))) is not None:
             sys.exit(code)
         else:
@@ -80,6 +82,7 @@ def train(config: Config, ranks: Ranks) -> None:
     """Build everything, resume, and take steps until the run is complete or a signal ends it."""
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
+    warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
     tasks, held_out = load_sets(config)
     ranks.broadcast_object(lambda: check_tasks(run, tasks, held_out))
@@ -94,6 +97,8 @@ def train(config: Config, ranks: Ranks) -> None:
     ):
         room = engine.context - config.engine.max_answer_tokens
         refuse = functools.partial(too_long, prompts=prompts, room=room)
+        if warning:
+            progress.log(warning)
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
         trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks)
         trainer.should_stop = lambda: preemption.received

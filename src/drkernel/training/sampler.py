@@ -77,5 +77,5 @@ class Sampler:
         try:
             degenerate = self._judge.check_task(task)
         except DrKernelError as error:
-            return str(error)
+            return str(error) if task.id in str(error) else f"task {task.id}: {error}"
         return f"task {task.id}: degenerate: {degenerate}" if degenerate else ""
