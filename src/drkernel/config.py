@@ -27,10 +27,9 @@ from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES,
 from drkernel.objective.loss import AGGREGATIONS
 from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import resolve
+from drkernel.overrides import expect_a_gradient, resolve
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.tasks.generator import VERSION
-from drkernel.types import DrKernelError
 
 C = TypeVar("C")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -363,21 +362,8 @@ class Judged(Protocol):
 def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
     config = located(resolve(composed, Config, CHOICES, POSITIVE))
-    _expect_a_gradient(config)
+    expect_a_gradient(config)
     return config
-
-
-def _expect_a_gradient(config: Config) -> None:
-    """Refuses settings under which no step could train, though all steps would run."""
-    samples, smallest = config.trainer.samples, getattr(config.filters.zero_variance, "min_size", 0)  # type: ignore[attr-defined]
-    if config.engine.temperature <= 0:
-        found = f"engine.temperature={config.engine.temperature:g}"
-        raise DrKernelError(f"config: {found} has no log-probabilities to train on; expected more than 0, the paper's is 1")
-    if smallest > samples:
-        raise DrKernelError(
-            f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, each of which must have "
-            f"min_size={smallest}; expected trainer.samples of at least {smallest}, or filters=none"
-        )
 
 
 def located(config: Any) -> Any:

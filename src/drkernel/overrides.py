@@ -71,6 +71,20 @@ def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[
     return config
 
 
+def expect_a_gradient(config: Any) -> None:
+    """Refuses settings of a training under which no step could train, though all of them would run."""
+    samples, temperature = config.trainer.samples, config.engine.temperature
+    smallest = config.filters.zero_variance.min_size if config.filters.zero_variance else 1
+    if temperature <= 0:
+        found = f"engine.temperature={temperature:g} has no log-probabilities to train on"
+        raise DrKernelError(f"config: {found}; expected more than 0, the paper's is 1")
+    if samples < smallest:
+        raise DrKernelError(
+            f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, since each must have "
+            f"min_size={smallest}; expected trainer.samples of at least {smallest}, or filters=none"
+        )
+
+
 @contextlib.contextmanager
 def one_line_errors(kind: type) -> Iterator[None]:
     """The user's errors become one line on stderr and exit code 2.
