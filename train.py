@@ -50,7 +50,7 @@ from drkernel.slurm.guard import SAVED
 from drkernel.training import plan, report, update
 from drkernel.training.build import load_sets, make_engine, make_policy
 from drkernel.training.judging import judge_of_node, reserved_gpus
-from drkernel.training.packing import minibatches, pack
+from drkernel.training.packing import minibatches, pack, rows_that_train
 from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
@@ -206,12 +206,13 @@ def prepare(trainer: Trainer, played: Played) -> tuple[Rollouts, Batch, MetricSu
     config, algo = trainer.config, trainer.config.algo
     rollouts = tabulate_rollouts(config.reward, played.trajectories)  # [B, T]
     uniforms = torch.rand(rollouts.turn_mask.shape, generator=generator(config.seed, trainer.state.step))
-    decision = decide(config.filters.chosen(TURN_FILTERS), rollouts, uniforms)
-    for name, groups in played.with_signal.items():
-        decision = keep_groups(rollouts, groups, name) & decision
     turn_mask = rollouts.turn_mask
     if algo.drop_regressions:
         turn_mask = without_regressions(rollouts.rewards, turn_mask)
+    remaining = dataclasses.replace(rollouts, turn_mask=turn_mask)  # filters compare the turns that there are
+    decision = decide(config.filters.chosen(TURN_FILTERS), remaining, uniforms)
+    for name, groups in played.with_signal.items():
+        decision = keep_groups(rollouts, groups, name) & decision
     returns = reward_to_go(rollouts.rewards, turn_mask, algo.gamma)
     baseline = decision.in_baseline & turn_mask
     advantages = trainer.estimate_advantages(returns, turn_mask, rollouts.groups, baseline)
@@ -245,6 +246,7 @@ def correct_mismatch(trainer: Trainer, batch: Batch) -> tuple[Batch, MetricSums]
 def learn(trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[str, float]:
     """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows."""
     algo, policy, options = trainer.config.algo, trainer.policy, trainer.pass_options
+    batch = rows_that_train(batch)
     old = update.logprobs(policy, batch, **options).to(policy.device) if algo.updates > 1 else None
     losses, steps = [], []
     for index, part in minibatches(batch, algo.updates):
