@@ -267,7 +267,8 @@ def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
     config = dataclasses.replace(trainer.config, reward=dataclasses.replace(trainer.config.reward, hack_check=True))
     trainer, ranks = dataclasses.replace(trainer, config=config), trainer.ranks
     samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
-    export(trainer.policy, Path(config.run_dir) / "policy", trainer.prompts.tokenizer)
+    stored = torch.bfloat16 if ranks.device.type == "cuda" else torch.float32  # as the engine computes
+    export(trainer.policy, Path(config.run_dir) / "policy", trainer.prompts.tokenizer, stored)
     held_out = trainer.sampler.usable(held_out)
     if not held_out:
         return trainer.progress.log("no test task can be used, for the reasons above: no table before and after")

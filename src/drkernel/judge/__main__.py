@@ -26,6 +26,7 @@ from rich.table import Table
 from drkernel.judge.service import CRITERIA, GPUS, SHAPES, TIMEOUT_S, Judge
 from drkernel.judge.trusted.static_check import MAX_SOURCE
 from drkernel.judge.trusted.worker_process import visible_gpus
+from drkernel.tasks import read_task
 from drkernel.types import DrKernelError, KernelTime, Task, Verdict
 
 _COLOURS = {"ok": "green", "hack": "red", "suspicious": "magenta", "judge_failure": "blue"}
@@ -126,7 +127,8 @@ def _begin(judge: Judge, name: str, number: int, text: str) -> tuple[dict, Any]:
 
 
 def _task(path: str) -> Task:
-    return Task(id=str(path), source=_text(path, "task"))
+    """The task of a file, as a training run reads it: with its SMALL."""
+    return read_task(path, str(path))
 
 
 def _submission(path: str, must_exist: bool = False) -> str | Verdict:

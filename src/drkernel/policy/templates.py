@@ -78,3 +78,10 @@ Your last answer was run. What was found:
 Improve on your answers so far: repair what is wrong; if it is right, make it faster. \
 Think step by step, then give one ```python block with the complete new code of the class.
 """
+
+CUT = "Your last answer was cut off at the limit of its length, so write a shorter one.\n\n"
+
+
+def revision(feedback: str, finished: bool) -> str:
+    """The message after an answer: what the judge says, and, for one that was cut short, that it was."""
+    return ("" if finished else CUT) + REVISION.format(feedback=feedback.strip())
