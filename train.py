@@ -44,12 +44,12 @@ from drkernel.objective.rollouts import Rollouts, without_judge_failures
 from drkernel.overrides import one_line_errors
 from drkernel.policy.model import load_tokenizer
 from drkernel.policy.prompts import load_prompts
-from drkernel.policy.transfer import check_agreement, export
+from drkernel.policy.transfer import check_agreement, export, export_dtype
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.training import plan, report, update
 from drkernel.training.build import load_sets, make_engine, make_policy
-from drkernel.training.judging import judge_of_node, reserved_gpus
+from drkernel.training.judging import described, judge_of_node, reserved_gpus
 from drkernel.training.packing import minibatches, pack, rows_that_train
 from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
@@ -97,8 +97,8 @@ def train(config: Config, ranks: Ranks) -> None:
     ):
         room = engine.context - config.engine.max_answer_tokens
         refuse = functools.partial(too_long, prompts=prompts, room=room)
-        if warning:
-            progress.log(warning)
+        for line in filter(None, (warning, described(config))):
+            progress.log(line)
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
         trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks)
         trainer.should_stop = lambda: preemption.received
@@ -267,8 +267,7 @@ def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
     config = dataclasses.replace(trainer.config, reward=dataclasses.replace(trainer.config.reward, hack_check=True))
     trainer, ranks = dataclasses.replace(trainer, config=config), trainer.ranks
     samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
-    stored = torch.bfloat16 if ranks.device.type == "cuda" else torch.float32  # as the engine computes
-    export(trainer.policy, Path(config.run_dir) / "policy", trainer.prompts.tokenizer, stored)
+    export(trainer.policy, Path(config.run_dir) / "policy", trainer.prompts.tokenizer, export_dtype(ranks.device))
     held_out = trainer.sampler.usable(held_out)
     if not held_out:
         return trainer.progress.log("no test task can be used, for the reasons above: no table before and after")

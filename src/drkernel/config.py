@@ -64,8 +64,7 @@ class TasksConfig:
     """What is to be solved (conf/tasks/)."""
 
     source: str = "generated"
-    """`generated`, `handwritten`, a folder (Python files, or like KernelBench), a .jsonl, .parquet or .py file, or
-    `hub:<dataset id>`."""
+    """`generated`, `handwritten`, a folder (.py files, KernelBench), a .jsonl, .parquet or .py file, or `hub:<id>`."""
     count: int | None = None
     """How many training tasks to take; None takes all (a generator must be told)."""
     seed: int = 0
@@ -136,8 +135,8 @@ class JudgeConfig:
     screen: bool | None = None
     """With `cuda`: run submissions in Triton's interpreter on a CPU first. Screening can reject but never accept. It
     uses small shapes, so it needs `shapes=reject` and `criterion=drkernel`. None: screen wherever that holds."""
-    workers: int = 2
-    """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
+    workers: int | None = None
+    """Processes that judge; with `cuda`, that compile for the GPUs. None: 2, or ten per GPU if there are cores."""
     timeout_s: float | None = None
     """Wall time for one call of a submission. All its calls together may take as long on a GPU, else three times that.
     A last resort: work is bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
@@ -348,6 +347,7 @@ class Config:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     coldstart: ColdstartConfig = field(default_factory=ColdstartConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
+    generates = True  # no field: a policy generates here, which needs GPUs beside those of the judge
 
 
 class Judged(Protocol):
@@ -357,6 +357,9 @@ class Judged(Protocol):
     engine: EngineConfig
     judge: JudgeConfig
     reward: RewardConfig
+
+    @property
+    def generates(self) -> bool: ...
 
 
 def load(composed: DictConfig) -> Config:

@@ -116,6 +116,11 @@ class EvaluateConfig:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     """Only `gpus` and `threads` matter here. Each GPU has an engine and an equal part of the tasks."""
 
+    @property
+    def generates(self) -> bool:
+        """Whether a policy generates here, which needs GPUs beside those of the judge."""
+        return not (self.endpoint.url or self.solutions or self.compare)
+
 
 CHOICES = configuration.CHOICES | {
     "split": ("train", "validation", "test", "all"),

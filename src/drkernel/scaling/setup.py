@@ -24,7 +24,7 @@ from drkernel.scaling.models import Model, TokenModel
 from drkernel.scaling.settings import EvaluateConfig
 from drkernel.tasks import load_tasks, test_source
 from drkernel.training.build import make_engine
-from drkernel.training.judging import measured_on
+from drkernel.training.judging import measured_on, workers
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import make_reward
@@ -90,7 +90,7 @@ def open_model(config: EvaluateConfig, ranks: Ranks, log: Callable[[str], None])
             refused = f"; the server does not take {', '.join(sorted(endpoint.not_sent))}" if endpoint.not_sent else ""
             log(f"{endpoint.model}: {endpoint.usage}{refused}")
         return
-    torch.set_num_threads(max(1, (config.trainer.threads or torch.get_num_threads()) - config.judge.workers))
+    torch.set_num_threads(max(1, (config.trainer.threads or torch.get_num_threads()) - workers(config)))
     path, dtype = config.policy.path, torch.bfloat16 if ranks.device.type == "cuda" else torch.float32
     prompts = load_prompts(config.policy.prompts, load_tokenizer(path))
     limits = {"max_tokens": config.engine.max_answer_tokens, "feedback_limit": config.judge.feedback_tokens}

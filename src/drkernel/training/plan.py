@@ -33,7 +33,7 @@ from rich.table import Table
 from transformers import AutoConfig
 
 from drkernel.config import Config
-from drkernel.judge.service import choose_device
+from drkernel.training.judging import placed
 from drkernel.training.loading import RANDOM
 from drkernel.training.ranks import Ranks
 from drkernel.training.update import WHOLE_GRADIENTS
@@ -165,7 +165,7 @@ def _activations(config: Config, shape: Shape) -> float:
 
 
 def _measures(config: Config) -> bool:
-    return choose_device(config.judge.device, config.judge.gpus, config.judge.share)[0] == "cuda"
+    return placed(config)[0] == "cuda"
 
 
 def remedy(config: Config, shape: Shape, ranks: int, card: float) -> str:

@@ -60,7 +60,7 @@ def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], f
 
     folder.mkdir(exist_ok=True)
     panels = {
-        "reward (mean over turns)": ["reward"],
+        "reward (mean over turns)": ["reward", "trained/reward"],
         "share of all completions": ["correct", "fast@1.2"],
         "share of hacks and lazy": ["hacks", "lazy"],
         "speed-up of correct completions": ["speedup"],

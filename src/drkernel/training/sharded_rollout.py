@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from drkernel.objective.metric_sums import MetricSums
 from drkernel.rollout import RolloutTimes, Stopped, rollout
 from drkernel.training.build import episode_config
-from drkernel.training.judging import cores_for_judge, paused_s
+from drkernel.training.judging import cores_for_judge, paused_s, workers
 from drkernel.training.rollout_metrics import describe_all, describe_groups, why_no_signal
 from drkernel.training.trainer import Trainer
 from drkernel.types import Task, Trajectory
@@ -70,7 +70,7 @@ def play(
     """
     config, ranks, paused = trainer.config, trainer.ranks, paused_s(trainer.engine)
     mine = None
-    with cores_for_judge(config.judge.workers), contextlib.suppress(Stopped):
+    with cores_for_judge(workers(config)), contextlib.suppress(Stopped):
         mine, times = rollout(
             trainer.engine,
             trainer.judge,
