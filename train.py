@@ -160,7 +160,7 @@ def sync(trainer: Trainer) -> dict[str, float]:
     trainer.engine.sync(trainer.policy)
     if not trainer.engine.own_kernels:
         return {}
-    prompt = trainer.prompts.first(trainer.sampler.tasks[0])
+    prompt = trainer.prompts.first(trainer.sampler.fitting())
     agreement = trainer.config.engine.agreement
     return {"engine_gap": check_agreement(trainer.engine, trainer.policy, prompt, agreement)}
 

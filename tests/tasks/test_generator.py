@@ -11,6 +11,7 @@ import torch
 from drkernel.tasks import generator
 from drkernel.tasks.families import FAMILIES, is_sound
 from drkernel.tasks.generator import generate
+from drkernel.tasks.layouts import LAYOUTS
 from drkernel.tasks.module import Reference
 from drkernel.tasks.operators import OPERATORS
 from drkernel.tasks.splits import SPLITS, split_of
@@ -188,20 +189,25 @@ def stream(tasks) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def test_an_operator_of_a_later_version_is_drawn_by_that_version_alone(monkeypatch):
+def test_an_operator_or_layout_of_a_later_version_is_drawn_by_that_version_alone(monkeypatch):
     new = dataclasses.replace(OPERATORS["sigmoid"], name="new", since=2)
     everywhere = {name: extended(family) for name, family in FAMILIES.items()}
     monkeypatch.setitem(OPERATORS, "new", new)
+    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=2))
     monkeypatch.setattr(generator, "VERSION", 2)
     for name, family in everywhere.items():
         monkeypatch.setitem(FAMILIES, name, family)
     assert stream(generate("train", 120, 0, version=1)) == STREAMS["train", 0]
-    assert any("new" in task.info["composition"] for task in generate("train", 120, 0, version=2))
+    later = generate("train", 120, 0, version=2)
+    assert any("new" in task.info["composition"] for task in later)
+    assert any(task.info["layout"] == "new" for task in later)
 
 
 def extended(family):
-    """A family that may also draw the operator `new`, before all others."""
+    """A family that may also draw the operator and, where its tasks are flat, the layout `new`, before all others."""
     places = {name: ("new", *getattr(family, name)) for name in ("pre", "post") if getattr(family, name)}
+    if "flat" in family.layouts:
+        places["layouts"] = ("new", *family.layouts)
     return dataclasses.replace(family, **places)
 
 

@@ -88,3 +88,11 @@ def test_a_task_that_another_node_cannot_use_is_passed_over_by_all_nodes(monkeyp
 
     monkeypatch.setattr(Sampler, "usable", told)
     assert "t3" not in ids(sampler.draw(0, 12)[0]) and said == ["passed over: task t3: out of memory"]
+
+
+def test_the_prompt_that_engine_and_trainer_are_compared_on_fits_the_engine():
+    assert (
+        Sampler(TASKS, 0, Judge(), print, too_long=lambda task: "long" * (task.id in ("t0", "t1"))).fitting().id == "t2"
+    )
+    with pytest.raises(DrKernelError, match="too long for this engine"):
+        Sampler(TASKS, 0, Judge(), print, too_long=lambda task: "too long for this engine").fitting()

@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from drkernel.tasks.layouts import LAYOUTS
 from drkernel.tasks.operators import (
     COLUMN_STAGES,
     INPUT_STAGES,
@@ -58,10 +59,11 @@ class Family:
     """The version of the generator that it came with."""
 
     def of(self, version: int) -> Family:
-        """The family without the operators that came later."""
+        """The family without the operators and layouts that came later."""
         there = lambda names: tuple(name for name in names if OPERATORS[name].since <= version)
         pre, post = there(self.pre), there(self.post)
-        return replace(self, cores=there(self.cores), pre=pre, post=post, first=there(self.first))
+        layouts = tuple(name for name in self.layouts if LAYOUTS[name].since <= version)
+        return replace(self, cores=there(self.cores), layouts=layouts, pre=pre, post=post, first=there(self.first))
 
 
 _NORM_PRE = _without(_COLUMNWISE, "scale", "shift")

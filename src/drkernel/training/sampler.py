@@ -40,6 +40,13 @@ class Sampler:
         self._too_long, self._ranks = too_long, ranks
         self._unusable: dict[str, DrKernelError] = {}
 
+    def fitting(self) -> Task:
+        """The first task that is not too long. Raises DrKernelError where there is none."""
+        found = next((task for task in self.tasks if not self._too_long(task)), None)
+        if found is None:
+            raise DrKernelError(self._too_long(self.tasks[0]))
+        return found
+
     def draw(self, cursor: int, number: int) -> tuple[list[Task], int]:
         """The next usable tasks after `cursor` drawn ones, and the number drawn after that."""
         picked: list[Task] = []
