@@ -119,8 +119,8 @@ def train(config: Config, ranks: Ranks) -> None:
         else:
             preemption.release()  # everything is saved: a signal may now end the process at once
             trainer.should_stop = lambda: False
-            reported = ranks.broadcast_object(lambda: run and (run.read("report.json") or {}).get("step"))
-            if reported != trainer.state.step:
+            done = trainer.state.step
+            if not ranks.broadcast_object(lambda: run and report.is_current(run.read("report.json"), done, config)):
                 finish(trainer, run, held_out)
             if run and (table := run.read("report.json")):
                 report.show(table, console)

@@ -1,7 +1,10 @@
 """The table at the end says what was played, and whether training saw it."""
 
+import dataclasses
+
 import pytest
 
+from drkernel.config import Config
 from drkernel.training import report
 from drkernel.types import Task
 
@@ -25,3 +28,12 @@ def test_the_title_claims_no_more_than_is_so(trained, tested, words):
 
 def test_the_title_counts_failures_of_the_judge():
     assert report.title(OWN[:1], OWN[1:], 4, 3, failures=2).endswith("; 2 left out since the judge failed on them")
+
+
+def test_a_complete_run_makes_its_table_again_where_another_one_is_asked_for():
+    config = Config()
+    made = {"step": 16, "evaluation": report.evaluation(config)}
+    more = dataclasses.replace(config, trainer=dataclasses.replace(config.trainer, eval_samples=16))
+    assert report.is_current(made, 16, config) and not report.is_current(made, 16, more)
+    assert not report.is_current(made, 15, config) and not report.is_current(None, 16, config)
+    assert report.is_current({"step": 16}, 16, more), "one made before tables said how they were made"

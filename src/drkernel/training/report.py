@@ -11,6 +11,7 @@ import numpy
 from rich.console import Console
 from rich.table import Table
 
+from drkernel.config import Config
 from drkernel.objective.metrics import Estimate, difference, summary
 from drkernel.objective.rollouts import Rollouts
 from drkernel.training.run import Run
@@ -26,9 +27,21 @@ def write(run: Run, step: int, before: Rollouts, after: Rollouts, title: str) ->
     plain = {
         side: {name: dataclasses.asdict(value) for name, value in column.items()} for side, column in table.items()
     }
-    run.write("report.json", {"step": step, "title": title, **plain})
+    run.write("report.json", {"step": step, "title": title, "evaluation": evaluation(run.config), **plain})
     if run.config.logger.plots:
         plot(run.metrics(), table, run.path / "plots")
+
+
+def evaluation(config: Config) -> dict[str, Any]:
+    """What the config says of the table: a run that is complete makes another one where this changes."""
+    turns = config.trainer.eval_turns or config.trainer.turns
+    return {"tasks": config.tasks.eval_count, "samples": config.trainer.eval_samples, "turns": turns}
+
+
+def is_current(report: dict[str, Any] | None, step: int, config: Config) -> bool:
+    """Whether a report.json, if there is one, is of this step and of the table that the config asks for."""
+    wanted = evaluation(config)
+    return report is not None and report["step"] == step and report.get("evaluation", wanted) == wanted
 
 
 def title(trained: Sequence[Task], tested: Sequence[Task], samples: int, turns: int, failures: int) -> str:
