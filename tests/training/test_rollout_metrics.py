@@ -72,16 +72,21 @@ def test_groups_are_counted_before_filters_drop_them():
 
 
 def test_a_step_without_signal_says_why_with_an_example():
-    line = why_no_signal(RewardConfig(), EVERY[2:4])
+    line = why_no_signal(RewardConfig(), EVERY[2:4], {1})
     assert line.startswith("no group carried signal: every reward is 0")
     assert "wrong_values 2" in line and "no_code 2" in line and "task 1" in line and "output 0 differs" in line
-    same = why_no_signal(RewardConfig(name="binary"), EVERY[:2])
+    same = why_no_signal(RewardConfig(name="binary"), EVERY[:2], {0})
     assert same.startswith("no group carried signal: the rewards of each group are equal") and "faster 2" in same
 
 
+def test_a_step_of_which_filters_keep_nothing_says_so():
+    line = why_no_signal(RewardConfig(), EVERY, set())
+    assert line.startswith("no group carried signal: the group filters keep none (turns by reason: wrong_values")
+
+
 def test_a_step_with_signal_says_nothing():
-    assert why_no_signal(RewardConfig(), EVERY) == ""
-    assert why_no_signal(RewardConfig(), EVERY[:1]) == "", "a group of one has no baseline"
+    assert why_no_signal(RewardConfig(), EVERY, {2}) == ""
+    assert why_no_signal(RewardConfig(), EVERY[:1], {0}) == "", "a group of one has no baseline"
 
 
 def test_a_step_on_which_the_judge_always_failed_has_figures_all_the_same():

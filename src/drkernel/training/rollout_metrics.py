@@ -109,19 +109,25 @@ def describe_groups(
     }
 
 
-def why_no_signal(config: RewardConfig, every: Sequence[Trajectory]) -> str:
-    """A line for the user where no group of a step has two different rewards, with the reasons of verdicts and one
-    example; else nothing. A group of one that earned something has a signal: nothing is subtracted from its return."""
+def why_no_signal(config: RewardConfig, every: Sequence[Trajectory], kept: Collection[int]) -> str:
+    """A line for the user where no group of a step can teach anything, with the reasons of verdicts and one example;
+    else nothing.
+
+    kept: the groups that the group filters keep. A group of one that earned something has a signal: nothing is
+    subtracted from its return.
+    """
     judged = without_judge_failures(every)
     table = tabulate_rollouts(config, judged)
     groups = [table.rewards[table.groups == group] for group in table.groups.unique()]
-    if not judged or any(_differs(rewards) or (len(rewards) == 1 and rewards.any()) for rewards in groups):
+    differ = any(_differs(rewards) or (len(rewards) == 1 and rewards.any()) for rewards in groups)
+    if not judged or (differ and kept):
         return ""
     turns = [(trajectory.task_id, turn.verdict) for trajectory in judged for turn in trajectory.turns if turn.verdict]
     reasons = Counter(verdict.reason for _, verdict in turns)
     most = ", ".join(f"{reason} {number}" for reason, number in reasons.most_common(4))
     task, example = next((task, v) for task, v in turns if v.reason == reasons.most_common(1)[0][0])
     what = "the rewards of each group are equal" if table.rewards.any() else "every reward is 0"
+    what = "the group filters keep none" if differ else what
     detail = shorten(f"{task}, {example.reason}: {example.detail}".rstrip(": "), 200, placeholder=" ...")
     return f"no group carried signal: {what} (turns by reason: {most}; e.g. {detail})"
 

@@ -44,10 +44,9 @@ class Played:
 def describe_rollouts(trainer: Trainer, played: Played) -> dict[str, float]:
     """The metrics of all rollouts of a step. Says so where none of them carried signal, and why."""
     reward = trainer.config.reward
-    if line := why_no_signal(reward, played.every):
+    kept = {trajectory.group for trajectory in played.every}.intersection(*played.with_signal.values())
+    if line := why_no_signal(reward, played.every, kept):
         trainer.progress.log(f"step {trainer.state.step}: {line}")
-    judged = {trajectory.group for trajectory in played.every}
-    kept = judged.intersection(*played.with_signal.values())
     return describe_all(reward, played.every) | describe_groups(reward, played.every, kept, played.refilled)
 
 
