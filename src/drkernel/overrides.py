@@ -33,7 +33,7 @@ MACHINE = (
 """Keys that say how a machine is used: results depend on them by rounding at most, or not at all. `judge.timeout_s` is
 a last resort, since a submission's work is bounded otherwise."""
 MAY_CHANGE = (
-    *("run_dir", "name", "plan", "sweep", "logger", "logger.wandb", "logger.project", "logger.plots"),
+    *("run_dir", "name", "plan", "sweep", "logger", "logger.wandb", "logger.plots"),
     *("trainer.steps", "trainer.keep", "trainer.save_every"),
     *("trainer.eval_samples", "trainer.eval_turns", "tasks.eval_count"),
     *MACHINE,
