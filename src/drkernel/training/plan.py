@@ -16,7 +16,7 @@ head size, k = key heads x head size, i = width of the feed-forward part, V toke
     CUDA            OVERHEAD_GIB: contexts, NCCL, vLLM's graphs and buffers
 
 Measured on an H200 (results/training-h200/update.md): 88.8 GiB for 0.6B at 65,536 tokens, 90.7 GiB for 1.7B at 32,768,
-both without engine and judge; the formula says 89.0 and 91.2.
+both compiled, without engine and judge; the formula says 89.0 and 91.2. Without trainer.compile blocks keep more.
 """
 
 from __future__ import annotations
