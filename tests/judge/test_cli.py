@@ -145,5 +145,7 @@ def test_an_unusable_task_gets_one_line_and_exit_2(tmp_path, capsys):
 def test_a_task_file_is_the_task_that_training_reads(tmp_path):
     path = tmp_path / "task.py"
     path.write_text((HERE / "tasks/relu.py").read_text() + '\nSMALL = {"N": 64}\n')
-    here, there = cli._task(str(path)), load_tasks(str(path), split="train")[0]
+    here, there = cli._task(str(path), "auto"), load_tasks(str(path), split="train")[0]
     assert here.digest == there.digest and here.small == {"N": 64} and "SMALL" not in here.source
+    asked = cli._task(str(path), "tf32")
+    assert (here.precision, asked.precision, asked.small) == ("ieee", "tf32", here.small)

@@ -42,8 +42,13 @@ def test_the_papers_sets_are_trained_and_tested_on(monkeypatch):
     assert len(train) == len(test) == 3, "the validation set is held out whole"
 
 
-def test_the_generator_of_the_config_is_asked(monkeypatch):
+def test_the_generator_of_the_config_is_asked_for_its_dtypes(monkeypatch):
     asked = []
     monkeypatch.setattr(tasks, "generate", lambda *given: asked.append(given) or generate("train", 2, 0))
-    load_sets(load("tasks.generator=1", "tasks.count=5", "tasks.seed=3"))
-    assert asked == [("train", 5, 3, None, 1), ("test", 48, 0, None, 1)]
+    load_sets(load("tasks.generator=1", "tasks.count=5", "tasks.seed=3", "tasks.dtypes=[bfloat16]"))
+    assert asked == [("train", 5, 3, None, ["bfloat16"], 1), ("test", 48, 0, None, ["bfloat16"], 1)]
+
+
+def test_tasks_of_a_folder_have_the_precision_of_the_config(folder):
+    train, test = load_sets(load(f"tasks.source={folder}", "tasks.count=null", "tasks.precision=tf32"))
+    assert {task.precision for task in train} == {task.precision for task in test} == {"tf32"}

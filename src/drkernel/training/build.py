@@ -22,8 +22,8 @@ from drkernel.types import Task
 def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
     options = config.tasks
-    chosen: dict[str, Any] = {"levels": options.levels, "families": options.families, "precision": options.precision}
-    chosen["generator"] = options.generator
+    chosen: dict[str, Any] = {"levels": options.levels, "families": options.families}
+    chosen |= {"precision": options.precision, "generator": options.generator}
     drawn: dict[str, Any] = {"count": options.count, "seed": options.seed, "dtypes": options.dtypes}
     tasks = load_tasks(options.source, split="train", **drawn, **chosen)
     source, split = test_source(options.source, options.eval_source)
