@@ -30,7 +30,7 @@ from drkernel.scaling.settings import EvaluateConfig
 from drkernel.scaling.setup import identity, model_label, open_model, progress_callback, study_tasks, verdict_reward
 from drkernel.scaling.strategies import Strategy
 from drkernel.tasks.precision import summary
-from drkernel.training.judging import judge_of_node, reserved_gpus
+from drkernel.training.judging import described, judge_of_node, reserved_gpus
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
 from drkernel.types import DrKernelError
@@ -40,7 +40,7 @@ from drkernel.types import DrKernelError
 def main(composed: DictConfig) -> None:
     with one_line_errors(EvaluateConfig):
         config = settings.load(composed)
-        reserved = [] if config.endpoint.url or config.solutions or config.compare else reserved_gpus(config)
+        reserved = reserved_gpus(config)
         if config.compare:
             folders = [Path(folder) for folder in config.compare]
             names = " against ".join(folder.name for folder in folders)
@@ -61,6 +61,7 @@ def evaluate(config: EvaluateConfig, ranks: Ranks) -> None:
     ranks.broadcast_object(lambda: settings.keep(config, own if config.shard else folder, tasks, identity(config)))
     known, path = ranks.broadcast_object(lambda: study.known(folder)), own / records.RESULTS
     with judge_of_node(config, ranks) as judge, Progress(make_console(quiet=not ranks.is_main)) as progress:
+        progress.log(described(config))
         progress.log(f"precision of tasks: {summary(tasks)}")
         on_progress = progress_callback(progress, f"{len(tasks)} tasks")
         if config.solutions:

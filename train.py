@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import hydra
 import torch
@@ -44,25 +44,25 @@ from drkernel.objective.rollouts import Rollouts, without_judge_failures
 from drkernel.overrides import one_line_errors
 from drkernel.policy.model import load_tokenizer
 from drkernel.policy.prompts import load_prompts
-from drkernel.policy.transfer import check_agreement, export
-from drkernel.rollout import RolloutTimes, Stopped
+from drkernel.policy.transfer import check_agreement, export, export_dtype
+from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.tasks.precision import summary
-from drkernel.training import report, update
+from drkernel.training import plan, report, update
 from drkernel.training.build import load_sets, make_engine, make_policy
-from drkernel.training.judging import judge_of_node, reserved_gpus
-from drkernel.training.packing import minibatches, pack
+from drkernel.training.judging import described, judge_of_node, reserved_gpus
+from drkernel.training.packing import minibatches, pack, rows_that_train
 from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
-from drkernel.training.rollout_metrics import describe, tabulate_rollouts
-from drkernel.training.run import Run
+from drkernel.training.rollout_metrics import reward_sums, tabulate_rollouts
+from drkernel.training.run import Run, check_tasks
 from drkernel.training.sampler import Sampler
 from drkernel.training.seeds import generator
-from drkernel.training.sharded_rollout import draw, play
+from drkernel.training.sharded_rollout import Played, describe_rollouts, draw, play
 from drkernel.training.timer import Timer
-from drkernel.training.trainer import Trainer, log, resume, save, usable_tasks
-from drkernel.types import Batch, Task, Trajectory, WorkerLost
+from drkernel.training.trainer import Trainer, log, resume, save
+from drkernel.types import Batch, Task, WorkerLost
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
@@ -71,6 +71,8 @@ def main(composed: DictConfig) -> None:
         config = configuration.load(composed)
         if config.stage == "coldstart":
             coldstart.run(config)
+        elif config.plan:
+            plan.show(config, config.trainer.gpus, make_console())
         elif (code := launch(config.trainer.gpus, reserved_gpus(config))) is not None:
             sys.exit(code)
         else:
@@ -81,8 +83,10 @@ def train(config: Config, ranks: Ranks) -> None:
     """Build everything, resume, and take steps until the run is complete or a signal ends it."""
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
+    warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
     tasks, held_out = load_sets(config)
+    ranks.broadcast_object(lambda: check_tasks(run, tasks, held_out))
     policy = make_policy(config, ranks)
     prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
     optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
@@ -92,8 +96,11 @@ def train(config: Config, ranks: Ranks) -> None:
         closing(make_engine(config, policy, prompts)) as engine,
         Progress(console) as progress,
     ):
-        progress.log(f"precision of training tasks: {summary(tasks)}")
-        sampler = Sampler(tasks, config.seed, judge, progress.log)
+        room = engine.context - config.engine.max_answer_tokens
+        refuse = functools.partial(too_long, prompts=prompts, room=room)
+        for line in filter(None, (warning, described(config), f"precision of training tasks: {summary(tasks)}")):
+            progress.log(line)
+        sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
         trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks)
         trainer.should_stop = lambda: preemption.received
         resume(trainer, run, optimizer)
@@ -113,11 +120,11 @@ def train(config: Config, ranks: Ranks) -> None:
         else:
             preemption.release()  # everything is saved: a signal may now end the process at once
             trainer.should_stop = lambda: False
-            reported = ranks.broadcast_object(lambda: run and (run.read("report.json") or {}).get("step"))
-            if reported != trainer.state.step:
+            done = trainer.state.step
+            if not ranks.broadcast_object(lambda: run and report.is_current(run.read("report.json"), done, config)):
                 finish(trainer, run, held_out)
-            if run:
-                report.show(run.read("report.json"), console)
+            if run and (table := run.read("report.json")):
+                report.show(table, console)
     if run:
         run.close()
     ranks.close()
@@ -131,7 +138,7 @@ def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]
     with timer("time/rollout"):
         played = collect(trainer)
     with timer("time/prepare"):
-        rollouts, batch, sums = prepare(trainer, played)
+        _, batch, sums = prepare(trainer, played)
     with timer("time/update"):
         if trainer.config.engine.sleep:
             trainer.engine.sleep()  # type: ignore[attr-defined]  # vLLM's engine alone has it
@@ -146,7 +153,7 @@ def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]
     times = {"generate": played.times.generating, "judge": played.times.waiting, "peers": played.times.peers}
     timer.seconds["time/rollout"] -= played.times.total  # what is left is the loop's own work
     seconds = timer.seconds | {f"time/{name}": value for name, value in times.items()}
-    return describe(rollouts) | {"judge/failures": played.failures} | means(sums) | metrics | gap | seconds
+    return describe_rollouts(trainer, played) | means(sums) | metrics | gap | seconds
 
 
 def sync(trainer: Trainer) -> dict[str, float]:
@@ -154,24 +161,9 @@ def sync(trainer: Trainer) -> dict[str, float]:
     trainer.engine.sync(trainer.policy)
     if not trainer.engine.own_kernels:
         return {}
-    prompt = trainer.prompts.first(trainer.sampler.tasks[0])
+    prompt = trainer.prompts.first(trainer.sampler.fitting())
     agreement = trainer.config.engine.agreement
     return {"engine_gap": check_agreement(trainer.engine, trainer.policy, prompt, agreement)}
-
-
-class Played(NamedTuple):
-    """The rollouts of one step."""
-
-    trajectories: list[Trajectory]
-    with_signal: dict[str, set[int]]
-    """For each group filter the groups that it keeps."""
-    cursor: int
-    """Tasks drawn in the run so far."""
-    groups: int
-    """Groups rolled out in the run so far."""
-    failures: int
-    """Trajectories that left because the judge failed on them."""
-    times: RolloutTimes
 
 
 def collect(trainer: Trainer) -> Played:
@@ -184,30 +176,30 @@ def collect(trainer: Trainer) -> Played:
     """
     config, state = trainer.config, trainer.state
     filters = config.filters.chosen(GROUP_FILTERS)
-    kept: list[Trajectory] = []
-    with_signal: dict[str, set[int]] = {name: set() for name in filters}
-    cursor, groups, failures, times = state.cursor, state.groups, 0, RolloutTimes()
+    played = Played(cursor=state.cursor, groups=state.groups, with_signal={name: set() for name in filters})
     for attempt in range(config.filters.max_refills + 1):
-        missing = config.trainer.prompts - len({trajectory.group for trajectory in kept})
+        missing = config.trainer.prompts - len({trajectory.group for trajectory in played.trajectories})
         if missing == 0:
             break
-        tasks, cursor, waited = draw(trainer, cursor, missing)
+        tasks, played.cursor, waited = draw(trainer, played.cursor, missing)
         title = f"step {state.step + 1}" + (f", refill {attempt}" if attempt else "")
         sizes = config.trainer.samples, config.trainer.turns
-        every, spent = play(trainer, tasks, *sizes, first_group=groups, seed=config.seed, title=title)
+        every, spent = play(trainer, tasks, *sizes, first_group=played.groups, seed=config.seed, title=title)
         fresh = without_judge_failures(every)
-        groups, failures, times = groups + missing, failures + len(every) - len(fresh), times + waited + spent
+        played.add(every, missing, waited + spent, refills=attempt > 0)
         table = tabulate_rollouts(config.reward, fresh)
         alive = set(table.groups.tolist())
         for name, options in filters.items():
-            survivors = set(surviving_groups(GROUP_FILTERS[name](table, **options), table.groups).tolist())
-            with_signal[name] |= survivors
+            decision = GROUP_FILTERS[name](table, **options)
+            played.filter_sums = add(played.filter_sums, decision.metrics)
+            survivors = set(surviving_groups(decision, table.groups).tolist())
+            played.with_signal[name] |= survivors
             alive &= survivors
-        last_resort = attempt == config.filters.max_refills and not kept and not alive
-        kept += [trajectory for trajectory in fresh if trajectory.group in alive or last_resort]
-    if not kept:
-        raise WorkerLost(f"judge: it failed on all {failures} trajectories of step {state.step + 1}")
-    return Played(kept, with_signal, cursor, groups, failures, times)
+        last_resort = attempt == config.filters.max_refills and not played.trajectories and not alive
+        played.trajectories += [trajectory for trajectory in fresh if trajectory.group in alive or last_resort]
+    if not played.trajectories:
+        raise WorkerLost(f"judge: it failed on all {len(played.every)} trajectories of step {state.step + 1}")
+    return played
 
 
 def prepare(trainer: Trainer, played: Played) -> tuple[Rollouts, Batch, MetricSums]:
@@ -215,19 +207,22 @@ def prepare(trainer: Trainer, played: Played) -> tuple[Rollouts, Batch, MetricSu
     config, algo = trainer.config, trainer.config.algo
     rollouts = tabulate_rollouts(config.reward, played.trajectories)  # [B, T]
     uniforms = torch.rand(rollouts.turn_mask.shape, generator=generator(config.seed, trainer.state.step))
-    decision = decide(config.filters.chosen(TURN_FILTERS), rollouts, uniforms)
-    for name, groups in played.with_signal.items():
-        decision = keep_groups(rollouts, groups, name) & decision
     turn_mask = rollouts.turn_mask
     if algo.drop_regressions:
         turn_mask = without_regressions(rollouts.rewards, turn_mask)
+    remaining = dataclasses.replace(rollouts, turn_mask=turn_mask)  # filters compare the turns that there are
+    decision = decide(config.filters.chosen(TURN_FILTERS), remaining, uniforms)
+    for name, groups in played.with_signal.items():
+        decision = keep_groups(rollouts, groups, name) & decision
     returns = reward_to_go(rollouts.rewards, turn_mask, algo.gamma)
     baseline = decision.in_baseline & turn_mask
     advantages = trainer.estimate_advantages(returns, turn_mask, rollouts.groups, baseline)
-    batch = pack(played.trajectories, config.trainer.layout, advantages=advantages, train=decision.keep & turn_mask)
+    train = decision.keep & turn_mask
+    batch = pack(played.trajectories, config.trainer.layout, advantages=advantages, train=train)
     batch, mismatch = correct_mismatch(trainer, batch)
-    kept = mean_of(batch.loss_mask.double(), batch.turn_ids >= 0)
-    return rollouts, batch, decision.metrics | mismatch | {"kept": kept}
+    kept = {"kept": mean_of(batch.loss_mask.double(), batch.turn_ids >= 0)}
+    trained = {f"trained/{name}": entry for name, entry in reward_sums(rollouts, train).items()}
+    return rollouts, batch, decision.metrics | played.filter_sums | mismatch | kept | trained
 
 
 def correct_mismatch(trainer: Trainer, batch: Batch) -> tuple[Batch, MetricSums]:
@@ -252,6 +247,7 @@ def correct_mismatch(trainer: Trainer, batch: Batch) -> tuple[Batch, MetricSums]
 def learn(trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[str, float]:
     """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows."""
     algo, policy, options = trainer.config.algo, trainer.policy, trainer.pass_options
+    batch = rows_that_train(batch)
     old = update.logprobs(policy, batch, **options).to(policy.device) if algo.updates > 1 else None
     losses, steps = [], []
     for index, part in minibatches(batch, algo.updates):
@@ -265,15 +261,17 @@ def learn(trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch) -> d
 
 
 def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
-    """Export the policy, and compare it with the policy that the run began with on tasks that neither trained on.
+    """Export the policy, and compare it with the policy that the run began with on the test tasks.
 
     Hacks count as hacks here, whatever they earned in training.
     """
     config = dataclasses.replace(trainer.config, reward=dataclasses.replace(trainer.config.reward, hack_check=True))
     trainer, ranks = dataclasses.replace(trainer, config=config), trainer.ranks
     samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
-    held_out = ranks.broadcast_object(lambda: usable_tasks(trainer, held_out))
-    export(trainer.policy, Path(config.run_dir) / "policy", trainer.prompts.tokenizer)
+    export(trainer.policy, Path(config.run_dir) / "policy", trainer.prompts.tokenizer, export_dtype(ranks.device))
+    held_out = trainer.sampler.usable(held_out)
+    if not held_out:
+        return trainer.progress.log("no test task can be used, for the reasons above: no table before and after")
     tables, failures = {}, 0
     for name, policy in (("before", make_policy(config, ranks)), ("after", trainer.policy)):
         trainer.engine.sync(policy)
@@ -282,8 +280,7 @@ def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
         judged = without_judge_failures(episodes)
         failures += len(episodes) - len(judged)
         tables[name] = tabulate_rollouts(config.reward, judged)
-    title = f"{len(held_out)} tasks x {samples} samples x {turns} turns, compositions that training never saw"
-    title += f"; {failures} left out since the judge failed on them" if failures else ""
+    title = report.title(trainer.sampler.tasks, held_out, samples, turns, failures)
     if run:
         report.write(run, trainer.state.step, **tables, title=title)
 

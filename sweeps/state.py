@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from drkernel.config import MAY_CHANGE
+from drkernel.overrides import MAY_CHANGE
 from drkernel.slurm import queue
 
 ORDER = ("failed", "held", "stopped", "pending", "requeued", "running", "done")

@@ -13,7 +13,7 @@ from drkernel.config import Config
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import slug
+from drkernel.overrides import MAY_CHANGE, slug
 from drkernel.training.rollout_metrics import make_estimator, make_reward
 from drkernel.types import DrKernelError
 from tests import commands
@@ -83,7 +83,7 @@ def test_every_registered_name_has_a_yaml_file_and_the_other_way_round():
 def test_what_a_resumed_run_may_change_is_no_part_of_its_folders_name():
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         hydra = compose("train", overrides=["run_dir=nowhere"], return_hydra_config=True).hydra
-    assert tuple(hydra.job.config.override_dirname.exclude_keys) == configuration.MAY_CHANGE
+    assert tuple(hydra.job.config.override_dirname.exclude_keys) == MAY_CHANGE
 
 
 def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
@@ -106,6 +106,8 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
         ("trainer.steps=many", ["trainer.steps", "many", "Integer"]),
         ("trainer.samples=0", ["trainer.samples", "at least 1"]),
         ("algo.aggregation=token_men", ["token_men", "token_mean"]),
+        ("trainer.samples=1", ["trainer.samples=1", "zero_variance", "min_size=2", "filters=none"]),
+        ("engine.temperature=0", ["engine.temperature=0", "more than 0"]),
         ("reward.capp=1", ["reward.capp", "reward.cap"]),
         ("judge.gpu=H20", ["judge.gpu", "H20", "H200"]),
         ("judge.criterion=kernelbanch", ["judge.criterion", "kernelbanch", "kernelbench"]),

@@ -192,6 +192,14 @@ def test_every_variant_of_every_group_composes_and_is_short(group):
         assert group != "scaling" or config.scaling.name == path.stem
 
 
+def test_keys_that_say_how_a_machine_is_used_do_not_name_a_studys_folder():
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        hydra = compose("evaluate", overrides=["run_dir=nowhere"], return_hydra_config=True).hydra
+    unnamed = tuple(hydra.job.config.override_dirname.exclude_keys)
+    assert unnamed == settings.NOT_IN_NAME and set(unnamed) <= set(settings.MAY_CHANGE)
+    assert {"engine.kv_cache_gib", "judge.timeout_s", "trainer.gpus"} <= set(unnamed)
+
+
 def test_tasks_are_chosen_by_split_and_by_id():
     tasks = setup.study_tasks(load("tasks=handwritten"))
     assert len(tasks) >= 30 and {task.level for task in tasks} == {1, 2, 3}

@@ -18,7 +18,8 @@ FLOORS = (
     {"training", "coldstart", "scaling"},
 )
 """The parts of drkernel, ground first. Programs stand on top: all modules outside the package."""
-SIDEWAYS = {("overrides", "types"), ("config", "objective"), ("coldstart", "training"), ("scaling", "training")}
+SIDEWAYS = {("overrides", "types"), ("config", "objective"), ("config", "tasks")}
+SIDEWAYS |= {("coldstart", "training"), ("scaling", "training")}
 """(importer, imported) of one floor."""
 UPWARDS = {("config", "judge")}
 """... and against the rule: the words that judge.device, gpu, shapes and criterion may be. Nothing may be added."""

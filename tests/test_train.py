@@ -117,7 +117,8 @@ def test_trajectories_on_which_the_judge_failed_leave_the_batch_and_are_counted(
     here = dataclasses.replace(world, state=State())
     some = True
     played = train.collect(here)
-    assert {trajectory.sample for trajectory in played.trajectories} == {1, 2} and played.failures >= 2
+    assert {trajectory.sample for trajectory in played.trajectories} == {1, 2}
+    assert sum(trajectory.ends_in_judge_failure for trajectory in played.every) >= 2
     rollouts, batch, _ = train.prepare(here, played)
     assert len(rollouts.groups) == len(played.trajectories) and batch.tokens.numel()
     some = False

@@ -27,14 +27,13 @@ from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES,
 from drkernel.objective.loss import AGGREGATIONS
 from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import resolve
+from drkernel.overrides import expect_a_gradient, resolve
 from drkernel.registry import options_class, options_of, with_options_of
+from drkernel.tasks.generator import VERSION
 from drkernel.types import PRECISIONS
 
 C = TypeVar("C")
 REPOSITORY = Path(__file__).resolve().parents[2]
-LAYOUTS = ("trajectory", "turn")
-"""What a packed row holds: all turns of a trajectory, or one turn after its prefix."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "stage": ("rl", "coldstart"),
     "algo.advantage": tuple(ADVANTAGES),
@@ -53,18 +52,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "filters.mrs.level": tuple(LEVELS),
     "filters.prs.mode": PRS_MODES,
     "filters.zero_variance.turns": COMPARED_TURNS,
-    "trainer.layout": LAYOUTS,
+    "trainer.layout": ("trajectory", "turn"),
 }
 """The fields that take one of a few words."""
 POSITIVE = ("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "judge.workers")
 """The fields that must be at least 1."""
-MAY_CHANGE = (
-    *("run_dir", "name", "sweep", "logger", "logger.wandb"),
-    *("trainer.gpus", "trainer.steps", "trainer.keep", "trainer.save_every", "trainer.compile", "trainer.recompute"),
-    *("engine.sleep", "engine.eager", "judge.workers"),
-)
-"""Keys, or first parts of keys, that a resumed run may change: a step's result depends on them by rounding at most.
-conf/train.yaml leaves them out of the run folder's name, too."""
 
 
 @dataclass
@@ -72,11 +64,13 @@ class TasksConfig:
     """What is to be solved (conf/tasks/)."""
 
     source: str = "generated"
-    """`generated`, a folder laid out like KernelBench, a .jsonl / .parquet / .py file, or `hub:<dataset id>`."""
+    """`generated`, `handwritten`, a folder (.py files, KernelBench), a .jsonl, .parquet or .py file, or `hub:<id>`."""
     count: int | None = None
     """How many training tasks to take; None takes all (a generator must be told)."""
     seed: int = 0
     """Which tasks the generator draws; the split of a composition never depends on it."""
+    generator: int = VERSION
+    """Version of the generator. The tasks of a version and a seed stay what they are when operators are added."""
     levels: list[int] | None = None
     """KernelBench levels to keep; None keeps all."""
     families: list[str] | None = None
@@ -86,7 +80,7 @@ class TasksConfig:
     precision: str = "auto"
     """What arithmetic right submissions may use: ieee, tf32 or low (docs/policies.md); auto: by the task's dtypes."""
     eval_source: str | None = None
-    """Where the test tasks come from; None means `source`."""
+    """Where the test tasks come from; None: the test split of `source`, or the set published beside it."""
     eval_count: int = 48
     """How many test tasks the before/after table covers."""
 
@@ -144,21 +138,19 @@ class JudgeConfig:
     screen: bool | None = None
     """With `cuda`: run submissions in Triton's interpreter on a CPU first. Screening can reject but never accept. It
     uses small shapes, so it needs `shapes=reject` and `criterion=drkernel`. None: screen wherever that holds."""
-    workers: int = 2
-    """Processes that judge; with `cuda`, that compile for the GPUs (about 10 keep one GPU busy)."""
+    workers: int | None = None
+    """Processes that judge; with `cuda`, that compile for the GPUs. None: 2, or ten per GPU if there are cores."""
     timeout_s: float | None = None
     """Wall time for one call of a submission. All its calls together may take as long on a GPU, else three times that.
     A last resort: work is bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
     memory_gb: float | None = None
-    """With `cuda`: GiB of each GPU's memory that judges on it may take together. None: nearly all of it, half with
-    `share`. A task that needs more is refused with the numbers."""
+    """With `cuda`: GiB that judges take of each GPU; larger tasks are refused. None: nearly all, with `share` half."""
     lazy_below: float = 1.05
     """A correct submission with a smaller speed-up than this is called lazy."""
     shapes: str = "reject"
     """A submission that is wrong on another legal shape: `reject`, `penalise` (not_general) or `ignore`."""
     criterion: str = "drkernel"
-    """What decides: `drkernel`; `both`: the same, and verdicts also say what KernelBench's criterion makes of it;
-    `kernelbench`: that decides. See judge/README.md, "KernelBench's criterion"."""
+    """What decides: `drkernel` or `kernelbench` (judge/README.md); `both`: the first, and verdicts state the second."""
     degenerate: str = "refuse"
     """A task that trivial outputs would pass: `refuse`, or `mark` (studies: played and reported apart)."""
     feedback_tokens: int = 96
@@ -237,10 +229,8 @@ def one_field_each(config: type[C]) -> type[C]:
 @dataclass
 @one_field_each
 class FiltersConfig:
-    """Which rollouts train (conf/filters/); None switches a filter off. Compose: `filters=[zero_variance,mrs]`.
-
-    Every filter of objective/filters.py has a field here, None by default. The field's keys are the filter's options.
-    """
+    """Which rollouts train (conf/filters/). Compose: `filters=[zero_variance,mrs]`. Each filter of objective/filters.py
+    has a field here, whose keys are the filter's options; None, the default, switches it off."""
 
     @property
     def max_refills(self) -> int:
@@ -278,7 +268,7 @@ class TrainerConfig:
     recompute: float = 0.0
     """Activation checkpointing: the share of the blocks whose activations are computed again in the backward."""
     layout: str = "trajectory"
-    """One packed row per `trajectory` (all turns share their prefix), or per `turn`."""
+    """What a packed row holds: all turns of a `trajectory`, which share their prefix, or one `turn` after it."""
     save_every: int = 5
     """Steps between checkpoints."""
     keep: int = 2
@@ -345,6 +335,8 @@ class Config:
     """Seed of tasks drawn, rollouts and filters."""
     run_dir: str = "outputs/train/default"
     """Where everything of this run goes; stable, so that the same command resumes it."""
+    plan: bool = False
+    """Print what the run would take of each GPU's memory (training/plan.py), and do nothing else."""
     tasks: TasksConfig = field(default_factory=TasksConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
@@ -355,6 +347,7 @@ class Config:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     coldstart: ColdstartConfig = field(default_factory=ColdstartConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
+    generates = True  # no field: a policy generates here, which needs GPUs beside those of the judge
 
 
 class Judged(Protocol):
@@ -365,10 +358,15 @@ class Judged(Protocol):
     judge: JudgeConfig
     reward: RewardConfig
 
+    @property
+    def generates(self) -> bool: ...
+
 
 def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
-    return located(resolve(composed, Config, CHOICES, POSITIVE))
+    config = located(resolve(composed, Config, CHOICES, POSITIVE))
+    expect_a_gradient(config)
+    return config
 
 
 def located(config: Any) -> Any:
@@ -400,4 +398,3 @@ def with_defaults(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 ConfigStore.instance().store("schema", Config)
-OmegaConf.register_new_resolver("may_change", lambda: list(MAY_CHANGE), replace=True)

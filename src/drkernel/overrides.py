@@ -25,6 +25,21 @@ from omegaconf.errors import OmegaConfBaseException
 from drkernel.types import DrKernelError
 
 C = TypeVar("C")
+MACHINE = (
+    *("trainer.gpus", "trainer.threads", "trainer.micro_batch_tokens", "trainer.compile", "trainer.recompute"),
+    *("engine.slots", "engine.kv_cache_gib", "engine.sleep", "engine.eager", "engine.agreement"),
+    *("judge.workers", "judge.gpus", "judge.timeout_s"),
+)
+"""Keys that say how a machine is used: results depend on them by rounding at most, or not at all. `judge.timeout_s` is
+a last resort, since a submission's work is bounded otherwise."""
+MAY_CHANGE = (
+    *("run_dir", "name", "plan", "sweep", "logger", "logger.wandb", "logger.plots"),
+    *("trainer.steps", "trainer.keep", "trainer.save_every"),
+    *("trainer.eval_samples", "trainer.eval_turns", "tasks.eval_count"),
+    *MACHINE,
+)
+"""Keys that a resumed run may change: its next step does not depend on them, but for rounding. All others may not, and
+name the run folder. This is the only list: `may_change` and conf/train.yaml read it."""
 FIRST_RANK_PRINTS_S = 2.0
 """How long other ranks wait before they end: a launcher kills all ranks once one has ended."""
 
@@ -54,6 +69,20 @@ def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[
         if value is not None and value < 1:
             raise DrKernelError(f"config: {key}={value} must be at least 1")
     return config
+
+
+def expect_a_gradient(config: Any) -> None:
+    """Refuses settings of a training under which no step could train, though all of them would run."""
+    samples, temperature = config.trainer.samples, config.engine.temperature
+    smallest = config.filters.zero_variance.min_size if config.filters.zero_variance else 1
+    if temperature <= 0:
+        found = f"engine.temperature={temperature:g} has no log-probabilities to train on"
+        raise DrKernelError(f"config: {found}; expected more than 0, the paper's is 1")
+    if samples < smallest:
+        raise DrKernelError(
+            f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, since each must have "
+            f"min_size={smallest}; expected trainer.samples of at least {smallest}, or filters=none"
+        )
 
 
 @contextlib.contextmanager
@@ -122,6 +151,15 @@ def valid_keys(kind: type, prefix: str = "") -> list[str]:
     return keys
 
 
+def may_change(key: str) -> bool:
+    """Whether a resumed run may have another value under a dotted key.
+
+    >>> may_change("trainer.micro_batch_tokens"), may_change("trainer.samples")
+    (True, False)
+    """
+    return key in MAY_CHANGE
+
+
 def slug(text: str) -> str:
     """A folder name for a run from its overrides: readable, stable, never too long.
 
@@ -133,6 +171,7 @@ def slug(text: str) -> str:
 
 
 OmegaConf.register_new_resolver("slug", slug, replace=True)
+OmegaConf.register_new_resolver("may_change", lambda: list(MAY_CHANGE), replace=True)
 
 
 def _keys(nested: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from drkernel.judge import __main__ as cli
 from drkernel.judge.__main__ import main
+from drkernel.tasks import load_tasks
 from tests.judge.examples import HERE
 
 pytestmark = pytest.mark.slow
@@ -138,3 +140,12 @@ def test_an_unusable_task_gets_one_line_and_exit_2(tmp_path, capsys):
     assert main([str(task), GOOD]) == 2
     error = capsys.readouterr().err
     assert "task.py" in error and "rilu" in error and error.count("\n") == 1
+
+
+def test_a_task_file_is_the_task_that_training_reads(tmp_path):
+    path = tmp_path / "task.py"
+    path.write_text((HERE / "tasks/relu.py").read_text() + '\nSMALL = {"N": 64}\n')
+    here, there = cli._task(str(path), "auto"), load_tasks(str(path), split="train")[0]
+    assert here.digest == there.digest and here.small == {"N": 64} and "SMALL" not in here.source
+    asked = cli._task(str(path), "tf32")
+    assert (here.precision, asked.precision, asked.small) == ("ieee", "tf32", here.small)

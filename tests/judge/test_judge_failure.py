@@ -17,7 +17,7 @@ from drkernel.judge.trusted import worker
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.runner_client import RunnerClient, reading
 from drkernel.judge.trusted.verdicts import judge_failure
-from drkernel.judge.trusted.worker_process import NotPrepared, WorkerCrashed
+from drkernel.judge.trusted.worker_process import NotPrepared, WorkerCrashed, WorkerNotStarted
 from drkernel.types import DrKernelError, Verdict
 from tests.judge.examples import as_expected, examples
 
@@ -59,6 +59,18 @@ def test_a_submission_whose_workers_die_gets_no_verdict(monkeypatch, tasks):
         assert (found.status, found.reason, found.ok) == ("judge_failure", "worker_lost", False)
         assert "failed 2 times: worker process: PeerClosed" in found.detail
         with pytest.raises(NotPrepared, match="a task could not be prepared: worker process"):
+            judge.check_task(tasks["relu"])
+
+
+def test_a_machine_on_which_no_worker_starts_says_nothing_of_task_or_submission(monkeypatch, tasks):
+    def start(*given):
+        raise WorkerNotStarted("DeadlineExceeded")
+
+    monkeypatch.setattr(backend, "Worker", start)
+    with Judge(workers=1) as judge:
+        found = judge.judge(tasks["relu"], "source")
+        assert found.is_judge_failure and "no worker process starts: DeadlineExceeded" in found.detail
+        with pytest.raises(NotPrepared, match="no worker process starts"):
             judge.check_task(tasks["relu"])
 
 

@@ -5,7 +5,7 @@ from transformers import PreTrainedTokenizerFast
 
 from drkernel.policy import load_prompts
 from drkernel.policy.prompts import condense, fences
-from drkernel.policy.templates import EXAMPLE, PRECISION
+from drkernel.policy.templates import CUT, EXAMPLE, PRECISION
 from drkernel.policy.tokenizer import SPECIAL, encode, train_tokenizer
 from drkernel.types import DrKernelError, Task
 
@@ -60,7 +60,11 @@ def test_cut_answer_is_ended_before_the_feedback(tokenizer, chat_tokenizer):
     for style, made in (("compact", tokenizer), ("chat", chat_tokenizer)):
         prompts = load_prompts(style, made)
         whole, cut = prompts.next("f"), prompts.next("f", finished=False)
-        assert cut[1:] == whole and cut[0] in prompts.stop_ids
+        assert cut[0] in prompts.stop_ids
+        if style == "compact":
+            assert cut[1:] == whole
+        else:  # a model that reads prose is told so
+            assert made.decode(cut[1:]).replace(CUT, "") == made.decode(whole) != made.decode(cut[1:])
 
 
 def test_chat_dialogue_is_what_the_template_renders(chat_tokenizer):
@@ -141,6 +145,9 @@ ANSWERS = {
     "inline backticks": (f"Uses ```tl.dot``` here.\n```python\n{NEW}```", NEW),
     "not closed": (f"```python\n{NEW}", NEW),
     "closed before not closed": (f"```python\n{NEW}```\n```python\nclass ModelNew(nn.Mod", NEW),
+    "a sketch closed before the answer that is not": (f"```python\nclass Sketch: ...\n```\n```python\n{NEW}", NEW),
+    "a draft closed before the answer that is not": (f"```python\nclass ModelNew: old\n```\n```python\n{NEW}", NEW),
+    "a triton fence": (f"```triton\n{NEW}```", NEW),
     "no fence at all": (NEW, NEW),
     "windows line ends": (f"```python\r\n{NEW}```\r\n".replace("\n", "\r\n").replace("\r\r", "\r"), NEW),
     "another language": (f"```cpp\n{NEW}```", None),

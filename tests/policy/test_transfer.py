@@ -181,3 +181,8 @@ def test_what_is_not_a_number_does_not_agree(policy):
         policy.head.weight[3] = torch.nan
     with pytest.raises(DrKernelError, match="by inf"):
         check_agreement(engine, policy, PROMPT, bound=1e9)
+
+
+def test_a_policy_is_exported_as_its_engine_computes():
+    assert transfer.export_dtype(torch.device("cuda")) == torch.bfloat16, "8B is 16 GB and not 33"
+    assert transfer.export_dtype(torch.device("cpu")) == torch.float32

@@ -256,3 +256,17 @@ def test_a_trajectory_ends_where_the_judge_fails_and_the_others_go_on(prompts, p
     assert failed and statuses <= {"incorrect", "invalid"}
     assert {len(trajectory.turns) for trajectory in found if trajectory not in failed} == {3}
     assert all(turn.verdict.status != "judge_failure" for trajectory in failed for turn in trajectory.turns[:-1])
+
+
+def test_a_task_that_the_judge_no_longer_takes_is_its_failure_and_ends_only_these_trajectories(prompts, policy):
+    class Refusing(SlowJudge):
+        def _judge(self, task: Task, source: str, delay: float) -> Verdict:
+            if task.id == "t1":
+                raise DrKernelError("task t1: its reference fails: out of memory")
+            return super()._judge(task, source, delay)
+
+    played = play(prompts, policy, Refusing(0))
+    refused = [t for t in played if t.ends_in_judge_failure]
+    assert refused and {t.task_id for t in refused} == {"t1"}
+    assert refused[0].turns[-1].verdict.reason == "not_prepared"
+    assert "out of memory" in refused[0].turns[-1].verdict.detail

@@ -1,3 +1,5 @@
+import dataclasses
+import hashlib
 import os
 import subprocess
 import sys
@@ -6,8 +8,10 @@ from collections import Counter
 import pytest
 import torch
 
-from drkernel.tasks.families import FAMILIES, is_sound
+from drkernel.tasks import generator, load_tasks
+from drkernel.tasks.families import DTYPES, FAMILIES, is_sound
 from drkernel.tasks.generator import generate
+from drkernel.tasks.layouts import LAYOUTS
 from drkernel.tasks.module import Reference
 from drkernel.tasks.operators import OPERATORS
 from drkernel.tasks.splits import SPLITS, split_of
@@ -162,3 +166,70 @@ def test_degenerate_compositions_are_unsound(composition):
 def test_bad_requests_are_refused(arguments, message):
     with pytest.raises(DrKernelError, match=message):
         generate(*arguments)
+
+
+STREAMS = {
+    ("train", 0): "f4e17566a4c81fba",
+    ("train", 7): "5f30c57a251470fa",
+    ("validation", 0): "a007a9a4122fa01f",
+    ("validation", 7): "7522a931715872f0",
+    ("test", 0): "21c7d5374bd20258",
+    ("test", 7): "9240fb62b6bc4a71",
+}
+"""Digests of the first 120 tasks of version 1. They never change: what is new states a later version in `since`."""
+
+
+@pytest.mark.parametrize(("split", "seed"), STREAMS)
+def test_version_1_gives_the_tasks_that_it_always_gave(split, seed):
+    assert stream(generate(split, 120, seed, version=1)) == STREAMS[split, seed]
+
+
+def stream(tasks) -> str:
+    text = "".join(f"{task.id}{task.source}{sorted(task.small.items())}{task.info}" for task in tasks)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def test_an_operator_or_layout_of_a_later_version_is_drawn_by_that_version_alone(monkeypatch):
+    new = dataclasses.replace(OPERATORS["sigmoid"], name="new", since=2)
+    everywhere = {name: extended(family) for name, family in FAMILIES.items()}
+    monkeypatch.setitem(OPERATORS, "new", new)
+    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=2))
+    monkeypatch.setattr(generator, "VERSION", 2)
+    for name, family in everywhere.items():
+        monkeypatch.setitem(FAMILIES, name, family)
+    assert stream(generate("train", 120, 0, version=1)) == STREAMS["train", 0]
+    later = generate("train", 120, 0, version=2)
+    assert any("new" in task.info["composition"] for task in later)
+    assert any(task.info["layout"] == "new" for task in later)
+
+
+def extended(family):
+    """A family that may also draw the operator and, where its tasks are flat, the layout `new`, before all others."""
+    places = {name: ("new", *getattr(family, name)) for name in ("pre", "post") if getattr(family, name)}
+    if "flat" in family.layouts:
+        places["layouts"] = ("new", *family.layouts)
+    return dataclasses.replace(family, **places)
+
+
+def test_the_other_dtypes_of_a_version_keep_their_tasks_too(monkeypatch):
+    before = {dtype: stream(generate("train", 60, 0, dtypes=[dtype], version=1)) for dtype in DTYPES}
+    monkeypatch.setitem(OPERATORS, "new", dataclasses.replace(OPERATORS["sigmoid"], name="new", since=2))
+    monkeypatch.setattr(generator, "VERSION", 2)
+    for name, family in list(FAMILIES.items()):
+        monkeypatch.setitem(FAMILIES, name, extended(family))
+    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=2))
+    assert {dtype: stream(generate("train", 60, 0, dtypes=[dtype], version=1)) for dtype in DTYPES} == before
+    for dtype in DTYPES:
+        later = load_tasks("generated", split="train", count=120, dtypes=[dtype], generator=2)
+        assert any("new" in task.info["composition"] for task in later)
+        assert {task.info.get("dtype", "float32") for task in later} == {dtype}
+
+
+def test_a_family_that_is_named_twice_has_two_shares():
+    tasks = generate("train", 300, 0, ["softmax", "softmax", "scan"])
+    assert sum(task.family == "softmax" for task in tasks) > 1.5 * sum(task.family == "scan" for task in tasks)
+
+
+def test_an_unknown_version_is_refused():
+    with pytest.raises(DrKernelError, match=r"tasks\.generator: found version 9, expected 1 to 1"):
+        generate("train", 1, 0, version=9)

@@ -7,6 +7,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from drkernel import tasks
 from drkernel.tasks import generate, load_tasks, read_task, write_task
 from drkernel.types import DrKernelError
 
@@ -245,3 +246,60 @@ def test_nothing_left_names_the_source_and_what_was_asked(bench, tmp_path):
     (tmp_path / "false.parquet").write_text("no parquet")
     with pytest.raises(DrKernelError, match="not a parquet file"):
         load_tasks(str(tmp_path / "false.parquet"), split="train")
+
+
+def files(folder: Path, *names: str) -> str:
+    """A folder of one's own with these task files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(names):
+        (folder / f"{name}.py").write_text(RELU.format(n=100 * len(folder.parts) + number))
+    return str(folder)
+
+
+@pytest.mark.parametrize("number", range(2, 12))
+def test_a_folder_of_ones_own_has_tasks_to_train_on_and_others_to_test_on(tmp_path, number):
+    source = files(tmp_path / "own", *(f"op{i}" for i in range(number)))
+    train, test = (load_tasks(source, split=split) for split in ("train", "test"))
+    assert train and test and not {task.id for task in train} & {task.id for task in test}
+
+
+def test_a_folder_with_one_task_is_in_every_split(tmp_path):
+    source = files(tmp_path / "own", "op")
+    assert load_tasks(source, split="train")[0].digest == load_tasks(source, split="test")[0].digest
+
+
+def test_folders_in_a_folder_state_the_splits(tmp_path, bench):
+    files(tmp_path / "own" / "train", "a", "b"), files(tmp_path / "own" / "test", "a")
+    source = str(tmp_path / "own")
+    assert [task.id for task in load_tasks(source, split="train")] == ["train/file/a", "train/file/b"]
+    assert [task.id for task in load_tasks(source, split="test")] == ["test/file/a"]
+    (bench / "KernelBench").rename(tmp_path / "own" / "validation")
+    assert [task.level for task in load_tasks(source, split="validation")] == [1, 1, 1, 2, 2]
+
+
+def test_records_without_a_split_have_some_to_train_on_and_some_to_test_on(tmp_path):
+    rows = [{"id": f"own/{i}", "source": RELU.format(n=i)} for i in range(2)]
+    path = write_jsonl(tmp_path / "own.jsonl", rows)
+    assert len(load_tasks(path, split="train")) == len(load_tasks(path, split="test")) == 1
+    stated = write_jsonl(tmp_path / "stated.jsonl", [row | {"split": "train"} for row in rows])
+    with pytest.raises(DrKernelError, match="none with split=test; found 2 train"):
+        load_tasks(stated, split="test")
+
+
+def test_an_empty_split_is_explained(tmp_path):
+    with pytest.raises(
+        DrKernelError, match=r"none with split=train; found 40 test\. Splits go by hash .*train/ and test/"
+    ):
+        load_tasks("handwritten", split="train")
+    with pytest.raises(DrKernelError, match="found no task at all"):
+        load_tasks(files(tmp_path / "none"), split="train")
+
+
+def test_what_a_run_is_tested_on(tmp_path, monkeypatch):
+    source = files(tmp_path / "own", "a", "b", "c")
+    assert tasks.test_source(source, None) == (source, "test")
+    assert tasks.test_source(source, source + "/") == (source + "/", "test"), "the same folder, however it is written"
+    assert tasks.test_source(source, files(tmp_path / "other", "a")) == (str(tmp_path / "other"), "all")
+    assert tasks.test_source("generated", "handwritten") == ("handwritten", "all")
+    published = "hub:hkust-nlp/drkernel-rl-data"
+    assert tasks.test_source(published, None) == ("hub:hkust-nlp/drkernel-validation-data", "all")

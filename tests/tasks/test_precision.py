@@ -67,6 +67,15 @@ def test_what_cannot_be_found_out_is_ieee_and_the_record_says_why():
     assert "since unknown" in found.info["precision"] and "get_inputs" in found.info["precision"]
 
 
+def test_a_problem_of_a_level_says_why_too(tmp_path):
+    (tmp_path / "level1").mkdir()
+    unknown = task(given=", dtype=torch.float16), float(torch.randn(2).sum()")
+    (tmp_path / "level1/3_unknown.py").write_text(unknown.source)
+    [found] = load_tasks(str(tmp_path), split="all")
+    assert (found.precision, found.info["problem_id"], found.info["name"]) == ("ieee", 3, "unknown")
+    assert "since unknown" in found.info["precision"]
+
+
 def test_finding_out_changes_no_global_state():
     source = "import random\ntorch.set_default_dtype(torch.float16); torch.manual_seed(1); random.seed(2)\n"
     torch.manual_seed(7)

@@ -225,3 +225,9 @@ def test_a_checkpoint_of_another_policy_is_refused(tmp_path):
 
 def test_no_checkpoint_means_a_fresh_start(tmp_path):
     assert load(tmp_path / "nothing") is None
+
+
+def test_what_interrupted_saves_left_is_removed_at_the_next_start(tmp_path):
+    save(tmp_path, 1, {"step": 1})
+    (tmp_path / ".step_000002.tmp" / "tensors").mkdir(parents=True)
+    assert load(tmp_path)["step"] == 1 and not list(tmp_path.glob(".*.tmp"))

@@ -1,12 +1,14 @@
 """Where the judge measures, who owns it, and how it shares a GPU with an engine."""
 
 import dataclasses
+import os
 
 import pytest
 
 from drkernel.config import Config, JudgeConfig
+from drkernel.scaling.settings import EndpointConfig, EvaluateConfig
 from drkernel.training import judging
-from drkernel.training.judging import GpuSharingEngine, paused_s, reserved_gpus
+from drkernel.training.judging import GpuSharingEngine, described, paused_s, placed, reserved_gpus, workers
 from drkernel.types import DrKernelError
 
 
@@ -23,6 +25,35 @@ def reserved(**judge):
 def test_the_judge_keeps_the_last_of_several_gpus(gpus):
     gpus(8)
     assert reserved() == ["7"] and reserved(device="cuda", gpus=["5", "6"]) == ["5", "6"]
+
+
+def test_a_judge_on_gpus_takes_the_last_where_a_policy_needs_others(gpus):
+    gpus(8)
+    assert reserved(device="cuda") == ["7"]
+    elsewhere = EvaluateConfig(judge=JudgeConfig(device="cuda"), endpoint=EndpointConfig(url="http://localhost"))
+    assert placed(elsewhere) == ("cuda", [str(number) for number in range(8)]) and reserved_gpus(elsewhere) == []
+
+
+def test_processes_that_compile_keep_the_gpus_busy_as_far_as_there_are_cores(gpus, monkeypatch):
+    of = lambda **judge: workers(Config(judge=JudgeConfig(**judge)))
+    gpus(8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(128))
+    assert of(device="cuda") == 10 and of(device="cuda", share=True) == 80 and of(workers=3) == 3
+    assert of(device="simulated") == 2
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
+    assert of(device="cuda", share=True) == 12
+
+
+def test_a_run_says_what_measures(gpus):
+    said = lambda **judge: described(Config(judge=JudgeConfig(**judge)))
+    gpus(1)
+    assert said().startswith("judge: simulates an H200 though a GPU is visible, since it trains; judge.share=true")
+    assert said(device="simulated") == "judge: simulates an H200; 2 processes"
+    gpus(0)
+    assert said() == "judge: simulates an H200; 2 processes"
+    gpus(8)
+    assert said(workers=4) == "judge: measures on GPU 7; 4 processes compile"
+    assert said(share=True, gpus=["0", "1"], workers=4).startswith("judge: measures on GPU 0, 1, which train, too")
 
 
 def test_a_judge_that_shares_or_simulates_keeps_none(gpus):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from drkernel.training.packing import cost, microbatches, pack, shard_microbatches, to_tokens
+from drkernel.training.packing import cost, microbatches, pack, rows_that_train, shard_microbatches, to_tokens
 from drkernel.types import Trajectory, Turn
 
 
@@ -121,3 +121,17 @@ def test_dealing_is_a_function_of_the_batch_and_keeps_the_number_of_micro_batche
     for (index, _), (again, _) in zip(one[0] + one[1], two[0] + two[1], strict=True):
         assert torch.equal(index, again)
     assert len(one[0]) <= len(microbatches(batch, 500)) / 2 + 2
+
+
+def test_rows_that_filters_reject_as_a_whole_leave_the_batch():
+    train = torch.tensor([[False, True, False], [False] * 3, [True, False, False]])
+    batch = pack(EPISODES, train=train)
+    left = rows_that_train(batch)
+    assert left.trajectory_ids.tolist() == [0] * 11 + [2] * 10 and left.cu_seqlens.tolist() == [0, 11, 21]
+    assert left.tokens[left.loss_mask].tolist() == batch.tokens[batch.loss_mask].tolist()
+    assert rows_that_train(pack(EPISODES)).tokens.tolist() == pack(EPISODES).tokens.tolist()
+
+
+def test_where_nothing_trains_the_shortest_row_stays():
+    left = rows_that_train(pack(EPISODES, train=torch.zeros(3, 3, dtype=torch.bool)))
+    assert left.trajectory_ids.tolist() == [1] * 5 and not left.loss_mask.any()

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from drkernel.config import AlgoConfig, Config, LoggerConfig, TrainerConfig
-from drkernel.training.run import Run
-from drkernel.types import DrKernelError
+from drkernel.training.run import Run, check_tasks
+from drkernel.types import DrKernelError, Task
 
 
 def config_for(folder, **changes):
@@ -65,6 +65,51 @@ def test_a_run_may_be_made_longer(tmp_path):
     Run(config_for(tmp_path, trainer=TrainerConfig(steps=5))).close()
     Run(config_for(tmp_path, trainer=TrainerConfig(steps=9))).close()
     assert "steps: 9" in (tmp_path / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("group", "key", "value"),
+    [
+        ("trainer", "micro_batch_tokens", 4096),
+        ("trainer", "eval_samples", 9),
+        ("engine", "kv_cache_gib", 8.0),
+        ("engine", "slots", 8),
+        ("judge", "timeout_s", 60.0),
+        ("tasks", "eval_count", 9),
+    ],
+)
+def test_a_run_goes_on_with_less_memory_or_another_table(tmp_path, group, key, value):
+    Run(config_for(tmp_path)).close()
+    config = config_for(tmp_path)
+    Run(dataclasses.replace(config, **{group: dataclasses.replace(getattr(config, group), **{key: value})})).close()
+    assert f"{key}: {value}" in (tmp_path / "config.yaml").read_text()
+
+
+def test_a_key_that_begins_like_one_that_may_change_may_not(tmp_path):
+    Run(config_for(tmp_path)).close()
+    with pytest.raises(DrKernelError, match=r"trainer\.samples=16, now it is 4"):
+        Run(config_for(tmp_path, trainer=TrainerConfig(samples=4)))
+
+
+TRAIN, TEST = [Task("a", "x = 1"), Task("b", "x = 2")], [Task("c", "x = 3")]
+
+
+def test_a_run_states_its_tasks_and_goes_on_with_the_same_ones(tmp_path):
+    for test in (TEST, TRAIN):  # no step depends on the tasks of the table at the end
+        run = Run(config_for(tmp_path))
+        check_tasks(run, TRAIN, test)
+        run.close()
+    stated = json.loads((tmp_path / "tasks.json").read_text())
+    assert stated["train"]["count"] == stated["test"]["count"] == 2 and len(stated["train"]["digest"]) == 16
+
+
+@pytest.mark.parametrize("other", [TRAIN[::-1], TRAIN[:1], [TRAIN[0], Task("b", "x = 4")]])
+def test_a_run_does_not_go_on_with_other_tasks(tmp_path, other):
+    first = Run(config_for(tmp_path))
+    check_tasks(first, TRAIN, TEST)
+    first.close()
+    with pytest.raises(DrKernelError, match=r"tasks\.json: this run trains on other tasks \(2 with digest \w{16}\)"):
+        check_tasks(Run(config_for(tmp_path)), other, TEST)
 
 
 def test_offline_wandb_keeps_its_files_in_the_run_folder_and_resumes_its_id(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from drkernel.training.ranks import Ranks
 from drkernel.training.sampler import Sampler
 from drkernel.types import DrKernelError, Task
 
@@ -54,3 +55,44 @@ def test_a_task_that_the_judge_marks_as_degenerate_is_never_drawn():
 def test_without_any_usable_task_the_judge_s_reason_is_raised():
     with pytest.raises(DrKernelError, match="degenerate"):
         Sampler(TASKS, 0, Judge(*ids(TASKS)), print).draw(0, 2)
+
+
+def test_a_task_whose_prompt_is_too_long_is_passed_over_and_never_reaches_the_judge():
+    asked, said = [], []
+
+    class Asked(Judge):
+        def check_task(self, task: Task) -> None:
+            asked.append(task.id)
+
+    too_long = lambda task: "task t2: found a prompt of 9 tokens" if task.id == "t2" else ""
+    tasks, _ = Sampler(TASKS, 0, Asked(), said.append, too_long=too_long).draw(0, 8)
+    assert len(tasks) == 8 and "t2" not in ids(tasks) and "t2" not in asked
+    assert said == ["passed over: task t2: found a prompt of 9 tokens"]
+
+
+class OtherNode(Ranks):
+    """Two nodes of one rank each: this one, and one whose judge refuses t3."""
+
+    def all_gather_object(self, make):
+        mine = make()
+        return [mine, ["task t3: out of memory" if task.id == "t3" else "" for task in self.asked]]
+
+
+def test_a_task_that_another_node_cannot_use_is_passed_over_by_all_nodes(monkeypatch):
+    said, ranks = [], OtherNode(rank=0, size=2, local_rank=0, local_size=1)
+    sampler, usable = Sampler(TASKS, 0, Judge(), said.append, ranks=ranks), Sampler.usable
+
+    def told(self, tasks):
+        object.__setattr__(ranks, "asked", tasks)
+        return usable(self, tasks)
+
+    monkeypatch.setattr(Sampler, "usable", told)
+    assert "t3" not in ids(sampler.draw(0, 12)[0]) and said == ["passed over: task t3: out of memory"]
+
+
+def test_the_prompt_that_engine_and_trainer_are_compared_on_fits_the_engine():
+    assert (
+        Sampler(TASKS, 0, Judge(), print, too_long=lambda task: "long" * (task.id in ("t0", "t1"))).fitting().id == "t2"
+    )
+    with pytest.raises(DrKernelError, match="too long for this engine"):
+        Sampler(TASKS, 0, Judge(), print, too_long=lambda task: "too long for this engine").fitting()

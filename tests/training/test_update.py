@@ -11,7 +11,7 @@ import torch
 from drkernel.objective.loss import count, policy_loss, token_weights
 from drkernel.policy.model import new_policy
 from drkernel.training import update
-from drkernel.training.packing import minibatches, pack, to_tokens
+from drkernel.training.packing import minibatches, pack, rows_that_train, to_tokens
 from drkernel.types import Trajectory, Turn
 
 
@@ -28,11 +28,12 @@ def episodes():
     ]
 
 
-def gradients(episodes, layout, max_tokens, aggregation="token_mean"):
+def gradients(episodes, layout, max_tokens, aggregation="token_mean", train=None, rows=lambda batch: batch):
     torch.manual_seed(0)
     policy = new_policy(50, hidden=64, layers=2).double()
-    batch = pack(episodes, layout)
+    batch = pack(episodes, layout, train=train)
     batch.advantages = to_tokens(torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(4, 3), batch)
+    batch = rows(batch)
     totals = count(batch.loss_mask, batch.turn_ids)
     weights = token_weights(aggregation, batch.loss_mask, batch.turn_ids, totals)
     loss = lambda lp, i: policy_loss(lp, lp.detach(), batch.advantages[i], weights[i])[0]
@@ -52,6 +53,13 @@ def test_all_turns_in_one_row_give_the_gradient_of_one_row_per_turn(episodes, ag
 def test_micro_batches_add_up_to_the_whole(episodes, max_tokens):
     whole, cut = gradients(episodes, "trajectory", 10_000), gradients(episodes, "trajectory", max_tokens)
     torch.testing.assert_close(whole, cut, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean_token_sum", "sequence_mean_token_mean"])
+def test_rows_of_which_nothing_trains_add_nothing_to_the_gradient(episodes, aggregation):
+    train = torch.tensor([[True, False, True], [False] * 3, [True] * 3, [False] * 3])
+    whole, left = (gradients(episodes, "trajectory", 30, aggregation, train, r) for r in (lambda b: b, rows_that_train))
+    torch.testing.assert_close(whole, left, rtol=1e-5, atol=1e-8)
 
 
 def test_a_step_whose_gradient_is_not_finite_changes_nothing_and_is_counted(episodes):

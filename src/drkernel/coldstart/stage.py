@@ -30,9 +30,8 @@ def run(config: Config) -> None:
     """The whole stage; `ColdstartConfig` has its options."""
     options, folder = config.coldstart, Run(config)
     folder.rewind(0)
-    dtypes = config.tasks.dtypes
-    train_tasks = generate("train", options.tasks, config.seed, dtypes=dtypes)
-    held_out = generate("validation", options.held_out, config.seed, dtypes=dtypes)
+    drawn = partial(generate, seed=config.seed, dtypes=config.tasks.dtypes, version=config.tasks.generator)
+    train_tasks, held_out = drawn("train", options.tasks), drawn("validation", options.held_out)
     with Progress(make_console()) as progress:
         with Judge(**judge_options(config)) as judge:
             count = progress.bar("judging solutions", None)

@@ -26,6 +26,7 @@ from rich.table import Table
 from drkernel.judge.service import CRITERIA, GPUS, SHAPES, TIMEOUT_S, Judge
 from drkernel.judge.trusted.static_check import MAX_SOURCE
 from drkernel.judge.trusted.worker_process import visible_gpus
+from drkernel.tasks import read_task
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.types import PRECISIONS, DrKernelError, KernelTime, Task, Verdict
 
@@ -128,7 +129,9 @@ def _begin(judge: Judge, precision: str, text: str) -> tuple[dict, Any]:
 
 
 def _task(path: str, precision: str) -> Task:
-    return with_precision(Task(id=str(path), source=_text(path, "task")), precision)
+    """The task of a file, as a training run reads it: with its SMALL, and `auto` by its dtypes."""
+    task = read_task(path, str(path))
+    return task if precision == AUTO else with_precision(task, precision)
 
 
 def _submission(path: str, must_exist: bool = False) -> str | Verdict:

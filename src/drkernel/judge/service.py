@@ -41,7 +41,7 @@ class Judge:
             use them meanwhile, except for what `share` allows.
         share: the GPUs also serve processes that compute only while they hold `devices.cuda.gpu_lock.gpu_lock`, as the
             engine of a training run does. Verdicts say so in `evidence["shared_gpu"]`.
-        workers: processes that judge at the same time; on `cuda`, that compile for the GPUs.
+        workers: processes that judge at the same time; on `cuda`, that compile for the GPUs; None: `choose_workers`.
         secret: seeds derive from it; on the simulated device the same secret gives the same submission the same
             verdict, bit for bit (except for `seconds`). None draws a new one.
         timeout_s: longest wall time of one reply of a submission, and half of its CPU time in all; None: TIMEOUT_S.
@@ -80,7 +80,7 @@ class Judge:
         gpu: str = "H200",
         gpus: Sequence[str | int] | None = None,
         share: bool = False,
-        workers: int = 2,
+        workers: int | None = 2,
         secret: bytes | None = None,
         timeout_s: float | None = None,
         memory_mb: int = 4096,
@@ -96,6 +96,7 @@ class Judge:
         baselines: str | Path | None = None,
     ):
         device, gpus = choose_device(device, gpus, share)
+        workers = choose_workers(workers, device, gpus)
         chosen: dict[str, tuple[str, tuple[str, ...]]]
         chosen = {"device": (device, DEVICES), "gpu": (gpu, GPUS), "shapes": (shapes, SHAPES)}
         chosen |= {"criterion": (criterion, CRITERIA), "degenerate": (degenerate, DEGENERATE)}
@@ -209,6 +210,14 @@ def choose_device(
     if device == "auto":
         return "simulated", gpus
     return device, visible if device == "cuda" and gpus is None else gpus
+
+
+def choose_workers(workers: int | None, device: str, gpus: Sequence[str | int] | None) -> int:
+    """How many processes judge, or compile for `gpus`: what is given, else 2; on `cuda` ten for each GPU, which keep it
+    busy, but at most three quarters of the cores."""
+    if workers is not None or device != "cuda":
+        return 2 if workers is None else workers
+    return max(2, min(10 * len(gpus or (0,)), 3 * len(os.sched_getaffinity(0)) // 4))
 
 
 def _shortened(source: str) -> str:

@@ -6,12 +6,13 @@ ever re-tokenised. Text of tasks and feedback is encoded with special tokens off
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Protocol
 
 from transformers import PreTrainedTokenizerBase
 
-from drkernel.policy.templates import REVISION, opening
+from drkernel.policy.templates import opening, revision
 from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, TASK, decode, encode
 from drkernel.types import DrKernelError, Task
 
@@ -121,7 +122,7 @@ class ChatPrompts(_Base):
         return [*self._before, *encode(self.tokenizer, opening(task)), *self._after]
 
     def next(self, feedback: str, finished: bool = True) -> list[int]:
-        text = encode(self.tokenizer, REVISION.format(feedback=feedback.strip()))
+        text = encode(self.tokenizer, revision(feedback, finished))
         return [*([] if finished else self._end), *self._between, *text, *self._after_feedback]
 
     def completion(self, source: str) -> list[int]:
@@ -140,16 +141,25 @@ def load_prompts(style: str, tokenizer: PreTrainedTokenizerBase) -> Prompts:
 
 PROMPTS: dict[str, type[CompactPrompts] | type[ChatPrompts]] = {"compact": CompactPrompts, "chat": ChatPrompts}
 """What `policy.prompts` may be."""
-PYTHON = {"python", "py", "python3", ""}
+PYTHON = {"python", "py", "python3", "triton", ""}
 
 
 def extract_code(completion: str, name: str) -> str | None:
-    """The last Python block that defines class `name`; one that was never closed only where no other is there."""
-    closed = [block for language, block, complete in fences(completion) if complete and language in PYTHON]
-    blocks = closed or [block for language, block, _ in fences(completion) if language in PYTHON]
-    if not blocks and "```" not in completion:
-        blocks = [completion]
-    return next((block for block in reversed(blocks) if defines(block, name)), None)
+    """The last Python block that defines class `name`. One that was never closed and does not parse was cut short: it
+    counts only where no other block defines the class."""
+    found = [block for block in fences(completion) if block[0] in PYTHON and defines(block[1], name)]
+    if not found and "```" not in completion:
+        return completion if defines(completion, name) else None
+    whole = [block for block in found if block[2] or _parses(block[1])] or found
+    return whole[-1][1] if whole else None
+
+
+def _parses(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def fences(text: str) -> list[tuple[str, str, bool]]:

@@ -89,8 +89,15 @@ Improve on your answers so far: repair what is wrong; if it is right, make it fa
 Think step by step, then give one ```python block with the complete new code of the class.
 """
 
+CUT = "Your last answer was cut off at the limit of its length, so write a shorter one.\n\n"
+
 
 def opening(task: Task) -> str:
     """The first message about a task."""
     words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
     return OPENING.format(source=task.source.strip(), precision=PRECISION[task.precision], **words)
+
+
+def revision(feedback: str, finished: bool) -> str:
+    """The message after an answer: what the judge says, and, for one that was cut short, that it was."""
+    return ("" if finished else CUT) + REVISION.format(feedback=feedback.strip())

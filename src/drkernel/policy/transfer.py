@@ -67,6 +67,11 @@ def export(
         tokenizer.save_pretrained(folder)
 
 
+def export_dtype(device: torch.device) -> torch.dtype:
+    """What a policy on that device is exported as: what its engine generates with."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
 def _on_host(tensor: Tensor) -> Tensor:
     """A weight in memory of its own: what shares a bucket with others would be taken for tied to them."""
     tensor = tensor.cpu()

@@ -6,6 +6,8 @@ On an H200 flash-attn-4 reaches 469 TFLOP/s forward and 492 backward, FlashAtten
 
 from __future__ import annotations
 
+import functools
+import importlib
 import importlib.util
 import inspect
 import warnings
@@ -32,7 +34,23 @@ def varlen(
 
 
 def flash4_works(device: torch.device) -> bool:
-    return _FLASH4 and device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10)
+    """Whether flash-attn-4 is installed, runs on this device and can be imported: it needs a package of CUTLASS's."""
+    fits = _FLASH4 and device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10)
+    return fits and _imports("flash_attn.cute.interface")
+
+
+@functools.cache
+def _imports(module: str) -> bool:
+    """Whether a module can be imported; says once why not."""
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # packages that do not fit each other raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        warnings.warn(
+            f"{module} is installed but cannot be imported ({reason}); slower attention is used", stacklevel=2
+        )
+        return False
+    return True
 
 
 def _installed(module: str) -> bool:
@@ -104,7 +122,7 @@ if _FLASH4:
     _flash4.register_autograd(_backward, setup_context=_keep)
 
 
-if _installed("flash_attn.flash_attn_interface"):
+if _installed("flash_attn.flash_attn_interface") and _imports("flash_attn"):
     from flash_attn import flash_attn_varlen_func
 
     def _flash2(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, longest: int, scale: float) -> Tensor:

@@ -1,5 +1,5 @@
 """Multi-turn episodes: generations stream to the judge, its feedback streams back."""
 
-from drkernel.rollout.episodes import EpisodeConfig, RolloutProgress, RolloutTimes, Stopped, rollout
+from drkernel.rollout.episodes import EpisodeConfig, RolloutProgress, RolloutTimes, Stopped, rollout, too_long
 
-__all__ = ["EpisodeConfig", "RolloutProgress", "RolloutTimes", "Stopped", "rollout"]
+__all__ = ["EpisodeConfig", "RolloutProgress", "RolloutTimes", "Stopped", "rollout", "too_long"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from drkernel.judge import JudgeProtocol, feedback
 from drkernel.policy.engine import Completion, Engine, Request, Sampling
 from drkernel.policy.prompts import Prompts
-from drkernel.rollout.verdicts import VerdictQueue, completion_seed, no_code, resolved
+from drkernel.rollout.verdicts import VerdictQueue, completion_seed, judged, no_code, resolved
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
 
 TRAINING = Sampling()
@@ -96,12 +96,21 @@ def rollout(
     shard: (k, n) plays every n-th trajectory, beginning with number k: one rank's part.
     should_stop: asked all the time; True ends the rollout with Stopped.
 
-    Raises DrKernelError where a task does not fit the context, WorkerLost where a verdict does not come, and what a
-    judging raises.
+    A task that was usable before and that the judge now refuses is a failure of the judge.
+
+    Raises DrKernelError where a task does not fit the context, WorkerLost where a verdict does not come or the judge
+    has ended.
     """
     return _Rollout(engine, judge, prompts, config, seed, on_progress, should_stop).run(
         tasks, samples, first_group, shard
     )
+
+
+def too_long(task: Task, prompts: Prompts, room: int) -> str:
+    """Why a task cannot be played where its prompt may have `room` tokens, or nothing."""
+    found = len(prompts.first(task))
+    where = f"{room} (engine.max_tokens - engine.max_answer_tokens)"
+    return f"task {task.id}: found a prompt of {found} tokens, expected at most {where}" if found > room else ""
 
 
 @dataclass
@@ -157,13 +166,9 @@ class _Rollout:
         return trajectories, RolloutTimes(engine_s, self.verdicts.waited_s)
 
     def _first_prompt(self, task: Task) -> list[int]:
-        first, room = self.prompts.first(task), self.engine.context - self.config.max_tokens
-        if len(first) > room:
-            raise DrKernelError(
-                f"task {task.id}: found a prompt of {len(first)} tokens, expected at most "
-                f"{room} (engine.max_tokens - engine.max_answer_tokens)"
-            )
-        return first
+        if reason := too_long(task, self.prompts, self.engine.context - self.config.max_tokens):
+            raise DrKernelError(reason)
+        return self.prompts.first(task)
 
     def _request(self, episode: _Episode, prompt_ids: list[int]) -> None:
         """Asks the engine for the next turn of an episode."""
@@ -194,7 +199,7 @@ class _Rollout:
     def _judged(self, episode: _Episode, verdict: Future[Verdict]) -> None:
         """Goes on with the next turn, where there is one and the context has room for it."""
         turns, turn = len(episode.trajectory.turns), episode.trajectory.turns[-1]
-        turn.verdict = verdict.result()
+        turn.verdict = judged(verdict)
         self.turns_done += 1
         following: list[int] = []
         if turns < self.config.turns and not turn.verdict.is_judge_failure:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from drkernel.types import Task, Verdict, WorkerLost
+from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
 _POLL_S = 1.0
 """How often a wait for a verdict asks whether to stop."""
@@ -65,6 +65,14 @@ def completion_seed(*names: int | str) -> int:
 def no_code(task: Task) -> Verdict:
     """The verdict on a completion without a submission."""
     return Verdict("invalid", "no_code", f"The answer has no code that defines class {task.answer_name}.")
+
+
+def judged(future: Future[Verdict]) -> Verdict:
+    """The verdict of a future that is done; a failure of the judge where it refuses a task that it took before."""
+    try:
+        return future.result()
+    except DrKernelError as error:
+        return Verdict("judge_failure", "not_prepared", str(error))
 
 
 def resolved(verdict: Verdict) -> Future[Verdict]:

@@ -12,7 +12,7 @@ from drkernel.judge import feedback
 from drkernel.policy.endpoint import ChatEndpoint, Refused, Reply, TooLong
 from drkernel.policy.engine import Sampling
 from drkernel.policy.prompts import extract_code
-from drkernel.policy.templates import REVISION, opening
+from drkernel.policy.templates import opening, revision
 from drkernel.scaling.models import TaskCompletion
 from drkernel.scaling.records import Record
 from drkernel.types import DrKernelError, Task
@@ -112,7 +112,7 @@ def messages(task: Task, shown: Sequence[Record], feedback_limit: int) -> list[d
         text = feedback(record.verdict, feedback_limit, _tokens)
         conversation += [
             {"role": "assistant", "content": (record.answer or "").strip() or "(no answer)"},  # "" is often refused
-            {"role": "user", "content": REVISION.format(feedback=text.strip())},
+            {"role": "user", "content": revision(text, record.finished)},
         ]
     return conversation
 

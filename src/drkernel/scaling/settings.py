@@ -22,17 +22,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from drkernel import config as configuration
 from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
-from drkernel.overrides import resolve
+from drkernel.overrides import MACHINE, resolve
 from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, ScalingConfig
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
 
 MAY_CHANGE = (
-    *("run_dir", "name", "shard", "report", "scaling.trials", "judge.workers", "engine.slots"),
-    *("trainer.gpus", "trainer.threads", "endpoint.concurrency", "endpoint.requests_per_minute"),
+    *("run_dir", "name", "shard", "report", "scaling.trials", *MACHINE),
+    *("endpoint.concurrency", "endpoint.requests_per_minute"),
     *("endpoint.url", "endpoint.timeout_s", "endpoint.retries", "endpoint.patience_s"),
 )
 """Keys that a resumed study may change: no turn depends on them."""
+NOT_IN_NAME = ("name", "shard", "report", "scaling.trials", *MACHINE)
+"""Those of them that conf/evaluate.yaml leaves out of the study folder's name."""
 TIMED = ("engine.slots", "endpoint.concurrency", "judge.workers", "trainer.gpus", "trainer.threads")
 """... but for these where `scaling.seconds` is set: what a turn costs depends on how many share the machine."""
 IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep"}
@@ -113,6 +115,11 @@ class EvaluateConfig:
     scaling: ScalingConfig = field(default_factory=ScalingConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     """Only `gpus` and `threads` matter here. Each GPU has an engine and an equal part of the tasks."""
+
+    @property
+    def generates(self) -> bool:
+        """Whether a policy generates here, which needs GPUs beside those of the judge."""
+        return not (self.endpoint.url or self.solutions or self.compare)
 
 
 CHOICES = configuration.CHOICES | {
@@ -210,3 +217,4 @@ def _digests(lines: str) -> dict[str, str]:
 
 
 ConfigStore.instance().store("evaluate_schema", EvaluateConfig)
+OmegaConf.register_new_resolver("not_in_name", lambda: list(NOT_IN_NAME), replace=True)

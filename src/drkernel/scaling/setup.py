@@ -22,9 +22,9 @@ from drkernel.scaling import settings
 from drkernel.scaling.chat import ChatModel
 from drkernel.scaling.models import Model, TokenModel
 from drkernel.scaling.settings import EvaluateConfig
-from drkernel.tasks import load_tasks
+from drkernel.tasks import load_tasks, test_source
 from drkernel.training.build import make_engine
-from drkernel.training.judging import measured_on
+from drkernel.training.judging import measured_on, workers
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import make_reward
@@ -36,8 +36,8 @@ _LINE_EVERY_S = 30.0
 def study_tasks(config: EvaluateConfig) -> list[Task]:
     """The tasks of the study, in a fixed order. Raises DrKernelError where `ids` matches none."""
     options = config.tasks
-    source = options.eval_source or options.source
-    split = "all" if options.eval_source and source != "generated" and config.split == "test" else config.split
+    source, split = test_source(options.source, options.eval_source)
+    split = split if config.split == "test" else config.split
     count = None if config.ids and source != "generated" else options.eval_count
     tasks = load_tasks(
         source,
@@ -46,6 +46,7 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
         seed=options.seed,
         levels=options.levels,
         families=options.families,
+        generator=options.generator,
         precision=options.precision,
         dtypes=options.dtypes,
         on_skip=print,
@@ -91,7 +92,7 @@ def open_model(config: EvaluateConfig, ranks: Ranks, log: Callable[[str], None])
             refused = f"; the server does not take {', '.join(sorted(endpoint.not_sent))}" if endpoint.not_sent else ""
             log(f"{endpoint.model}: {endpoint.usage}{refused}")
         return
-    torch.set_num_threads(max(1, (config.trainer.threads or torch.get_num_threads()) - config.judge.workers))
+    torch.set_num_threads(max(1, (config.trainer.threads or torch.get_num_threads()) - workers(config)))
     path, dtype = config.policy.path, torch.bfloat16 if ranks.device.type == "cuda" else torch.float32
     prompts = load_prompts(config.policy.prompts, load_tokenizer(path))
     limits = {"max_tokens": config.engine.max_answer_tokens, "feedback_limit": config.judge.feedback_tokens}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from drkernel.tasks.families import DTYPES
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generator import VERSION, generate
 from drkernel.tasks.handwritten import read_handwritten
 from drkernel.tasks.kernelbench import read_folder, read_task, write_task
 from drkernel.tasks.precision import AUTO, with_precision
@@ -16,7 +16,28 @@ from drkernel.tasks.records import read_hub, read_records
 from drkernel.tasks.splits import SPLITS
 from drkernel.types import DrKernelError, Task
 
-__all__ = ["generate", "load_tasks", "read_task", "with_precision", "write_task"]
+__all__ = ["generate", "load_tasks", "read_task", "test_source", "with_precision", "write_task"]
+
+
+PUBLISHED_TESTS = {"hub:hkust-nlp/drkernel-rl-data": "hub:hkust-nlp/drkernel-validation-data"}
+"""Published training sets, and the sets that were published to test on: the paper's query pool, KernelBench level 2."""
+_STATED = (
+    "Splits go by hash of the id where nothing states them; to state them: folders train/ and test/ in a folder, "
+    "`split` in a record, or tasks.eval_source for the test tasks"
+)
+
+
+def test_source(source: str, eval_source: str | None) -> tuple[str, str]:
+    """Where the test tasks of a run come from that trains on `source`, and which split of that: a source of its own is
+    a test set as a whole.
+
+    >>> test_source("generated", None), test_source("generated", "handwritten")
+    (('generated', 'test'), ('handwritten', 'all'))
+    """
+    chosen = eval_source or PUBLISHED_TESTS.get(source, source)
+    paths = Path(chosen), Path(source)
+    same = chosen == source or (all(path.exists() for path in paths) and paths[0].samefile(paths[1]))
+    return chosen, "test" if same or chosen == "generated" else "all"
 
 
 def load_tasks(
@@ -27,6 +48,7 @@ def load_tasks(
     seed: int = 0,
     levels: Sequence[int] | None = None,
     families: Sequence[str] | None = None,
+    generator: int = VERSION,
     dtypes: Sequence[str] = DTYPES[:1],
     precision: str = AUTO,
     on_skip: Callable[[str], None] | None = None,
@@ -34,13 +56,15 @@ def load_tasks(
     """Tasks of one split from any source.
 
     Args:
-        source: `generated`, `handwritten` (all in test), a folder (KernelBench's layout), a .jsonl or .parquet file,
-            one .py file (in every split), or `hub:<dataset id>`.
+        source: `generated`, `handwritten` (all in test), a folder (of Python files, or KernelBench's layout; folders
+            `train` and `test` in it state splits), a .jsonl or .parquet file, one .py file or a folder with one (in
+            every split), or `hub:<dataset id>`.
         split: train, validation, test; or all, for sources that are a benchmark as a whole.
         count: at most how many; None takes all. The generator needs a number.
         seed: which tasks are drawn, where there are more than `count`.
         levels: KernelBench levels to keep.
         families: values of `Task.family` to keep.
+        generator: the version of the generator, which alone looks at it.
         dtypes: of inputs and weights of generated tasks; see `generate`.
         precision: of all tasks; `auto` leaves each what it states or what its dtypes say (`tasks.precision`).
         on_skip: called with one line about each broken file of a folder, which is then skipped; without it they raise.
@@ -53,7 +77,7 @@ def load_tasks(
     if count is not None and count < 1:
         raise DrKernelError(f"tasks from {source}: count must be positive, found {count}")
     if source == "generated":
-        tasks = _generated(split, count, seed, levels, families, dtypes)
+        tasks = _generated(split, count, seed, levels, families, generator, dtypes)
     else:
         if list(dtypes) != [DTYPES[0]]:
             raise DrKernelError(f"tasks.dtypes is for generated tasks; those from {source} have dtypes of their own")
@@ -71,20 +95,33 @@ def _chosen(
     on_skip: Callable[[str], None] | None,
 ) -> list[Task]:
     """Tasks that are not generated; arguments as those of `load_tasks`."""
-    tasks = [task for task in _read(source, split, levels, on_skip) if split in ("all", task.split)]
+    found = _read(source, split, levels, on_skip)
+    tasks = [task for task in found if split in ("all", task.split)]
     tasks = [task for task in tasks if levels is None or task.level in levels]
     tasks = [task for task in tasks if families is None or task.family in families]
     if not tasks:
         filters = {"split": split, "levels": levels, "families": families}
         wanted = ", ".join(f"{name}={value}" for name, value in filters.items() if value is not None)
-        raise DrKernelError(f"tasks from {source}: none with {wanted}")
+        raise DrKernelError(f"tasks from {source}: none with {wanted}; found {_counted(found)}. {_STATED}")
     if count is not None and count < len(tasks):
         return random.Random(seed).sample(tasks, count)
     return tasks
 
 
+def _counted(tasks: Sequence[Task]) -> str:
+    """How many tasks there are in each split, in words."""
+    numbers = {split: sum(task.split == split for task in tasks) for split in SPLITS}
+    return ", ".join(f"{number} {split}" for split, number in numbers.items() if number) or "no task at all"
+
+
 def _generated(
-    split: str, count: int | None, seed: int, levels: object, families: Sequence[str] | None, dtypes: Sequence[str]
+    split: str,
+    count: int | None,
+    seed: int,
+    levels: object,
+    families: Sequence[str] | None,
+    version: int,
+    dtypes: Sequence[str],
 ) -> list[Task]:
     if count is None:
         raise DrKernelError("tasks from generated: a count is needed, the generator does not end")
@@ -92,7 +129,7 @@ def _generated(
         raise DrKernelError("tasks from generated: they have no levels; choose families instead")
     if split == "all":
         raise DrKernelError(f"tasks from generated: choose one split of {', '.join(SPLITS)}")
-    return generate(split, count, seed, families, dtypes)
+    return generate(split, count, seed, families, dtypes, version)
 
 
 def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:
@@ -105,6 +142,7 @@ def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callab
     if source.endswith((".jsonl", ".parquet")):
         return read_records(source)
     if Path(source).is_dir():
-        return read_folder(source, levels, on_skip)
+        tasks = read_folder(source, levels, on_skip)
+        return tasks if len(tasks) > 1 else [replace(t, split=split if split in SPLITS else "test") for t in tasks]
     expected = "generated, handwritten, a folder, a .jsonl, .parquet or .py file, or hub:<dataset id>"
     raise DrKernelError(f"tasks from {source}: no such source; expected {expected}")

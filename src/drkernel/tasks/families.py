@@ -7,9 +7,10 @@ names of its operators, first to last), and `is_sound` refuses those that a triv
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from drkernel.tasks.layouts import LAYOUTS
 from drkernel.tasks.operators import (
     COLUMN_STAGES,
     INPUT_STAGES,
@@ -54,6 +55,15 @@ class Family:
     """An operator in front of everything, which a good submission leaves to the library: a linear layer."""
     first: tuple[str, ...] = ()
     """One of these stages opens the composition."""
+    since: int = 1
+    """The version of the generator that it came with."""
+
+    def of(self, version: int) -> Family:
+        """The family without the operators and layouts that came later."""
+        there = lambda names: tuple(name for name in names if OPERATORS[name].since <= version)
+        pre, post = there(self.pre), there(self.post)
+        layouts = tuple(name for name in self.layouts if LAYOUTS[name].since <= version)
+        return replace(self, cores=there(self.cores), layouts=layouts, pre=pre, post=post, first=there(self.first))
 
 
 _NORM_PRE = _without(_COLUMNWISE, "scale", "shift")
@@ -111,19 +121,23 @@ def has_range(dtype: str, composition: tuple[str, ...]) -> bool:
     return dtype != "float16" or "square" not in composition
 
 
-def layout_of(family: str, composition: tuple[str, ...], rng: random.Random) -> str:
+def families_of(version: int) -> dict[str, Family]:
+    """The families of a version of the generator, by name."""
+    return {name: family.of(version) for name, family in FAMILIES.items() if family.since <= version}
+
+
+def layout_of(family: Family, composition: tuple[str, ...], rng: random.Random) -> str:
     """A layout of the family; the one that an operator of the composition needs, where one does."""
     needed = [OPERATORS[name].layout for name in composition if OPERATORS[name].layout]
-    return rng.choice(needed or FAMILIES[family].layouts)
+    return rng.choice(needed or family.layouts)
 
 
-def draw(family: str, rng: random.Random) -> tuple[str, ...]:
+def draw(chosen: Family, rng: random.Random) -> tuple[str, ...]:
     """A random sound composition of the family: the names of its operators, first to last.
 
     The number of stages is drawn once and stages until they fit, so that long compositions are as frequent as
     `Family.lengths` says.
     """
-    chosen = FAMILIES[family]
     while True:
         count = rng.choice(chosen.lengths)
         before = rng.randint(0, count) if chosen.pre and chosen.post else count if chosen.pre else 0

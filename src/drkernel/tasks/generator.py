@@ -13,10 +13,15 @@ import hashlib
 import random
 from collections.abc import Iterator, Sequence
 
-from drkernel.tasks.families import DTYPES, FAMILIES, FAMILIES_OF_16_BITS, draw, has_range, layout_of
+from drkernel.tasks.families import DTYPES, FAMILIES_OF_16_BITS, Family, draw, families_of, has_range, layout_of
 from drkernel.tasks.splits import SPLITS, split_of
 from drkernel.tasks.writer import describe, write
 from drkernel.types import DrKernelError, Task
+
+VERSION = 1
+"""The newest version. A version and a seed name a stream of tasks for ever: what is added to families, operators or
+layouts states the version that it comes with (`since`), and earlier versions do not draw it."""
+_Named = tuple[str, Family]
 
 
 def generate(
@@ -25,6 +30,7 @@ def generate(
     seed: int,
     families: Sequence[str] | None = None,
     dtypes: Sequence[str] = DTYPES[:1],
+    version: int = VERSION,
 ) -> list[Task]:
     """`count` distinct tasks of a split. With the same seed, more tasks begin with the fewer.
 
@@ -32,31 +38,35 @@ def generate(
         split: train, validation or test.
         count: how many.
         seed: of all random choices.
-        families: names of `FAMILIES` to draw from, in turn; None for all that the dtype has.
+        families: names of `FAMILIES` to draw from, in turn; None for all that version and dtype have.
         dtypes: of DTYPES, drawn with equal shares; one that is named twice has two.
+        version: which operators and families there are to draw from, from 1 to VERSION.
 
     Raises:
-        DrKernelError: unknown split, family or dtype, or no family or dtype at all.
+        DrKernelError: unknown split, family, dtype or version, or no family or dtype at all.
     """
+    if not 1 <= version <= VERSION:
+        raise DrKernelError(f"tasks.generator: found version {version}, expected 1 to {VERSION}")
     if split not in SPLITS:
         raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}")
-    names = list(FAMILIES) if families is None else list(families)
+    known = families_of(version)
+    names = list(known) if families is None else list(families)
     if not names:
         raise DrKernelError("generated tasks: the list of families is empty")
-    if unknown := [name for name in names if name not in FAMILIES]:
-        raise DrKernelError(f"unknown task family {unknown[0]!r}; expected one of {', '.join(FAMILIES)}")
+    if unknown := [name for name in names if name not in known]:
+        raise DrKernelError(f"unknown task family {unknown[0]!r}; expected one of {', '.join(known)}")
     if not dtypes or (unknown := [dtype for dtype in dtypes if dtype not in DTYPES]):
         found = repr(unknown[0]) if dtypes else "none"
         raise DrKernelError(f"tasks.dtypes: found {found}, expected some of {', '.join(DTYPES)}")
     tasks: dict[str, Task] = {}
-    for task in _mixed(split, seed, names, dtypes):
+    for task in _mixed(split, seed, [(name, known[name]) for name in names], dtypes):
         if len(tasks) >= count:
             break
         tasks.setdefault(task.id, task)
     return list(tasks.values())
 
 
-def _mixed(split: str, seed: int, families: list[str], dtypes: Sequence[str]) -> Iterator[Task]:
+def _mixed(split: str, seed: int, families: list[_Named], dtypes: Sequence[str]) -> Iterator[Task]:
     """Tasks of these dtypes, drawn with equal shares."""
     streams = {dtype: _stream(split, seed, _families_of(dtype, families), dtype) for dtype in dtypes}
     rng = random.Random(f"{split}/{seed}/dtypes")
@@ -64,39 +74,38 @@ def _mixed(split: str, seed: int, families: list[str], dtypes: Sequence[str]) ->
         yield next(streams[rng.choice(dtypes)])
 
 
-def _families_of(dtype: str, families: list[str]) -> list[str]:
+def _families_of(dtype: str, families: list[_Named]) -> list[_Named]:
     """Those of the families that have tasks of a dtype."""
-    found = [name for name in families if dtype == "float32" or name in FAMILIES_OF_16_BITS]
+    found = [(name, family) for name, family in families if dtype == "float32" or name in FAMILIES_OF_16_BITS]
     if not found:
-        expected = ", ".join(FAMILIES_OF_16_BITS)
-        raise DrKernelError(f"tasks.families: none of {', '.join(families)} has {dtype} tasks; these have: {expected}")
+        names, expected = ", ".join(name for name, _ in families), ", ".join(FAMILIES_OF_16_BITS)
+        raise DrKernelError(f"tasks.families: none of {names} has {dtype} tasks; these have: {expected}")
     return found
 
 
-def _stream(split: str, seed: int, families: list[str], dtype: str) -> Iterator[Task]:
+def _stream(split: str, seed: int, families: list[_Named], dtype: str) -> Iterator[Task]:
     """Families in turn, each round in a new order."""
     rng = random.Random(f"{split}/{seed}" if dtype == "float32" else f"{split}/{seed}/{dtype}")
     while True:
-        for family in rng.sample(families, len(families)):
-            yield _draw_task(family, split, rng, dtype)
+        for name, family in rng.sample(families, len(families)):
+            yield _draw_task(name, family, split, rng, dtype)
 
 
-def _draw_task(family: str, split: str, rng: random.Random, dtype: str) -> Task:
+def _draw_task(name: str, family: Family, split: str, rng: random.Random, dtype: str) -> Task:
     """A task of the family. Compositions of other splits, or that leave the dtype's range, are drawn again."""
     composition = draw(family, rng)
     while split_of("+".join(composition)) != split or not has_range(dtype, composition):
         composition = draw(family, rng)
-    info = describe(family, composition, layout_of(family, composition, rng), rng)
+    info = describe(name, composition, layout_of(family, composition, rng), rng)
     if dtype != "float32":
         info["dtype"] = dtype
     source = write(info)
     digest = hashlib.sha256(f"{source}{sorted(info['small'].items())}".encode()).hexdigest()[:8]
-    name = "+".join(composition)
     return Task(
-        id=f"generated/{name}/{digest}",
+        id=f"generated/{'+'.join(composition)}/{digest}",
         source=source,
         split=split,
-        family=family,
+        family=name,
         small=info["small"],
         precision="ieee" if dtype == "float32" else "low",
         info=info,

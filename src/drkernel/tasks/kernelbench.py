@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from drkernel.tasks.precision import with_precision
-from drkernel.tasks.splits import split_of
+from drkernel.tasks.splits import SPLITS, share_out
 from drkernel.types import DrKernelError, Task
 
 _LEVEL = re.compile(r"level_?(\d+)")
@@ -51,8 +51,9 @@ def read_folder(
 ) -> list[Task]:
     """The problems of `folder/level*/` or `folder/KernelBench/level*/`, by number; other folders by file name.
 
-    Ids are `kernelbench/level1/19`, so that they do not depend on where the folder lies. Splits go by hash of the id.
-    With `on_skip`, broken files are skipped, and it is called with one line about each.
+    Folders `train`, `validation` and `test` inside state the splits of what is in them; else splits go by hash of the
+    id, level by level (`splits.share_out`). Ids are `kernelbench/level1/19`, so that they do not depend on where the
+    folder lies. With `on_skip`, broken files are skipped, and it is called with one line about each.
 
     Raises:
         DrKernelError: no such folder, or a broken file in it and no `on_skip`.
@@ -60,6 +61,17 @@ def read_folder(
     folder = Path(folder)
     if not folder.is_dir():
         raise DrKernelError(f"task folder {folder}: no such folder")
+    if stated := [split for split in SPLITS if (folder / split).is_dir()]:
+        parts = {split: _read(folder / split, levels, on_skip) for split in stated}
+        return [replace(t, id=f"{split}/{t.id}", split=split) for split, tasks in parts.items() for t in tasks]
+    tasks = _read(folder, levels, on_skip)
+    splits: dict[str, str] = {}
+    for level in {task.level for task in tasks}:
+        splits |= share_out(task.id for task in tasks if task.level == level)
+    return [replace(task, split=splits[task.id]) for task in tasks]
+
+
+def _read(folder: Path, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:
     root = folder / "KernelBench" if (folder / "KernelBench").is_dir() else folder
     readers: list[Callable[[], Task]] = []
     for inner in sorted(path for path in root.iterdir() if path.is_dir()):
@@ -69,7 +81,7 @@ def read_folder(
             readers += [partial(_problem, path, number, name, int(match[1])) for number, name, path in problems]
     if not readers and levels is None:
         paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
-        readers = [partial(_file, path) for path in paths]
+        readers = [partial(read_task, path) for path in paths]
     return [task for read in readers if (task := _read_or_skip(read, on_skip))]
 
 
@@ -88,17 +100,10 @@ def _problems(folder: Path) -> list[tuple[int, str, Path]]:
     return sorted((int(match[1]), match[2], path) for match, path in matches if match)
 
 
-def _file(path: Path) -> Task:
-    return _split(read_task(path))
-
-
 def _problem(path: Path, number: int, name: str, level: int) -> Task:
     task = read_task(path, f"kernelbench/level{level}/{number}")
-    return _split(replace(task, level=level, family=f"level{level}", info={"problem_id": number, "name": name}))
-
-
-def _split(task: Task) -> Task:
-    return replace(task, split=split_of(task.id))
+    noted = {key: value for key, value in task.info.items() if key != "file"}
+    return replace(task, level=level, family=f"level{level}", info={"problem_id": number, "name": name, **noted})
 
 
 def _names(node: ast.stmt) -> list[str]:

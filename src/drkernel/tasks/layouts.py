@@ -31,6 +31,8 @@ class Layout:
     """Placeholders of constructor arguments, and the size that each one has."""
     first: str = "torch.randn({shape})"
     """How the first input is made."""
+    since: int = 1
+    """The version of the generator that it came with. Its other fields stay as they are."""
 
 
 _ROW_NAMES = (("ROWS", "COLS"), ("BATCH", "DIM"), ("M", "N"), ("batch_size", "features"), ("B", "D"))

@@ -12,11 +12,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from drkernel.tasks.precision import AUTO, with_precision
-from drkernel.tasks.splits import SPLITS, split_of
+from drkernel.tasks.splits import SPLITS, share_out, split_of
 from drkernel.types import PRECISIONS, DrKernelError, Task
 
 Record = dict[str, Any]
@@ -29,7 +30,8 @@ _KEPT = ("uuid", "problem_id", "name", "module_name", "repo_name", "type", "ops"
 
 
 def read_records(path: str | Path) -> list[Task]:
-    """The tasks of a .jsonl or .parquet file, in order, each source once.
+    """The tasks of a .jsonl or .parquet file, in order, each source once. Where no record states a split, they go by
+    hash (`splits.share_out`).
 
     Raises:
         DrKernelError: no such file, not JSONL or parquet, or a record in none of the schemas (with its line or row).
@@ -38,7 +40,11 @@ def read_records(path: str | Path) -> list[Task]:
     if not path.is_file():
         raise DrKernelError(f"task file {path}: no such file")
     rows = _parquet(path) if path.suffix == ".parquet" else _jsonl(path)
-    return _distinct(_task(record, f"task file {path}: {place}") for place, record in rows)
+    found = _distinct(_task(record, f"task file {path}: {place}") for place, record in rows)
+    if any(task.split for task, _ in found):
+        return [task if task.split else replace(task, split=split_of(key)) for task, key in found]
+    splits = share_out(key for _, key in found)
+    return [replace(task, split=splits[key]) for task, key in found]
 
 
 def read_hub(dataset: str) -> list[Task]:
@@ -57,7 +63,7 @@ def read_hub(dataset: str) -> list[Task]:
     for part, rows in parts.items():
         named = {"split": part} if part in ("validation", "test") else {}
         tasks += [_task({**named, **row}, f"hub:{dataset}: {part} row {i}") for i, row in enumerate(rows)]
-    return _distinct(tasks)
+    return [task if task.split else replace(task, split=split_of(key)) for task, key in _distinct(tasks)]
 
 
 def _jsonl(path: Path) -> Iterator[tuple[str, Record]]:
@@ -84,8 +90,9 @@ def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
     yield from ((f"row {number}", row) for number, row in enumerate(rows))
 
 
-def _task(record: Record, place: str) -> Task:
-    """One record as a task; `place` says where it was found."""
+def _task(record: Record, place: str) -> tuple[Task, str]:
+    """One record as a task, and what its split goes by where the record states none (then `split` is empty): the id in
+    our own schema, a hash of the source in the others. `place` says where it was found."""
     if not isinstance(record, dict):
         raise DrKernelError(f"{place}: expected an object, found {type(record).__name__}")
     if "id" in record and "source" in record:
@@ -109,15 +116,15 @@ def _task(record: Record, place: str) -> Task:
         id=f"{origin}/{where}{number}",
         source=source,
         entry_point=extra.get("entry_point") or "Model",
-        split=_split(extra, digest),
+        split=_stated_split(extra),
         level=int(level[0]) if level else None,
         family="+".join(_operators(extra.get("ops"))) or (f"level{level[0]}" if level else origin),
         info=kept,
     )
-    return with_precision(task)
+    return with_precision(task), digest
 
 
-def _own(record: Record, place: str) -> Task:
+def _own(record: Record, place: str) -> tuple[Task, str]:
     known = {f.name for f in dataclasses.fields(Task)}
     if unknown := sorted(record.keys() - known):
         raise DrKernelError(f"{place}: unknown key {unknown[0]!r}; a task has {', '.join(sorted(known))}")
@@ -127,14 +134,14 @@ def _own(record: Record, place: str) -> Task:
     stated = given.get("precision", AUTO)
     if stated not in PRECISIONS:
         raise DrKernelError(f"{place}: 'precision' is {stated!r}, expected one of {', '.join(PRECISIONS)}")
-    return with_precision(Task(**{"split": split_of(record["id"]), **given}), stated)
+    return with_precision(Task(**{"split": "", **given}), stated), record["id"]
 
 
-def _split(extra: Record, digest: str) -> str:
-    """What the record says; the paper's validation set is a test set here; everything else by hash of the source."""
+def _stated_split(extra: Record) -> str:
+    """What the record says, or nothing; the paper's validation set is a test set here."""
     if extra.get("split") in SPLITS:
         return extra["split"]
-    return "test" if "validation" in str(extra.get("data_source")) else split_of(digest)
+    return "test" if "validation" in str(extra.get("data_source")) else ""
 
 
 def _object(value: Any) -> Record:
@@ -148,8 +155,8 @@ def _operators(value: Any) -> list[str]:
     return [str(name) for name in value] if isinstance(value, (list, tuple)) else []
 
 
-def _distinct(tasks: Iterable[Task]) -> list[Task]:
-    found: dict[str, Task] = {}
-    for task in tasks:
-        found.setdefault(task.source, task)
-    return list(found.values())
+def _distinct(found: Iterable[tuple[Task, str]]) -> list[tuple[Task, str]]:
+    first: dict[str, tuple[Task, str]] = {}
+    for task, key in found:
+        first.setdefault(task.source, (task, key))
+    return list(first.values())

@@ -12,7 +12,7 @@ from drkernel.policy.engine import Engine, Sampling
 from drkernel.policy.model import Policy
 from drkernel.policy.prompts import Prompts
 from drkernel.rollout import EpisodeConfig
-from drkernel.tasks import load_tasks
+from drkernel.tasks import load_tasks, test_source
 from drkernel.training.judging import GpuSharingEngine
 from drkernel.training.loading import load_policy
 from drkernel.training.ranks import Ranks
@@ -22,11 +22,11 @@ from drkernel.types import Task
 def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
     options = config.tasks
-    chosen: dict[str, Any] = {"levels": options.levels, "families": options.families, "precision": options.precision}
+    chosen: dict[str, Any] = {"levels": options.levels, "families": options.families}
+    chosen |= {"precision": options.precision, "generator": options.generator}
     drawn: dict[str, Any] = {"count": options.count, "seed": options.seed, "dtypes": options.dtypes}
     tasks = load_tasks(options.source, split="train", **drawn, **chosen)
-    source = options.eval_source or options.source
-    split = "test" if source in (options.source, "generated") else "all"
+    source, split = test_source(options.source, options.eval_source)
     if source == "generated":
         chosen["dtypes"] = options.dtypes
     held_out = load_tasks(source, split=split, count=options.eval_count, **chosen)

@@ -5,9 +5,9 @@
     checkpoints/step_000010/rng_00000.pt   every random state of a rank
     checkpoints/step_000010/COMPLETE       JSON: step, ranks, SHA-256 of every file; written last
 
-A checkpoint is written to a temporary folder and renamed at the end, so a killed run leaves the last whole one. Nothing
-in it is a pickle that could run code: state is read with `weights_only`, and torch.distributed.checkpoint (DCP) uses
-its safetensors storage instead of its default.
+A checkpoint is written to a temporary folder and renamed at the end, so a killed run leaves the last whole one; the
+next start removes the rest. Nothing in it is a pickle that could run code: state is read with `weights_only`, and
+torch.distributed.checkpoint (DCP) uses its safetensors storage instead of its default.
 
 The optimizer's state is taken apart here and not by DCP's `get_optimizer_state_dict`. That function takes a step with
 an optimizer that has no state yet, which would change the bias correction of all later steps. And safetensors cannot
@@ -88,7 +88,7 @@ def load_latest(
     Random states are restored, too. If another number of ranks saved it, they are drawn from (seed, step, rank).
     Collective, all ranks must call it. Raises DrKernelError on all ranks if a file is damaged or does not fit.
     """
-    found = ranks.broadcast_object(lambda: complete(folder))
+    found = ranks.broadcast_object(lambda: _without_partial(folder))
     if not found:
         return None
     path = found[-1]
@@ -105,6 +105,13 @@ def load_latest(
     else:
         seed_rng(seed, description["step"], ranks.rank)
     return saved["state"]
+
+
+def _without_partial(folder: Path) -> list[Path]:
+    """`complete`, after the removal of what interrupted saves left: each is as large as a checkpoint."""
+    for partial in folder.glob(".step_*.tmp"):
+        shutil.rmtree(partial, ignore_errors=True)
+    return complete(folder)
 
 
 def complete(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from drkernel.config import JudgeConfig, Judged
 from drkernel.judge import Judge
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.remote import Client, serve
-from drkernel.judge.service import choose_device
+from drkernel.judge.service import choose_device, choose_workers
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.policy.engine import Completion, Engine
 from drkernel.training.ranks import Ranks
@@ -26,16 +26,41 @@ def reserved_gpus(config: Judged) -> list[str]:
 
     Raises DrKernelError where that would leave none for training.
     """
-    device, gpus = choose_device(config.judge.device, config.judge.gpus, config.judge.share)
-    if device != "cuda" or config.judge.share:
+    device, gpus = placed(config)
+    if device != "cuda" or config.judge.share or not config.generates:
         return []
-    taken = [str(gpu) for gpu in gpus or ()]
+    taken = gpus or []
     if taken and set(visible_gpus()) <= set(taken):
         raise DrKernelError(
             f"judge.gpus: found {', '.join(taken)}, which leaves no GPU to train on; "
             "expected fewer, or judge.share=true to measure while the engine pauses"
         )
     return taken
+
+
+def placed(config: Judged) -> tuple[str, list[str] | None]:
+    """The device and the GPUs that the judge measures on. Of several it takes the last where a policy needs others."""
+    judge = config.judge
+    device, chosen = choose_device(judge.device, judge.gpus, judge.share)
+    gpus = None if chosen is None else [str(gpu) for gpu in chosen]
+    alone = device == "cuda" and judge.gpus is None and not judge.share and config.generates
+    return device, gpus[-1:] if alone and gpus and len(gpus) > 1 else gpus
+
+
+def workers(config: Judged) -> int:
+    """How many processes judge, or compile for the judge's GPUs."""
+    return choose_workers(config.judge.workers, *placed(config))
+
+
+def described(config: Judged) -> str:
+    """What measures, in a line for the user, who may not expect a simulated device where there is a GPU."""
+    device, gpus = placed(config)
+    if device == "cuda":
+        shared = ", which train, too" if config.judge.share else ""
+        return f"judge: measures on GPU {', '.join(gpus or ())}{shared}; {workers(config)} processes compile"
+    visible = visible_gpus() if config.judge.device == "auto" else []
+    why = " though a GPU is visible, since it trains; judge.share=true measures on it" if visible else ""
+    return f"judge: simulates an {config.judge.gpu}{why}; {workers(config)} processes"
 
 
 def measured_on(judge: JudgeConfig) -> str:
@@ -62,7 +87,9 @@ def judge_of_node(config: Judged, ranks: Ranks) -> Iterator[Judge | Client]:
         def offer() -> tuple[str, bytes]:
             if ranks.local_rank:
                 return "", b""
-            own.append(stack.enter_context(Judge(**configuration.judge_options(config))))
+            device, gpus = placed(config)
+            options = configuration.judge_options(config) | {"device": device, "gpus": gpus}
+            own.append(stack.enter_context(Judge(**options)))
             server = stack.enter_context(serve(own[0])) if ranks.local_size > 1 else None
             return (server.address, server.key) if server else ("", b"")
 

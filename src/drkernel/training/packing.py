@@ -14,7 +14,7 @@ three times the tokens and the same gradient up to rounding (tests/training/test
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy
 import torch
@@ -140,6 +140,18 @@ def select(batch: Batch, rows: list[int]) -> tuple[Tensor, Batch]:
     names = ("tokens", "positions", "loss_mask", "advantages", "rollout_logprobs", "turn_ids", "trajectory_ids")
     cu_seqlens = torch.tensor([0, *accumulate(end - start for start, end in spans)], dtype=torch.int32)
     return index, Batch(cu_seqlens=cu_seqlens, **{name: getattr(batch, name)[index] for name in names})
+
+
+def rows_that_train(batch: Batch) -> Batch:
+    """The batch without the rows of which no token trains: they would cost a forward and a backward pass for nothing.
+
+    Where no row is left, the shortest stays, for there is no empty batch.
+    """
+    bounds = batch.cu_seqlens.tolist()
+    rows = [row for row, (start, end) in enumerate(pairwise(bounds)) if batch.loss_mask[start:end].any()]
+    lengths = _lengths(batch)
+    rows = rows or [min(range(len(lengths)), key=lengths.__getitem__)]
+    return batch if len(rows) == len(lengths) else select(batch, rows)[1]
 
 
 def _lengths(batch: Batch) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from rich import progress as bars
 from rich.console import Console
+from rich.markup import escape
 
 from drkernel.rollout import RolloutProgress
 
@@ -74,4 +75,6 @@ class Progress:
 
     def log(self, line: str) -> None:
         """A line that stays, with the minutes since the start."""
-        self.console.print(f"[dim]{(time.perf_counter() - self._started) / 60:5.1f} min[/dim]  {line}", highlight=False)
+        self.console.print(
+            f"[dim]{(time.perf_counter() - self._started) / 60:5.1f} min[/dim]  {escape(line)}", highlight=False
+        )

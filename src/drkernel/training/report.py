@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy
 from rich.console import Console
 from rich.table import Table
 
+from drkernel.config import Config
 from drkernel.objective.metrics import Estimate, difference, summary
 from drkernel.objective.rollouts import Rollouts
 from drkernel.training.run import Run
+from drkernel.types import Task
 
 SHOWN = ("reward", "correct", "fast@1", "fast@1.2", "best/fast@1.2", "hack", "lazy")
 """The rows of the printed table; report.json has all measures of `objective.metrics.summary`."""
@@ -24,15 +27,37 @@ def write(run: Run, step: int, before: Rollouts, after: Rollouts, title: str) ->
     plain = {
         side: {name: dataclasses.asdict(value) for name, value in column.items()} for side, column in table.items()
     }
-    run.write("report.json", {"step": step, "title": title, **plain})
+    run.write("report.json", {"step": step, "title": title, "evaluation": evaluation(run.config), **plain})
     if run.config.logger.plots:
         plot(run.metrics(), table, run.path / "plots")
+
+
+def evaluation(config: Config) -> dict[str, Any]:
+    """What the config says of the table: a run that is complete makes another one where this changes."""
+    turns = config.trainer.eval_turns or config.trainer.turns
+    return {"tasks": config.tasks.eval_count, "samples": config.trainer.eval_samples, "turns": turns}
+
+
+def is_current(report: dict[str, Any] | None, step: int, config: Config) -> bool:
+    """Whether a report.json, if there is one, is of this step and of the table that the config asks for."""
+    wanted = evaluation(config)
+    return report is not None and report["step"] == step and report.get("evaluation", wanted) == wanted
+
+
+def title(trained: Sequence[Task], tested: Sequence[Task], samples: int, turns: int, failures: int) -> str:
+    """What was played, and whether training saw it."""
+    known = {task.digest for task in trained}
+    seen = sum(task.digest in known for task in tested)
+    kind = "compositions" if all(task.id.startswith("generated/") for task in tested) else "tasks"
+    what = f"{kind} that training never saw" if not seen else f"{seen} of them training tasks"
+    left_out = f"; {failures} left out since the judge failed on them" if failures else ""
+    return f"{len(tested)} tasks x {samples} samples x {turns} turns, {what}{left_out}"
 
 
 def show(report: dict[str, Any], console: Console) -> None:
     """Print the table of a report.json."""
     table = Table(title=report["title"], title_justify="left")
-    for column in ("last turn, held out", "before", "after", "difference"):
+    for column in ("last turn", "before", "after", "difference"):
         table.add_column(column, justify="right" if table.columns else "left")
     for name in SHOWN:
         table.add_row(name, *(str(Estimate(**report[side][name])) for side in ("before", "after", "difference")))
@@ -48,7 +73,7 @@ def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], f
 
     folder.mkdir(exist_ok=True)
     panels = {
-        "reward (mean over turns)": ["reward"],
+        "reward (mean over turns)": ["reward", "trained/reward"],
         "share of all completions": ["correct", "fast@1.2"],
         "share of hacks and lazy": ["hacks", "lazy"],
         "speed-up of correct completions": ["speedup"],
@@ -75,7 +100,7 @@ def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], f
         errors = [[e.value - e.low for e in shown], [e.high - e.value for e in shown]]
         axis.bar(numpy.arange(len(shown)) + offset, [e.value for e in shown], 0.4, yerr=errors, capsize=3, label=side)
     axis.set_xticks(range(len(SHOWN)), SHOWN, fontsize=9)
-    axis.set_title("held-out compositions, last turn, 95 % intervals over tasks", fontsize=10)
+    axis.set_title("test tasks, last turn, 95 % intervals over tasks", fontsize=10)
     axis.legend()
     figure.savefig(folder / "before_after.png", dpi=120)
     pyplot.close(figure)

@@ -2,6 +2,7 @@
 
     outputs/<name>/<overrides>/
       config.yaml diff.patch environment.txt starts.jsonl               what was run: command, commit, changes to it
+      tasks.json                                                        which tasks: number and digest
       metrics.jsonl                                                     one line per step; the truth
       checkpoints/ policy/ plots/ report.json wandb/                    what came out
 
@@ -11,12 +12,14 @@ metrics.jsonl back to the length that the checkpoint states, so that each step i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,13 +27,16 @@ from typing import Any
 import yaml
 
 from drkernel import config as configuration
-from drkernel.config import MAY_CHANGE, REPOSITORY, Config
+from drkernel.config import REPOSITORY, Config
+from drkernel.overrides import may_change
 from drkernel.slurm import snapshot
 from drkernel.training.judging import measured_on
-from drkernel.types import DrKernelError
+from drkernel.types import DrKernelError, Task
 
 OWNER = ".owner"
 """A token of the newest start, which alone may write to the folder."""
+TASKS = "tasks.json"
+"""How many tasks the run trains on and is tested on, and their digests."""
 
 
 class Run:
@@ -119,7 +125,7 @@ class Run:
         trees = (configuration.with_defaults(yaml.safe_load(_without_snapshots(text))) for text in texts)
         before, now = (flatten(tree) for tree in trees)
         for key in sorted(before.keys() | now.keys()):
-            if before.get(key) != now.get(key) and not key.startswith(MAY_CHANGE):
+            if before.get(key) != now.get(key) and not may_change(key):
                 raise DrKernelError(
                     f"{path}: this run folder was made with {key}={before.get(key)}, now it is {now.get(key)}; "
                     "choose another name=... or remove the folder"
@@ -136,6 +142,30 @@ class Run:
                 "give it such GPUs (hydra.launcher.constraint, judge.device), or another name=..."
             )
         return now
+
+
+def check_tasks(run: Run | None, train: Sequence[Task], test: Sequence[Task]) -> None:
+    """Keep a digest of the tasks in tasks.json of the run folder; without one (on other ranks) do nothing.
+
+    Raises DrKernelError where the run began with other tasks to train on. Test tasks may change: no step depends on
+    them.
+    """
+    if run is None:
+        return
+    now = {name: {"count": len(tasks), "digest": digest(tasks)} for name, tasks in (("train", train), ("test", test))}
+    before = (run.read(TASKS) or now)["train"]
+    if before != now["train"]:
+        found, expected = (f"{part['count']} with digest {part['digest']}" for part in (now["train"], before))
+        raise DrKernelError(
+            f"{run.path / TASKS}: this run trains on other tasks ({expected}) than {run.config.tasks.source} gives now "
+            f"({found}); restore the tasks, choose another name=... or remove the folder"
+        )
+    run.write(TASKS, now)
+
+
+def digest(tasks: Sequence[Task]) -> str:
+    """16 hex digits over the ids and digests of tasks, in their order."""
+    return hashlib.sha256(repr([(task.id, task.digest) for task in tasks]).encode()).hexdigest()[:16]
 
 
 def describe(folder: Path, config: str, **more: str) -> None:

@@ -8,52 +8,81 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from drkernel.judge import JudgeProtocol
+from drkernel.training.ranks import Ranks
 from drkernel.training.seeds import generator
 from drkernel.types import DrKernelError, Task
 
 _CONCURRENT = 16
-"""Tasks that the judge checks at the same time."""
+"""Tasks that a judge checks at the same time."""
+SINGLE = Ranks()
 
 
 class Sampler:
     """Training tasks, in a fresh permutation each epoch: a pure function of (seed, how many were drawn).
 
-    A task that the judge cannot use is logged once and passed over. It is an error if the judge can use none.
+    Each node's judge prepares the tasks that are drawn. A task that cannot be used on one of the nodes is logged once
+    and passed over by all of them. It is an error if none can be used. The methods are collective: all ranks must call
+    them, and get the same tasks.
     """
 
-    def __init__(self, tasks: list[Task], seed: int, judge: JudgeProtocol, log: Callable[[str], None]):
+    def __init__(
+        self,
+        tasks: list[Task],
+        seed: int,
+        judge: JudgeProtocol,
+        log: Callable[[str], None],
+        *,
+        too_long: Callable[[Task], str] = lambda task: "",
+        ranks: Ranks = SINGLE,
+    ):
+        """too_long: says why the policy cannot take a task, or nothing. It is asked before the judge."""
         self.tasks, self._seed, self._judge, self._log = tasks, seed, judge, log
+        self._too_long, self._ranks = too_long, ranks
         self._unusable: dict[str, DrKernelError] = {}
 
+    def fitting(self) -> Task:
+        """The first task that is not too long. Raises DrKernelError where there is none."""
+        found = next((task for task in self.tasks if not self._too_long(task)), None)
+        if found is None:
+            raise DrKernelError(self._too_long(self.tasks[0]))
+        return found
+
     def draw(self, cursor: int, number: int) -> tuple[list[Task], int]:
-        """The next usable tasks after `cursor` drawn ones, and the number drawn after that. The judge prepares them."""
+        """The next usable tasks after `cursor` drawn ones, and the number drawn after that."""
         picked: list[Task] = []
         while len(picked) < number:
             drawn = [self._at(cursor + i) for i in range(number - len(picked))]
             cursor += len(drawn)
             picked += self.usable(drawn)
             if not picked and {task.id for task in self.tasks} <= self._unusable.keys():
-                raise self._unusable[self.tasks[-1].id]
+                error = self._unusable[self.tasks[-1].id]
+                error.on_every_rank = self._ranks.size > 1
+                raise error
         return picked, cursor
 
     def usable(self, tasks: list[Task]) -> list[Task]:
-        """Those that the judge can use; it prepares them. The others are logged, each once."""
-        with ThreadPoolExecutor(_CONCURRENT) as pool:
-            errors = list(pool.map(self._refusal, tasks))
-        for task, error in zip(tasks, errors, strict=True):
-            if error and task.id not in self._unusable:
-                self._unusable[task.id] = error
-                self._log(f"passed over: {error}")
-        return [task for task, error in zip(tasks, errors, strict=True) if not error]
+        """Those that can be used; the others are logged, each once."""
+        nodes = self._ranks.all_gather_object(lambda: self._refusals(tasks) if self._ranks.local_rank == 0 else [])
+        reasons = [next(filter(None, found), "") for found in zip(*filter(None, nodes), strict=True)]
+        for task, reason in zip(tasks, reasons, strict=True):
+            if reason and task.id not in self._unusable:
+                self._unusable[task.id] = DrKernelError(reason)
+                self._log(f"passed over: {reason}")
+        return [task for task, reason in zip(tasks, reasons, strict=True) if not reason]
 
     def _at(self, cursor: int) -> Task:
         epoch, offset = divmod(cursor, len(self.tasks))
         order = torch.randperm(len(self.tasks), generator=generator(self._seed, epoch))
         return self.tasks[order[offset]]
 
-    def _refusal(self, task: Task) -> DrKernelError | None:
+    def _refusals(self, tasks: list[Task]) -> list[str]:
+        """Why this node cannot use each task, or nothing; its judge prepares the others."""
+        with ThreadPoolExecutor(_CONCURRENT) as pool:
+            return list(pool.map(lambda task: self._too_long(task) or self._refusal(task), tasks))
+
+    def _refusal(self, task: Task) -> str:
         try:
             degenerate = self._judge.check_task(task)
         except DrKernelError as error:
-            return error
-        return DrKernelError(f"task {task.id}: degenerate: {degenerate}") if degenerate else None
+            return str(error) if task.id in str(error) else f"task {task.id}: {error}"
+        return f"task {task.id}: degenerate: {degenerate}" if degenerate else ""

@@ -4,21 +4,59 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass, field
 
+from drkernel.objective.metric_sums import MetricSums
 from drkernel.rollout import RolloutTimes, Stopped, rollout
 from drkernel.training.build import episode_config
-from drkernel.training.judging import cores_for_judge, paused_s
+from drkernel.training.judging import cores_for_judge, paused_s, workers
+from drkernel.training.rollout_metrics import describe_all, describe_groups, why_no_signal
 from drkernel.training.trainer import Trainer
 from drkernel.types import Task, Trajectory
 
 
+@dataclass
+class Played:
+    """The rollouts of one step."""
+
+    cursor: int
+    """Tasks drawn in the run so far."""
+    groups: int
+    """Groups rolled out in the run so far."""
+    with_signal: dict[str, set[int]]
+    """For each group filter the groups that it keeps."""
+    trajectories: list[Trajectory] = field(default_factory=list)
+    """Those of the groups that are kept."""
+    every: list[Trajectory] = field(default_factory=list)
+    """All of them, also of groups that were dropped, and those on which the judge failed."""
+    filter_sums: MetricSums = field(default_factory=dict)
+    """The metrics of the group filters, over all groups."""
+    refilled: int = 0
+    """Groups drawn in place of dropped ones."""
+    times: RolloutTimes = field(default_factory=RolloutTimes)
+
+    def add(self, every: list[Trajectory], groups: int, times: RolloutTimes, refills: bool) -> None:
+        """Counts the rollouts of `groups` more groups."""
+        self.every, self.groups, self.times = self.every + every, self.groups + groups, self.times + times
+        self.refilled += groups if refills else 0
+
+
+def describe_rollouts(trainer: Trainer, played: Played) -> dict[str, float]:
+    """The metrics of all rollouts of a step. Says so where none of them carried signal, and why."""
+    reward = trainer.config.reward
+    kept = {trajectory.group for trajectory in played.every}.intersection(*played.with_signal.values())
+    if line := why_no_signal(reward, played.every, kept):
+        trainer.progress.log(f"step {trainer.state.step}: {line}")
+    return describe_all(reward, played.every) | describe_groups(reward, played.every, kept, played.refilled)
+
+
 def draw(trainer: Trainer, cursor: int, number: int) -> tuple[list[Task], int, RolloutTimes]:
-    """The next tasks whose reference the judge can use, the same for all ranks, and the tasks drawn after that.
+    """The next tasks that the policy and every node's judge can use, the same for all ranks, and the tasks drawn then.
 
     Collective.
     """
     started = time.perf_counter()
-    tasks, cursor = trainer.ranks.broadcast_object(lambda: trainer.sampler.draw(cursor, number))
+    tasks, cursor = trainer.sampler.draw(cursor, number)
     return tasks, cursor, RolloutTimes(waiting=time.perf_counter() - started)
 
 
@@ -31,7 +69,7 @@ def play(
     """
     config, ranks, paused = trainer.config, trainer.ranks, paused_s(trainer.engine)
     mine = None
-    with cores_for_judge(config.judge.workers), contextlib.suppress(Stopped):
+    with cores_for_judge(workers(config)), contextlib.suppress(Stopped):
         mine, times = rollout(
             trainer.engine,
             trainer.judge,

@@ -22,7 +22,6 @@ from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import make_estimator
 from drkernel.training.run import Run
 from drkernel.training.sampler import Sampler
-from drkernel.types import Task
 
 
 @dataclass
@@ -103,12 +102,3 @@ def resume(trainer: Trainer, run: Run | None, optimizer: torch.optim.Optimizer) 
 
 def checkpoints(config: Config) -> Path:
     return Path(config.run_dir) / "checkpoints"
-
-
-def usable_tasks(trainer: Trainer, tasks: list[Task]) -> list[Task]:
-    """The tasks that the judge can use and whose prompt leaves room for a completion; the others are logged."""
-    room = trainer.engine.context - trainer.config.engine.max_answer_tokens
-    fitting = [task for task in tasks if len(trainer.prompts.first(task)) <= room]
-    if len(fitting) < len(tasks):
-        trainer.progress.log(f"passed over: {len(tasks) - len(fitting)} test tasks with prompts of over {room} tokens")
-    return trainer.sampler.usable(fitting)

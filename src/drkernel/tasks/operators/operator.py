@@ -108,6 +108,9 @@ class Operator:
     """Large values stay large."""
     not_in_triton: bool = False
     """`tl.<name>(v)` looks plausible and does not work."""
+    since: int = 1
+    """The version of the generator that it came with (`tasks.generator.VERSION`). Its other fields stay as they are:
+    what is drawn depends on how many spellings and literals there are."""
 
     @property
     def is_stage(self) -> bool:

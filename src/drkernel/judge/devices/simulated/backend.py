@@ -69,7 +69,7 @@ class SimulatedBackend:
             try:
                 reply = slot.request(functools.partial(dict, body), self._timeout_s)
             except WorkerNotStarted as error:
-                reply = {"error": f"judge: no worker process starts: {error}"}
+                problem = f"no worker process starts: {error}"
             except WorkerCrashed as error:
                 problem = str(error)
             if body["source"] is None:

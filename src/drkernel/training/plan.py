@@ -1,0 +1,256 @@
+"""What a run takes of a GPU's memory, from shapes and settings, before anything is loaded.
+
+    python train.py policy=qwen3_8b trainer.gpus=7 plan=true      prints the table and does nothing else
+
+Bytes of one rank, P parameters, R ranks, T tokens in the largest micro-batch, L blocks of width h, q = query heads x
+head size, k = key heads x head size, i = width of the feed-forward part, V tokens in the vocabulary:
+
+    state           16 P / R: float32 weights, gradients and two moments; below 2**33 bytes gradients stay whole: 4 P
+    engine          2 P (vLLM, bfloat16) or 4 P (transformers, float32)
+    cache           engine.kv_cache_gib, or of transformers all slots: 4 L k engine.max_tokens x 2 bytes each
+    activations     2 T (4 h + 3 q + 3 k + 3 i) for each block that keeps them, 2 T h for each that computes them again;
+                    2 T (4 h + 3 q + 3 k + 3 i) for the one that does so now; 2 T (2 i + 2 h) for its gradients
+    head            6 h V (bfloat16 copy and float32 gradient) and 2 V for each of 4,096 tokens' logits
+    blocks          8 bytes per parameter of a block: two gathered in bfloat16, one whole gradient
+    judge           JUDGE_GIB where it measures on the GPUs that train
+    CUDA            OVERHEAD_GIB: contexts, NCCL, vLLM's graphs and buffers
+
+Measured on an H200 (results/training-h200/update.md): 88.8 GiB for 0.6B at 65,536 tokens, 90.7 GiB for 1.7B at 32,768,
+both compiled, without engine and judge; the formula says 89.0 and 91.2. Without trainer.compile blocks keep more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoConfig
+
+from drkernel.config import Config
+from drkernel.training.judging import placed
+from drkernel.training.loading import RANDOM
+from drkernel.training.ranks import Ranks
+from drkernel.training.update import WHOLE_GRADIENTS
+from drkernel.types import DrKernelError
+
+GIB = 2**30
+CARDS_GIB = {"H200": 139.0, "H100": 79.0, "A100": 79.0}
+"""Memory of the GPUs that `judge.gpu` may name, for plans on a machine without one."""
+OVERHEAD_GIB = 5.0
+JUDGE_GIB = 17.0
+"""What a judge that shares a GPU keeps there: areas for the arguments and results of tasks at published sizes."""
+LOGITS = 4096
+"""Tokens whose logits exist at a time: `chunk` of policy/model.py."""
+MARGIN = 0.1
+"""How far the estimate may be off. A run that is further above the card is refused."""
+MORE_GPUS = (2, 4, 7, 8, 16, 32)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder's sizes."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    intermediate: int
+    vocabulary: int
+    tied: bool
+
+    @property
+    def block(self) -> int:
+        """Parameters of one block, as Qwen3 has them."""
+        queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
+        attention = self.hidden * (2 * queries + 2 * keys) + 2 * self.head_size
+        return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        embeddings = (1 if self.tied else 2) * self.vocabulary * self.hidden
+        return self.layers * self.block + embeddings + self.hidden
+
+    @property
+    def kept(self) -> int:
+        """Numbers per token that the backward of one block needs."""
+        queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
+        return 4 * self.hidden + 3 * queries + 3 * keys + 3 * self.intermediate
+
+
+QWEN3 = {
+    "Qwen/Qwen3-0.6B": Shape(1024, 28, 16, 8, 128, 3072, 151_936, tied=True),
+    "Qwen/Qwen3-1.7B": Shape(2048, 28, 16, 8, 128, 6144, 151_936, tied=True),
+    "Qwen/Qwen3-4B": Shape(2560, 36, 32, 8, 128, 9728, 151_936, tied=True),
+    "Qwen/Qwen3-8B": Shape(4096, 36, 32, 8, 128, 12288, 151_936, tied=False),
+    "Qwen/Qwen3-14B": Shape(5120, 40, 40, 8, 128, 17408, 151_936, tied=False),
+}
+"""The presets' shapes, so that a plan needs no network."""
+
+
+def shape_of(path: str) -> Shape | None:
+    """The shape of a policy; None where its config cannot be read or has no such sizes."""
+    if path in QWEN3:
+        return QWEN3[path]
+    try:
+        config: Any = AutoConfig.from_pretrained(path.removeprefix(RANDOM))
+        heads = config.num_attention_heads
+        return Shape(
+            hidden=config.hidden_size,
+            layers=config.num_hidden_layers,
+            heads=heads,
+            kv_heads=getattr(config, "num_key_value_heads", None) or heads,
+            head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
+            intermediate=config.intermediate_size,
+            vocabulary=config.vocab_size,
+            tied=config.tie_word_embeddings,
+        )
+    except (OSError, ValueError, AttributeError):  # loading the policy says what is wrong with it
+        return None
+
+
+def memory(config: Config, shape: Shape, ranks: int) -> dict[str, tuple[float, float]]:
+    """GiB of one rank by part, while it generates and while it updates. An engine that sleeps gives up its part."""
+    engine, cache = _engine(config, shape)
+    awake = 0.0 if config.engine.sleep else 1.0
+    judge = JUDGE_GIB if config.judge.share and _measures(config) else 0.0
+    state = _state(shape, ranks) / GIB
+    return {
+        "state": (state, state),
+        "engine weights": (engine / GIB, awake * engine / GIB),
+        "key-value cache": (cache / GIB, awake * cache / GIB),
+        "activations at the longest row": (0.0, _activations(config, shape) / GIB),
+        "judge": (judge, judge),
+        "CUDA and vLLM": (OVERHEAD_GIB, OVERHEAD_GIB),
+    }
+
+
+def total(parts: dict[str, tuple[float, float]]) -> float:
+    """GiB at the larger of the two times."""
+    return max(sum(generating for generating, _ in parts.values()), sum(updating for _, updating in parts.values()))
+
+
+def _state(shape: Shape, ranks: int) -> float:
+    whole = 4 * shape.parameters <= WHOLE_GRADIENTS
+    return 12 * shape.parameters / ranks + 4 * shape.parameters / (1 if whole else ranks)
+
+
+def _engine(config: Config, shape: Shape) -> tuple[float, float]:
+    """Bytes of its weights and of its cache."""
+    if _vllm(config):
+        return 2 * shape.parameters, config.engine.kv_cache_gib * GIB
+    per_token = 2 * shape.layers * shape.kv_heads * shape.head_size
+    return 4 * shape.parameters, 4 * per_token * config.engine.slots * config.engine.max_tokens
+
+
+def _vllm(config: Config) -> bool:
+    """Whether vLLM generates. On a machine without a GPU the plan is for one that has both."""
+    absent = torch.cuda.is_available() and importlib.util.find_spec("vllm") is None
+    return config.engine.name == "vllm" or (config.engine.name == "auto" and not absent)
+
+
+def _activations(config: Config, shape: Shape) -> float:
+    tokens = max(config.trainer.micro_batch_tokens, config.engine.max_tokens)
+    again = int(shape.layers * config.trainer.recompute)
+    numbers = (shape.layers - again) * shape.kept + again * shape.hidden + bool(again) * shape.kept
+    numbers += 2 * shape.intermediate + 2 * shape.hidden
+    head = 6 * shape.hidden * shape.vocabulary + 2 * shape.vocabulary * min(LOGITS, tokens)
+    return 2 * tokens * numbers + head + 8 * shape.block
+
+
+def _measures(config: Config) -> bool:
+    return placed(config)[0] == "cuda"
+
+
+def remedy(config: Config, shape: Shape, ranks: int, card: float) -> str:
+    """The first change of settings, in the order of what it costs, with which a run fits; else what does not help."""
+    for changed, gpus in _changes(config, shape, ranks, card):
+        if total(memory(changed, shape, gpus)) <= card:
+            return f"{_difference(config, changed)} fits"
+    return "no setting makes it fit: take a smaller policy, or more or larger GPUs"
+
+
+def _changes(config: Config, shape: Shape, ranks: int, card: float) -> Iterator[tuple[Config, int]]:
+    """Configs to try, and the ranks of each."""
+    least = 2 * shape.layers * shape.kv_heads * shape.head_size * 2 * config.engine.max_tokens / GIB
+    trainer = lambda c, **values: dataclasses.replace(c, trainer=dataclasses.replace(c.trainer, **values))
+    engine = lambda c, **values: dataclasses.replace(c, engine=dataclasses.replace(c.engine, **values))
+    for gpus in (ranks, *(number for number in MORE_GPUS if number > ranks)):
+        here = config if gpus == ranks else trainer(config, gpus=gpus)
+        recomputing = trainer(here, recompute=1.0, micro_batch_tokens=here.engine.max_tokens)
+        sleeping = [engine(here, sleep=True), engine(recomputing, sleep=True)] if _vllm(config) else []
+        for changed in (here, recomputing, *sleeping):
+            yield changed, gpus
+            if not _vllm(config):
+                continue
+            spare = card - total(memory(engine(changed, kv_cache_gib=0.0), shape, gpus))
+            if (cache := min(int(spare), int(changed.engine.kv_cache_gib))) >= max(1.0, 4 * least):
+                yield engine(changed, kv_cache_gib=float(cache)), gpus
+
+
+def _difference(before: Config, after: Config) -> str:
+    """The overrides that lead from one config to the other."""
+    said = []
+    for group in ("trainer", "engine"):
+        old, new = dataclasses.asdict(getattr(before, group)), dataclasses.asdict(getattr(after, group))
+        said += [f"{group}.{key}={value}".lower() for key, value in new.items() if old[key] != value]
+    return " ".join(said)
+
+
+def check(config: Config, ranks: Ranks) -> str:
+    """A warning where the run may not fit, else nothing; nothing without a GPU. Collective.
+
+    Raises DrKernelError, on all ranks, where it is MARGIN above the card's memory.
+    """
+    return ranks.broadcast_object(lambda: _checked(config, ranks.size, ranks.device))
+
+
+def _checked(config: Config, ranks: int, device: torch.device) -> str:
+    shape = shape_of(config.policy.path) if device.type == "cuda" else None
+    if shape is None:
+        return ""
+    card = torch.cuda.get_device_properties(device).total_memory / GIB
+    return verdict(config, shape, ranks, card)
+
+
+def verdict(config: Config, shape: Shape, ranks: int, card: float) -> str:
+    """As `check`, for a card of so many GiB."""
+    parts = memory(config, shape, ranks)
+    needed = total(parts)
+    if needed <= card:
+        return ""
+    most = max(parts, key=lambda name: max(parts[name]))
+    line = f"plan: {config.policy.path} on {ranks} GPU{'s' * (ranks > 1)} needs about {needed:.0f} GiB on each, "
+    line += f"expected at most {card:.0f} ({most} {max(parts[most]):.0f}); {remedy(config, shape, ranks, card)}"
+    if needed > (1 + MARGIN) * card:
+        raise DrKernelError(f"{line}; plan=true prints the parts")
+    return line
+
+
+def show(config: Config, ranks: int, console: Console) -> None:
+    """Prints the plan as a table. Raises DrKernelError where the policy's shape is not known."""
+    if (shape := shape_of(config.policy.path)) is None:
+        raise DrKernelError(f"plan: {config.policy.path} has no config.json with a decoder's sizes; expected one")
+    has_gpu = torch.cuda.is_available()
+    card = torch.cuda.get_device_properties(0).total_memory / GIB if has_gpu else CARDS_GIB[config.judge.gpu]
+    name = torch.cuda.get_device_name(0) if has_gpu else config.judge.gpu
+    parts = memory(config, shape, ranks)
+    title = f"{config.policy.path}, {shape.parameters / 1e9:.2f} billion parameters, {ranks} GPU{'s' * (ranks > 1)}"
+    console.print(f"{title}: GiB on each", highlight=False)
+    table = Table()
+    for column in ("part", "generating", "updating"):
+        table.add_column(column, justify="right" if table.columns else "left")
+    for part, numbers in parts.items():
+        table.add_row(part, *(f"{number:.1f}" for number in numbers))
+    table.add_section()
+    table.add_row("total", *(f"{sum(numbers[time] for numbers in parts.values()):.1f}" for time in (0, 1)))
+    table.add_row(f"one {name}", *[f"{card:.1f}"] * 2)
+    console.print(table)
+    fits = total(parts) <= card
+    console.print("it fits" if fits else f"it does not fit; {remedy(config, shape, ranks, card)}", highlight=False)

@@ -1,0 +1,54 @@
+"""Which tasks a run trains on and which it is tested on."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from drkernel import config as configuration
+from drkernel import tasks
+from drkernel.config import REPOSITORY
+from drkernel.tasks import generate, write_task
+from drkernel.training.build import load_sets
+
+
+def load(*overrides: str):
+    with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
+        return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """Six tasks of one's own, on a machine without internet."""
+    for number, task in enumerate(generate("train", 6, 0)):
+        write_task(task, tmp_path / f"op{number}.py")
+    monkeypatch.setattr(tasks, "read_hub", lambda name: pytest.fail(f"asked for hub:{name}"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("group", ["generated", "kernelbench"])
+@pytest.mark.parametrize("more", [[], ["tasks.eval_source={}"], ["tasks.eval_source={}/"]])
+def test_a_folder_given_as_source_serves_training_and_test(folder, group, more):
+    config = load(f"tasks={group}", f"tasks.source={folder}", *(override.format(folder) for override in more))
+    train, test = (({task.id for task in part}) for part in load_sets(config))
+    assert train and test and not train & test and len(train | test) <= 6
+
+
+def test_the_papers_sets_are_trained_and_tested_on(monkeypatch):
+    asked = []
+    monkeypatch.setattr(tasks, "read_hub", lambda name: asked.append(name) or generate("train", 3, 0))
+    train, test = load_sets(load("tasks=kernelbench"))
+    assert asked == ["hkust-nlp/drkernel-rl-data", "hkust-nlp/drkernel-validation-data"]
+    assert len(train) == len(test) == 3, "the validation set is held out whole"
+
+
+def test_the_generator_of_the_config_is_asked_for_its_dtypes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(tasks, "generate", lambda *given: asked.append(given) or generate("train", 2, 0))
+    load_sets(load("tasks.generator=1", "tasks.count=5", "tasks.seed=3", "tasks.dtypes=[bfloat16]"))
+    assert asked == [("train", 5, 3, None, ["bfloat16"], 1), ("test", 48, 0, None, ["bfloat16"], 1)]
+
+
+def test_tasks_of_a_folder_have_the_precision_of_the_config(folder):
+    train, test = load_sets(load(f"tasks.source={folder}", "tasks.count=null", "tasks.precision=tf32"))
+    assert {task.precision for task in train} == {task.precision for task in test} == {"tf32"}

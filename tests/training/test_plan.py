@@ -1,0 +1,152 @@
+"""What a run takes of a GPU's memory, by numbers worked out by hand for Qwen3-8B, and against what was measured."""
+
+import dataclasses
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from transformers import Qwen3Config
+
+from drkernel import config as configuration
+from drkernel.config import REPOSITORY
+from drkernel.training import plan
+from drkernel.training.ranks import Ranks
+from drkernel.types import DrKernelError
+from tests import commands
+
+GIB = 2**30
+EIGHT = plan.QWEN3["Qwen/Qwen3-8B"]
+
+
+def load(*overrides: str):
+    with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
+        return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
+
+
+def test_parameters_of_8b():
+    """Per block: 4096 x (2 x 4096 + 2 x 1024) of attention, 2 x 128 and 2 x 4096 of norms, 3 x 4096 x 12288."""
+    assert EIGHT.block == 41_943_040 + 256 + 8192 + 150_994_944 == 192_946_432
+    assert EIGHT.parameters == 36 * 192_946_432 + 2 * 151_936 * 4096 + 4096 == 8_190_735_360
+
+
+def test_parts_of_8b_on_seven_gpus():
+    parts = plan.memory(load("policy=qwen3_8b", "trainer.gpus=7"), EIGHT, ranks=7)
+    # 16 x 8,190,735,360 / 7 = 18,721,680,823 bytes
+    assert parts["state"] == (pytest.approx(17.436, abs=1e-3), pytest.approx(17.436, abs=1e-3))
+    assert parts["engine weights"][0] == pytest.approx(15.256, abs=1e-3)  # 2 bytes each
+    assert parts["key-value cache"] == (48.0, 48.0)
+    # 2 x 32,768 tokens x (36 x 4,096 inputs of blocks + 68,608 of one block + 32,768 of its gradients), 6 x 4,096 x
+    # 151,936 of the head, 2 x 151,936 x 4,096 of logits, 8 x 192,946,432 of blocks
+    by_hand = 65_536 * (147_456 + 68_608 + 32_768) + 3_733_979_136 + 1_244_659_712 + 1_543_571_456
+    assert parts["activations at the longest row"][1] == pytest.approx(by_hand / GIB)
+    assert plan.total(parts) == pytest.approx(17.436 + 15.256 + 48 + by_hand / GIB + 5, abs=0.01)
+    assert 105 < plan.total(parts) < 108
+
+
+@pytest.mark.parametrize(("size", "tokens", "measured"), [("0.6B", 65_536, 88.8), ("1.7B", 32_768, 90.7)])
+def test_an_update_step_alone_as_measured_on_an_h200(size, tokens, measured):
+    config = load(f"policy=qwen3_{size.lower()}", f"trainer.micro_batch_tokens={tokens}")
+    shape = plan.QWEN3[f"Qwen/Qwen3-{size}"]
+    parts = plan.memory(config, shape, ranks=1)
+    assert parts["state"][1] + parts["activations at the longest row"][1] == pytest.approx(measured, rel=0.02)
+
+
+def test_an_engine_that_sleeps_takes_nothing_during_the_update():
+    config = load("policy=qwen3_8b", "engine.sleep=true", "engine.name=vllm")
+    parts = plan.memory(config, EIGHT, 8)
+    assert parts["engine weights"] == (pytest.approx(15.256, abs=1e-3), 0) and parts["key-value cache"] == (48, 0)
+    assert plan.total(parts) == pytest.approx(15.256 + 15.256 + 48 + 5, abs=0.01), "while it generates"
+
+
+def test_the_longest_row_counts_where_it_is_longer_than_a_micro_batch():
+    short = plan.memory(load("policy=qwen3_8b", "trainer.micro_batch_tokens=1024"), EIGHT, 7)
+    assert short == plan.memory(load("policy=qwen3_8b"), EIGHT, 7)
+
+
+def test_a_judge_on_the_gpus_that_train_has_a_part():
+    shared = plan.memory(load("policy=qwen3_8b", "judge=cuda", "judge.share=true"), EIGHT, 8)
+    assert shared["judge"] == (plan.JUDGE_GIB,) * 2
+    assert plan.memory(load("policy=qwen3_8b", "judge=simulated"), EIGHT, 8)["judge"] == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "ranks", "card", "words"),
+    [
+        (
+            ["policy=qwen3_8b"],
+            1,
+            139.0,
+            r"8B on 1 GPU needs about 212 GiB .* at most 139 \(state 122\); .*trainer.gpus=2",
+        ),
+        (["policy=qwen3_8b"], 8, 79.0, r"on 8 GPUs needs about 105 .* \(key-value cache 48\); engine.kv_cache_gib=2\d"),
+        (["policy=qwen3_1.7b"], 1, 79.0, r"trainer.recompute=1.0"),
+        (["policy=qwen3_14b", "judge=cuda", "judge.share=true"], 8, 79.0, r"engine.sleep=true|no setting"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_number_to_change(overrides, ranks, card, words):
+    config = load(*overrides)
+    with pytest.raises(DrKernelError, match=words):
+        plan.verdict(config, plan.QWEN3[config.policy.path], ranks, card)
+
+
+@pytest.mark.parametrize(("size", "ranks"), [("0.6b", 1), ("1.7b", 2), ("4b", 2), ("8b", 7), ("14b", 8)])
+def test_every_preset_fits_the_h200s_that_its_documentation_names(size, ranks):
+    config = load(f"policy=qwen3_{size}", f"trainer.gpus={ranks}")
+    assert plan.verdict(config, plan.QWEN3[config.policy.path], ranks, plan.CARDS_GIB["H200"]) == ""
+
+
+def test_what_is_proposed_fits():
+    config, shape, tried = load("policy=qwen3_14b"), plan.QWEN3["Qwen/Qwen3-14B"], 0
+    for ranks in (1, 2, 4, 8):
+        for card in (79.0, 139.0):
+            line = plan.remedy(config, shape, ranks, card)
+            overrides = [word for word in line.split() if "=" in word]
+            changed = load("policy=qwen3_14b", *overrides)
+            gpus = max(ranks, changed.trainer.gpus)
+            assert "no setting" in line or plan.total(plan.memory(changed, shape, gpus)) <= card, line
+            tried += "no setting" not in line
+    assert tried
+
+
+def test_a_run_a_little_above_the_card_is_only_warned(monkeypatch):
+    config = load("policy=qwen3_8b")
+    assert "needs about 107 GiB" in plan.verdict(config, EIGHT, 7, 105.0)
+
+
+def test_shapes_are_read_from_a_policys_folder(tmp_path):
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    given = Qwen3Config(**sizes, head_dim=16, intermediate_size=128, vocab_size=500, tie_word_embeddings=True)
+    given.save_pretrained(tmp_path)
+    assert plan.shape_of(str(tmp_path)) == plan.Shape(64, 2, 4, 2, 16, 128, 500, tied=True)
+    assert plan.shape_of(f"random:{tmp_path}") == plan.shape_of(str(tmp_path))
+    assert plan.shape_of(str(tmp_path / "nothing")) is None
+
+
+def test_without_a_gpu_nothing_is_refused():
+    assert plan.check(load("policy=qwen3_14b"), Ranks(device=torch.device("cpu"))) == ""
+
+
+def test_numbers_of_the_presets_are_those_of_their_models():
+    config = dataclasses.asdict(EIGHT)
+    assert (config["hidden"], config["layers"], config["vocabulary"]) == (4096, 36, 151_936)
+    billions = {"0.6B": 0.596, "1.7B": 1.721, "4B": 4.022, "14B": 14.768}
+    for size, number in billions.items():
+        assert plan.QWEN3[f"Qwen/Qwen3-{size}"].parameters / 1e9 == pytest.approx(number, abs=1e-3)
+
+
+def test_the_command_prints_the_table_and_loads_nothing(tmp_path):
+    overrides = ["policy=qwen3_8b", "trainer.gpus=7", "plan=true", "logger=none"]
+    done = commands.run([str(REPOSITORY / "train.py"), *overrides], cwd=tmp_path)
+    assert done.returncode == 0, done.output
+    for row in (
+        "state",
+        "engine weights",
+        "key-value cache",
+        "activations at the longest row",
+        "judge",
+        "total",
+        "H200",
+    ):
+        assert row in done.stdout
+    assert "it fits" in done.stdout
+    assert not list(tmp_path.rglob("config.yaml"))

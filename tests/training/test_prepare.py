@@ -1,0 +1,52 @@
+"""From rollouts to a batch: what train.py's `prepare` makes of filters that meet."""
+
+from types import SimpleNamespace
+
+import torch
+from hydra import compose, initialize_config_dir
+
+import train
+from drkernel import config as configuration
+from drkernel.config import REPOSITORY
+from drkernel.training.rollout_metrics import make_estimator
+from drkernel.training.sharded_rollout import Played
+from drkernel.training.trainer import State
+from drkernel.types import Trajectory, Turn, Verdict
+
+WRONG = Verdict("incorrect", "wrong_values")
+
+
+def right(speedup: float, coverage: float) -> Verdict:
+    return Verdict("ok", "faster", speedup=speedup, coverage=coverage)
+
+
+def trajectory(sample: int, *verdicts: Verdict) -> Trajectory:
+    return Trajectory("t", 0, sample, [Turn([1], [2, 3], [-1.0, -1.0], verdict=verdict) for verdict in verdicts])
+
+
+def prepared(trajectories, *overrides: str):
+    with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
+        config = configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
+    trainer = SimpleNamespace(config=config, state=State(), estimate_advantages=make_estimator(config.algo))
+    return train.prepare(trainer, Played(0, 0, {}, trajectories, trajectories))
+
+
+def test_a_turn_whose_peers_regressed_or_were_rejected_is_compared_with_the_rejected_ones():
+    """At turn 1 the second trajectory fails after a success and leaves, and PRS rejects the third. The first is then
+    alone: its baseline is the rejected one, and not nothing."""
+    trajectories = [
+        trajectory(0, WRONG, right(2.0, 1.0)),
+        trajectory(1, right(2.0, 1.0), WRONG),
+        trajectory(2, WRONG, right(1.5, 0.0)),
+    ]
+    _, batch, _ = prepared(trajectories, "filters=prs", "algo.drop_regressions=true", "reward=speedup")
+    of_turn = lambda b, k: batch.advantages[batch.turn_ids == 2 * b + k].unique().tolist()
+    assert of_turn(0, 1) == [3.0 - 2.5]
+
+
+def test_metrics_of_what_trains_stand_beside_those_of_all():
+    trajectories = [trajectory(0, right(2.0, 1.0)), trajectory(1, right(1.5, 0.0)), trajectory(2, WRONG)]
+    _, _, sums = prepared(trajectories, "filters=prs", "reward=binary")
+    means = {name: (entry[0] / entry[1]).item() for name, entry in sums.items()}
+    assert means["trained/correct"] == 1 / 2 and means["trained/speedup"] == 2.0 and means["prs/kept"] == 1 / 2
+    assert torch.tensor(means["kept"]).isclose(torch.tensor(2 / 3))

@@ -1,0 +1,13 @@
+"""What the console shows of a run."""
+
+import io
+
+from rich.console import Console
+
+from drkernel.training.progress import Progress
+
+
+def test_a_line_is_printed_as_it_is_whatever_brackets_it_has():
+    console = Console(file=io.StringIO(), width=200)
+    Progress(console).log("passed over: task t: differs at [0, 1] and [/b] and [red]")
+    assert "task t: differs at [0, 1] and [/b] and [red]" in console.file.getvalue()
