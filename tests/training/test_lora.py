@@ -52,8 +52,8 @@ def without_optimizer(found: dict) -> dict:
     return {name: value for name, value in found.items() if name != "optimizer"}
 
 
-def moments(optimizer) -> list[torch.Tensor]:
-    return [full(value) for state in optimizer.state.values() for value in state.values()]
+def moments(optimizer) -> list[dict[str, torch.Tensor]]:
+    return [{name: full(value) for name, value in state.items()} for state in optimizer.state.values()]
 
 
 def work(ranks: Ranks, folder) -> dict:
