@@ -20,7 +20,7 @@ class LoraConfig:
     alpha: float = 32.0
     """The scale is alpha / rank. Adapters want a learning rate some ten times that of all weights (policy.lr)."""
     rslora: bool = False
-    """Scale by alpha / sqrt(rank) instead (rsLoRA, arXiv 2312.03732), so that large ranks learn as fast as small ones."""
+    """Scale by alpha / sqrt(rank) instead (rsLoRA, arXiv 2312.03732): large ranks then learn as fast as small ones."""
     dropout: float = 0.0
     """Probability of dropping an input of A in the backward pass's forward. The engine generates without."""
     targets: list[str] | None = None

@@ -80,7 +80,9 @@ def test_only_adapters_train_and_there_are_as_many_as_the_shapes_say(settings):
     made = policy(settings)
     names = {name for name, p in made.model.named_parameters() if p.requires_grad}
     assert names == {name for name, _ in made.model.named_parameters() if is_adapter(name)}
-    linear = {name.rpartition(".")[2]: (m.in_features, m.out_features) for name, m in adapted(policy(SETTINGS[0]).model)}
+    linear = {
+        name.rpartition(".")[2]: (m.in_features, m.out_features) for name, m in adapted(policy(SETTINGS[0]).model)
+    }
     assert sum(tensor.numel() for _, tensor in adapters(made)) == 2 * pairs(linear, settings)
     made.backward(row(), loss)
     assert all((p.grad is not None) == (name in names) for name, p in made.model.named_parameters())
@@ -191,7 +193,10 @@ def test_dropout_acts_in_the_backward_pass_alone():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"rank": 4, "targets": ["q_proj", "query"]}, r"policy.lora.targets: found query; expected some of down_proj, "),
+        (
+            {"rank": 4, "targets": ["q_proj", "query"]},
+            r"policy.lora.targets: found query; expected some of down_proj, ",
+        ),
         ({"rank": -1}, r"policy.lora.rank=-1; expected 0 \(no adapters\) or more"),
         ({"rank": 4, "alpha": 0}, "policy.lora.alpha=0; expected more than 0"),
         ({"rank": 4, "dropout": 1.0}, "policy.lora.dropout=1.0; expected a probability below 1"),

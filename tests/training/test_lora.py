@@ -7,7 +7,7 @@ import torch
 
 from drkernel.lora import LoraConfig
 from drkernel.policy import Policy, check_agreement, export, load_engine
-from drkernel.policy.lora import add_adapters, adapted
+from drkernel.policy.lora import adapted, add_adapters
 from drkernel.policy.transfer import adapters, export_adapters, weights
 from drkernel.training import checkpoint, sharding, update
 from drkernel.training.loading import base_digest, load_policy, random_policy, set_adapters
@@ -233,5 +233,3 @@ def test_blocks_computed_again_drop_the_same_inputs(folder):
 def test_unknown_targets_are_named_before_weights_are_read(folder):
     with pytest.raises(DrKernelError, match=r"policy.lora.targets: found query; expected some of down_proj"):
         load_policy(folder / "tied", ALONE, lora=LoraConfig(rank=2, targets=["query"]))
-
-

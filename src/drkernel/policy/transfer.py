@@ -78,7 +78,7 @@ def _merged(policy: Policy, dtype: torch.dtype) -> Iterator[_Shard]:
 def export_adapters(policy: Policy, folder: str | Path) -> None:
     """Writes a folder in peft's format. Collective for a sharded policy; rank 0 writes."""
     first = not dist.is_initialized() or dist.get_rank() == 0
-    state = {name: _on_host(tensor) if first else None for name, tensor in adapters(policy)}
+    state = {name: _on_host(tensor) for name, tensor in adapters(policy)}
     if first:
         write_adapters(policy, folder, state)
 

@@ -64,12 +64,12 @@ def make_policy(config: Config, ranks: Ranks) -> Policy:
         policy = Policy.load(path)
         return set_adapters(add_adapters(policy, lora), path, config.seed, ranks) if lora else policy
     compiled = {"fullgraph": True, "dynamic": True} if config.trainer.compile and ranks.device.type == "cuda" else None
-    options = {"activation_checkpointing": config.trainer.recompute, "compile": compiled}
+    options: dict[str, Any] = {"activation_checkpointing": config.trainer.recompute, "compile": compiled}
     return load_policy(path, ranks, lora=lora, lora_seed=config.seed, **options)
 
 
 def sync_first_policy(config: Config, policy: Policy, engine: Engine, ranks: Ranks) -> None:
-    """Give the engine the policy that a run began with: the base of the adapters, or what is loaded again. Collective."""
+    """Give the engine the policy that a run began with: the adapters' base, or what is loaded again. Collective."""
     if not policy.lora:
         return engine.sync(make_policy(config, ranks))
     with without_adapters(policy):

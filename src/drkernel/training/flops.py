@@ -27,9 +27,7 @@ PEAK = {"H100": 989e12, "H200": 989e12}
 """Dense bfloat16 operations per second of a GPU, as its maker states them."""
 
 
-def update_flops(
-    config: PretrainedConfig, lengths: Iterable[int], sampled: int, adapters: int | None = None
-) -> float:
+def update_flops(config: PretrainedConfig, lengths: Iterable[int], sampled: int, adapters: int | None = None) -> float:
     """Operations of one forward and backward of a decoder with a gated MLP over packed rows.
 
     config: a transformers config (Qwen3's names); lengths: tokens of each row; sampled: tokens with a loss.

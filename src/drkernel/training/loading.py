@@ -90,8 +90,8 @@ def base_digest(policy: Policy, ranks: Ranks) -> str:
     """
     weights = _base_weights(policy)
     sums = torch.stack([_weighted_bits(weight, ranks) for _, weight in weights])
-    sums = ranks.all_reduce_sum(sums).tolist()
-    parts = [(name, tuple(w.shape), str(w.dtype), total) for (name, w), total in zip(weights, sums, strict=True)]
+    totals = ranks.all_reduce_sum(sums).tolist()
+    parts = [(name, tuple(w.shape), str(w.dtype), total) for (name, w), total in zip(weights, totals, strict=True)]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 

@@ -18,8 +18,8 @@ head size, k = key heads x head size, i = width of the feed-forward part, V toke
     CUDA            OVERHEAD_GIB: contexts, NCCL, vLLM's graphs and buffers
 
 Measured on an H200 (results/training-h200/update.md): 88.8 GiB for 0.6B at 65,536 tokens, 90.7 GiB for 1.7B at 32,768,
-both compiled, without engine and judge; the formula says 89.0 and 91.2. Without trainer.compile blocks keep more. LoRA's
-parts have not been measured (benchmarks/update_step_lora.py does).
+both compiled, without engine and judge; the formula says 89.0 and 91.2. Without trainer.compile blocks keep more.
+benchmarks/update_step_lora.py compares the parts with LoRA, which have not been measured yet.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Shape:
         """(inputs, outputs) of the linear layers of one block, by Qwen3's names."""
         queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
         attention = {"q_proj": (self.hidden, queries), "k_proj": (self.hidden, keys), "v_proj": (self.hidden, keys)}
-        feed_forward = {name: (self.hidden, self.intermediate) for name in ("gate_proj", "up_proj")}
+        feed_forward = dict.fromkeys(("gate_proj", "up_proj"), (self.hidden, self.intermediate))
         outputs = {"o_proj": (queries, self.hidden), "down_proj": (self.intermediate, self.hidden)}
         return attention | feed_forward | outputs
 

@@ -23,7 +23,6 @@ from drkernel.policy.model import Policy, plain_name
 from drkernel.training.ranks import Ranks, init_process_group
 
 
-
 def compute_dtype(device: torch.device) -> torch.dtype:
     """What forward and backward compute in, and frozen weights are kept in."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32
