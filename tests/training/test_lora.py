@@ -1,15 +1,18 @@
 """Adapters of a sharded policy: any number of ranks trains, merges, saves and loads the same ones."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
 
+from drkernel.config import REPOSITORY, Config, PolicyConfig
 from drkernel.lora import LoraConfig
-from drkernel.policy import Policy, check_agreement, export, load_engine
+from drkernel.policy import Policy, check_agreement, export, load_engine, load_prompts, load_tokenizer
 from drkernel.policy.lora import adapted, add_adapters
 from drkernel.policy.transfer import adapters, export_adapters, weights
-from drkernel.training import checkpoint, sharding, update
+from drkernel.training import build, checkpoint, sharding, update
 from drkernel.training.loading import base_digest, load_policy, random_policy, set_adapters
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError
@@ -228,6 +231,44 @@ def test_blocks_computed_again_drop_the_same_inputs(folder):
         policy.backward(batch([0, 1]), loss)
         gradients.append({name: full(p.grad) for name, p in sharding.parameters(policy) if p.grad is not None})
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-7)
+
+
+def test_a_run_exports_its_adapters_and_the_whole_policy_and_compares_with_its_base(tmp_path):
+    config = Config(run_dir=str(tmp_path / "run"))
+    config.policy = PolicyConfig(path=str(REPOSITORY / "assets/seed"), lora=LoraConfig(rank=2))
+    policy, prompts = build.make_policy(config, ALONE), load_prompts("compact", load_tokenizer(config.policy.path))
+    for _, layer in adapted(policy.model):
+        torch.nn.init.constant_(layer.lora_B.weight, 0.1)
+    build.export_policy(config, policy, prompts, ALONE)
+    assert json.loads((tmp_path / "run/adapter/adapter_config.json").read_text())["r"] == 2
+    again = dict(Policy.load(tmp_path / "run" / "policy").model.named_parameters())
+    torch.testing.assert_close(dict(weights(policy, torch.float32)), again)
+    engine = load_engine("transformers", policy, {0}, 4, 64)
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(engine.model.get_parameter(name), again[name])
+    build.sync_first_policy(config, policy, engine, ALONE)
+    assert torch.equal(engine.model.get_parameter(name), policy.model.get_parameter(name))
+
+
+def test_a_whole_policy_is_not_exported_where_that_is_switched_off(tmp_path):
+    config = Config(run_dir=str(tmp_path))
+    config.policy = PolicyConfig(
+        path=str(REPOSITORY / "assets/seed"), lora=LoraConfig(rank=2, targets=["q_proj"], export_merged=False)
+    )
+    prompts = load_prompts("compact", load_tokenizer(config.policy.path))
+    build.export_policy(config, build.make_policy(config, ALONE), prompts, ALONE)
+    assert [path.name for path in tmp_path.iterdir()] == ["adapter"]
+    with pytest.raises(DrKernelError, match=r"found peft's adapter_config.json, expected a whole policy's config.json"):
+        Policy.load(tmp_path / "adapter")
+
+
+def test_the_benchmark_of_the_update_step_runs_on_a_small_shape(tmp_path):
+    options = ["--shape", "tiny", "--row-tokens", "64", "--rank", "4"]
+    command = [sys.executable, "benchmarks/update_step_lora.py", str(tmp_path), *options]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "update_lora_tiny.json").read_text())
+    assert result["tokens_per_second"] > 0 and result["adapters"] == 2 * 4 * (2 * 320 + 2 * 192 + 3 * 192)
 
 
 def test_unknown_targets_are_named_before_weights_are_read(folder):

@@ -178,6 +178,11 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
 
 
 def _pretrained(what: str, source: str | Path, load: Callable[..., M], **options: Any) -> M:
+    if (Path(source) / "adapter_config.json").exists() and not (Path(source) / "config.json").exists():
+        raise DrKernelError(
+            f"{what} folder {str(source)!r}: found peft's adapter_config.json, expected a whole policy's config.json; "
+            "a run with adapters writes one to policy/ (policy.lora.export_merged=true)"
+        )
     # Loading a folder that others wrote is a process border: transformers raises a dozen unrelated types there.
     try:
         return load(source, **options)
