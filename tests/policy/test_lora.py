@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 from drkernel.lora import Base, LoraConfig, pairs
 from drkernel.policy import Policy, check_agreement, export, load_engine, new_policy
 from drkernel.policy.attention import ATTENTION
-from drkernel.policy.lora import adapted, add_adapters, draw_adapters, is_adapter, without_adapters
+from drkernel.policy.lora import adapted, add_adapters, dithered, draw_adapters, is_adapter, without_adapters
 from drkernel.policy.transfer import adapters, export_adapters, weights
 from drkernel.types import Batch, DrKernelError
 
@@ -173,6 +173,35 @@ def test_the_sum_is_made_in_float32_before_it_becomes_the_engines_type():
     merged = dict(weights(ours, torch.bfloat16))["model.layers.0.mlp.down_proj.weight"]
     torch.testing.assert_close(merged, exact.bfloat16(), rtol=0.008, atol=0)
     assert (merged.float() - exact).abs().mean() < 0.003 * exact.abs().mean()
+
+
+def test_a_step_that_is_smaller_than_bfloat16_resolves_reaches_the_engine_on_average():
+    draw = torch.Generator().manual_seed(0)
+    base = (0.9 * torch.rand(400, 500, generator=draw) + 1.05).bfloat16().float()  # in [1, 2) bfloat16 has steps of 2**-7
+    for change in (2**-7 / 100, -(2**-7) / 100, 2**-7 / 3):
+        assert abs(change) > 2**-8 or torch.equal((base + change).bfloat16().float(), base), "lost, to the nearest"
+        moved = dithered(base + change, 0).float() - base
+        assert moved.mean().item() == pytest.approx(change, rel=0.05)
+        assert set(moved.unique().abs().tolist()) <= {0.0, 2**-7}
+        whole = dithered(base + change, 0)
+        assert torch.equal(dithered((base + change)[150:], 150), whole[150:]), "a rank's rows are those of the whole"
+        assert torch.equal(dithered(base + change, 0), whole)
+    assert torch.equal(dithered(base, 0).float(), base), "what does not change stays"
+
+
+def test_the_engine_in_bfloat16_follows_small_steps_of_the_trainer():
+    ours = policy(LoraConfig(rank=8), trained=False)
+    for p in ours.parameters():
+        p.data = p.data if p.requires_grad else p.data.bfloat16().float()
+    start = ours.logprobs(row()).logprobs
+    ours.backward(row(), loss)
+    for _, layer in adapted(ours.model):
+        layer.lora_B.weight.data.sub_(1e-4 * layer.lora_B.weight.grad.sign())
+    step = ours.logprobs(row()).logprobs - start
+    engine = base()
+    engine.model.load_state_dict(dict(weights(ours, torch.bfloat16)), strict=False)
+    theirs = engine.logprobs(row()).logprobs - start
+    assert (theirs @ step / (step @ step)).item() == pytest.approx(1.0, abs=0.1)
 
 
 def test_without_its_adapters_a_policy_is_its_base():

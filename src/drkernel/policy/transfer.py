@@ -69,8 +69,8 @@ def _merged(policy: Policy, dtype: torch.dtype) -> Iterator[_Shard]:
     a = dict(_whole(matrices, torch.float32, BUCKET_BYTES))
     for shard in _shards(policy):
         if layer := layers.get(shard.name):
-            rows = merged(layer, a[shard.name.removesuffix("weight") + "lora_A.weight"], dtype)
-            yield dataclasses.replace(shard, local=rows)
+            matrix = a[shard.name.removesuffix("weight") + "lora_A.weight"]
+            yield dataclasses.replace(shard, local=merged(layer, matrix, dtype, shard.first_row))
         elif not is_adapter(shard.name):
             yield shard
 
@@ -161,6 +161,11 @@ class _Shard:
     @property
     def ranks(self) -> int:
         return self.group.size() if self.group else 1
+
+    @property
+    def first_row(self) -> int:
+        """Where this rank's rows begin."""
+        return -(-self.shape[0] // self.ranks) * dist.get_rank(self.group) if self.group else 0
 
     @property
     def room(self) -> int:
