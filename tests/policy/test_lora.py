@@ -177,7 +177,8 @@ def test_the_sum_is_made_in_float32_before_it_becomes_the_engines_type():
 
 def test_a_step_that_is_smaller_than_bfloat16_resolves_reaches_the_engine_on_average():
     draw = torch.Generator().manual_seed(0)
-    base = (0.9 * torch.rand(400, 500, generator=draw) + 1.05).bfloat16().float()  # in [1, 2) bfloat16 has steps of 2**-7
+    # Between 1 and 2, where bfloat16 has steps of 2**-7.
+    base = (0.9 * torch.rand(400, 500, generator=draw) + 1.05).bfloat16().float()
     for change in (2**-7 / 100, -(2**-7) / 100, 2**-7 / 3):
         assert abs(change) > 2**-8 or torch.equal((base + change).bfloat16().float(), base), "lost, to the nearest"
         moved = dithered(base + change, 0).float() - base

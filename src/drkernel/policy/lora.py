@@ -117,8 +117,9 @@ def dithered(rows: Tensor, first_row: int) -> Tensor:
 
     A base in bfloat16 needs this: to the nearest, W + d is W again while d is below half a unit in W's last place. The
     engine would sample from the base for dozens of steps (benchmarks/lora_rounding.py: 3 % of the first step at a
-    learning rate of 1e-5 reach it, 97 % with dithering). What is added before the lower 16 bits are cut off depends on the place
-    in the whole matrix alone (multiples of the golden ratio), so ranks agree and a weight moves only as d grows.
+    learning rate of 1e-5 reach it, 97 % with dithering). What is added before the lower 16 bits are cut off
+    depends on the place in the whole matrix alone (multiples of the golden ratio): ranks agree, and a weight moves only
+    where d does.
     """
     first = first_row * rows.shape[1]
     bits = torch.arange(first, first + rows.numel(), dtype=torch.int32, device=rows.device).view(rows.shape)
