@@ -27,7 +27,6 @@ import dataclasses
 import functools
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import hydra
 import torch
@@ -44,12 +43,12 @@ from drkernel.objective.rollouts import Rollouts, without_judge_failures
 from drkernel.overrides import one_line_errors
 from drkernel.policy.model import load_tokenizer
 from drkernel.policy.prompts import load_prompts
-from drkernel.policy.transfer import check_agreement, export, export_dtype
+from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.tasks.precision import summary
 from drkernel.training import plan, report, update
-from drkernel.training.build import load_sets, make_engine, make_policy
+from drkernel.training.build import export_policy, load_sets, make_engine, make_policy, sync_first_policy
 from drkernel.training.judging import described, judge_of_node, reserved_gpus
 from drkernel.training.packing import minibatches, pack, rows_that_train
 from drkernel.training.preemption import Preemption
@@ -268,13 +267,16 @@ def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
     config = dataclasses.replace(trainer.config, reward=dataclasses.replace(trainer.config.reward, hack_check=True))
     trainer, ranks = dataclasses.replace(trainer, config=config), trainer.ranks
     samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
-    export(trainer.policy, Path(config.run_dir) / "policy", trainer.prompts.tokenizer, export_dtype(ranks.device))
+    export_policy(config, trainer.policy, trainer.prompts, ranks)
     held_out = trainer.sampler.usable(held_out)
     if not held_out:
         return trainer.progress.log("no test task can be used, for the reasons above: no table before and after")
     tables, failures = {}, 0
-    for name, policy in (("before", make_policy(config, ranks)), ("after", trainer.policy)):
-        trainer.engine.sync(policy)
+    for name in ("before", "after"):
+        if name == "before":
+            sync_first_policy(config, trainer.policy, trainer.engine, ranks)
+        else:
+            trainer.engine.sync(trainer.policy)
         title = f"test split, {name}"
         episodes, _ = play(trainer, held_out, samples, turns, first_group=0, seed=-1, title=title)
         judged = without_judge_failures(episodes)

@@ -14,6 +14,14 @@ SHAPES: dict[str, dict] = {
         "num_hidden_layers": 36,
         "num_attention_heads": 32,
     },
+    "8b": {
+        **COMMON,
+        "hidden_size": 4096,
+        "intermediate_size": 12288,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "tie_word_embeddings": False,
+    },
     "tiny": {**COMMON, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 500}
     | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64},
 }

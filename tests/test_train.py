@@ -165,11 +165,18 @@ def succeed(run: commands.Command) -> str:
     return run.output
 
 
+@pytest.fixture(scope="module", params=[[], ["policy.lora.rank=4"]], ids=["all weights", "adapters"])
+def trained(request) -> list[str]:
+    """The overrides that say what trains."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def whole(trained, tmp_path_factory) -> Path:
     """The folder of a run that nobody disturbed, by the real command."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    done = subprocess.run([sys.executable, *arguments(folder)], cwd=ROOT, capture_output=True, text=True, timeout=400)
+    command = [sys.executable, *arguments(folder, *trained)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -181,12 +188,12 @@ def metrics(folder: Path) -> list[dict]:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("launches")
-def test_a_run_killed_in_the_middle_and_started_again_ends_bit_for_bit_the_same(whole, tmp_path):
-    killed = launch(tmp_path / "killed")
+def test_a_run_killed_in_the_middle_and_started_again_ends_bit_for_bit_the_same(whole, trained, tmp_path):
+    killed = launch(tmp_path / "killed", *trained)
     until_saved(killed, tmp_path / "killed")
     killed.signal_group(signal.SIGKILL)
     killed.wait()
-    output = succeed(launch(tmp_path / "killed"))
+    output = succeed(launch(tmp_path / "killed", *trained))
     assert "resumed" in output
     assert metrics(tmp_path / "killed") == metrics(whole)
     reports = [json.loads((folder / "report.json").read_text()) for folder in (tmp_path / "killed", whole)]
@@ -198,13 +205,13 @@ def test_a_run_killed_in_the_middle_and_started_again_ends_bit_for_bit_the_same(
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("launches")
-def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopped(whole, tmp_path):
+def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopped(whole, trained, tmp_path):
     """`trainer.gpus=2` on a machine without GPUs: two CPU processes over gloo, sharded by FSDP2."""
-    pair = launch(tmp_path / "two", "trainer.gpus=2")
+    pair = launch(tmp_path / "two", "trainer.gpus=2", *trained)
     until_saved(pair, tmp_path / "two")
     os.kill(pair.pid, signal.SIGTERM)
     assert "stopped by a signal at step 1" in succeed(pair), f"gave up step 2\n{pair.output}"
-    again = succeed(launch(tmp_path / "two"))
+    again = succeed(launch(tmp_path / "two", *trained))
     assert "resumed" in again
     ones, twos = (metrics(folder) for folder in (whole, tmp_path / "two"))
     assert [m["step"] for m in twos] == [1, 2]

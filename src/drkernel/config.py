@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from drkernel.judge.service import CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES
+from drkernel.lora import LoraConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.loss import AGGREGATIONS
@@ -95,6 +96,8 @@ class PolicyConfig:
     """`compact` for policies with drkernel's own tokenizer, `chat` for instruct models."""
     lr: float = 1e-6
     """Constant AdamW learning rate. The paper's 1e-6 suits 8B and 14B; a policy of a few million wants far more."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    """Adapters that train in place of all weights; `policy.lora.rank=32` adds them."""
 
 
 @dataclass
@@ -134,7 +137,7 @@ class JudgeConfig:
     gpus: list[str] | None = None
     """With `cuda`: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all. Training takes the others."""
     share: bool = False
-    """Measure on the GPUs that train, too. Timing has the GPU to itself, between two engine steps. Verdicts say so."""
+    """Measure on the GPUs that train, too: alone, between two steps of the engine. Verdicts say so."""
     screen: bool | None = None
     """With `cuda`: run submissions in Triton's interpreter on a CPU first. Screening can reject but never accept. It
     uses small shapes, so it needs `shapes=reject` and `criterion=drkernel`. None: screen wherever that holds."""
@@ -197,8 +200,7 @@ class RewardConfig:
     """What a verdict is worth (conf/reward/). The rewards in objective/rewards.py add their own options:
 
     cap: largest speed-up that pays. scale: factor on the whole reward; the paper's published code uses 0.5.
-    coverage_from: PR pays from this speed-up on, so that a full rewrite at half speed does not beat a faster hybrid;
-    paper: 0.
+    coverage_from: PR pays from this speed-up on: a full rewrite at half speed must not beat a faster hybrid; paper: 0.
     """
 
     name: str = "profiling"
@@ -248,7 +250,7 @@ class TrainerConfig:
     """The size of a step and of a run."""
 
     gpus: int = 1
-    """Ranks that `python train.py` starts here: one per GPU, or CPU processes. torchrun and srun start their own."""
+    """Ranks that `train.py` starts on this machine, one per GPU or CPU process; torchrun and srun start their own."""
     steps: int = 300
     """Optimizer steps."""
     prompts: int = 16

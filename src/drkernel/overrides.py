@@ -73,6 +73,9 @@ def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[
 
 def expect_a_gradient(config: Any) -> None:
     """Refuses settings of a training under which no step could train, though all of them would run."""
+    config.policy.lora.check()
+    if config.stage == "coldstart" and config.policy.lora.rank:
+        raise DrKernelError("config: policy.lora.rank is set, but stage=coldstart trains all weights; expected 0")
     samples, temperature = config.trainer.samples, config.engine.temperature
     smallest = config.filters.zero_variance.min_size if config.filters.zero_variance else 1
     if temperature <= 0:

@@ -150,3 +150,41 @@ def test_the_command_prints_the_table_and_loads_nothing(tmp_path):
         assert row in done.stdout
     assert "it fits" in done.stdout
     assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_parts_of_8b_with_adapters_on_one_gpu():
+    """A base of 2 bytes per parameter; adapters of rank 32 on seven matrices of each of 36 blocks, 16 bytes each."""
+    config = load("policy=qwen3_8b", "policy.lora.rank=32")
+    # inputs + outputs: q and o 8,192 each, k and v 5,120 each, gate, up and down 16,384 each
+    adapters = 36 * 32 * (2 * 8192 + 2 * 5120 + 3 * 16_384)
+    assert adapters == 87_293_952
+    parts = plan.memory(config, EIGHT, ranks=1)
+    assert parts["state"][1] == pytest.approx((2 * 8_190_735_360 + 16 * adapters) / GIB)
+    # As without adapters, but no float32 gradients of head and blocks, and 32 numbers for each of a block's adapters
+    by_hand = 65_536 * (147_456 + 68_608 + 7 * 32 + 32_768) + 1_244_659_712 + 1_244_659_712 + 771_785_728
+    assert parts["activations at the longest row"][1] == pytest.approx(by_hand / GIB)
+
+
+@pytest.mark.parametrize("overrides", [["policy=qwen3_8b", "policy.lora.rank=32"], ["policy=qwen3_8b_lora"]])
+def test_8b_with_adapters_fits_one_h200_with_engine_and_judge(overrides):
+    config = load(*overrides, "judge=cuda", "judge.share=true")
+    assert plan.memory(config, EIGHT, 1)["judge"][0] > 0
+    assert plan.verdict(config, EIGHT, 1, plan.CARDS_GIB["H200"]) == ""
+
+
+def test_8b_with_adapters_on_80_gb_says_what_to_change():
+    with pytest.raises(DrKernelError, match=r"needs about 10\d GiB .*(engine.kv_cache_gib|engine.sleep)=.* fits"):
+        plan.verdict(load("policy=qwen3_8b", "policy.lora.rank=32"), EIGHT, 1, plan.CARDS_GIB["H100"])
+
+
+def test_adapters_of_chosen_layers_count_alone():
+    config = load("policy=qwen3_8b", "policy.lora.rank=8", "policy.lora.targets=[q_proj,v_proj]")
+    adapters = 36 * 8 * (8192 + 5120)
+    assert plan.memory(config, EIGHT, 2)["state"][0] == pytest.approx(
+        (8_190_735_360 + (12 / 2 + 4) * adapters) / GIB
+    ), "gradients of adapters stay whole"
+
+
+def test_where_no_setting_helps_adapters_are_proposed():
+    config, shape = load("policy=qwen3_14b", "trainer.gpus=1"), plan.QWEN3["Qwen/Qwen3-14B"]
+    assert "policy.lora.rank=32" in plan.remedy(config, shape, 32, 10.0)

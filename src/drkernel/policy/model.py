@@ -17,11 +17,14 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config
 from transformers.utils import logging
 
+from drkernel.lora import Base, LoraConfig
 from drkernel.policy.attention import ATTENTION, Packed, to_device
 from drkernel.policy.scoring import token_scores
 from drkernel.types import Batch, DrKernelError
 
 M = TypeVar("M")
+WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.")
+"""What activation checkpointing and torch.compile put into the names of weights."""
 logging.disable_progress_bar()  # the entry points have progress bars of their own
 
 
@@ -37,6 +40,10 @@ class Policy(nn.Module):
     """A causal LM over packed rows. `chunk` is the number of tokens whose logits exist at the same time."""
 
     model: PreTrainedModel
+    lora: LoraConfig | None = None
+    """The settings of its adapters (policy/lora.py); None: all weights train."""
+    base: Base | None = None
+    """Which weights its adapters belong to."""
 
     def __init__(self, model: PreTrainedModel, chunk: int = 4096):
         super().__init__()
@@ -158,12 +165,24 @@ def new_policy(
         return Policy(AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=ATTENTION))
 
 
+def plain_name(name: str) -> str:
+    """A weight's or layer's name in the transformers model, whatever wraps its block."""
+    for wrapper in WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a local folder or hub id. Raises DrKernelError where it is missing or damaged."""
     return _pretrained("tokenizer", source, AutoTokenizer.from_pretrained)
 
 
 def _pretrained(what: str, source: str | Path, load: Callable[..., M], **options: Any) -> M:
+    if (Path(source) / "adapter_config.json").exists() and not (Path(source) / "config.json").exists():
+        raise DrKernelError(
+            f"{what} folder {str(source)!r}: found peft's adapter_config.json, expected a whole policy's config.json; "
+            "a run with adapters writes one to policy/ (policy.lora.export_merged=true)"
+        )
     # Loading a folder that others wrote is a process border: transformers raises a dozen unrelated types there.
     try:
         return load(source, **options)

@@ -6,6 +6,7 @@ one flat tensor, and a single all-gather brings everyone the bucket. A 1.7B poli
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,12 +19,11 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedTokenizerBase
 
 from drkernel.policy.engine import Engine, Request
-from drkernel.policy.model import Policy
+from drkernel.policy.lora import adapted, is_adapter, merged, write_adapters
+from drkernel.policy.model import Policy, plain_name
 from drkernel.types import Batch, DrKernelError
 
 BUCKET_BYTES = 512 * 2**20
-WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.")
-"""What activation checkpointing and torch.compile put into the names of weights."""
 all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 """One flat tensor from each rank into one flat tensor; torch 2.13 renamed it."""
 PROBES, PROBE_TOKENS = 16, 8
@@ -33,12 +33,22 @@ PROBES, PROBE_TOKENS = 16, 8
 def weights(policy: Policy, dtype: torch.dtype, bucket_bytes: int = BUCKET_BYTES) -> Iterator[tuple[str, Tensor]]:
     """(Hugging Face name, whole tensor) of every weight, tied ones once; floating ones in `dtype`.
 
+    Adapters are added to the weights that they belong to, in float32; the policy's own stay as they are.
     bucket_bytes: most bytes of one gathered bucket; a weight that is larger travels alone. The tensors stay valid and
     may be the policy's own, so do not write to them. Collective for a sharded policy: every rank iterates to the end.
     """
+    yield from _whole(_merged(policy, dtype), dtype, bucket_bytes)
+
+
+def adapters(policy: Policy) -> Iterator[tuple[str, Tensor]]:
+    """(name in the transformers model, whole float32 tensor) of every A and B. Collective, as `weights`."""
+    return _whole((s for s in _shards(policy) if is_adapter(s.name)), torch.float32, BUCKET_BYTES)
+
+
+def _whole(shards: Iterator[_Shard], dtype: torch.dtype, bucket_bytes: int) -> Iterator[tuple[str, Tensor]]:
     bucket: list[_Shard] = []
     size = 0
-    for shard in _shards(policy):
+    for shard in shards:
         if shard.group is None and (shard.local.dtype == dtype or not shard.local.is_floating_point()):
             yield shard.name, shard.local
             continue
@@ -52,10 +62,31 @@ def weights(policy: Policy, dtype: torch.dtype, bucket_bytes: int = BUCKET_BYTES
         yield from _gather(bucket, dtype)
 
 
+def _merged(policy: Policy, dtype: torch.dtype) -> Iterator[_Shard]:
+    """What each rank has of every weight, with its rows of the adapter added; adapters themselves are left out."""
+    layers = {f"{name}.weight": layer for name, layer in adapted(policy.model)}
+    matrices = (s for s in _shards(policy) if s.name.endswith("lora_A.weight"))
+    a = dict(_whole(matrices, torch.float32, BUCKET_BYTES))
+    for shard in _shards(policy):
+        if layer := layers.get(shard.name):
+            matrix = a[shard.name.removesuffix("weight") + "lora_A.weight"]
+            yield dataclasses.replace(shard, local=merged(layer, matrix, dtype, shard.first_row))
+        elif not is_adapter(shard.name):
+            yield shard
+
+
+def export_adapters(policy: Policy, folder: str | Path) -> None:
+    """Writes a folder in peft's format. Collective for a sharded policy; rank 0 writes."""
+    first = not dist.is_initialized() or dist.get_rank() == 0
+    state = {name: _on_host(tensor) for name, tensor in adapters(policy)}
+    if first:
+        write_adapters(policy, folder, state)
+
+
 def export(
     policy: Policy, folder: str | Path, tokenizer: PreTrainedTokenizerBase, dtype: torch.dtype = torch.float32
 ) -> None:
-    """Writes a Hugging Face folder (config, safetensors, tokenizer) that transformers and vLLM load.
+    """Writes a Hugging Face folder (config, safetensors, tokenizer) that transformers and vLLM load; adapters merged.
 
     dtype: what the weights are stored as. Collective for a sharded policy: rank 0 gathers all weights in its host's
     memory and writes them.
@@ -132,6 +163,11 @@ class _Shard:
         return self.group.size() if self.group else 1
 
     @property
+    def first_row(self) -> int:
+        """Where this rank's rows begin."""
+        return -(-self.shape[0] // self.ranks) * dist.get_rank(self.group) if self.group else 0
+
+    @property
     def room(self) -> int:
         """Elements of the largest shard: what each rank's bucket holds of it, padded."""
         return self.shape.numel() if self.group is None else -(-self.shape[0] // self.ranks) * self.shape[1:].numel()
@@ -144,8 +180,7 @@ def _shards(policy: Policy) -> Iterator[_Shard]:
         if id(tensor) in seen:
             continue
         seen.add(id(tensor))
-        for wrapper in WRAPPERS:
-            name = name.replace(wrapper, "")
+        name = plain_name(name)
         tensor = tensor.detach()
         if isinstance(tensor, DTensor):
             yield _Shard(name, tensor.to_local(), tensor.shape, _group(name, tensor))

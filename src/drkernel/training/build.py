@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from drkernel.config import Config, Judged
@@ -9,12 +10,14 @@ from drkernel.judge.service import longest_s
 from drkernel.objective.rollouts import ignoring_hack_check
 from drkernel.policy import load_engine
 from drkernel.policy.engine import Engine, Sampling
+from drkernel.policy.lora import add_adapters, without_adapters
 from drkernel.policy.model import Policy
 from drkernel.policy.prompts import Prompts
+from drkernel.policy.transfer import export, export_adapters, export_dtype
 from drkernel.rollout import EpisodeConfig
 from drkernel.tasks import load_tasks, test_source
 from drkernel.training.judging import GpuSharingEngine
-from drkernel.training.loading import load_policy
+from drkernel.training.loading import load_policy, set_adapters
 from drkernel.training.ranks import Ranks
 from drkernel.types import Task
 
@@ -60,10 +63,30 @@ def episode_config(config: Config, turns: int) -> EpisodeConfig:
 
 def make_policy(config: Config, ranks: Ranks) -> Policy:
     """The policy, sharded over the ranks. A single CPU process has it whole, so that its results repeat bit for bit."""
+    path, lora = config.policy.path, config.policy.lora if config.policy.lora.rank else None
     if ranks.size == 1 and ranks.device.type == "cpu":
-        return Policy.load(config.policy.path)
+        policy = Policy.load(path)
+        return set_adapters(add_adapters(policy, lora), path, config.seed, ranks) if lora else policy
     compiled = {"fullgraph": True, "dynamic": True} if config.trainer.compile and ranks.device.type == "cuda" else None
-    return load_policy(config.policy.path, ranks, activation_checkpointing=config.trainer.recompute, compile=compiled)
+    options: dict[str, Any] = {"activation_checkpointing": config.trainer.recompute, "compile": compiled}
+    return load_policy(path, ranks, lora=lora, lora_seed=config.seed, **options)
+
+
+def sync_first_policy(config: Config, policy: Policy, engine: Engine, ranks: Ranks) -> None:
+    """Give the engine the policy that a run began with: the adapters' base, or what is loaded again. Collective."""
+    if not policy.lora:
+        return engine.sync(make_policy(config, ranks))
+    with without_adapters(policy):
+        engine.sync(policy)
+
+
+def export_policy(config: Config, policy: Policy, prompts: Prompts, ranks: Ranks) -> None:
+    """Write policy/ of the run folder in Hugging Face's format, and of adapters adapter/ in peft's. Collective."""
+    folder, lora = Path(config.run_dir), policy.lora
+    if lora:
+        export_adapters(policy, folder / "adapter")
+    if not lora or lora.export_merged:
+        export(policy, folder / "policy", prompts.tokenizer, export_dtype(ranks.device))
 
 
 def make_engine(config: Judged, policy: Policy, prompts: Prompts) -> Engine:

@@ -1,9 +1,11 @@
 """Checkpoints that hold everything, are either whole or not there, and fit any number of ranks.
 
     checkpoints/step_000010/state.pt       the caller's state, and the optimizer's hyperparameters and step counts
-    checkpoints/step_000010/tensors/       weights and optimizer moments as safetensors, each rank its shards
+    checkpoints/step_000010/tensors/       weights that train and optimizer moments as safetensors, each rank its shards
     checkpoints/step_000010/rng_00000.pt   every random state of a rank
     checkpoints/step_000010/COMPLETE       JSON: step, ranks, SHA-256 of every file; written last
+
+Of a policy with adapters only these are weights that train. COMPLETE then names the base: its source and a digest.
 
 A checkpoint is written to a temporary folder and renamed at the end, so a killed run leaves the last whole one; the
 next start removes the rest. Nothing in it is a pickle that could run code: state is read with `weights_only`, and
@@ -17,6 +19,7 @@ hold the hyperparameters and step counts beside the tensors.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -37,6 +40,7 @@ from torch import Tensor
 from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.api import CheckpointException
 
+from drkernel.lora import Base
 from drkernel.policy.model import Policy
 from drkernel.training.ranks import Ranks
 from drkernel.training.run import write_text
@@ -75,7 +79,8 @@ def save(
     plain[f"rng_{ranks.rank:05d}.pt"] = rng_state()
     hashes = ranks.all_gather_object(lambda: _write(partial, plain) | _shard_hashes(partial, ranks))
     files = dict(sorted(chain.from_iterable(part.items() for part in hashes)))
-    text = json.dumps({"step": step, "ranks": ranks.size, "files": files}, indent=1)
+    base = {"base": dataclasses.asdict(policy.base)} if policy.base else {}
+    text = json.dumps({"step": step, "ranks": ranks.size, **base, "files": files}, indent=1)
     ranks.broadcast_object(lambda: _publish(partial, final, text, keep))
     return final
 
@@ -95,6 +100,7 @@ def load_latest(
     hint = f"remove the folder to resume from {found[-2].name}" if len(found) > 1 else "remove it to start again"
     description = ranks.broadcast_object(lambda: _described(path, hint))
     ranks.all_gather_object(lambda: _verify(path, sorted(description["files"].items())[ranks.rank :: ranks.size], hint))
+    _expect_same_base(path, description["base"], policy.base, hint)
     saved = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
     try:
         _restore(path / "tensors", policy, optimizer, saved["optimizer"])
@@ -120,7 +126,7 @@ def complete(folder: Path) -> list[Path]:
 
 
 def _weights(policy: Policy) -> list[tuple[str, Tensor]]:
-    return [(f"policy.{name}", parameter.detach()) for name, parameter in parameters(policy)]
+    return [(f"policy.{name}", weight.detach()) for name, weight in parameters(policy) if weight.requires_grad]
 
 
 def _optimizer_state(policy: Policy, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -208,9 +214,18 @@ def _publish(partial: Path, final: Path, text: str, keep: int) -> None:
 def _described(path: Path, hint: str) -> dict[str, Any]:
     try:
         description = json.loads((path / "COMPLETE").read_text())
-        return {key: description[key] for key in ("step", "ranks", "files")}
+        return {key: description[key] for key in ("step", "ranks", "files")} | {"base": description.get("base")}
     except Exception as error:
         raise DrKernelError(f"{path / 'COMPLETE'}: corrupt checkpoint ({one_line(error)}); {hint}") from None
+
+
+def _expect_same_base(path: Path, saved: dict[str, str] | None, base: Base | None, hint: str) -> None:
+    """Raises DrKernelError where adapters were trained on other weights; a folder may have moved."""
+    found, expected = base.digest if base else None, saved["digest"] if saved else None
+    if found != expected:
+        name = lambda digest, source: f"{source} with digest {digest}" if digest else "none (all weights train)"
+        is_now, was = name(found, base and base.source), name(expected, saved and saved["source"])
+        raise DrKernelError(f"{path}: found a policy whose adapters have the base {is_now}, expected {was}; {hint}")
 
 
 def _verify(path: Path, files: list[tuple[str, str]], hint: str) -> None:

@@ -7,6 +7,7 @@ load_policy("random:conf/shapes/qwen3", ranks)     a folder with a config.json, 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,46 +23,104 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PretrainedConfig
 
+from drkernel.lora import Base, LoraConfig
 from drkernel.policy.attention import ATTENTION
+from drkernel.policy.lora import add_adapters, draw_adapters, is_adapter
 from drkernel.policy.model import Policy
 from drkernel.training.checkpoint import one_line
 from drkernel.training.ranks import Ranks
-from drkernel.training.sharding import parameters, shard
+from drkernel.training.sharding import compute_dtype, parameters, shard
 from drkernel.types import DrKernelError
 
 M = TypeVar("M")
 RANDOM = "random:"
+BITS_AT_ONCE = 2**24
+"""Elements of a weight that `base_digest` takes together: 16 bytes each while it does."""
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja")
 """What is downloaded of a hub repository: weights, configs, tokenizer."""
 
 
-def load_policy(source: str | Path, ranks: Ranks, *, seed: int = 0, **options: Any) -> Policy:
+def load_policy(
+    source: str | Path,
+    ranks: Ranks,
+    *,
+    seed: int = 0,
+    lora: LoraConfig | None = None,
+    lora_seed: int = 0,
+    **options: Any,
+) -> Policy:
     """A policy from a local Hugging Face folder, a hub id, or `random:<folder with config.json>`, sharded over ranks.
 
-    options: those of drkernel.training.sharding.shard. Collective. Weights become float32, whatever they are stored as.
+    lora: the settings of adapters that train alone, drawn from `lora_seed`; None: all weights train.
+    options: those of drkernel.training.sharding.shard. Collective. Weights become float32, whatever they are stored as;
+    frozen ones get the type in which they compute.
     Raises DrKernelError on all ranks where something is missing, damaged or of another shape.
     """
     source = str(source)
     if source.startswith(RANDOM):
         config = _on_every_rank(ranks, source, lambda: AutoConfig.from_pretrained(source.removeprefix(RANDOM)))
-        return random_policy(config, ranks, seed=seed, **options)
+        policy = random_policy(config, ranks, seed=seed, lora=lora, **options)
+        return set_adapters(policy, source, lora_seed, ranks)
     folder = _local(source, ranks)
     config = _on_every_rank(ranks, source, lambda: AutoConfig.from_pretrained(folder))
-    policy = _empty(config, ranks, options)
-    weights = {name.removeprefix("model."): parameter.detach() for name, parameter in parameters(policy)}
+    policy = _empty(config, ranks, options, lora)
+    weights = {name.removeprefix("model."): weight.detach() for name, weight in _base_weights(policy)}
     _on_every_rank(ranks, source, lambda: _check(folder, weights))
     with _clear_errors(source):
         dcp.load(weights, storage_reader=HuggingFaceStorageReader(str(folder)))
     if (folder / "generation_config.json").exists():
         cast(Any, policy.model).generation_config = GenerationConfig.from_pretrained(folder)
+    return set_adapters(policy, source, lora_seed, ranks)
+
+
+def set_adapters(policy: Policy, source: str, seed: int, ranks: Ranks) -> Policy:
+    """Draw the adapters of a policy, if it has some, and note which weights they belong to. Collective."""
+    if policy.lora:
+        draw_adapters(policy, seed)
+        policy.base = Base(source, base_digest(policy, ranks))
     return policy
 
 
-def random_policy(config: PretrainedConfig, ranks: Ranks, *, seed: int = 0, **options: Any) -> Policy:
+@torch.no_grad()
+def base_digest(policy: Policy, ranks: Ranks) -> str:
+    """16 hex digits over names, shapes, types and bits of all weights but the adapters'. Collective.
+
+    A weight counts by the sum over its elements of bits x (1 + place mod 65,521), modulo 2**64: the same for any number
+    of ranks, and a second for 8B on a GPU.
+    """
+    weights = _base_weights(policy)
+    sums = torch.stack([_weighted_bits(weight, ranks) for _, weight in weights])
+    totals = ranks.all_reduce_sum(sums).tolist()
+    parts = [(name, tuple(w.shape), str(w.dtype), total) for (name, w), total in zip(weights, totals, strict=True)]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _weighted_bits(weight: Tensor, ranks: Ranks) -> Tensor:
+    """int64 scalar: this rank's part of a weight's sum; of a weight that is not sharded the first rank has it all."""
+    flat = _local_part(weight).detach().flatten()
+    total = torch.zeros((), dtype=torch.int64, device=flat.device)
+    if not isinstance(weight, DTensor) and not ranks.is_main:
+        return total
+    start = ranks.rank * -(-weight.shape[0] // ranks.size) * weight.shape[1:].numel()
+    for part in flat.split(BITS_AT_ONCE):
+        bits = part.view(torch.int16 if part.element_size() == 2 else torch.int32).long()
+        place = torch.arange(start, start + len(part), device=part.device) % 65_521
+        total += (bits * (1 + place)).sum()
+        start += len(part)
+    return total
+
+
+def _base_weights(policy: Policy) -> list[tuple[str, Tensor]]:
+    return [(name, weight) for name, weight in parameters(policy) if not is_adapter(name)]
+
+
+def random_policy(
+    config: PretrainedConfig, ranks: Ranks, *, seed: int = 0, lora: LoraConfig | None = None, **options: Any
+) -> Policy:
     """Matrices from N(0, initializer_range), norms 1, biases 0; the whole tensors are a function of seed and device
-    kind alone, not of the number of ranks."""
-    policy = _empty(config, ranks, options)
-    for name, parameter in parameters(policy):
+    kind alone, not of the number of ranks. Adapters are not set."""
+    policy = _empty(config, ranks, options, lora)
+    for name, parameter in _base_weights(policy):
         whole = torch.empty(parameter.shape, device=ranks.device)
         if whole.ndim > 1:
             generator = torch.Generator(ranks.device).manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
@@ -72,11 +131,14 @@ def random_policy(config: PretrainedConfig, ranks: Ranks, *, seed: int = 0, **op
     return policy
 
 
-def _empty(config: PretrainedConfig, ranks: Ranks, options: dict[str, Any]) -> Policy:
+def _empty(config: PretrainedConfig, ranks: Ranks, options: dict[str, Any], lora: LoraConfig | None) -> Policy:
     """Sharded, on the ranks' devices, its weights not yet set."""
+    dtype = (options.get("dtype") or compute_dtype(ranks.device)) if lora else torch.float32
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=ATTENTION)
-    policy = shard(Policy(model), ranks, **options)
+        policy = Policy(AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=ATTENTION))
+    if lora:
+        ranks.all_gather_object(lambda: add_adapters(policy, lora) and None)  # all ranks raise what one does
+    shard(policy, ranks, **options)
     policy.to_empty(device=ranks.device)
     _fill_buffers(policy, ranks.device)
     return policy

@@ -6,17 +6,20 @@ Bytes of one rank, P parameters, R ranks, T tokens in the largest micro-batch, L
 head size, k = key heads x head size, i = width of the feed-forward part, V tokens in the vocabulary:
 
     state           16 P / R: float32 weights, gradients and two moments; below 2**33 bytes gradients stay whole: 4 P
+                    with LoRA 2 P / R of the frozen base, and the 16 of its adapters: whole gradients below 2**33 bytes
     engine          2 P (vLLM, bfloat16) or 4 P (transformers, float32)
     cache           engine.kv_cache_gib, or of transformers all slots: 4 L k engine.max_tokens x 2 bytes each
     activations     2 T (4 h + 3 q + 3 k + 3 i) for each block that keeps them, 2 T h for each that computes them again;
-                    2 T (4 h + 3 q + 3 k + 3 i) for the one that does so now; 2 T (2 i + 2 h) for its gradients
-    head            6 h V (bfloat16 copy and float32 gradient) and 2 V for each of 4,096 tokens' logits
-    blocks          8 bytes per parameter of a block: two gathered in bfloat16, one whole gradient
+                    2 T (4 h + 3 q + 3 k + 3 i) for the one that does so now; 2 T (2 i + 2 h) for its gradients;
+                    with LoRA 2 T rank more for each adapter of a block that keeps them
+    head            6 h V (bfloat16 copy and float32 gradient; 2 h V with LoRA) and 2 V for each of 4,096 tokens' logits
+    blocks          8 bytes per parameter of a block: two gathered in bfloat16, one whole gradient; 4 with LoRA
     judge           JUDGE_GIB where it measures on the GPUs that train
     CUDA            OVERHEAD_GIB: contexts, NCCL, vLLM's graphs and buffers
 
 Measured on an H200 (results/training-h200/update.md): 88.8 GiB for 0.6B at 65,536 tokens, 90.7 GiB for 1.7B at 32,768,
 both compiled, without engine and judge; the formula says 89.0 and 91.2. Without trainer.compile blocks keep more.
+benchmarks/update_step_lora.py compares the parts with LoRA, which have not been measured yet.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from rich.table import Table
 from transformers import AutoConfig
 
 from drkernel.config import Config
+from drkernel.lora import pairs
 from drkernel.training.judging import placed
 from drkernel.training.loading import RANDOM
 from drkernel.training.ranks import Ranks
@@ -64,6 +68,15 @@ class Shape:
     intermediate: int
     vocabulary: int
     tied: bool
+
+    @property
+    def linear(self) -> dict[str, tuple[int, int]]:
+        """(inputs, outputs) of the linear layers of one block, by Qwen3's names."""
+        queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
+        attention = {"q_proj": (self.hidden, queries), "k_proj": (self.hidden, keys), "v_proj": (self.hidden, keys)}
+        feed_forward = dict.fromkeys(("gate_proj", "up_proj"), (self.hidden, self.intermediate))
+        outputs = {"o_proj": (queries, self.hidden), "down_proj": (self.intermediate, self.hidden)}
+        return attention | feed_forward | outputs
 
     @property
     def block(self) -> int:
@@ -120,7 +133,7 @@ def memory(config: Config, shape: Shape, ranks: int) -> dict[str, tuple[float, f
     engine, cache = _engine(config, shape)
     awake = 0.0 if config.engine.sleep else 1.0
     judge = JUDGE_GIB if config.judge.share and _measures(config) else 0.0
-    state = _state(shape, ranks) / GIB
+    state = _state(config, shape, ranks) / GIB
     return {
         "state": (state, state),
         "engine weights": (engine / GIB, awake * engine / GIB),
@@ -136,9 +149,12 @@ def total(parts: dict[str, tuple[float, float]]) -> float:
     return max(sum(generating for generating, _ in parts.values()), sum(updating for _, updating in parts.values()))
 
 
-def _state(shape: Shape, ranks: int) -> float:
-    whole = 4 * shape.parameters <= WHOLE_GRADIENTS
-    return 12 * shape.parameters / ranks + 4 * shape.parameters / (1 if whole else ranks)
+def _state(config: Config, shape: Shape, ranks: int) -> float:
+    lora = config.policy.lora
+    trained = shape.layers * pairs(shape.linear, lora) if lora.rank else shape.parameters
+    whole = 4 * trained <= WHOLE_GRADIENTS
+    frozen = 2 * shape.parameters / ranks if lora.rank else 0.0
+    return frozen + 12 * trained / ranks + 4 * trained / (1 if whole else ranks)
 
 
 def _engine(config: Config, shape: Shape) -> tuple[float, float]:
@@ -157,11 +173,13 @@ def _vllm(config: Config) -> bool:
 
 def _activations(config: Config, shape: Shape) -> float:
     tokens = max(config.trainer.micro_batch_tokens, config.engine.max_tokens)
-    again = int(shape.layers * config.trainer.recompute)
-    numbers = (shape.layers - again) * shape.kept + again * shape.hidden + bool(again) * shape.kept
+    again, lora = int(shape.layers * config.trainer.recompute), config.policy.lora
+    kept = shape.kept + lora.rank * len(shape.linear if lora.targets is None else lora.targets)
+    numbers = (shape.layers - again) * kept + again * shape.hidden + bool(again) * kept
     numbers += 2 * shape.intermediate + 2 * shape.hidden
-    head = 6 * shape.hidden * shape.vocabulary + 2 * shape.vocabulary * min(LOGITS, tokens)
-    return 2 * tokens * numbers + head + 8 * shape.block
+    gradients = 0 if lora.rank else 4  # bytes of each weight's whole float32 gradient
+    head = (2 + gradients) * shape.hidden * shape.vocabulary + 2 * shape.vocabulary * min(LOGITS, tokens)
+    return 2 * tokens * numbers + head + (4 + gradients) * shape.block
 
 
 def _measures(config: Config) -> bool:
@@ -173,7 +191,8 @@ def remedy(config: Config, shape: Shape, ranks: int, card: float) -> str:
     for changed, gpus in _changes(config, shape, ranks, card):
         if total(memory(changed, shape, gpus)) <= card:
             return f"{_difference(config, changed)} fits"
-    return "no setting makes it fit: take a smaller policy, or more or larger GPUs"
+    adapters = "" if config.policy.lora.rank else "adapters (policy.lora.rank=32), "
+    return f"no setting makes it fit: take {adapters}a smaller policy, or more or larger GPUs"
 
 
 def _changes(config: Config, shape: Shape, ranks: int, card: float) -> Iterator[tuple[Config, int]]:

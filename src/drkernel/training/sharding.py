@@ -19,10 +19,13 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from drkernel.policy.model import Policy
+from drkernel.policy.model import Policy, plain_name
 from drkernel.training.ranks import Ranks, init_process_group
 
-WRAPPER = "_checkpoint_wrapped_module."
+
+def compute_dtype(device: torch.device) -> torch.dtype:
+    """What forward and backward compute in, and frozen weights are kept in."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 def shard(
@@ -38,6 +41,7 @@ def shard(
 
     The policy's parameters (float32, on any device, also `meta`) become DTensors; forward and backward compute in
     `dtype` and add gradients up in float32. After a backward, gradients are the sums over ranks, not the means.
+    Frozen weights (policy/lora.py) may have `dtype` themselves.
 
     reshard_after_forward: free each block's whole weights between forward and backward; False keeps them and saves an
         all-gather: 2 bytes per parameter.
@@ -45,13 +49,14 @@ def shard(
     compile: options of torch.compile, applied to each block, e.g. {"fullgraph": True}; None: not compiled.
     dtype: bfloat16 on GPUs and float32 elsewhere where it is None.
     """
-    dtype = dtype or (torch.bfloat16 if ranks.device.type == "cuda" else torch.float32)
+    dtype = dtype or compute_dtype(ranks.device)
+    draws = bool(policy.lora and policy.lora.dropout)  # a block computed again must drop the same inputs
     precision = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.promote_types(dtype, torch.float32))
     options: dict[str, Any] = {"mesh": mesh(ranks), "mp_policy": precision}
     layers = cast(nn.ModuleList, policy.body.layers)
     for index in range(len(layers)):
         if int((index + 1) * activation_checkpointing) > int(index * activation_checkpointing):
-            layers[index] = checkpoint_wrapper(layers[index], preserve_rng_state=False)
+            layers[index] = checkpoint_wrapper(layers[index], preserve_rng_state=draws)
         if compile is not None:
             layers[index].compile(**compile)
         fully_shard(layers[index], reshard_after_forward=reshard_after_forward, **options)
@@ -97,7 +102,7 @@ def parameters(policy: Policy) -> Iterator[tuple[str, Tensor]]:
     """(name, parameter) of a policy, sharded or not, tied ones once; names do not depend on how it is sharded."""
     reshard(policy)
     for name, parameter in policy.named_parameters():
-        yield name.replace(WRAPPER, ""), parameter
+        yield plain_name(name), parameter
 
 
 def tied(policy: Policy) -> bool:
@@ -113,7 +118,7 @@ def _head_takes_part(policy: Policy, _: Any, hidden: Tensor) -> None:
     have the same length on all ranks, so it gets a gradient of zero when the body's backward begins."""
 
     def fill(_: Tensor) -> None:
-        for weight in policy.head.parameters():
+        for weight in (w for w in policy.head.parameters() if w.requires_grad):
             weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
 
     if hidden.requires_grad:

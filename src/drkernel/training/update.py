@@ -61,9 +61,9 @@ class PolicyLoss:
 def make_optimizer(
     policy: Policy, lr: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999)
 ) -> torch.optim.AdamW:
-    """AdamW with decay on matrices only. For a policy that is to be sharded, shard it first."""
-    matrices = [p for p in policy.parameters() if p.ndim >= 2]
-    vectors = [p for p in policy.parameters() if p.ndim < 2]
+    """AdamW over what trains, with decay on matrices only. For a policy that is to be sharded, shard it first."""
+    matrices = [p for p in trained(policy) if p.ndim >= 2]
+    vectors = [p for p in trained(policy) if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)
 
@@ -94,7 +94,7 @@ def step(
     device = policy.device
     sums = torch.zeros(2, dtype=torch.float64, device=device)
     microbatches = shard_microbatches(batch, max_tokens, ranks.size)[ranks.rank]
-    sync_once = isinstance(policy, FSDPModule) and 4 * sum(p.numel() for p in policy.parameters()) <= WHOLE_GRADIENTS
+    sync_once = isinstance(policy, FSDPModule) and 4 * sum(p.numel() for p in trained(policy)) <= WHOLE_GRADIENTS
     for number, (index, micro) in enumerate(microbatches, 1):
         if sync_once:
             set_gradient_sync(policy, number == len(microbatches))
@@ -114,6 +114,11 @@ def step(
         "skipped": int(skipped),
         "tokens": len(batch.tokens),
     }
+
+
+def trained(policy: Policy) -> list[torch.nn.Parameter]:
+    """The parameters that train: all of them, or those of the adapters."""
+    return [parameter for parameter in policy.parameters() if parameter.requires_grad]
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ def clip_gradients(policy: Policy, max_norm: float, ranks: Ranks = SINGLE) -> fl
 
     Gradients of a sharded policy are sums over ranks already; those of a whole one are added up here.
     """
-    parameters = list(policy.parameters())
+    parameters = trained(policy)
     if ranks.size > 1 and not isinstance(policy, FSDPModule):
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
