@@ -11,7 +11,7 @@ import pytest
 from tests.imports import ROOT, imports, modules
 
 FLOORS = (
-    {"types", "registry", "overrides"},
+    {"types", "registry", "overrides", "trainer_config"},
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},

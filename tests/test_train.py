@@ -92,7 +92,7 @@ def test_every_combination_takes_a_real_step(world, played_once, algo, reward, f
     optimizer = update.make_optimizer(here.policy, config.policy.lr, config.trainer.weight_decay)
     before = [p.clone() for p in here.policy.parameters()]
     trajectories = (played := train.collect(here)).trajectories
-    rollouts, batch, _ = train.prepare(here, played)
+    rollouts, batch = (prepared := train.prepare(here, played)).rollouts, prepared.batch
     metrics = train.learn(here, optimizer, batch)
     assert torch.isfinite(torch.tensor(metrics["loss"]))
     moved = any(not torch.equal(p, q) for p, q in zip(here.policy.parameters(), before, strict=True))
@@ -119,7 +119,7 @@ def test_trajectories_on_which_the_judge_failed_leave_the_batch_and_are_counted(
     played = train.collect(here)
     assert {trajectory.sample for trajectory in played.trajectories} == {1, 2}
     assert sum(trajectory.ends_in_judge_failure for trajectory in played.every) >= 2
-    rollouts, batch, _ = train.prepare(here, played)
+    rollouts, batch = (prepared := train.prepare(here, played)).rollouts, prepared.batch
     assert len(rollouts.groups) == len(played.trajectories) and batch.tokens.numel()
     some = False
     with pytest.raises(WorkerLost, match="it failed on all"):

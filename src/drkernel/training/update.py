@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from drkernel.config import AlgoConfig
+from drkernel.config import AlgoConfig, TrainerConfig
 from drkernel.objective.loss import count, policy_loss, token_weights
 from drkernel.objective.metric_sums import MetricSums
 from drkernel.policy.attention import to_device
@@ -66,6 +66,29 @@ def make_optimizer(
     vectors = [p for p in policy.parameters() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)
+
+
+def learning_rate(peak: float, config: TrainerConfig, step: int) -> float:
+    """The learning rate of step `step`, counted from 0: a function of the config and the step alone.
+
+    >>> config = TrainerConfig(lr_schedule="linear", lr_warmup=2, lr_steps=6, lr_end=0.5)
+    >>> [learning_rate(1.0, config, step) for step in range(8)]
+    [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.5]
+    """
+    if step < config.lr_warmup:
+        return peak * (step + 1) / config.lr_warmup
+    if config.lr_schedule == "constant":
+        return peak
+    assert config.lr_steps is not None
+    done = min(1.0, (step - config.lr_warmup) / (config.lr_steps - config.lr_warmup))
+    left = 1 - done if config.lr_schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return peak * (config.lr_end + (1 - config.lr_end) * left)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """For the next optimizer steps, of all parameters."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
 
 
 def step(
