@@ -9,7 +9,6 @@ One row per turn. Steps that a resumed run repeats are written anew (`Run.rewind
 from __future__ import annotations
 
 import json
-import math
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +22,7 @@ from drkernel.objective.filters import TOKEN_FILTERS
 from drkernel.objective.metric_sums import MetricSums
 from drkernel.objective.rollouts import Rollouts, without_judge_failures
 from drkernel.policy.prompts import Prompts
+from drkernel.training.page import plain
 from drkernel.training.rollout_metrics import tabulate_rollouts
 from drkernel.training.run import Run
 from drkernel.training.sharded_rollout import Played
@@ -135,17 +135,8 @@ def _row(prompts: Prompts, trajectory: Trajectory, t: int, turn: Turn) -> dict[s
         "prompt_tokens": len(turn.prompt_ids),
         "tokens": len(turn.response_ids),
         **(said if verdict else {}),
-        "verdict": json.dumps(_plain(verdict.to_dict())) if verdict else None,
+        "verdict": json.dumps(plain(verdict.to_dict())) if verdict else None,
     }
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become words."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write(run: Run, name: str, rows: list[dict[str, Any]]) -> None:

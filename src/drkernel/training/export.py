@@ -111,7 +111,9 @@ def _read(source: Path, weights: dict[str, Tensor], origin: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m drkernel.training.export", description=(__doc__ or "")[:112])
+    parser = argparse.ArgumentParser(
+        prog="python -m drkernel.training.export", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("checkpoint", type=Path, help="RUN/checkpoints/step_40, or RUN/checkpoints/best")
     parser.add_argument("folder", type=Path, help="where the Hugging Face folder goes")
     parser.add_argument("--policy", help="where config and tokenizer come from, if not from the run's policy.path")
