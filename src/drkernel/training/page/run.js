@@ -39,7 +39,7 @@ function overview(view) {
       h("td", {}, file.kind === "step" ? percent(file.turns ? file.trained / file.turns : NaN) : ""),
       h("td", {}, Number.isFinite(own.entropy) ? decimals(own.entropy) : ""));
   };
-  const section = h("section", {}, h("h2", {}, "Steps ", h("small", {}, core.said)),
+  const section = h("section", {}, h("h2", {}, "Steps ", h("small", {}, `means over turns; ${core.said}`)),
     h("div", { class: "wide" }, h("table", { class: "step-list" },
       h("thead", {}, h("tr", {}, ["", "reward", "correct", "verdicts", "groups", "turns", "train", "entropy"].map((name) => h("th", { scope: "col" }, name)))),
       body)));
@@ -81,7 +81,7 @@ async function stepView(view, name, group, sample, turn) {
   const timeline = h("div", { class: "timeline" });
   const list = h("div", {});
   timeline.append(list, lazily(groups, (one) => groupBlock(name, one, current && current.turn), list, 40));
-  const panel = h("article", { class: "turn", id: "turn" });
+  const panel = h("article", { class: "turn run-0", id: "turn" });
   panel.append(...(current ? turnPanel(name, current.group, current.turn) : [h("p", { class: "empty" },
     "This page has no texts of this step; completions/ of the run folder has them, and view --turns N takes more.")]));
   view.append(h("div", { class: "split" }, timeline, panel));
