@@ -28,7 +28,7 @@ def test_a_decay_begins_at_the_highest_and_stays_at_the_end(kind):
     found = rates(40, lr_schedule=kind, lr_warmup=5, lr_steps=25, lr_end=0.1)
     assert max(found) == found[4] == found[5] == 1e-3
     assert found[15] == pytest.approx(0.55e-3), "half way"
-    assert all(a >= b for a, b in zip(found[5:], found[6:], strict=False))
+    assert found[5:] == sorted(found[5:], reverse=True)
     assert found[25:] == pytest.approx([1e-4] * 15)
 
 
@@ -47,8 +47,14 @@ def test_it_is_set_for_all_parameters():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["trainer.lr_schedule=cosine"], r"lr_schedule=cosine ends at trainer\.lr_steps=None.*e\.g\. trainer\.lr_steps=16"),
-        (["trainer.lr_schedule=linear", "trainer.lr_steps=5", "trainer.lr_warmup=5"], r"a step after the warm-up \(5 st"),
+        (
+            ["trainer.lr_schedule=cosine"],
+            r"lr_schedule=cosine ends at trainer\.lr_steps=None.*e\.g\. trainer\.lr_steps=16",
+        ),
+        (
+            ["trainer.lr_schedule=linear", "trainer.lr_steps=5", "trainer.lr_warmup=5"],
+            r"a step after the warm-up \(5 st",
+        ),
         (["trainer.lr_steps=5"], r"ends no schedule that is constant"),
         (["trainer.lr_warmup=-1"], r"lr_warmup=-1"),
         (["trainer.lr_schedule=cosin", "trainer.lr_steps=5"], r"did you mean 'cosine'"),

@@ -175,7 +175,9 @@ def test_settings_that_contradict_each_other_are_refused(overrides, message):
 
 
 def test_the_state_with_a_best_step_survives_a_checkpoint(tmp_path):
-    state = State(step=3, best={"step": 2, "value": 1.5, "measure": "reward"}, pending={"reward": math.nan, "skipped": 0})
+    state = State(
+        step=3, best={"step": 2, "value": 1.5, "measure": "reward"}, pending={"reward": math.nan, "skipped": 0}
+    )
     torch.save({"state": dataclasses.asdict(state)}, tmp_path / "state.pt")
     loaded = State(**torch.load(tmp_path / "state.pt", weights_only=True)["state"])
     assert loaded.best == state.best and loaded.pending["skipped"] == 0

@@ -45,7 +45,7 @@ function curvesSection() {
     const series = seriesOf(names);
     if (series.length) grid.append(panelOf(title, note, series));
   }
-  const rest = [...new Set(core.metrics.flatMap(Object.keys))].filter((name) => name !== "step").sort();
+  const rest = [...new Set(core.metrics.flatMap(Object.keys))].filter((name) => name !== "step" && seriesOf([name]).length).sort();
   const other = h("div", {});
   const draw = (name) => other.replaceChildren(panelOf(name, "", seriesOf([name])));
   if (rest.length) draw(rest[0]);
@@ -80,7 +80,7 @@ function panelOf(title, note, series) {
   }
   for (const x of new Set([first, last]))
     picture.append(svg("text", { class: "tick", x: X(x), y: HEIGHT - 8, "text-anchor": x === first ? "start" : "end" }, `${x}`));
-  if (core.best && points.length)
+  if (core.best)
     if (core.best.step >= first && core.best.step <= last)
       picture.append(svg("line", { class: "mark", x1: X(core.best.step), x2: X(core.best.step), y1: top, y2: HEIGHT - bottom }));
   series.forEach((one, k) => {
