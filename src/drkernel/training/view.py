@@ -59,8 +59,9 @@ def write(run: Path, out: Path, turns: int = TURNS) -> str:
         chosen = _choose(groups, share if file in with_text else 0, everything=share >= sizes[file])
         shown += len(chosen)
         texts = _read(file, list(TEXTS)).rows if chosen else []
-        listed.append(_summary(file, rows))
+        listed.append(_summary(file, rows) | {"texts": len(chosen)})
         told = [_group(group, chosen, texts) for group in groups]
+        told.sort(key=lambda group: not any("text" in turn for turn in group["turns"]))  # what can be read comes first
         details.append(page.hidden(f"file-{number}", told))
     said = f"{shown:,} of {sum(sizes.values()):,} completions with their texts"
     core = {"metrics": metrics, "files": listed, "said": said, "texts": shown, **_about(run)}
@@ -206,9 +207,8 @@ def _about(run: Path) -> dict[str, Any]:
         "learning rate": f"{part('policy', 'lr')} {part('trainer', 'lr_schedule') or ''}",
         "step": " x ".join(f"{part('trainer', name)} {name}" for name in ("prompts", "samples", "turns")),
     }
-    return {"title": f"{run.resolve().parent.name}/{run.resolve().name}", "about": about, "best": read(BEST)} | {
-        "report": read("report.json")
-    }
+    title = f"{run.resolve().parent.name}/{run.resolve().name}"
+    return {"title": title, "about": about if config else {}, "best": read(BEST), "report": read("report.json")}
 
 
 def main(arguments: list[str] | None = None) -> int:

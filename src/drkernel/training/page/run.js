@@ -36,12 +36,13 @@ function overview(view) {
       h("td", {}, statusBar(file.statuses)),
       h("td", {}, grouped(file.groups)),
       h("td", {}, grouped(file.turns)),
+      h("td", {}, file.texts === file.turns ? "all" : grouped(file.texts)),
       h("td", {}, file.kind === "step" ? percent(file.turns ? file.trained / file.turns : NaN) : ""),
       h("td", {}, Number.isFinite(own.entropy) ? decimals(own.entropy) : ""));
   };
   const section = h("section", {}, h("h2", {}, "Steps ", h("small", {}, `means over turns; ${core.said}`)),
     h("div", { class: "wide" }, h("table", { class: "step-list" },
-      h("thead", {}, h("tr", {}, ["", "reward", "correct", "verdicts", "groups", "turns", "train", "entropy"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", {}, h("tr", {}, ["", "reward", "correct", "verdicts", "groups", "turns", "with text", "train", "entropy"].map((name) => h("th", { scope: "col" }, name)))),
       body)));
   view.append(section);
   if (core.files.length) section.append(lazily(core.files, row, body));
@@ -167,7 +168,10 @@ async function show() {
   place.dataset.view = parts[0] || "";
   const now = place.querySelector(".timeline");
   if (same && now) now.scrollTop = kept;
-  scrollTo(0, same ? scrolled : parts.length ? 0 : overviewAt);
+  else if (now && now.querySelector("[aria-current]")) now.scrollTop = now.querySelector("[aria-current]").offsetTop - now.clientHeight / 2;
+  const narrow = now && getComputedStyle(now).position !== "sticky";
+  if (narrow && parts.length > 1) document.getElementById("turn").scrollIntoView();
+  else scrollTo(0, same ? scrolled : parts.length ? 0 : overviewAt);
   place.dataset.ready = location.hash;
 }
 
