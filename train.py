@@ -101,7 +101,9 @@ def train(config: Config, ranks: Ranks) -> None:
         for line in filter(None, (warning, described(config))):
             progress.log(line)
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
-        trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks, run=run)
+        reference = make_policy(config, ranks) if config.algo.kl_coef else None
+        trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks, reference=reference)
+        trainer.run = run
         trainer.should_stop = lambda: preemption.received
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, load_validation(config))
@@ -253,13 +255,15 @@ def learn(trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch) -> d
     """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows."""
     algo, policy, options = trainer.config.algo, trainer.policy, trainer.pass_options
     batch = rows_that_train(batch)
-    old = update.logprobs(policy, batch, **options).to(policy.device) if algo.updates > 1 else None
+    score = lambda scorer: update.logprobs(scorer, batch, **options).to(policy.device)
+    old = score(policy) if algo.updates > 1 else None
+    reference = score(trainer.reference) if trainer.reference else None
     rate = update.learning_rate(trainer.config.policy.lr, trainer.config.trainer, trainer.state.step)
     update.set_learning_rate(optimizer, rate)
     losses, steps = [], []
     for index, part in minibatches(batch, algo.updates):
-        before = None if old is None else old[index.to(policy.device)]
-        losses.append(update.PolicyLoss.of(algo, part, before, policy.device))
+        before, origin = (None if each is None else each[index.to(policy.device)] for each in (old, reference))
+        losses.append(update.PolicyLoss.of(algo, part, before, policy.device, origin))
         max_norm = trainer.config.trainer.max_grad_norm
         steps.append(update.step(policy, optimizer, part, losses[-1], max_grad_norm=max_norm, **options))
     sums = add(*(sums for loss in losses for sums in loss.metrics))

@@ -186,6 +186,9 @@ class AlgoConfig:
     """Upper clip of the probability ratio: 1 + clip_high."""
     dual_clip: float = 3.0
     """Bound of the ratio for negative advantages."""
+    kl_coef: float = 0.0
+    """Factor of the KL to the policy that the run began with, in the loss (k3). 0, as in the paper: no such term, no
+    second policy in memory."""
     aggregation: str = "token_mean"
     """How token losses are averaged (objective/loss.py). The paper's is `sequence_mean_token_sum`."""
     loss_scale: float = 1000.0

@@ -79,6 +79,8 @@ def expect_a_gradient(config: Any) -> None:
     if temperature <= 0:
         found = f"engine.temperature={temperature:g} has no log-probabilities to train on"
         raise DrKernelError(f"config: {found}; expected more than 0, the paper's is 1")
+    if config.algo.kl_coef < 0:
+        raise DrKernelError(f"config: algo.kl_coef={config.algo.kl_coef:g} rewards distance; expected 0 or more")
     if samples < smallest:
         raise DrKernelError(
             f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, since each must have "

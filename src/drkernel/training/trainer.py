@@ -54,6 +54,8 @@ class Trainer:
     progress: Progress
     ranks: Ranks = field(default_factory=Ranks)
     state: State = field(default_factory=State)
+    reference: Policy | None = None
+    """The policy that the run began with, where `algo.kl_coef` asks for it."""
     run: Run | None = None
     """The run folder; rank 0 alone has it."""
     should_stop: Callable[[], bool] = lambda: False

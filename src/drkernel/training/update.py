@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from drkernel.config import AlgoConfig, TrainerConfig
-from drkernel.objective.loss import count, policy_loss, token_weights
+from drkernel.objective.loss import count, kl_to_reference, policy_loss, token_weights
 from drkernel.objective.metric_sums import MetricSums
 from drkernel.policy.attention import to_device
 from drkernel.policy.model import Policy
@@ -40,20 +40,31 @@ class PolicyLoss:
     advantages: Tensor  # float32 [T]
     weights: Tensor  # float32 [T], from the counts of the whole minibatch
     old_logprobs: Tensor | None  # float32 [T], before the rollout's first optimizer step; None: this is the first
+    reference: Tensor | None = None  # float32 [T], log-probabilities under the reference policy (algo.kl_coef)
     metrics: list[MetricSums] = field(default_factory=list)
     """Those of each call; they add up."""
 
     @classmethod
-    def of(cls, algo: AlgoConfig, minibatch: Batch, old_logprobs: Tensor | None, device: torch.device) -> PolicyLoss:
+    def of(
+        cls,
+        algo: AlgoConfig,
+        minibatch: Batch,
+        old_logprobs: Tensor | None,
+        device: torch.device,
+        reference: Tensor | None = None,
+    ) -> PolicyLoss:
         """For a packed batch that holds its advantages and the tokens that train."""
         mask, turns = minibatch.loss_mask, minibatch.turn_ids
         weights = token_weights(algo.aggregation, mask, turns, count(mask, turns), algo.loss_scale)
-        return cls(algo, minibatch.advantages.to(device), weights.to(device), old_logprobs)
+        return cls(algo, minibatch.advantages.to(device), weights.to(device), old_logprobs, reference)
 
     def __call__(self, logprobs: Tensor, index: Tensor) -> Tensor:
         old = logprobs.detach() if self.old_logprobs is None else self.old_logprobs[index]
         clip = {"clip_low": self.algo.clip_low, "clip_high": self.algo.clip_high, "dual_clip": self.algo.dual_clip}
         loss, metrics = policy_loss(logprobs, old, self.advantages[index], self.weights[index], **clip)
+        if self.reference is not None:
+            penalty, measured = kl_to_reference(logprobs, self.reference[index], self.weights[index])
+            loss, metrics = loss + self.algo.kl_coef * penalty, metrics | measured
         self.metrics.append(metrics)
         return loss
 
