@@ -41,6 +41,7 @@ def make_run(folder: Path, steps: int, groups: int = 3, samples: int = 2, **chan
     lines[-1] |= {"validation/reward": 1.0, "validation/reward/low": 0.5, "validation/reward/high": 1.5}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     best = {"checkpoint": f"checkpoints/step_{steps:06d}", "step": steps, "measure": "reward", "value": 1.0, "tasks": 4}
+    best["ended_early"] = "validation at step 3 was poor"
     (folder / "best.json").write_text(json.dumps(best))
     (folder / "config.yaml").write_text("policy: {path: some/policy, lr: 1e-6}\nalgo: {advantage: trloo}\n")
     return folder
@@ -127,6 +128,7 @@ def test_the_way_from_a_curve_to_a_source(tmp_path, browser):
     titles = browser.run("[...document.querySelectorAll('.panel h3')].map(each => each.firstChild.textContent)")
     assert titles[:1] == ["Reward"] and "Learning rate" in titles and "Entropy" not in titles, "NaN is no curve"
     assert browser.run("document.querySelectorAll('.step-list tbody tr').length") == 4
+    assert "Ended early: validation at step 3 was poor" in browser.run("document.querySelector('#top').textContent")
     browser.run("document.querySelector('.step-list a[href=\"#step_2\"]').click()")
     browser.wait("document.querySelector('.turn .code')")
     assert browser.run("document.querySelectorAll('a.call').length") == 12

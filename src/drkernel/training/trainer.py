@@ -117,7 +117,8 @@ def save(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
     plain = dataclasses.asdict(state)
     checkpoint.save(folder, state.step, trainer.policy, optimizer, plain, keep, trainer.ranks, best)
     if run and best is not None:
-        run.write(BEST, {"checkpoint": f"{folder.name}/{checkpoint.name_of(best)}", **state.best})
+        why = {"ended_early": ended_early(trainer)} if ended_early(trainer) else {}
+        run.write(BEST, {"checkpoint": f"{folder.name}/{checkpoint.name_of(best)}", **state.best, **why})
 
 
 def resume(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:

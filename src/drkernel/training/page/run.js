@@ -151,7 +151,8 @@ function head() {
   const button = h("button", { type: "button", class: "theme", title: "light or dark", onclick: () => (document.documentElement.dataset.theme = dark() ? "light" : "dark") }, "◐");
   document.getElementById("top").append(
     h("div", {}, h("p", { class: "eyebrow" }, "Training run"), h("h1", {}, core.title),
-      h("p", { class: "about" }, Object.entries(core.about).filter(([, value]) => value).map(([name, value]) => `${name} ${value}`).join(" · "))),
+      h("p", { class: "about" }, Object.entries(core.about).filter(([, value]) => value).map(([name, value]) => `${name} ${value}`).join(" · ")),
+      core.best && core.best.ended_early && h("p", { class: "about" }, `Ended early: ${core.best.ended_early}`)),
     button);
   document.getElementById("foot").append(h("p", {}, `${core.said}. All are in completions/ of the run folder. The dashed line in a curve is the best checkpoint; a click on a curve opens the step.`));
 }
