@@ -61,7 +61,7 @@ from drkernel.training.sampler import Sampler
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import Played, describe_rollouts, draw, play
 from drkernel.training.timer import Timer
-from drkernel.training.trainer import Trainer, log, resume, save, should_save, steps_to_take
+from drkernel.training.trainer import Trainer, ended_early, log, resume, save, should_save, steps_to_take
 from drkernel.types import Batch, Task, WorkerLost
 
 
@@ -285,7 +285,7 @@ def finish(trainer: Trainer, held_out: list[Task]) -> None:
     samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
     title = report.title(trainer.sampler.tasks, held_out, samples, turns, failures)
     if run:
-        report.write(run, trainer.state.step, **tables, title=title)
+        report.write(run, trainer.state.step, **tables, title=title, ended_early=ended_early(trainer))
 
 
 if __name__ == "__main__":
