@@ -39,7 +39,7 @@ from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTER
 from drkernel.objective.metric_sums import MetricSums, add, mean_of, means
 from drkernel.objective.mismatch import importance_weights
 from drkernel.objective.returns import reward_to_go, without_regressions
-from drkernel.objective.rollouts import Rollouts, without_judge_failures
+from drkernel.objective.rollouts import without_judge_failures
 from drkernel.overrides import one_line_errors
 from drkernel.policy.model import load_tokenizer
 from drkernel.policy.prompts import load_prompts
@@ -47,8 +47,9 @@ from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.tasks.precision import summary
-from drkernel.training import plan, report, update
-from drkernel.training.build import export_policy, load_sets, make_engine, make_policy, sync_first_policy
+from drkernel.training import build, completions, plan, report, update, validation
+from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy
+from drkernel.training.completions import Prepared
 from drkernel.training.judging import described, judge_of_node, reserved_gpus
 from drkernel.training.packing import minibatches, pack, rows_that_train
 from drkernel.training.preemption import Preemption
@@ -60,7 +61,7 @@ from drkernel.training.sampler import Sampler
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import Played, describe_rollouts, draw, play
 from drkernel.training.timer import Timer
-from drkernel.training.trainer import Trainer, log, resume, save
+from drkernel.training.trainer import Trainer, ended_early, log, resume, save, should_save, steps_to_take
 from drkernel.types import Batch, Task, WorkerLost
 
 
@@ -100,15 +101,19 @@ def train(config: Config, ranks: Ranks) -> None:
         for line in filter(None, (warning, described(config), f"precision of training tasks: {summary(tasks)}")):
             progress.log(line)
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
-        trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks)
+        reference = make_policy(config, ranks) if config.algo.kl_coef else None
+        trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks, reference=reference)
+        trainer.run = run
         trainer.should_stop = lambda: preemption.received
-        resume(trainer, run, optimizer)
-        for _ in progress.steps(trainer.state.step, config.trainer.steps):
-            with contextlib.suppress(Stopped):  # then the state is still that of the last whole step
-                log(trainer, run, step(trainer, optimizer))
-            done, stop = trainer.state.step, preemption.agreed(ranks)
-            if stop or done % config.trainer.save_every == 0 or done == config.trainer.steps:
-                save(trainer, run, optimizer)
+        resume(trainer, optimizer)
+        to_validate = validation.usable_tasks(trainer, load_validation(config))
+        for _ in steps_to_take(trainer):
+            with contextlib.suppress(Stopped):  # then the state is that of the last whole step, or has one to validate
+                metrics = trainer.state.pending or step(trainer, optimizer)
+                log(trainer, validation.validate(trainer, to_validate, metrics))
+            stop = preemption.agreed(ranks)
+            if stop or should_save(trainer):
+                save(trainer, optimizer)
             if stop:
                 break
         else:
@@ -121,7 +126,7 @@ def train(config: Config, ranks: Ranks) -> None:
             trainer.should_stop = lambda: False
             done = trainer.state.step
             if not ranks.broadcast_object(lambda: run and report.is_current(run.read("report.json"), done, config)):
-                finish(trainer, run, held_out)
+                finish(trainer, held_out)
             if run and (table := run.read("report.json")):
                 report.show(table, console)
     if run:
@@ -137,11 +142,12 @@ def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]
     with timer("time/rollout"):
         played = collect(trainer)
     with timer("time/prepare"):
-        _, batch, sums = prepare(trainer, played)
+        prepared = prepare(trainer, played)
+        completions.write_step(trainer, played, prepared)
     with timer("time/update"):
         if trainer.config.engine.sleep:
             trainer.engine.sleep()  # type: ignore[attr-defined]  # vLLM's engine alone has it
-        metrics = learn(trainer, optimizer, batch)
+        metrics = learn(trainer, optimizer, prepared.batch)
     trainer.state = dataclasses.replace(
         state,
         step=state.step + 1,
@@ -152,7 +158,7 @@ def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]
     times = {"generate": played.times.generating, "judge": played.times.waiting, "peers": played.times.peers}
     timer.seconds["time/rollout"] -= played.times.total  # what is left is the loop's own work
     seconds = timer.seconds | {f"time/{name}": value for name, value in times.items()}
-    return describe_rollouts(trainer, played) | means(sums) | metrics | gap | seconds
+    return describe_rollouts(trainer, played) | means(prepared.sums) | metrics | gap | seconds
 
 
 def sync(trainer: Trainer) -> dict[str, float]:
@@ -201,7 +207,7 @@ def collect(trainer: Trainer) -> Played:
     return played
 
 
-def prepare(trainer: Trainer, played: Played) -> tuple[Rollouts, Batch, MetricSums]:
+def prepare(trainer: Trainer, played: Played) -> Prepared:
     """Rewards, filters, returns, advantages, and one packed batch that holds all that the loss needs."""
     config, algo = trainer.config, trainer.config.algo
     rollouts = tabulate_rollouts(config.reward, played.trajectories)  # [B, T]
@@ -221,7 +227,9 @@ def prepare(trainer: Trainer, played: Played) -> tuple[Rollouts, Batch, MetricSu
     batch, mismatch = correct_mismatch(trainer, batch)
     kept = {"kept": mean_of(batch.loss_mask.double(), batch.turn_ids >= 0)}
     trained = {f"trained/{name}": entry for name, entry in reward_sums(rollouts, train).items()}
-    return rollouts, batch, decision.metrics | played.filter_sums | mismatch | kept | trained
+    rejected = {"drop_regressions": rollouts.turn_mask & ~turn_mask} | decision.rejected
+    sums = decision.metrics | played.filter_sums | mismatch | kept | trained
+    return Prepared(rollouts, batch, sums, advantages, rejected)
 
 
 def correct_mismatch(trainer: Trainer, batch: Batch) -> tuple[Batch, MetricSums]:
@@ -247,44 +255,38 @@ def learn(trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch) -> d
     """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows."""
     algo, policy, options = trainer.config.algo, trainer.policy, trainer.pass_options
     batch = rows_that_train(batch)
-    old = update.logprobs(policy, batch, **options).to(policy.device) if algo.updates > 1 else None
+    score = lambda scorer: update.logprobs(scorer, batch, **options).to(policy.device)
+    old = score(policy) if algo.updates > 1 else None
+    reference = score(trainer.reference) if trainer.reference else None
+    rate = update.learning_rate(trainer.config.policy.lr, trainer.config.trainer, trainer.state.step)
+    update.set_learning_rate(optimizer, rate)
     losses, steps = [], []
     for index, part in minibatches(batch, algo.updates):
-        before = None if old is None else old[index.to(policy.device)]
-        losses.append(update.PolicyLoss.of(algo, part, before, policy.device))
+        before, origin = (None if each is None else each[index.to(policy.device)] for each in (old, reference))
+        losses.append(update.PolicyLoss.of(algo, part, before, policy.device, origin))
         max_norm = trainer.config.trainer.max_grad_norm
         steps.append(update.step(policy, optimizer, part, losses[-1], max_grad_norm=max_norm, **options))
     sums = add(*(sums for loss in losses for sums in loss.metrics))
     mine = {name: entry.cpu() for name, entry in sums.items()}
-    return update.merge_steps(steps) | means(add(*trainer.ranks.all_gather_object(lambda: mine)))
+    return update.merge_steps(steps) | means(add(*trainer.ranks.all_gather_object(lambda: mine))) | {"lr": rate}
 
 
-def finish(trainer: Trainer, run: Run | None, held_out: list[Task]) -> None:
-    """Export the policy, and compare it with the policy that the run began with on the test tasks.
-
-    Hacks count as hacks here, whatever they earned in training.
-    """
-    config = dataclasses.replace(trainer.config, reward=dataclasses.replace(trainer.config.reward, hack_check=True))
-    trainer, ranks = dataclasses.replace(trainer, config=config), trainer.ranks
-    samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
+def finish(trainer: Trainer, held_out: list[Task]) -> None:
+    """Export the policy, and compare it with the policy that the run began with on the test tasks."""
+    config, ranks, run = trainer.config, trainer.ranks, trainer.run
     export_policy(config, trainer.policy, trainer.prompts, ranks)
     held_out = trainer.sampler.usable(held_out)
     if not held_out:
         return trainer.progress.log("no test task can be used, for the reasons above: no table before and after")
     tables, failures = {}, 0
-    for name in ("before", "after"):
-        if name == "before":
-            sync_first_policy(config, trainer.policy, trainer.engine, ranks)
-        else:
-            trainer.engine.sync(trainer.policy)
-        title = f"test split, {name}"
-        episodes, _ = play(trainer, held_out, samples, turns, first_group=0, seed=-1, title=title)
-        judged = without_judge_failures(episodes)
-        failures += len(episodes) - len(judged)
-        tables[name] = tabulate_rollouts(config.reward, judged)
+    sync_first = functools.partial(build.sync_first_policy, config, trainer.policy, trainer.engine, ranks)
+    for name, sync_policy in (("before", sync_first), ("after", None)):
+        tables[name], judged, every = validation.evaluate(trainer, held_out, f"test split, {name}", sync_policy)
+        failures += len(every) - len(judged)
+    samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
     title = report.title(trainer.sampler.tasks, held_out, samples, turns, failures)
     if run:
-        report.write(run, trainer.state.step, **tables, title=title)
+        report.write(run, trainer.state.step, **tables, title=title, ended_early=ended_early(trainer))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,9 @@ def _look_at(folder: Path, submitted: queue.Submitted | None, here: dict[str, qu
     if entry:
         run.job = entry.job
         run.state, run.note = _queued_state(entry, run.starts)
-    elif (run.report and run.report.get("step") == run.steps) or (folder.exists() and queue.succeeded(jobs / run.job)):
+    elif (run.report and (run.report.get("step") == run.steps or run.report.get("ended_early"))) or (
+        folder.exists() and queue.succeeded(jobs / run.job)
+    ):
         run.state, run.left = "done", ""
     elif failed:
         run.state, run.note, run.left = "failed", failed["reason"], ""

@@ -11,7 +11,7 @@ import pytest
 from tests.imports import ROOT, imports, modules
 
 FLOORS = (
-    {"types", "registry", "overrides", "lora"},
+    {"types", "registry", "overrides", "lora", "trainer_config"},
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},

@@ -103,6 +103,14 @@ def test_a_sweep_is_submitted_once_and_only_what_is_missing(slurm):
     assert told.startswith("1 runs submitted"), "a run whose folder was removed begins anew"
 
 
+def test_a_run_that_ended_early_is_finished_whatever_steps_it_was_asked_for(tmp_path):
+    planned = sweep.Planned([], str(tmp_path), steps=300)
+    (tmp_path / "report.json").write_text(json.dumps({"step": 40}))
+    assert not planned.finished(succeeded=True), "it was asked for more steps since"
+    (tmp_path / "report.json").write_text(json.dumps({"step": 40, "ended_early": "the validation collapsed"}))
+    assert planned.finished(succeeded=True)
+
+
 @pytest.mark.slow
 def test_without_an_answer_from_the_queue_nothing_is_submitted(slurm):
     (slurm / "bin" / "squeue").write_text("#!/bin/sh\nexit 1\n")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
+from pyarrow import parquet
 from rich.console import Console
 
 import train
@@ -92,7 +93,7 @@ def test_every_combination_takes_a_real_step(world, played_once, algo, reward, f
     optimizer = update.make_optimizer(here.policy, config.policy.lr, config.trainer.weight_decay)
     before = [p.clone() for p in here.policy.parameters()]
     trajectories = (played := train.collect(here)).trajectories
-    rollouts, batch, _ = train.prepare(here, played)
+    rollouts, batch = (prepared := train.prepare(here, played)).rollouts, prepared.batch
     metrics = train.learn(here, optimizer, batch)
     assert torch.isfinite(torch.tensor(metrics["loss"]))
     moved = any(not torch.equal(p, q) for p, q in zip(here.policy.parameters(), before, strict=True))
@@ -119,7 +120,7 @@ def test_trajectories_on_which_the_judge_failed_leave_the_batch_and_are_counted(
     played = train.collect(here)
     assert {trajectory.sample for trajectory in played.trajectories} == {1, 2}
     assert sum(trajectory.ends_in_judge_failure for trajectory in played.every) >= 2
-    rollouts, batch, _ = train.prepare(here, played)
+    rollouts, batch = (prepared := train.prepare(here, played)).rollouts, prepared.batch
     assert len(rollouts.groups) == len(played.trajectories) and batch.tokens.numel()
     some = False
     with pytest.raises(WorkerLost, match="it failed on all"):
@@ -142,6 +143,7 @@ def test_a_step_says_where_its_seconds_went(world):
 
 RUN = ["trainer.samples=2", "trainer.steps=2", "trainer.save_every=1", "tasks.eval_count=2", "trainer.eval_samples=1"]
 RUN += ["trainer.threads=1", "judge.workers=1", "policy.lr=1e-6"]
+RUN += ["trainer.validate_every=1", "trainer.lr_schedule=cosine", "trainer.lr_steps=2"]
 
 
 def arguments(folder: Path, *overrides: str) -> list[str]:
@@ -186,6 +188,12 @@ def metrics(folder: Path) -> list[dict]:
     return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
 
 
+def completions(folder: Path) -> dict[str, list]:
+    """What is kept of each step and validation, but for the verdicts, which say how long judging took."""
+    files = sorted((folder / "completions").iterdir())
+    return {path.stem: parquet.read_table(path).drop(["verdict"]).to_pylist() for path in files}
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("launches")
 def test_a_run_killed_in_the_middle_and_started_again_ends_bit_for_bit_the_same(whole, trained, tmp_path):
@@ -196,8 +204,12 @@ def test_a_run_killed_in_the_middle_and_started_again_ends_bit_for_bit_the_same(
     output = succeed(launch(tmp_path / "killed", *trained))
     assert "resumed" in output
     assert metrics(tmp_path / "killed") == metrics(whole)
-    reports = [json.loads((folder / "report.json").read_text()) for folder in (tmp_path / "killed", whole)]
-    assert reports[0] == reports[1]
+    assert [line["lr"] for line in metrics(whole)] == [1e-6, pytest.approx(0.55e-6)]
+    assert all("validation/first/reward" in line for line in metrics(whole))
+    for name in ("report.json", "best.json"):
+        found, expected = ((folder / name).read_text() for folder in (tmp_path / "killed", whole))
+        assert found == expected
+    assert completions(tmp_path / "killed") == completions(whole)
     assert (tmp_path / "killed" / "policy" / "model.safetensors").read_bytes() == (
         whole / "policy" / "model.safetensors"
     ).read_bytes()

@@ -1,4 +1,5 @@
-"""The configuration: one dataclass per config group of conf/, a docstring under every field.
+"""The configuration: one dataclass per config group of conf/, a docstring under every field (those of `trainer` are in
+trainer_config.py).
 
 Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml). `load` turns what it composed into a
 `Config` in the first line of an entry point; nobody downstream sees OmegaConf. An unknown key, type or variant raises
@@ -26,15 +27,21 @@ from drkernel.lora import LoraConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.loss import AGGREGATIONS
+from drkernel.objective.metrics import THRESHOLDS
 from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import expect_a_gradient, resolve
+from drkernel.overrides import expect_a_gradient, expect_a_schedule, resolve
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.tasks.generator import VERSION
+from drkernel.trainer_config import TrainerConfig
 from drkernel.types import PRECISIONS
 
 C = TypeVar("C")
 REPOSITORY = Path(__file__).resolve().parents[2]
+SCHEDULES = ("constant", "linear", "cosine")
+"""How the learning rate goes on after its warm-up."""
+BEST_BY = ("reward", "correct", *(f"fast@{threshold:g}" for threshold in THRESHOLDS))
+"""The measures of a validation, each of the last turn, by which a checkpoint may be the best."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "stage": ("rl", "coldstart"),
     "algo.advantage": tuple(ADVANTAGES),
@@ -54,6 +61,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "filters.prs.mode": PRS_MODES,
     "filters.zero_variance.turns": COMPARED_TURNS,
     "trainer.layout": ("trajectory", "turn"),
+    "trainer.lr_schedule": SCHEDULES,
+    "trainer.best_by": BEST_BY,
 }
 """The fields that take one of a few words."""
 POSITIVE = ("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "judge.workers")
@@ -95,7 +104,8 @@ class PolicyConfig:
     prompts: str = "compact"
     """`compact` for policies with drkernel's own tokenizer, `chat` for instruct models."""
     lr: float = 1e-6
-    """Constant AdamW learning rate. The paper's 1e-6 suits 8B and 14B; a policy of a few million wants far more."""
+    """AdamW learning rate, the highest that `trainer.lr_schedule` reaches. The paper's 1e-6 suits 8B and 14B; a policy
+    of a few million wants far more."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     """Adapters that train in place of all weights; `policy.lora.rank=32` adds them."""
 
@@ -182,6 +192,9 @@ class AlgoConfig:
     """Upper clip of the probability ratio: 1 + clip_high."""
     dual_clip: float = 3.0
     """Bound of the ratio for negative advantages."""
+    kl_coef: float = 0.0
+    """Factor of the KL to the policy that the run began with, in the loss (k3). 0, as in the paper: no such term, no
+    second policy in memory."""
     aggregation: str = "token_mean"
     """How token losses are averaged (objective/loss.py). The paper's is `sequence_mean_token_sum`."""
     loss_scale: float = 1000.0
@@ -246,44 +259,6 @@ class FiltersConfig:
 
 
 @dataclass
-class TrainerConfig:
-    """The size of a step and of a run."""
-
-    gpus: int = 1
-    """Ranks that `train.py` starts on this machine, one per GPU or CPU process; torchrun and srun start their own."""
-    steps: int = 300
-    """Optimizer steps."""
-    prompts: int = 16
-    """Groups per step."""
-    samples: int = 16
-    """Trajectories per group."""
-    turns: int = 3
-    """Turns per trajectory."""
-    weight_decay: float = 0.01
-    """AdamW weight decay, on matrices only."""
-    max_grad_norm: float = 1.0
-    """Gradients are clipped to this norm; a step with a non-finite norm is skipped and counted."""
-    micro_batch_tokens: int = 8192
-    """Most tokens in one forward and backward pass."""
-    compile: bool = False
-    """On GPUs: torch.compile of each block. Costs a minute at the start; worth it for policies of 0.6B and more."""
-    recompute: float = 0.0
-    """Activation checkpointing: the share of the blocks whose activations are computed again in the backward."""
-    layout: str = "trajectory"
-    """What a packed row holds: all turns of a `trajectory`, which share their prefix, or one `turn` after it."""
-    save_every: int = 5
-    """Steps between checkpoints."""
-    keep: int = 2
-    """Checkpoints kept."""
-    eval_samples: int = 4
-    """Trajectories per test task in the before/after table."""
-    eval_turns: int | None = None
-    """Turns per trajectory there; None: as many as in training."""
-    threads: int | None = None
-    """CPU threads of the trainer; None takes all cores. Results are bit for bit the same only for the same number."""
-
-
-@dataclass
 class ColdstartConfig:
     """`stage=coldstart`: trajectories from graded solutions, then supervised training from scratch."""
 
@@ -323,6 +298,8 @@ class LoggerConfig:
     """wandb project."""
     plots: bool = True
     """Write PNG plots at the end of the run."""
+    completions: bool = True
+    """Keep every completion with its verdict, reward and advantage: completions/ of the run folder, a file per step."""
 
 
 @dataclass
@@ -368,6 +345,7 @@ def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
     config = located(resolve(composed, Config, CHOICES, POSITIVE))
     expect_a_gradient(config)
+    expect_a_schedule(config.trainer)
     return config
 
 

@@ -33,9 +33,10 @@ MACHINE = (
 """Keys that say how a machine is used: results depend on them by rounding at most, or not at all. `judge.timeout_s` is
 a last resort, since a submission's work is bounded otherwise."""
 MAY_CHANGE = (
-    *("run_dir", "name", "plan", "sweep", "logger", "logger.wandb", "logger.plots"),
+    *("run_dir", "name", "plan", "sweep", "logger", "logger.wandb", "logger.plots", "logger.completions"),
     *("trainer.steps", "trainer.keep", "trainer.save_every"),
     *("trainer.eval_samples", "trainer.eval_turns", "tasks.eval_count"),
+    *("trainer.validate_every", "trainer.best_by", "trainer.stop_below"),
     *MACHINE,
 )
 """Keys that a resumed run may change: its next step does not depend on them, but for rounding. All others may not, and
@@ -81,11 +82,33 @@ def expect_a_gradient(config: Any) -> None:
     if temperature <= 0:
         found = f"engine.temperature={temperature:g} has no log-probabilities to train on"
         raise DrKernelError(f"config: {found}; expected more than 0, the paper's is 1")
+    if config.algo.kl_coef < 0:
+        raise DrKernelError(f"config: algo.kl_coef={config.algo.kl_coef:g} rewards distance; expected 0 or more")
     if samples < smallest:
         raise DrKernelError(
             f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, since each must have "
             f"min_size={smallest}; expected trainer.samples of at least {smallest}, or filters=none"
         )
+
+
+def expect_a_schedule(trainer: Any) -> None:
+    """Refuses settings of the learning rate and the validation (a TrainerConfig) that contradict each other."""
+    kind, end, steps, warm_up = trainer.lr_schedule, trainer.lr_end, trainer.lr_steps, trainer.lr_warmup
+    if kind == "constant" and steps is not None:
+        expected = "expected trainer.lr_schedule=linear or cosine, or no lr_steps"
+        raise DrKernelError(f"config: trainer.lr_steps={steps} ends no schedule that is constant; {expected}")
+    if kind != "constant" and (steps is None or steps <= warm_up):
+        expected = f"expected a step after the warm-up ({warm_up} steps), e.g. trainer.lr_steps={trainer.steps}"
+        raise DrKernelError(f"config: trainer.lr_schedule={kind} ends at trainer.lr_steps={steps}; {expected}")
+    if warm_up < 0 or not 0 <= end <= 1:
+        found = f"trainer.lr_warmup={warm_up}, trainer.lr_end={end:g}"
+        raise DrKernelError(f"config: {found}; expected steps of at least 0, and a share between 0 and 1")
+    every, share = trainer.validate_every, trainer.stop_below
+    if every < 0:
+        raise DrKernelError(f"config: trainer.validate_every={every}; expected a number of steps, or 0 for none")
+    if share is not None and not (every and 0 < share < 1):
+        found = f"trainer.stop_below={share:g} with trainer.validate_every={every}"
+        raise DrKernelError(f"config: {found}; expected a share between 0 and 1, and a validation every few steps")
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from drkernel.objective.loss import AGGREGATIONS, count, policy_loss, token_weights
+from drkernel.objective.loss import AGGREGATIONS, count, kl_to_reference, policy_loss, token_weights
 from drkernel.objective.metric_sums import add, means
 from drkernel.types import DrKernelError
 
@@ -151,3 +151,30 @@ def test_an_unknown_aggregation_is_refused_with_the_known_ones():
     _, _, _, mask, turns = step()
     with pytest.raises(DrKernelError, match="found 'mean', expected one of token_mean"):
         token_weights("mean", mask, turns, count(mask, turns))
+
+
+def test_the_kl_to_a_reference_is_zero_at_the_reference_and_pulls_towards_it():
+    logp, reference, _, mask, turns = step()
+    weights = token_weights("token_mean", mask, turns, count(mask, turns))
+    same, _ = kl_to_reference(reference.clone().requires_grad_(), reference, weights)
+    assert same.item() == 0
+    penalty, metrics = kl_to_reference(logp, reference, weights)
+    penalty.backward()
+    assert penalty > 0 and means(metrics)["policy/kl_to_reference"] == pytest.approx(penalty.item(), rel=1e-5)
+    assert torch.equal(logp.grad[mask].sign(), (logp - reference)[mask].sign()), "a step down the gradient comes closer"
+    assert not logp.grad[~mask].any()
+
+
+def test_the_mean_of_the_kl_over_what_the_policy_samples_is_the_kl():
+    p, q = torch.tensor([0.5, 0.3, 0.2]).log(), torch.tensor([0.2, 0.3, 0.5]).log()
+    estimate, _ = kl_to_reference(p, q, p.exp())
+    assert estimate.item() == pytest.approx((p.exp() * (p - q)).sum().item(), rel=1e-5)
+
+
+def test_the_kl_of_parts_adds_up_to_that_of_the_whole():
+    logp, reference, _, mask, turns = step()
+    weights = token_weights("token_mean", mask, turns, count(mask, turns))
+    whole, sums = kl_to_reference(logp, reference, weights)
+    parts = [kl_to_reference(logp[part], reference[part], weights[part]) for part in (slice(0, 17), slice(17, None))]
+    torch.testing.assert_close(sum(part for part, _ in parts), whole)
+    assert means(add(*(each for _, each in parts))) == pytest.approx(means(sums))

@@ -11,6 +11,7 @@ import pytest
 from drkernel.scaling import measures, page, page_figures, report
 from drkernel.scaling.records import Record
 from drkernel.scaling.trials import Trials, aligned
+from drkernel.training.page import plain
 from drkernel.types import KernelTime, Verdict
 from tests.scaling import synthetic
 from tests.scaling.browser import CHROMIUM, Browser, chromium
@@ -72,7 +73,7 @@ def test_untrusted_text_cannot_end_a_script(study):
 
 
 def test_numbers_that_json_has_not_become_words():
-    assert page._plain({"a": [float("nan"), (1.5, float("inf"))]}) == {"a": ["nan", [1.5, "inf"]]}
+    assert plain({"a": [float("nan"), (1.5, float("inf"))]}) == {"a": ["nan", [1.5, "inf"]]}
 
 
 @needs_browser

@@ -69,6 +69,12 @@ def test_a_judge_on_the_gpus_that_train_has_a_part():
     assert plan.memory(load("policy=qwen3_8b", "judge=simulated"), EIGHT, 8)["judge"] == (0, 0)
 
 
+def test_a_reference_policy_has_a_part_where_there_is_one():
+    parts = plan.memory(load("policy=qwen3_8b", "algo.kl_coef=0.01"), EIGHT, 8)
+    assert parts["reference policy"] == (pytest.approx(EIGHT.parameters * 4 / 8 / plan.GIB),) * 2
+    assert "reference policy" not in plan.memory(load("policy=qwen3_8b"), EIGHT, 8)
+
+
 @pytest.mark.parametrize(
     ("overrides", "ranks", "card", "words"),
     [

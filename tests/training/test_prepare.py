@@ -39,14 +39,14 @@ def test_a_turn_whose_peers_regressed_or_were_rejected_is_compared_with_the_reje
         trajectory(1, right(2.0, 1.0), WRONG),
         trajectory(2, WRONG, right(1.5, 0.0)),
     ]
-    _, batch, _ = prepared(trajectories, "filters=prs", "algo.drop_regressions=true", "reward=speedup")
+    batch = prepared(trajectories, "filters=prs", "algo.drop_regressions=true", "reward=speedup").batch
     of_turn = lambda b, k: batch.advantages[batch.turn_ids == 2 * b + k].unique().tolist()
     assert of_turn(0, 1) == [3.0 - 2.5]
 
 
 def test_metrics_of_what_trains_stand_beside_those_of_all():
     trajectories = [trajectory(0, right(2.0, 1.0)), trajectory(1, right(1.5, 0.0)), trajectory(2, WRONG)]
-    _, _, sums = prepared(trajectories, "filters=prs", "reward=binary")
+    sums = prepared(trajectories, "filters=prs", "reward=binary").sums
     means = {name: (entry[0] / entry[1]).item() for name, entry in sums.items()}
     assert means["trained/correct"] == 1 / 2 and means["trained/speedup"] == 2.0 and means["prs/kept"] == 1 / 2
     assert torch.tensor(means["kept"]).isclose(torch.tensor(2 / 3))

@@ -43,10 +43,12 @@ class Decision:
     keep: Tensor  # bool [B, T], turns that train
     in_baseline: Tensor  # bool [B, T], turns that count in the baseline of their group
     metrics: MetricSums = field(default_factory=dict)
+    rejected: dict[str, Tensor] = field(default_factory=dict)  # bool [B, T] by filter, the turns that it rejects
 
     def __and__(self, other: Decision) -> Decision:
         """A turn trains, or counts in the baseline, if both say so."""
-        return Decision(self.keep & other.keep, self.in_baseline & other.in_baseline, self.metrics | other.metrics)
+        keep, in_baseline = self.keep & other.keep, self.in_baseline & other.in_baseline
+        return Decision(keep, in_baseline, self.metrics | other.metrics, self.rejected | other.rejected)
 
 
 def keep_all(rollouts: Rollouts) -> Decision:
@@ -64,7 +66,8 @@ def keep_groups(rollouts: Rollouts, groups: Collection[int], name: str) -> Decis
     """
     survives = torch.tensor([group in groups for group in rollouts.groups.tolist()], dtype=torch.bool)
     keep = rollouts.turn_mask & survives[:, None]
-    return Decision(keep, keep, {f"{name}/kept": mean_of(survives.double(), rollouts.turn_mask.any(1))})
+    metrics = {f"{name}/kept": mean_of(survives.double(), rollouts.turn_mask.any(1))}
+    return Decision(keep, keep, metrics, {name: rollouts.turn_mask & ~keep})
 
 
 def zero_variance(rollouts: Rollouts, *, min_std: float = 1e-3, min_size: int = 2, turns: str = "last") -> Decision:
@@ -153,7 +156,8 @@ def prs(
     keep = rollouts.turn_mask & (passed | ~rewarded)
     alone = segment_sum(keep.long(), rollouts.groups) <= 1
     in_baseline = torch.where(alone | rejected_in_baseline, rollouts.turn_mask, keep)
-    return Decision(keep, in_baseline, {"prs/kept": mean_of(keep.double(), rollouts.turn_mask & rewarded)})
+    metrics = {"prs/kept": mean_of(keep.double(), rollouts.turn_mask & rewarded)}
+    return Decision(keep, in_baseline, metrics, {"prs": rollouts.turn_mask & ~keep})
 
 
 def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:

@@ -123,3 +123,25 @@ def policy_loss(
         "policy/clipped_dual": mean_of(bounded.double(), active),
         "policy/kl": mean_of((ratio - 1 - log_ratio).detach(), active),
     }
+
+
+def kl_to_reference(logp: Tensor, logp_reference: Tensor, weights: Tensor) -> tuple[Tensor, MetricSums]:
+    """The KL of the policy to a reference policy, summed with `weights`: a penalty on drifting away from it.
+
+    Source: Shao et al. 2024 (GRPO), eq. 4. With d = logp_reference - logp the estimate of a token is exp(d) - d - 1
+    (k3): never negative, and unbiased for tokens that the policy sampled. The paper's recipe has no such term.
+
+    logp            float [T]  under the policy that learns; the gradient goes through this alone
+    logp_reference  float [T]
+    weights         float [T]  as for `policy_loss`; a token of weight 0 is not looked at
+
+    >>> logp = torch.tensor([-1.0, -1.0], requires_grad=True)
+    >>> penalty, _ = kl_to_reference(logp, torch.tensor([-1.0, -2.0]), torch.tensor([0.5, 0.5]))
+    >>> penalty.backward()
+    >>> round(penalty.item(), 3), round(logp.grad[1].item(), 3)
+    (0.184, 0.316)
+    """
+    active = weights != 0
+    gap = torch.where(active, logp_reference - logp, 0.0).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    penalties = gap.exp() - gap - 1
+    return (penalties * weights).sum(), {"policy/kl_to_reference": mean_of(penalties.detach(), active)}

@@ -10,16 +10,9 @@ Plotly (1.2 MB). None comes as a small Python package, so a minified copy would 
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
-import math
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
-from importlib import resources
 from typing import Any, TypeVar
 
 import torch
@@ -28,10 +21,12 @@ from drkernel.scaling.measures import BASELINES, THRESHOLDS
 from drkernel.scaling.page_figures import SPEEDUPS, figures
 from drkernel.scaling.records import Record
 from drkernel.scaling.trials import Trials, aligned
+from drkernel.training import page
 from drkernel.types import KernelTime
 
 T = TypeVar("T")
-SCRIPTS = ("dom", "data", "state", "highlight", "charts", "overview", "figures", "tasks", "turn", "main")
+PACKAGE = "drkernel.scaling"
+SCRIPTS = ("dom", "parts", "data", "state", "highlight", "charts", "overview", "figures", "tasks", "turn", "main")
 
 
 def render(
@@ -60,22 +55,16 @@ def render(
     core = {"title": title, "made": made, "notes": notes, **_core(runs, tasks, ordered)}
     trials = aligned({name: Trials.of(records) for name, records in runs.items()})
     details = [
-        f'<script type="text/plain" id="task-{index}">{_packed(_details((sources or {}).get(task), records))}</script>'
+        page.hidden(f"task-{index}", _details((sources or {}).get(task), records))
         for index, (task, records) in enumerate(tasks.items())
     ]
-    style, script = _file("style.css"), "\n".join(['"use strict";', *(_file(f"{name}.js") for name in SCRIPTS)])
     parts = {
-        "title": html.escape(title),
-        "style": style,
-        "style_hash": _hash(style),
-        "script": script,
-        "script_hash": _hash(script),
-        "core": _json(core),
-        "figures": _packed(_in_one_thread(lambda: figures(trials, runs, list(core["baselines"])))),
+        "core": page.as_json(core),
+        "figures": page.packed(_in_one_thread(lambda: figures(trials, runs, list(core["baselines"])))),
         "details": "\n".join(details),
     }
-    page = _file("index.html").split("{{")
-    return page[0] + "".join(parts[name] + rest for name, _, rest in (part.partition("}}") for part in page[1:]))
+    scripts = [page.read(PACKAGE, f"{name}.js") for name in SCRIPTS]
+    return page.fill(page.read(PACKAGE, "index.html"), title, page.read(PACKAGE, "style.css"), scripts, parts)
 
 
 def _core(
@@ -140,11 +129,6 @@ def _results(records: Sequence[Record]) -> dict[str, Any] | None:
     return {"best": best, "counts": counts, "usual": counts.most_common(1)[0][0]}
 
 
-def _packed(value: Any) -> str:
-    """As base64 of deflated JSON."""
-    return base64.b64encode(zlib.compress(json.dumps(_plain(value), separators=(",", ":")).encode(), 9)).decode()
-
-
 def _details(source: str | None, records: Sequence[Record]) -> dict[str, Any]:
     """What a task's own view needs."""
     return {"source": source, "turns": [_detail(record) for record in records]}
@@ -169,27 +153,3 @@ def _profile(rows: Sequence[KernelTime]) -> dict[str, Any]:
     """The total in microseconds, and [name, calls, microseconds, own Triton kernel] of each row."""
     each = [[row.name, row.calls, round(row.microseconds, 3), row.triton] for row in rows]
     return {"total": sum(row[2] for row in each), "rows": each}
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become words."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _json(value: Any) -> str:
-    """JSON that may stand in a <script>: no `<` can end it or open a comment."""
-    text = json.dumps(_plain(value), separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _file(name: str) -> str:
-    return (resources.files("drkernel.scaling") / "page" / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    """As a content security policy names an inline script or style."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

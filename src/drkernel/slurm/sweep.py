@@ -40,10 +40,12 @@ class Planned:
         return queue.key(self.run_dir, self.overrides)
 
     def finished(self, succeeded: bool) -> bool:
-        """A training by its report: it may have been asked for more steps since. Others when their job succeeded."""
-        report = Path(self.run_dir) / "report.json"
-        if report.exists():
-            return json.loads(report.read_text()).get("step") == self.steps
+        """A training by its report: it may have been asked for more steps since, unless it ended early. Others when
+        their job succeeded."""
+        path = Path(self.run_dir) / "report.json"
+        if path.exists():
+            report = json.loads(path.read_text())
+            return bool(report.get("ended_early")) or report.get("step") == self.steps
         return succeeded and Path(self.run_dir).exists() and not (Path(self.run_dir) / "metrics.jsonl").exists()
 
 

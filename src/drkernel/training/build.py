@@ -24,9 +24,7 @@ from drkernel.types import Task
 
 def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
-    options = config.tasks
-    chosen: dict[str, Any] = {"levels": options.levels, "families": options.families}
-    chosen |= {"precision": options.precision, "generator": options.generator}
+    options, chosen = config.tasks, _chosen(config)
     drawn: dict[str, Any] = {"count": options.count, "seed": options.seed, "dtypes": options.dtypes}
     tasks = load_tasks(options.source, split="train", **drawn, **chosen)
     source, split = test_source(options.source, options.eval_source)
@@ -34,6 +32,21 @@ def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
         chosen["dtypes"] = options.dtypes
     held_out = load_tasks(source, split=split, count=options.eval_count, **chosen)
     return tasks, held_out
+
+
+def load_validation(config: Config) -> list[Task]:
+    """Tasks of the validation split of the training source, where `trainer.validate_every` asks for them."""
+    options = config.tasks
+    if not config.trainer.validate_every:
+        return []
+    chosen = _chosen(config) | ({"dtypes": options.dtypes} if options.source == "generated" else {})
+    return load_tasks(options.source, split="validation", count=options.eval_count, **chosen)
+
+
+def _chosen(config: Config) -> dict[str, Any]:
+    options = config.tasks
+    chosen: dict[str, Any] = {"levels": options.levels, "families": options.families}
+    return chosen | {"precision": options.precision, "generator": options.generator}
 
 
 def engine_options(config: Judged) -> dict[str, Any]:

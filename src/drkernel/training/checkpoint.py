@@ -59,12 +59,14 @@ def save(
     state: dict[str, Any],
     keep: int,
     ranks: Ranks,
+    best: int | None = None,
 ) -> Path:
-    """Write step `step`, unless it is there already; keep the newest `keep`. Collective, all ranks must call it.
+    """Write step `step`, unless it is there already; keep the newest `keep`, and step `best` besides. Collective, all
+    ranks must call it.
 
     state: plain values, tensors and containers of them, the same on all ranks; rank 0's are written.
     """
-    final, partial = folder / f"step_{step:06d}", folder / f".step_{step:06d}.tmp"
+    final, partial = folder / name_of(step), folder / f".{name_of(step)}.tmp"
     if ranks.broadcast_object((final / "COMPLETE").exists):
         return final
     ranks.broadcast_object(lambda: _fresh(partial))
@@ -73,7 +75,7 @@ def save(
     writer = HuggingFaceStorageWriter(
         str(partial / "tensors"), fqn_to_index_mapping=_file_of(tensors), save_distributed=True
     )
-    with _without_warning():
+    with without_warning():
         dcp.save(tensors, storage_writer=writer, no_dist=not dist.is_initialized())
     plain = {"state.pt": {"state": state, "optimizer": scalars}} if ranks.is_main else {}
     plain[f"rng_{ranks.rank:05d}.pt"] = rng_state()
@@ -81,7 +83,8 @@ def save(
     files = dict(sorted(chain.from_iterable(part.items() for part in hashes)))
     base = {"base": dataclasses.asdict(policy.base)} if policy.base else {}
     text = json.dumps({"step": step, "ranks": ranks.size, **base, "files": files}, indent=1)
-    ranks.broadcast_object(lambda: _publish(partial, final, text, keep))
+    ranks.broadcast_object(lambda: _publish(partial, final, text))
+    ranks.broadcast_object(lambda: _remove_old(folder, keep, best))
     return final
 
 
@@ -98,8 +101,8 @@ def load_latest(
         return None
     path = found[-1]
     hint = f"remove the folder to resume from {found[-2].name}" if len(found) > 1 else "remove it to start again"
-    description = ranks.broadcast_object(lambda: _described(path, hint))
-    ranks.all_gather_object(lambda: _verify(path, sorted(description["files"].items())[ranks.rank :: ranks.size], hint))
+    description = ranks.broadcast_object(lambda: described(path, hint))
+    ranks.all_gather_object(lambda: verify(path, sorted(description["files"].items())[ranks.rank :: ranks.size], hint))
     _expect_same_base(path, description["base"], policy.base, hint)
     saved = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
     try:
@@ -118,6 +121,10 @@ def _without_partial(folder: Path) -> list[Path]:
     for partial in folder.glob(".step_*.tmp"):
         shutil.rmtree(partial, ignore_errors=True)
     return complete(folder)
+
+
+def name_of(step: int) -> str:
+    return f"step_{step:06d}"
 
 
 def complete(folder: Path) -> list[Path]:
@@ -164,7 +171,7 @@ def _restore(folder: Path, policy: Policy, optimizer: torch.optim.Optimizer, sav
         for key in kinds
     }
     reader = HuggingFaceStorageReader(str(folder))
-    with _without_warning():
+    with without_warning():
         dcp.load(weights | moments, storage_reader=reader, no_dist=not dist.is_initialized())
     optimizer.load_state_dict({"state": state, "param_groups": saved["groups"]})
 
@@ -203,15 +210,20 @@ def _shard_hashes(partial: Path, ranks: Ranks) -> dict[str, str]:
     return {f"tensors/{path.name}": _sha256(path) for path in mine}
 
 
-def _publish(partial: Path, final: Path, text: str, keep: int) -> None:
+def _publish(partial: Path, final: Path, text: str) -> None:
     write_text(partial / "COMPLETE", text)
     shutil.rmtree(final, ignore_errors=True)  # one that was not whole
     os.replace(partial, final)
-    for old in complete(final.parent)[:-keep]:
-        shutil.rmtree(old)
 
 
-def _described(path: Path, hint: str) -> dict[str, Any]:
+def _remove_old(folder: Path, keep: int, best: int | None) -> None:
+    for old in complete(folder)[:-keep]:
+        if best is None or old.name != name_of(best):
+            shutil.rmtree(old)
+
+
+def described(path: Path, hint: str) -> dict[str, Any]:
+    """What the file COMPLETE of a checkpoint says. Raises DrKernelError, with `hint`, where it is damaged."""
     try:
         description = json.loads((path / "COMPLETE").read_text())
         return {key: description[key] for key in ("step", "ranks", "files")} | {"base": description.get("base")}
@@ -228,7 +240,8 @@ def _expect_same_base(path: Path, saved: dict[str, str] | None, base: Base | Non
         raise DrKernelError(f"{path}: found a policy whose adapters have the base {is_now}, expected {was}; {hint}")
 
 
-def _verify(path: Path, files: list[tuple[str, str]], hint: str) -> None:
+def verify(path: Path, files: list[tuple[str, str]], hint: str) -> None:
+    """Raises DrKernelError, with `hint`, where one of the (name, SHA-256) is not what is in the checkpoint."""
     for name, expected in files:
         try:
             actual = _sha256(path / name)
@@ -286,7 +299,7 @@ def one_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _without_warning() -> Iterator[None]:
+def without_warning() -> Iterator[None]:
     """DCP warns of a run without a process group."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")

@@ -7,6 +7,7 @@ head size, k = key heads x head size, i = width of the feed-forward part, V toke
 
     state           16 P / R: float32 weights, gradients and two moments; below 2**33 bytes gradients stay whole: 4 P
                     with LoRA 2 P / R of the frozen base, and the 16 of its adapters: whole gradients below 2**33 bytes
+    reference       4 P / R where algo.kl_coef needs a second policy
     engine          2 P (vLLM, bfloat16) or 4 P (transformers, float32)
     cache           engine.kv_cache_gib, or of transformers all slots: 4 L k engine.max_tokens x 2 bytes each
     activations     2 T (4 h + 3 q + 3 k + 3 i) for each block that keeps them, 2 T h for each that computes them again;
@@ -134,8 +135,10 @@ def memory(config: Config, shape: Shape, ranks: int) -> dict[str, tuple[float, f
     awake = 0.0 if config.engine.sleep else 1.0
     judge = JUDGE_GIB if config.judge.share and _measures(config) else 0.0
     state = _state(config, shape, ranks) / GIB
+    reference = 4 * shape.parameters / ranks / GIB if config.algo.kl_coef else 0.0
     return {
         "state": (state, state),
+        **({"reference policy": (reference, reference)} if reference else {}),
         "engine weights": (engine / GIB, awake * engine / GIB),
         "key-value cache": (cache / GIB, awake * cache / GIB),
         "activations at the longest row": (0.0, _activations(config, shape) / GIB),

@@ -21,13 +21,17 @@ SHOWN = ("reward", "correct", "fast@1", "fast@1.2", "best/fast@1.2", "hack", "la
 """The rows of the printed table; report.json has all measures of `objective.metrics.summary`."""
 
 
-def write(run: Run, step: int, before: Rollouts, after: Rollouts, title: str) -> None:
-    """Compare two evaluations of the same tasks and leave report.json and plots/ in the run folder."""
+def write(run: Run, step: int, before: Rollouts, after: Rollouts, title: str, ended_early: str = "") -> None:
+    """Compare two evaluations of the same tasks and leave report.json and plots/ in the run folder.
+
+    ended_early: why the run took fewer steps than asked for; a sweep then counts it as finished.
+    """
     table = {"before": summary(before), "after": summary(after), "difference": difference(before, after)}
     plain = {
         side: {name: dataclasses.asdict(value) for name, value in column.items()} for side, column in table.items()
     }
-    run.write("report.json", {"step": step, "title": title, "evaluation": evaluation(run.config), **plain})
+    about = {"step": step, "title": title, "evaluation": evaluation(run.config)}
+    run.write("report.json", about | ({"ended_early": ended_early} if ended_early else {}) | plain)
     if run.config.logger.plots:
         plot(run.metrics(), table, run.path / "plots")
 

@@ -4,7 +4,8 @@
       config.yaml diff.patch environment.txt starts.jsonl               what was run: command, commit, changes to it
       tasks.json                                                        which tasks: number and digest
       metrics.jsonl                                                     one line per step; the truth
-      checkpoints/ policy/ plots/ report.json wandb/                    what came out
+      completions/                                                      every completion, a file per step
+      checkpoints/ best.json policy/ plots/ report.json wandb/          what came out; best.json names a checkpoint
 
 The folder's name has no time in it, so the same command finds its own checkpoints and goes on. A resumed run cuts
 metrics.jsonl back to the length that the checkpoint states, so that each step is in it exactly once.
@@ -35,6 +36,7 @@ from drkernel.types import DrKernelError, Task
 
 OWNER = ".owner"
 """A token of the newest start, which alone may write to the folder."""
+COMPLETIONS, BEST = "completions", "best.json"
 TASKS = "tasks.json"
 """How many tasks the run trains on and is tested on, and their digests."""
 
@@ -70,10 +72,19 @@ class Run:
         os.fsync(self._metrics.fileno())
         return self._metrics.tell()
 
-    def rewind(self, offset: int) -> None:
-        """Cut off the metrics of steps that are about to be repeated."""
+    def rewind(self, offset: int, step: int = 0) -> None:
+        """Cut off the metrics and remove the completions of steps after `step`, which are about to be repeated."""
         self._metrics.truncate(offset)
         self._metrics.seek(offset)
+        for path in (self.path / COMPLETIONS).glob("*_*.parquet*"):
+            if int(path.name.partition(".")[0].rpartition("_")[2]) > step:
+                path.unlink()
+
+    def completions_path(self, name: str) -> Path:
+        """Where the completions of a step or a validation go."""
+        self._expect_ownership()
+        (self.path / COMPLETIONS).mkdir(exist_ok=True)
+        return self.path / COMPLETIONS / f"{name}.parquet"
 
     def metrics(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

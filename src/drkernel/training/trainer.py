@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from drkernel.training import checkpoint
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import make_estimator
-from drkernel.training.run import Run
+from drkernel.training.run import BEST, Run
 from drkernel.training.sampler import Sampler
 
 
@@ -35,6 +35,10 @@ class State:
     wandb_id: str | None = None
     metrics_offset: int = 0
     estimator: dict[str, Any] = field(default_factory=dict)  # of an advantage estimator that remembers something
+    best: dict[str, Any] = field(default_factory=dict)  # the best validation so far: step, value, and of what
+    collapsed: str = ""  # why the run ends early (trainer.stop_below)
+    pending: dict[str, float] = field(default_factory=dict)
+    """Metrics of the present step if a signal ended its validation; the resumed run validates first."""
 
 
 @dataclass
@@ -50,6 +54,10 @@ class Trainer:
     progress: Progress
     ranks: Ranks = field(default_factory=Ranks)
     state: State = field(default_factory=State)
+    reference: Policy | None = None
+    """The policy that the run began with, where `algo.kl_coef` asks for it."""
+    run: Run | None = None
+    """The run folder; rank 0 alone has it."""
     should_stop: Callable[[], bool] = lambda: False
     """Whether a signal asks to give up a rollout."""
     estimate_advantages: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = field(init=False)
@@ -65,28 +73,55 @@ class Trainer:
         return {"max_tokens": max_tokens, "temperature": temperature, "ranks": self.ranks}
 
 
-def log(trainer: Trainer, run: Run | None, metrics: dict[str, float]) -> None:
+def log(trainer: Trainer, metrics: dict[str, float]) -> None:
     """One line of metrics.jsonl, and a shorter one on the console."""
     state = trainer.state
-    if run:
-        run.log(state.step, metrics | {"tasks_drawn": state.cursor, "skipped_total": state.skipped})
+    if trainer.run:
+        trainer.run.log(state.step, metrics | {"tasks_drawn": state.cursor, "skipped_total": state.skipped})
     shown = "  ".join(f"{name} {metrics[name]:.2f}" for name in ("reward", "correct", "fast@1.2", "hacks", "lazy"))
     seconds = sum(value for name, value in metrics.items() if name.startswith("time/"))
     trainer.progress.log(f"step {state.step}/{trainer.config.trainer.steps}  {shown}  ({seconds:.0f} s)")
 
 
-def save(trainer: Trainer, run: Run | None, optimizer: torch.optim.Optimizer) -> None:
-    """Write a checkpoint of the present step. Collective."""
-    state, estimator = trainer.state, trainer.estimate_advantages
+def ended_early(trainer: Trainer) -> str:
+    """Why the run takes no more steps though there are some left, or nothing."""
+    return trainer.state.collapsed if trainer.config.trainer.stop_below is not None else ""
+
+
+def steps_to_take(trainer: Trainer) -> Iterator[int]:
+    """Count the steps that are left, moving the progress bar, until all are taken or the run ends early. The present
+    step is among them where it still waits for its validation."""
+    state = trainer.state
+    for number in trainer.progress.steps(state.step - bool(state.pending), trainer.config.trainer.steps):
+        if why := ended_early(trainer):
+            trainer.progress.log(f"ended early: {why}")
+            return
+        yield number
+
+
+def should_save(trainer: Trainer) -> bool:
+    """Whether the present step becomes a checkpoint: every few steps, the last one, and the best one so far."""
+    step, config = trainer.state.step, trainer.config.trainer
+    is_last = step == config.steps or bool(ended_early(trainer))
+    return is_last or step % config.save_every == 0 or step == trainer.state.best.get("step")
+
+
+def save(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
+    """Write a checkpoint of the present step, and say in best.json which one is the best. Collective."""
+    run, state, estimator = trainer.run, trainer.state, trainer.estimate_advantages
     if run:
         state.metrics_offset = run.metrics_offset
     if hasattr(estimator, "state_dict"):
         state.estimator = estimator.state_dict()
-    folder, keep = checkpoints(trainer.config), trainer.config.trainer.keep
-    checkpoint.save(folder, state.step, trainer.policy, optimizer, dataclasses.asdict(state), keep, trainer.ranks)
+    folder, keep, best = checkpoints(trainer.config), trainer.config.trainer.keep, state.best.get("step")
+    plain = dataclasses.asdict(state)
+    checkpoint.save(folder, state.step, trainer.policy, optimizer, plain, keep, trainer.ranks, best)
+    if run and best is not None:
+        why = {"ended_early": ended_early(trainer)} if ended_early(trainer) else {}
+        run.write(BEST, {"checkpoint": f"{folder.name}/{checkpoint.name_of(best)}", **state.best, **why})
 
 
-def resume(trainer: Trainer, run: Run | None, optimizer: torch.optim.Optimizer) -> None:
+def resume(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
     """Go on from the newest checkpoint of this run folder, if there is one. Collective."""
     folder = checkpoints(trainer.config)
     saved = checkpoint.load_latest(folder, trainer.policy, optimizer, trainer.ranks, trainer.config.seed)
@@ -95,9 +130,9 @@ def resume(trainer: Trainer, run: Run | None, optimizer: torch.optim.Optimizer) 
         trainer.progress.log(f"resumed {trainer.config.run_dir} at step {trainer.state.step}")
         if hasattr(trainer.estimate_advantages, "load_state_dict"):
             trainer.estimate_advantages.load_state_dict(trainer.state.estimator)
-    if run:
-        run.rewind(trainer.state.metrics_offset)
-        trainer.state.wandb_id = run.start_wandb(trainer.state.wandb_id)
+    if trainer.run:
+        trainer.run.rewind(trainer.state.metrics_offset, trainer.state.step)
+        trainer.state.wandb_id = trainer.run.start_wandb(trainer.state.wandb_id)
 
 
 def checkpoints(config: Config) -> Path:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from drkernel.config import AlgoConfig
-from drkernel.objective.loss import count, policy_loss, token_weights
+from drkernel.config import AlgoConfig, TrainerConfig
+from drkernel.objective.loss import count, kl_to_reference, policy_loss, token_weights
 from drkernel.objective.metric_sums import MetricSums
 from drkernel.policy.attention import to_device
 from drkernel.policy.model import Policy
@@ -40,20 +40,31 @@ class PolicyLoss:
     advantages: Tensor  # float32 [T]
     weights: Tensor  # float32 [T], from the counts of the whole minibatch
     old_logprobs: Tensor | None  # float32 [T], before the rollout's first optimizer step; None: this is the first
+    reference: Tensor | None = None  # float32 [T], log-probabilities under the reference policy (algo.kl_coef)
     metrics: list[MetricSums] = field(default_factory=list)
     """Those of each call; they add up."""
 
     @classmethod
-    def of(cls, algo: AlgoConfig, minibatch: Batch, old_logprobs: Tensor | None, device: torch.device) -> PolicyLoss:
+    def of(
+        cls,
+        algo: AlgoConfig,
+        minibatch: Batch,
+        old_logprobs: Tensor | None,
+        device: torch.device,
+        reference: Tensor | None = None,
+    ) -> PolicyLoss:
         """For a packed batch that holds its advantages and the tokens that train."""
         mask, turns = minibatch.loss_mask, minibatch.turn_ids
         weights = token_weights(algo.aggregation, mask, turns, count(mask, turns), algo.loss_scale)
-        return cls(algo, minibatch.advantages.to(device), weights.to(device), old_logprobs)
+        return cls(algo, minibatch.advantages.to(device), weights.to(device), old_logprobs, reference)
 
     def __call__(self, logprobs: Tensor, index: Tensor) -> Tensor:
         old = logprobs.detach() if self.old_logprobs is None else self.old_logprobs[index]
         clip = {"clip_low": self.algo.clip_low, "clip_high": self.algo.clip_high, "dual_clip": self.algo.dual_clip}
         loss, metrics = policy_loss(logprobs, old, self.advantages[index], self.weights[index], **clip)
+        if self.reference is not None:
+            penalty, measured = kl_to_reference(logprobs, self.reference[index], self.weights[index])
+            loss, metrics = loss + self.algo.kl_coef * penalty, metrics | measured
         self.metrics.append(metrics)
         return loss
 
@@ -66,6 +77,29 @@ def make_optimizer(
     vectors = [p for p in trained(policy) if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)
+
+
+def learning_rate(peak: float, config: TrainerConfig, step: int) -> float:
+    """The learning rate of step `step`, counted from 0: a function of the config and the step alone.
+
+    >>> config = TrainerConfig(lr_schedule="linear", lr_warmup=2, lr_steps=6, lr_end=0.5)
+    >>> [learning_rate(1.0, config, step) for step in range(8)]
+    [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.5]
+    """
+    if step < config.lr_warmup:
+        return peak * (step + 1) / config.lr_warmup
+    if config.lr_schedule == "constant":
+        return peak
+    assert config.lr_steps is not None
+    done = min(1.0, (step - config.lr_warmup) / (config.lr_steps - config.lr_warmup))
+    left = 1 - done if config.lr_schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return peak * (config.lr_end + (1 - config.lr_end) * left)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """For the next optimizer steps, of all parameters."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
 
 
 def step(

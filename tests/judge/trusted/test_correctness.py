@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted import cases, regimes, shrink, weight_perturbation
-from drkernel.judge.trusted.cases import PUBLISHED, Seeds
+from drkernel.judge.trusted import cases, plans, regimes, shrink, weight_perturbation
+from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.plans import PUBLISHED
 from drkernel.judge.trusted.rounding import Noise
 from drkernel.judge.trusted.tolerance import Expected
 from drkernel.tasks.module import Reference
@@ -197,7 +198,7 @@ def test_the_digest_of_a_task_covers_its_precision():
 
 
 def test_lean_plans_try_every_regime_at_a_hidden_shape_and_all_at_once_at_the_published_one():
-    plans = list(cases.lean_plans((False, True), shapes=2))
-    assert {plan.regime for plan in plans if plan.at_hidden_shape} == {"given", *regimes.PURE}
-    assert [plan.regime for plan in plans if plan.model == PUBLISHED] == ["mixed", "sparse"]
+    lean = list(plans.lean_plans((False, True), shapes=2))
+    assert {plan.regime for plan in lean if plan.at_hidden_shape} == {"given", *regimes.PURE}
+    assert [plan.regime for plan in lean if plan.model == PUBLISHED] == ["mixed", "sparse"]
     assert {plan.train for plan in plans} == {False, True}

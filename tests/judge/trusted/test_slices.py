@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from drkernel.judge.trusted import cases, slices
-from drkernel.judge.trusted.cases import Perturbation, Plan
+from drkernel.judge.trusted.cases import Perturbation
 from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.plans import Plan
 from drkernel.judge.trusted.slices import Cut, find_cut
 from drkernel.tasks.module import Reference
 from drkernel.types import Task

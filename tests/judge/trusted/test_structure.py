@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from drkernel.judge.trusted import cases, regimes, structure
-from drkernel.judge.trusted.cases import PUBLISHED, Case, Perturbation, Plan
+from drkernel.judge.trusted.cases import Case, Perturbation
+from drkernel.judge.trusted.plans import PUBLISHED, Plan
 from drkernel.judge.trusted.structure import Use
 from drkernel.tasks.module import Reference
 from drkernel.types import Task

@@ -25,7 +25,7 @@ class ExamPolicy:
     repeat_cases: int
     """Cases that are asked again at the end; 0 where every timed call is a repetition."""
     lean_cases: bool
-    """Whether the regimes are tried at hidden shapes (`cases.lean_plans`), not at the published one (`cases.plans`)."""
+    """Whether the regimes are tried at hidden shapes (`plans.lean_plans`), not at the published one (`plans.plans`)."""
     near_repeat_in_fp64: bool
     """Whether nearly the same inputs are a case of their own; else the reference's own outputs are what is expected,
     within the tolerance of the first case."""

@@ -33,11 +33,12 @@ from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, Measurement, P, Submission
 from drkernel.judge.trusted import cases, static_check
 from drkernel.judge.trusted.block_tolerance import Tolerance
-from drkernel.judge.trusted.cases import PUBLISHED, Case, Perturbation, Plan, Seeds
+from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, kind_of, leaves, shape_of
 from drkernel.judge.trusted.paired_models import PairedModels
+from drkernel.judge.trusted.plans import PUBLISHED, Plan
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient, reading
 from drkernel.judge.trusted.tolerance import Expected
 from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, reason_of, verdict_of_failure

@@ -28,11 +28,12 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, Protoc
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, P, Submission
-from drkernel.judge.trusted import ablation, attribution, cases, ptx_scan
-from drkernel.judge.trusted.cases import DEFAULT_WEIGHTS, PUBLISHED, Case, Perturbation, Plan, Seeds
+from drkernel.judge.trusted import ablation, attribution, cases, plans, ptx_scan
+from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.mismatch import OVERWRITES
 from drkernel.judge.trusted.paired_models import PairedModels
+from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.slices import LARGE
 from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, priced, reason_of, verdict_of_failure
@@ -106,7 +107,7 @@ class Examination(Generic[P]):
         with self._stage("further cases"):
             self._expect_no_stale_outputs(first)
             right = [first, *self._further_cases()]
-            if self._forbidden and (case := self.pair.draw(cases.precision_plan(self.modes[0]))):
+            if self._forbidden and (case := self.pair.draw(plans.precision_plan(self.modes[0]))):
                 self.pair.ask(case)
             last = self._last_case(first)
             reply = self.pair.ask(last)
@@ -217,9 +218,9 @@ class Examination(Generic[P]):
         return self._full_cases(shapes)
 
     def _full_cases(self, shapes: int) -> list[Case]:
-        """Asks the cases of `cases.plans`, as `_further_cases`."""
+        """Asks the cases of `plans.plans`, as `_further_cases`."""
         right = []
-        for plan in filter(self._has_room, cases.plans(self.modes, shapes)):
+        for plan in filter(self._has_room, plans.plans(self.modes, shapes)):
             if plan.at_hidden_shape:
                 self._allow_errors(functools.partial(self.pair.ask_planned, plan))
             elif case := self.pair.draw(plan):
@@ -228,19 +229,19 @@ class Examination(Generic[P]):
         return right
 
     def _lean_cases(self, shapes: int) -> list[Case] | None:
-        """Asks the cases of `cases.lean_plans`, as `_further_cases`; None where the submission takes no hidden shape.
+        """Asks the cases of `plans.lean_plans`, as `_further_cases`; None where the submission takes no hidden shape.
 
         Each case is drawn while the submission works on the one before.
         """
         weights = self.pair.published.perturbed_weights
-        plans = [plan for plan in cases.lean_plans(self.modes, shapes) if plan.model != DEFAULT_WEIGHTS or weights]
-        plans = list(filter(self._has_room, plans))
-        right, following = [], self.pair.draw(plans[0])
-        for number, plan in enumerate(plans):
+        chosen = [plan for plan in plans.lean_plans(self.modes, shapes) if plan.model != DEFAULT_WEIGHTS or weights]
+        chosen = list(filter(self._has_room, chosen))
+        right, following = [], self.pair.draw(chosen[0])
+        for number, plan in enumerate(chosen):
             case = following
             if case:
                 self.pair.begin(case)
-            following = self.pair.draw(plans[number + 1]) if number + 1 < len(plans) else None
+            following = self.pair.draw(chosen[number + 1]) if number + 1 < len(chosen) else None
             if not case:
                 continue
             if plan.at_hidden_shape and plan.regime == "given":
@@ -261,7 +262,7 @@ class Examination(Generic[P]):
     def _builds_all(self, shapes: int) -> bool:
         """Builds the models of the hidden shapes; a submission that cannot be built for one is not general."""
         try:
-            for plan in filter(self._has_room, cases.lean_plans(self.modes, shapes)):
+            for plan in filter(self._has_room, plans.lean_plans(self.modes, shapes)):
                 self.pair.build_once(plan.model)
         except Failed as failure:
             self._not_general(failure)
@@ -342,8 +343,8 @@ class Examination(Generic[P]):
         """The cases at hidden shapes that were answered rightly."""
         if self.config.shapes == "ignore" or not self.general:
             return []
-        plans = (plan for plan in cases.plans(self.modes, len(self.prepared.hidden)) if plan.at_hidden_shape)
-        return [case for plan in plans if (case := self.pair.draw(plan))]
+        chosen = (plan for plan in plans.plans(self.modes, len(self.prepared.hidden)) if plan.at_hidden_shape)
+        return [case for plan in chosen if (case := self.pair.draw(plan))]
 
     # 6. timing
 

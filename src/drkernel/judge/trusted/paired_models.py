@@ -8,17 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from drkernel.judge.trusted import cases, weight_perturbation
-from drkernel.judge.trusted.cases import (
-    DEFAULT_WEIGHTS,
-    FIRST_HIDDEN,
-    PUBLISHED,
-    Case,
-    Perturbation,
-    Plan,
-    ReferenceModel,
-    Seeds,
-)
+from drkernel.judge.trusted.cases import Case, Perturbation, ReferenceModel, Seeds
 from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
+from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Plan
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.slices import Cut
@@ -26,7 +18,7 @@ from drkernel.judge.trusted.verdicts import VerdictReached
 
 
 class PairedModels:
-    """The models of both sides, by number (see `cases.PUBLISHED`), while one process of the submission lives.
+    """The models of both sides, by number (see `plans.PUBLISHED`), while one process of the submission lives.
 
     Every method that asks the submission raises Failed, PeerClosed, DeadlineExceeded or ProtocolViolation for what its
     process does, see RunnerClient.

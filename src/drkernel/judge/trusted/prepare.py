@@ -16,8 +16,9 @@ from torch import Tensor
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import attribution, cases, regimes, shrink, slices, structure
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
-from drkernel.judge.trusted.cases import PUBLISHED, Case, Perturbation, Plan, Seeds
+from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
+from drkernel.judge.trusted.plans import PUBLISHED, Plan
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected

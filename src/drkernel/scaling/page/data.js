@@ -23,14 +23,6 @@ const statusOf = (i) => reasons[turns.reason[i]][0];
 const reasonOf = (i) => reasons[turns.reason[i]][1];
 const isOk = (i) => statusOf(i) === "ok";
 
-const STATUS = {
-  ok: "correct",
-  incorrect: "wrong",
-  invalid: "error",
-  hack: "hack",
-  not_general: "not general",
-  suspicious: "suspicious",
-};
 const STATUSES = Object.keys(STATUS).filter((status) => reasons.some((pair) => pair[0] === status));
 
 let figures = {};
@@ -47,10 +39,4 @@ const inflated = new Map();
 function detailsOf(task) {
   if (!inflated.has(task)) inflated.set(task, inflate(document.getElementById(`task-${task}`).textContent.trim()));
   return inflated.get(task);
-}
-
-async function inflate(text) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return JSON.parse(await new Response(stream).text());
 }

@@ -119,7 +119,6 @@ def examiner_on(monkeypatch, exclusive: bool, free_gib: float, broken: bool = Fa
     mine = SimpleNamespace(_lease=SimpleNamespace(exclusive=exclusive), _pool=SimpleNamespace(terminating=[]))
     mine.config = SimpleNamespace(device="cuda:NVIDIA H200")
     mine._probe = lambda exclusive: GpuExaminer._probe(mine, exclusive)
-    mine._expect_promised_memory = lambda memory: GpuExaminer._expect_promised_memory(mine, memory)
     mine._release = lambda: GpuExaminer._release(mine)
     return mine
 

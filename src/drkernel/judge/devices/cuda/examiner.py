@@ -13,44 +13,41 @@ import functools
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy
 import torch
 
 from drkernel.judge.boundary import tf32, warm_up
 from drkernel.judge.boundary.framing import PeerClosed
-from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote
-from drkernel.judge.devices.cuda import baselines, device, fused, interleaving, single_calls
+from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
+from drkernel.judge.devices.cuda import baselines, calibration, device
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
-from drkernel.judge.devices.cuda.memory_ledger import MemoryLedger
+from drkernel.judge.devices.cuda.memory_ledger import MemoryLedger, expect_memory, expect_promised, expect_room
 from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, multiplies
-from drkernel.judge.devices.cuda.timer import PairedTimer
-from drkernel.judge.trusted import cases, criterion, footprint, ptx_scan, static_check
+from drkernel.judge.trusted import criterion, footprint, ptx_scan, static_check
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
-from drkernel.judge.trusted.footprint import GIB, Footprint
+from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
-from drkernel.judge.trusted.runner_client import Missing, RunnerClient
+from drkernel.judge.trusted.runner_client import Missing
 from drkernel.judge.trusted.slices import LARGE
 from drkernel.judge.trusted.verdicts import verdict_of_crash
 from drkernel.tasks.module import Reference
-from drkernel.types import DrKernelError, Task, Verdict
+from drkernel.types import Task, Verdict
 
-T = TypeVar("T")
 _NOTHING = Footprint(0, 0, 0)
 
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"
 PROCESS_SPEC = ProcessSpec(f"{_RUNNER}:prepare", f"{_RUNNER}:main", areas=1, gpu=True)
 _MAX_PREPARED_TASKS = 64
-_START_S, _RELEASE_S = 60.0, 0.2
-"""Seconds that the runner for calibration may take to answer, and a killed runner to give its part of the GPU back."""
+_RELEASE_S = 0.2
+"""Seconds that a killed runner may take to give its part of the GPU back."""
 _MEMORY, _SHARED_MEMORY, _AREAS, _AREA_BYTES = 0.6, 0.45, 0.25, 2 * LARGE + 2**21
 """Fractions of the GPU's memory: for a runner that has the GPU for itself, for all runners that have not, and for the
 examiners' areas; bytes of an area for calls that are not large."""
@@ -67,34 +64,8 @@ for which the probe is repeated."""
 _PROBE_KERNELS, _STEADY_PROBES = 15, 20
 """Tiny kernels of one probe, and consecutive fast probes that are required of an exclusive GPU: one can pass by chance
 in 30 s."""
-_SINGLE_CALLS = 16
-"""Single calls of each kind that the trusted clock is calibrated with."""
 _INCONCLUSIVE = ("background_work", "forged_time", "timeout")
 """Reasons that another process on the GPU may bring about."""
-
-
-def expect_memory(exclusive: bool, work: Callable[[], T]) -> T:
-    """What `work` returns. Where the GPU's memory gives out here, in the trusted process, neither task nor submission
-    is to blame.
-
-    Raises:
-        GpuBusy: it gives out, and others use the GPU, too.
-        GpuUnhealthy: it gives out although the GPU is held exclusively.
-    """
-    try:
-        return work()
-    except (torch.OutOfMemoryError, DrKernelError) as error:
-        found = _out_of_memory(error)
-        if not found:
-            raise
-        raise (GpuUnhealthy if exclusive else GpuBusy)(f"no room is left on the GPU: {found}") from error
-
-
-def _out_of_memory(error: BaseException) -> str:
-    """The allocator's message, where it is the cause of an error."""
-    while error.__cause__:
-        error = error.__cause__
-    return str(error).partition(" Process")[0] if isinstance(error, torch.OutOfMemoryError) else ""
 
 
 class GpuExaminer:
@@ -166,7 +137,7 @@ class GpuExaminer:
             return self._cached(task)
         needs = footprint.of(Reference(task))
         if needs.large:
-            self._expect_room(task, needs)
+            expect_room(task, needs, self._ledger.limit)
         for exclusive in (False, True):
             try:
                 with self._ledger.hold(self._share(needs, needs.least)), self._room(exclusive, needs):
@@ -210,13 +181,6 @@ class GpuExaminer:
     def _share(self, needs: Footprint, size: int) -> int:
         """What an examination holds of the GPU's memory: what a large task needs, or an equal part."""
         return size if needs.large else self._ledger.limit // self._examiners
-
-    def _expect_room(self, task: Task, needs: Footprint) -> None:
-        """Raises DrKernelError where a task needs more memory than all examiners may hold."""
-        if needs.least > self._ledger.limit:
-            needed, limit = needs.least / GIB, self._ledger.limit / GIB
-            text = f"it needs {needed:.1f} GiB of the GPU ({needs}), and examinations may take {limit:.1f} GiB"
-            raise DrKernelError(f"task {task.id}: {text} (judge.memory_gb)")
 
     def judge(self, task: Task, source: str, kernels: Path, exclusive: bool) -> dict[str, Any]:
         """{"verdict": ...}, {"missing": ...} where the submission launches what has not been compiled, or
@@ -309,7 +273,8 @@ class GpuExaminer:
         if not self._lease.exclusive and (doubtful or uneven or verdict.evidence.get("together")):
             raise GpuBusy(verdict.reason)
         if no_memory:
-            self._expect_promised_memory(memory)
+            self._release()
+            expect_promised(memory)
         try:
             if verdict.reason in _INCONCLUSIVE:
                 self._probe(self._lease.exclusive)
@@ -318,19 +283,6 @@ class GpuExaminer:
         except GpuUnhealthy as error:
             error.verdict = dataclasses.replace(verdict, device=self.config.device)
             raise
-
-    def _expect_promised_memory(self, memory: float) -> None:
-        """A submission that has the GPU for itself is promised so much of its memory. Where less is free once its
-        process has ended, others hold it, and the submission did not fail by itself.
-
-        Raises:
-            GpuUnhealthy: less is free.
-        """
-        self._release()
-        free, total = torch.cuda.mem_get_info()
-        promised = int(memory * total)
-        if free < promised:
-            raise GpuUnhealthy(f"{free / 2**30:.1f} GiB were free of the {promised / 2**30:.1f} GiB that are promised")
 
     def _examined(self, task: Task, source: str, runners: RunnerLease, products: frozenset[str]) -> Verdict:
         prepared = self._cached(task)
@@ -421,37 +373,17 @@ class GpuExaminer:
 
         It also compares and prepares once, so that all that is imported or compiled lazily is there.
         """
-        for columns in (64, 4096):
-            table = torch.rand(256, columns, device="cuda")
-            fused.statistics(table.double(), table, table.double())
-            fused.statistics(table, table, table)
-            fused.deviations(table, table.double(), table[:, 0].double(), 0.0)
-            fused.deviations(table, table, table[:, 0].double(), 0.0)
-            fused.differences(table.view(-1), table.view(-1))
-        interleaving.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
+        calibration.compile_comparisons()
         task = Task("calibration", warm_up.CALIBRATION.replace("ModelNew", "Model"))
         prepared = self._cached(task)
         process, folder = self._pool.take(self._memory * _MEMORY)
         try:
             with self._lease.exclusively(), self._quiet():
-                self._measure_overheads(process, prepared)
+                calibration.measure_overheads(process, prepared, self._buffers)
         finally:
             process.end()
             self._pool.terminating.append(process)
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _measure_overheads(self, process: Process, prepared: CudaPreparedTask) -> None:
-        """Lower quartiles, in microseconds; what took longer was disturbed."""
-        reference, size = prepared.reference, prepared.bytes_per_call
-        client, mine = RunnerClient(process, _START_S), cases.build(reference, 0)
-        client.load(warm_up.CALIBRATION, "ModelNew")
-        client.build(0, mine)
-        tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0).tolerance()
-        watch = PairedTimer(self._buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
-        watch.warm_up(least_us=100.0, launches=1)
-        for kind in single_calls.KINDS:
-            overheads = [watch.singles.ask(kind).overhead_us() for _ in range(_SINGLE_CALLS)]
-            self._buffers.single_overheads_us[kind] = statistics.quantiles(overheads, n=4)[0]
 
 
 def _expect_alive() -> None:

@@ -12,8 +12,17 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuUnhealthy
+from drkernel.judge.trusted.footprint import GIB, Footprint
+from drkernel.types import DrKernelError, Task
+
+T = TypeVar("T")
 
 _POLL_S = 0.005
 
@@ -86,3 +95,48 @@ def _grant(rows: list[tuple], limit: int) -> list[Row]:
         waiting = waiting or not fits
         found.append((process, number, size, fits))
     return found
+
+
+def expect_room(task: Task, needs: Footprint, limit: int) -> None:
+    """Raises DrKernelError where a task needs more bytes of the GPU than all examinations may take."""
+    if needs.least > limit:
+        needed, most = needs.least / GIB, limit / GIB
+        text = f"it needs {needed:.1f} GiB of the GPU ({needs}), and examinations may take {most:.1f} GiB"
+        raise DrKernelError(f"task {task.id}: {text} (judge.memory_gb)")
+
+
+def expect_memory(exclusive: bool, work: Callable[[], T]) -> T:
+    """What `work` returns. Where the GPU's memory gives out here, in the trusted process, neither task nor submission
+    is to blame.
+
+    Raises:
+        GpuBusy: it gives out, and others use the GPU, too.
+        GpuUnhealthy: it gives out although the GPU is held exclusively.
+    """
+    try:
+        return work()
+    except (torch.OutOfMemoryError, DrKernelError) as error:
+        found = _out_of_memory(error)
+        if not found:
+            raise
+        raise (GpuUnhealthy if exclusive else GpuBusy)(f"no room is left on the GPU: {found}") from error
+
+
+def _out_of_memory(error: BaseException) -> str:
+    """The allocator's message, where it is the cause of an error."""
+    while error.__cause__:
+        error = error.__cause__
+    return str(error).partition(" Process")[0] if isinstance(error, torch.OutOfMemoryError) else ""
+
+
+def expect_promised(memory: float) -> None:
+    """A submission that has the GPU for itself is promised a fraction of its memory. Where less is free once its
+    process has ended, others hold it, and the submission did not fail by itself.
+
+    Raises:
+        GpuUnhealthy: less is free.
+    """
+    free, total = torch.cuda.mem_get_info()
+    promised = int(memory * total)
+    if free < promised:
+        raise GpuUnhealthy(f"{free / GIB:.1f} GiB were free of the {promised / GIB:.1f} GiB that are promised")

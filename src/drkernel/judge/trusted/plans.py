@@ -1,0 +1,65 @@
+"""Which cases a submission is tried on: at which shape, with which values, in which mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from drkernel.judge.trusted.regimes import DESCRIPTIONS, PURE
+
+PUBLISHED, DEFAULT_WEIGHTS, FIRST_HIDDEN = 0, 1, 2
+"""Numbers of the models on both sides: the published shape with perturbed weights, the same with the weights that
+construction gives, and, counting up, the hidden shapes with perturbed weights."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One case before it is drawn."""
+
+    name: str
+    """What is special, in words that feedback can use: `the given inputs`, `another shape`, `large values`, ..."""
+    model: int = PUBLISHED
+    """Which model answers: PUBLISHED, DEFAULT_WEIGHTS, or FIRST_HIDDEN + k."""
+    regime: str = "given"
+    """The distribution of the inputs' values, see REGIMES."""
+    train: bool = False
+
+    @property
+    def at_hidden_shape(self) -> bool:
+        return self.model >= FIRST_HIDDEN
+
+
+def plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
+    """All cases, cheapest and most telling first.
+
+    Args:
+        train: the modes, to be used in turn.
+        shapes: how many hidden shapes there are.
+    """
+    mode = lambda i: train[i % len(train)]
+    yield Plan("the given inputs", PUBLISHED, "given", mode(0))
+    yield Plan(DESCRIPTIONS["mirrored"], PUBLISHED, "mirrored", mode(1))
+    yield Plan(DESCRIPTIONS["large"], PUBLISHED, "large", mode(0))
+    for k in range(shapes):
+        yield Plan("another shape", FIRST_HIDDEN + k, "given" if k == 0 else "mirrored", mode(k))
+    for k, regime in enumerate(PURE[2:]):
+        yield Plan(DESCRIPTIONS[regime], PUBLISHED, regime, mode(k + 1))
+    yield Plan("the default weights", DEFAULT_WEIGHTS, "given", mode(1))
+
+
+def precision_plan(train: bool) -> Plan:
+    """The case for submissions whose kernels multiply in a precision that the task forbids."""
+    return Plan(DESCRIPTIONS["near_one"], PUBLISHED, "near_one", train)
+
+
+def lean_plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
+    """As `plans`, where the published shape is expensive: each regime at a hidden shape, all at once at the published
+    one."""
+    mode = lambda i: train[i % len(train)]
+    for k in range(shapes):
+        yield Plan("another shape", FIRST_HIDDEN + k, "given", mode(k))
+    for k, regime in enumerate(PURE):
+        yield Plan(f"another shape, {DESCRIPTIONS[regime]}", FIRST_HIDDEN + k % shapes, regime, mode(k))
+    yield Plan("shifted, large, heavy-tailed and integer values", PUBLISHED, "mixed", mode(1))
+    yield Plan(DESCRIPTIONS["sparse"], PUBLISHED, "sparse", mode(0))
+    yield Plan("the default weights", DEFAULT_WEIGHTS, "given", mode(1))

@@ -1,0 +1,104 @@
+"""Validation every few steps: held-out tasks, the same seeds each time, the best checkpoint, and an early end.
+
+The tasks are of the validation split, so that choosing a checkpoint by them leaves the test split unseen. No step
+depends on a validation: with and without it a run trains the same policy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+from drkernel.config import Config
+from drkernel.objective.metrics import Estimate, summary
+from drkernel.objective.rollouts import Rollouts, without_judge_failures
+from drkernel.training import completions
+from drkernel.training.report import evaluation
+from drkernel.training.rollout_metrics import tabulate_rollouts
+from drkernel.training.sharded_rollout import play
+from drkernel.training.trainer import State, Trainer
+from drkernel.types import DrKernelError, Task, Trajectory
+
+
+def evaluate(
+    trainer: Trainer, tasks: list[Task], title: str, sync: Callable[[], None] | None = None
+) -> tuple[Rollouts, list[Trajectory], list[Trajectory]]:
+    """Play `tasks` with the policy, or with what `sync` gives the engine, with the same seeds each time.
+
+    Returns a table whose groups are tasks, its rows as trajectories, and all trajectories, those included on which the
+    judge failed.
+
+    Hacks count as hacks here, whatever they earn in training. Collective. Raises Stopped where a signal comes.
+    """
+    config = trainer.config
+    reward = dataclasses.replace(config.reward, hack_check=True)
+    trainer = dataclasses.replace(trainer, config=dataclasses.replace(config, reward=reward))
+    turns = config.trainer.eval_turns or config.trainer.turns
+    sync() if sync else trainer.engine.sync(trainer.policy)
+    every, _ = play(trainer, tasks, config.trainer.eval_samples, turns, first_group=0, seed=-1, title=title)
+    judged = without_judge_failures(every)
+    return tabulate_rollouts(reward, judged), judged, every
+
+
+def usable_tasks(trainer: Trainer, tasks: list[Task]) -> list[Task]:
+    """Those that judge and policy can use. Collective. Raises DrKernelError where none of several can be used."""
+    usable = trainer.sampler.usable(tasks)
+    if tasks and not usable:
+        why = f"none of {len(tasks)} tasks of the validation split can be used, for the reasons given above"
+        raise DrKernelError(f"trainer.validate_every={trainer.config.trainer.validate_every}: {why}; expected one")
+    return usable
+
+
+def validate(trainer: Trainer, tasks: list[Task], metrics: dict[str, float]) -> dict[str, float]:
+    """The metrics of the step that was taken, with those of a validation where one is due. Moves `State.best` and
+    `State.collapsed`. Collective.
+
+    Raises Stopped where a signal ends the validation. The step's metrics are then in `State.pending`, and the resumed
+    run validates before it takes another step.
+    """
+    config, state = trainer.config.trainer, trainer.state
+    if not config.validate_every or state.step % config.validate_every:
+        state.pending = {}
+        return metrics
+    state.pending, started = metrics, time.perf_counter()
+    table, judged, every = evaluate(trainer, tasks, f"validation, step {state.step}")
+    completions.write_validation(trainer, table, judged, every)
+    trainer.progress.log(judge_by(trainer.config, state, summary(table)[config.best_by]))
+    seconds = time.perf_counter() - started
+    state.pending = {}
+    return metrics | describe(table, config.best_by, len(every) - len(judged)) | {"time/validation": seconds}
+
+
+def describe(table: Rollouts, measure: str, failures: int) -> dict[str, float]:
+    """The metrics of a validation: measures of the last turn and of the best of the history; `validation/first/*` those
+    of a single try; `low` and `high` bound the 95 % interval of the chosen measure."""
+    last, first = summary(table), summary(table.first(1))
+    single = {name: first[name] for name in first if "/" not in name and name not in ("hack", "lazy")}
+    return {
+        **{f"validation/{name}": found.value for name, found in last.items()},
+        **{f"validation/first/{name}": found.value for name, found in single.items()},
+        f"validation/{measure}/low": last[measure].low,
+        f"validation/{measure}/high": last[measure].high,
+        "validation/judge_failures": failures,
+    }
+
+
+def judge_by(config: Config, state: State, found: Estimate) -> str:
+    """Compare a validation with the best one so far. Returns a line for the user.
+
+    A best value that was found with another measure, or on other tasks, samples or turns, is forgotten.
+    """
+    kind: dict[str, Any] = {"measure": config.trainer.best_by} | evaluation(config)
+    best = state.best if state.best.items() >= kind.items() else {}
+    said = f"validation at step {state.step}: {config.trainer.best_by} {found}"
+    if not best or found.value > best["value"]:
+        if found.samples:
+            state.best = kind | {"step": state.step, "value": found.value, "low": found.low, "high": found.high}
+        return f"{said}, the best so far"
+    said = f"{said}, best {best['value']:.3f} at step {best['step']}"
+    share = config.trainer.stop_below
+    if share is not None and found.value < share * best["value"]:
+        state.collapsed = f"{said}: below trainer.stop_below={share:g} of it"
+    return said

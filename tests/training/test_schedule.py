@@ -1,0 +1,68 @@
+"""The learning rate is a function of the config and the step alone."""
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+
+from drkernel import config as configuration
+from drkernel.config import REPOSITORY, TrainerConfig
+from drkernel.policy.model import new_policy
+from drkernel.training.update import learning_rate, make_optimizer, set_learning_rate
+from drkernel.types import DrKernelError
+
+
+def rates(steps: int, **options) -> list[float]:
+    return [learning_rate(1e-3, TrainerConfig(**options), step) for step in range(steps)]
+
+
+def test_by_default_it_is_constant():
+    assert rates(50) == [1e-3] * 50
+
+
+def test_a_warm_up_is_linear_and_never_zero():
+    assert rates(6, lr_warmup=4) == pytest.approx([2.5e-4, 5e-4, 7.5e-4, 1e-3, 1e-3, 1e-3])
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_a_decay_begins_at_the_highest_and_stays_at_the_end(kind):
+    found = rates(40, lr_schedule=kind, lr_warmup=5, lr_steps=25, lr_end=0.1)
+    assert max(found) == found[4] == found[5] == 1e-3
+    assert found[15] == pytest.approx(0.55e-3), "half way"
+    assert found[5:] == sorted(found[5:], reverse=True)
+    assert found[25:] == pytest.approx([1e-4] * 15)
+
+
+def test_linear_and_cosine_differ_before_the_middle():
+    linear, cosine = (rates(10, lr_schedule=kind, lr_steps=10, lr_end=0.0) for kind in ("linear", "cosine"))
+    assert cosine[2] > linear[2] and cosine[8] < linear[8] and min(linear[9], cosine[9]) > 0
+
+
+def test_it_is_set_for_all_parameters():
+    optimizer = make_optimizer(new_policy(32, hidden=64, layers=1, heads=1, kv_heads=1), 1.0, 0.1)
+    set_learning_rate(optimizer, 0.25)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.25} and len(optimizer.param_groups) == 2
+    assert isinstance(optimizer, torch.optim.AdamW)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["trainer.lr_schedule=cosine"],
+            r"lr_schedule=cosine ends at trainer\.lr_steps=None.*e\.g\. trainer\.lr_steps=16",
+        ),
+        (
+            ["trainer.lr_schedule=linear", "trainer.lr_steps=5", "trainer.lr_warmup=5"],
+            r"a step after the warm-up \(5 st",
+        ),
+        (["trainer.lr_steps=5"], r"ends no schedule that is constant"),
+        (["trainer.lr_warmup=-1"], r"lr_warmup=-1"),
+        (["trainer.lr_schedule=cosin", "trainer.lr_steps=5"], r"did you mean 'cosine'"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(overrides, message):
+    with (
+        initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"),
+        pytest.raises(DrKernelError, match=message),
+    ):
+        configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
