@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-from torch._subclasses import FakeTensorMode
+from torch import Tensor, nn
 
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.slices import LARGE
+from drkernel.judge.trusted.without_data import without_data
+from drkernel.tasks import module
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 
@@ -61,13 +63,26 @@ def of(reference: Reference) -> Footprint:
     Raises:
         DrKernelError: the task's inputs or its model cannot be made.
     """
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        inputs, model = reference.inputs(0), reference.model(0)
-        given = Footprint(_bytes(inputs), _bytes(inputs), _bytes([*model.parameters(), *model.buffers()]))
-        try:
-            return dataclasses.replace(given, outputs=_bytes(reference.forward(model, inputs)))
-        except DrKernelError:
-            return given
+    for dry in (without_data, _on_meta):
+        with contextlib.suppress(DrKernelError), dry():
+            inputs, model = reference.inputs(0), reference.model(0)
+            return _footprint(inputs, model, reference.forward(model, inputs))
+    inputs, model = reference.inputs(0), reference.model(0)
+    return _footprint(inputs, model, inputs)
+
+
+@contextlib.contextmanager
+def _on_meta() -> Iterator[None]:
+    """Another way to run without data: modules that convert themselves (`.half()`) do not do so on fake tensors."""
+    before, module.DEVICE = module.DEVICE, "meta"
+    try:
+        yield
+    finally:
+        module.DEVICE = before
+
+
+def _footprint(inputs: list, model: nn.Module, outputs: Any) -> Footprint:
+    return Footprint(_bytes(inputs), _bytes(outputs), _bytes([*model.parameters(), *model.buffers()]))
 
 
 def _bytes(tree: Any) -> int:

@@ -41,8 +41,6 @@ from drkernel.judge.trusted.verdicts import verdict_of_crash
 from drkernel.tasks.module import Reference
 from drkernel.types import Task, Verdict
 
-_NOTHING = Footprint(0, 0, 0)
-
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"
 PROCESS_SPEC = ProcessSpec(f"{_RUNNER}:prepare", f"{_RUNNER}:main", areas=1, gpu=True)
 _MAX_PREPARED_TASKS = 64
@@ -161,7 +159,7 @@ class GpuExaminer:
         """Gives back what a large task took, for which other examiners may wait."""
         if self._buffers.large:
             self._release()
-            self._buffers.fit(_NOTHING)
+            self._buffers.fit(Footprint(0, 0, 0))
             torch.cuda.empty_cache()
 
     @contextlib.contextmanager
