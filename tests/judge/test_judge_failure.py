@@ -18,7 +18,7 @@ from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.runner_client import RunnerClient, reading
 from drkernel.judge.trusted.verdicts import judge_failure
 from drkernel.judge.trusted.worker_process import NotPrepared, WorkerCrashed, WorkerNotStarted
-from drkernel.types import DrKernelError, Verdict
+from drkernel.types import DrKernelError, Task, Verdict
 from tests.judge.examples import as_expected, examples
 
 ATTACKS = [example for example in examples("attacks", "simulated") if example.number == 12]
@@ -174,6 +174,7 @@ def examiner_that_finds(*verdicts: Verdict) -> SimpleNamespace:
     return SimpleNamespace(config=config, _refused=lambda *_: None, _examined=lambda *_: found.pop(0), left=found)
 
 
+ANY_TASK = Task("any", "")
 KILLED = Verdict("invalid", "timeout", "killed", evidence={"killed": True})
 
 
@@ -186,13 +187,13 @@ def test_a_runner_that_is_killed_while_the_machine_has_no_memory_is_tried_again(
 ):
     monkeypatch.setattr(sandbox, "oom_kills", iter(kills).__next__)
     mine = examiner_that_finds(first, OK)
-    assert worker.Examiner.judge(mine, None, "").reason == second
+    assert worker.Examiner.judge(mine, ANY_TASK, "").reason == second
     assert len(mine.left) == left
 
 
 def test_a_submission_that_is_killed_again_is_blamed(monkeypatch):
     monkeypatch.setattr(sandbox, "oom_kills", iter([0, 1]).__next__)
-    assert worker.Examiner.judge(examiner_that_finds(KILLED, KILLED), None, "").reason == "timeout"
+    assert worker.Examiner.judge(examiner_that_finds(KILLED, KILLED), ANY_TASK, "").reason == "timeout"
 
 
 def test_a_verdict_that_is_reached_stands_though_the_zygote_dies():

@@ -201,4 +201,4 @@ def test_lean_plans_try_every_regime_at_a_hidden_shape_and_all_at_once_at_the_pu
     lean = list(plans.lean_plans((False, True), shapes=2))
     assert {plan.regime for plan in lean if plan.at_hidden_shape} == {"given", *regimes.PURE}
     assert [plan.regime for plan in lean if plan.model == PUBLISHED] == ["mixed", "sparse"]
-    assert {plan.train for plan in plans} == {False, True}
+    assert {plan.train for plan in lean} == {False, True}

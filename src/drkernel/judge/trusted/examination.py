@@ -40,8 +40,7 @@ from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, priced
 from drkernel.types import Status, Verdict
 
 _LARGE_CASES, _LARGE_BUDGET = 2, 4
-"""Of a large task: at how many cases launches are left out, and how much more time there is for all replies, since the
-judge's comparisons come in between."""
+"""Of a large task: at how many cases launches are left out, and how much more time there is for all replies."""
 
 
 class Examination(Generic[P]):

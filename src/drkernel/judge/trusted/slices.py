@@ -22,7 +22,7 @@ from drkernel.judge.trusted.tolerance import Expected, RelativeBounds
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 
-LARGE = 2**28
+LARGE = 2**29
 """Bytes of a call's inputs, outputs and weights from which it is compared slice by slice."""
 SLICE, SAMPLE = 2**29, 2**25
 """Bytes of inputs and outputs that are looked at together: in the task's precision, and in fp64."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,8 @@ from drkernel.judge.trusted.footprint import Footprint
 GATED_S = 0.1
 """A forward that waits for the device never finishes enqueueing: after this long the semaphore is set anyway."""
 
-_MARGIN = 2**20
-"""Bytes of an area beside its tensors."""
+_MARGIN, _PLACES = 2**20, 2**10
+"""Bytes of an area beside its tensors, and places, 512 bytes apart, at which they may begin."""
 
 HexFloat = Annotated[str, msgspec.Meta(max_length=40)]
 """As float.hex writes it, so that no digit is lost."""
@@ -159,6 +160,10 @@ class DeviceBuffers:
         if footprint.large or 2 * max(into, out) > self._size:
             return (into, out, _MARGIN, footprint.outputs + _MARGIN)
         return (self._size,) * 4
+
+    def shift(self) -> None:
+        """Makes the inputs of the next large call lie elsewhere: a submission may not rely on one address."""
+        self.shared_in.begin_at(secrets.randbelow(_PLACES))
 
     def publish(self, inputs: list) -> None:
         """Makes the inputs of a large call, which were planned, appear in the runner's memory."""

@@ -239,6 +239,7 @@ class PairedTimer:
     def _large_pair(self, reference_first: bool) -> tuple[Block, Block]:
         """As `_pair`, one call of each side. The examiner's inputs are the tensors that are drawn."""
         given, seed = self._inputs(next(self._count)), next(self._seeds)
+        self._buffers.shift()
         (tree, slots), ahead = self._buffers.shared_in.plan([given]), self._ahead and not self._waits
         reference = lambda: self._buffers.local_block(tree, slots, self._train, seed, ahead, [given])
         theirs = reference() if reference_first else None
