@@ -54,17 +54,15 @@ def render(
     made = f"{datetime.now(timezone.utc):%Y-%m-%d}"
     core = {"title": title, "made": made, "notes": notes, **_core(runs, tasks, ordered)}
     trials = aligned({name: Trials.of(records) for name, records in runs.items()})
-    details = [
+    details = [page.hidden("figures", _in_one_thread(lambda: figures(trials, runs, list(core["baselines"]))))]
+    details += [
         page.hidden(f"task-{index}", _details((sources or {}).get(task), records))
         for index, (task, records) in enumerate(tasks.items())
     ]
-    parts = {
-        "core": page.as_json(core),
-        "figures": page.packed(_in_one_thread(lambda: figures(trials, runs, list(core["baselines"])))),
-        "details": "\n".join(details),
-    }
     scripts = [page.read(PACKAGE, f"{name}.js") for name in SCRIPTS]
-    return page.fill(page.read(PACKAGE, "index.html"), title, page.read(PACKAGE, "style.css"), scripts, parts)
+    return page.fill(
+        title, page.read(PACKAGE, "style.css"), scripts, core, details, "table.md next to it has the numbers"
+    )
 
 
 def _core(

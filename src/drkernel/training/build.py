@@ -24,13 +24,10 @@ from drkernel.types import Task
 
 def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     """Training tasks and held-out ones; a benchmark of its own (`tasks.eval_source`) is held out whole."""
-    options, chosen = config.tasks, _chosen(config)
-    drawn: dict[str, Any] = {"count": options.count, "seed": options.seed, "dtypes": options.dtypes}
-    tasks = load_tasks(options.source, split="train", **drawn, **chosen)
+    options = config.tasks
+    tasks = load_tasks(options.source, split="train", count=options.count, seed=options.seed, **_chosen(config))
     source, split = test_source(options.source, options.eval_source)
-    if source == "generated":
-        chosen["dtypes"] = options.dtypes
-    held_out = load_tasks(source, split=split, count=options.eval_count, **chosen)
+    held_out = load_tasks(source, split=split, count=options.eval_count, **_chosen(config, source))
     return tasks, held_out
 
 
@@ -39,14 +36,16 @@ def load_validation(config: Config) -> list[Task]:
     options = config.tasks
     if not config.trainer.validate_every:
         return []
-    chosen = _chosen(config) | ({"dtypes": options.dtypes} if options.source == "generated" else {})
-    return load_tasks(options.source, split="validation", count=options.eval_count, **chosen)
+    return load_tasks(options.source, split="validation", count=options.eval_count, **_chosen(config))
 
 
-def _chosen(config: Config) -> dict[str, Any]:
+def _chosen(config: Config, source: str | None = None) -> dict[str, Any]:
+    """Which tasks of a source are wanted: of the training source, or of the test tasks' `source`, where the dtypes of
+    training matter only if the generator draws them."""
     options = config.tasks
     chosen: dict[str, Any] = {"levels": options.levels, "families": options.families}
-    return chosen | {"precision": options.precision, "generator": options.generator}
+    chosen |= {"precision": options.precision, "generator": options.generator}
+    return chosen | ({"dtypes": options.dtypes} if source in (None, "generated") else {})
 
 
 def engine_options(config: Judged) -> dict[str, Any]:

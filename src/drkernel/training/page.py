@@ -17,12 +17,21 @@ from importlib import resources
 from typing import Any
 
 
-def fill(template: str, title: str, style: str, scripts: Sequence[str], parts: Mapping[str, str]) -> str:
-    """The template with each {{name}} replaced once: title, style, script, their hashes, and `parts`."""
+def fill(
+    title: str, style: str, scripts: Sequence[str], core: Mapping[str, Any], details: Sequence[str], elsewhere: str
+) -> str:
+    """page/index.html with each {{name}} replaced once.
+
+    Args:
+        core: what the script needs at once.
+        details: elements that it reads later, as `hidden` makes them.
+        elsewhere: for browsers without scripts, where the same data are.
+    """
     script = "\n".join(['"use strict";', *scripts])
-    own = {"title": html.escape(title), "style": style, "script": script}
-    hashes = {"style_hash": _hash(style), "script_hash": _hash(script)}
-    found, page = own | hashes | dict(parts), template.split("{{")
+    found = {"title": html.escape(title), "style": style, "script": script, "elsewhere": elsewhere}
+    found |= {"style_hash": _hash(style), "script_hash": _hash(script)}
+    found |= {"core": as_json(core), "details": "\n".join(details)}
+    page = read("drkernel.training", "index.html").split("{{")
     return page[0] + "".join(found[name] + rest for name, _, rest in (part.partition("}}") for part in page[1:]))
 
 

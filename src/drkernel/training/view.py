@@ -68,8 +68,8 @@ def write(run: Path, out: Path, turns: int = TURNS) -> str:
     scripts = [page.read("drkernel.scaling", f"{name}.js") for name in SCALING]
     scripts += [page.read("drkernel.training", f"{name}.js") for name in ("curves", "run")]
     style = page.read("drkernel.scaling", "style.css") + page.read("drkernel.training", "run.css")
-    parts = {"core": page.as_json(core), "details": "\n".join(details)}
-    text = page.fill(page.read("drkernel.training", "index.html"), core["title"], style, scripts, parts)
+    elsewhere = "metrics.jsonl and completions/ of the run folder have the data"
+    text = page.fill(core["title"], style, scripts, core, details, elsewhere)
     temporary = out.with_name(out.name + ".tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, out)

@@ -145,6 +145,12 @@ def test_the_form_is_compared(change, reason: str) -> None:
     assert case.check(dataclasses.replace(right, value=change(right.value))).reason == reason
 
 
+def test_a_reference_that_changes_its_inputs_is_right_as_well() -> None:
+    given = task("x", "torch.exp_(x)", ROWS)
+    case = case_of(given)
+    assert case.expected.edits and case.check(answer(case, given)) is None
+
+
 def test_inputs_are_drawn_anew_and_not_kept() -> None:
     case = case_of(task(*SEPARABLE["element-wise"]))
     assert case.inputs[0] is not case.inputs[0] and torch.equal(case.inputs[0], case.inputs[0])

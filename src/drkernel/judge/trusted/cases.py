@@ -268,7 +268,7 @@ def forward(built: ReferenceModel, model: nn.Module, inputs: list, train: bool, 
     torch.manual_seed(seed)
     if next(model.buffers(), None) is None:
         return built.reference.forward(model.train(train), inputs)
-    if sum(p.numel() * p.element_size() for p in model.parameters()) < LARGE:
+    if sum(weight.nbytes for weight in model.parameters()) < LARGE:
         return built.reference.forward(copy.deepcopy(model).train(train), inputs)  # training moves running statistics
     kept = [(module, dict(module._buffers), copy.deepcopy(module._buffers)) for module in model.modules()]
     try:

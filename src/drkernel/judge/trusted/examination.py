@@ -255,7 +255,7 @@ class Examination(Generic[P]):
     def _has_room(self, plan: Plan) -> bool:
         """Whether a second model, with the default weights, takes little memory."""
         weights = self.pair.published.perturbed_weights.values()
-        small = sum(value.numel() * value.element_size() for value in weights) < LARGE
+        small = sum(value.nbytes for value in weights) < LARGE
         return small or plan.model != DEFAULT_WEIGHTS
 
     def _builds_all(self, shapes: int) -> bool:

@@ -82,9 +82,9 @@ def _on_meta() -> Iterator[None]:
 
 
 def _footprint(inputs: list, model: nn.Module, outputs: Any) -> Footprint:
-    return Footprint(_bytes(inputs), _bytes(outputs), _bytes([*model.parameters(), *model.buffers()]))
+    return Footprint(bytes_of(inputs), bytes_of(outputs), bytes_of([*model.parameters(), *model.buffers()]))
 
 
-def _bytes(tree: Any) -> int:
-    tensors = [value for _, value in leaves(tree) if isinstance(value, Tensor)]
-    return sum(t.numel() * t.element_size() + _PADDING for t in tensors)
+def bytes_of(tree: Any) -> int:
+    """Bytes of an area that the tensors of a tree take."""
+    return sum(value.nbytes + _PADDING for _, value in leaves(tree) if isinstance(value, Tensor))

@@ -145,9 +145,7 @@ class RunnerClient:
 
     def write(self, model: int, values: Mapping[str, Tensor]) -> None:
         """Overwrites some of a model's parameters and buffers: together, or one by one where there is not the room."""
-        together = (
-            sum(value.numel() * value.element_size() for value in values.values()) < self._process.inputs.size // 2
-        )
+        together = sum(value.nbytes for value in values.values()) < self._process.inputs.size // 2
         for some in [values] if together else [{name: value} for name, value in values.items()]:
             _, slots = self._put(list(some.values()))
             pairs = [[name, i] for i, name in enumerate(some)]

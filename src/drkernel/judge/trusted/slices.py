@@ -53,6 +53,13 @@ class Cut:
         """The inputs with some rows of the batch; views."""
         return [value[rows] if index in self.arguments else value for index, value in enumerate(inputs)]
 
+    def copy(self, inputs: Sequence[Any], rows: slice) -> list:
+        """As `part`; what is cut is copied, as contiguous."""
+        some = self.part(inputs, rows)
+        for index in self.arguments:
+            some[index] = some[index].clone(memory_format=torch.contiguous_format)
+        return some
+
 
 def find_cut(reference: Reference, seed: int, train: bool) -> Cut | None:
     """How the inputs of a task can be cut; None where it runs on whole batches alone.
@@ -118,13 +125,14 @@ class SlicedExpected:
 
     def __init__(self, cut: Cut, inputs: list, exactly: Callable[[list], Expected], forward: Forward, seed: int):
         self._cut, self._forward, self._all = cut, forward, cut.rows(inputs)
-        few = slice(0, 2)
-        taken = sum(_bytes(inputs[index][few]) for index in cut.arguments)
-        per_row = max(1, (taken + sum(_bytes(value) for _, value in leaves(forward(cut.part(inputs, few))))) // 2)
+        few = cut.copy(inputs, slice(0, 2))
+        taken = sum(few[index].nbytes for index in cut.arguments)
+        written = sum(value.nbytes for _, value in leaves(forward(few)) if isinstance(value, Tensor))
+        per_row = max(1, (taken + written) // 2)
         number = min(self._all, max(1, SAMPLE // per_row, min(FEW_ROWS, MOST // per_row)))
         step = self._all // number
         self._sampled = slice(seed % (self._all - step * (number - 1)), None, step)
-        self._sample = exactly([_dense(value) for value in cut.part(inputs, self._sampled)])
+        self._sample = exactly(cut.copy(inputs, self._sampled))
         self.rounded = self._sample.rounded
         """The reference's outputs on the sampled rows."""
         self._rows = max(1, SLICE // per_row)
@@ -226,15 +234,11 @@ def _rows(value: Any, actual: Any) -> Iterator[tuple[Any, Any]]:
     if not isinstance(value, Tensor) or not isinstance(actual, OutputTensor):
         yield value, actual
         return
-    whole = value.shape != actual.value.shape or not value.dim() or _bytes(value) <= SLICE
-    number = 1 if whole else max(1, SLICE * len(value) // _bytes(value))
+    whole = value.shape != actual.value.shape or not value.dim() or value.nbytes <= SLICE
+    number = 1 if whole else max(1, SLICE * len(value) // value.nbytes)
     parts = [(value, actual.value)] if whole else zip(value.split(number), actual.value.split(number), strict=True)
     for one, other in parts:
         yield one, OutputTensor(other.clone(), actual.expanded, actual.aliases_input)
-
-
-def _dense(value: Any) -> Any:
-    return value.clone(memory_format=torch.contiguous_format) if isinstance(value, Tensor) else value
 
 
 def _map(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
@@ -245,7 +249,3 @@ def _map(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
     if not isinstance(tree, OutputTensor):
         return tree
     return OutputTensor(function(tree.value).clone(), tree.expanded, tree.aliases_input)
-
-
-def _bytes(value: Any) -> int:
-    return value.numel() * value.element_size() if isinstance(value, Tensor) else 0

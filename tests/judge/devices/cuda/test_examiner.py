@@ -12,6 +12,7 @@ import torch
 from drkernel.judge.devices.cuda import buffers, examiner
 from drkernel.judge.devices.cuda.examiner import GpuExaminer, expect_memory
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuUnhealthy
+from drkernel.judge.trusted.footprint import Footprint
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
@@ -137,3 +138,15 @@ def test_what_was_found_of_a_submission_is_kept_where_the_gpu_fails_after_it(mon
     with pytest.raises(GpuUnhealthy, match="the GPU fails: CUDA error") as caught:
         GpuExaminer._expect_conclusive(mine, found, 0.6)
     assert caught.value.verdict.reason == found.reason
+
+
+def test_areas_for_which_there_is_no_room_beside_others_are_tried_again_alone(monkeypatch, tmp_path):
+    def full(exclusive, needs):
+        raise GpuBusy("no room")
+
+    (tmp_path / "kernels").mkdir()
+    ledger = SimpleNamespace(limit=10, hold=lambda size: contextlib.nullcontext(0.0))
+    mine = SimpleNamespace(_ledger=ledger, _share=lambda *_: 5, _fit=full, _give_back=lambda: None)
+    mine._prepared_task = lambda task: SimpleNamespace(footprint=Footprint(0, 0, 0))
+    found = GpuExaminer.judge(mine, None, "", tmp_path / "kernels", False)
+    assert found == {"inconclusive": "GpuBusy: no room"} and not (tmp_path / "kernels").exists()

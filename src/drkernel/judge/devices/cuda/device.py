@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from drkernel.judge.boundary.cuda import recorder
 from drkernel.judge.boundary.cuda.activity import DeviceWork
@@ -27,7 +26,6 @@ from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline, for_p
 from drkernel.judge.trusted import attribution, cases, footprint, prepare, shrink, slices
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.footprint import Footprint
-from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.shrink import Cost
 from drkernel.judge.trusted.verdicts import VerdictReached
@@ -85,10 +83,18 @@ class CudaDevice:
 
     def __init__(self, gpu: Gpu, secret: bytes, buffers: DeviceBuffers, lease: GpuLease, pause: Callable[[], float]):
         self._gpu, self._secret, self._buffers, self._lease, self._pause = gpu, secret, buffers, lease, pause
+        self._needs: tuple[str, Footprint] | None = None
+        """Of the task that was asked for last, by its digest."""
 
     def pause(self) -> float:
         """Lets other examiners be alone on the GPU."""
         return self._pause()
+
+    def needs(self, task: Task) -> Footprint:
+        """What a task needs of the GPU's memory, found out once. Raises DrKernelError where it cannot be made."""
+        if self._needs is None or self._needs[0] != task.digest:
+            self._needs = task.digest, footprint.of(Reference(task))
+        return self._needs[1]
 
     def prepare(self, task: Task) -> CudaPreparedTask:
         """Prepares a task at its published sizes.
@@ -102,7 +108,7 @@ class CudaDevice:
             task.id, base.source, task.entry_point, task.split, task.level, task.family, None, task.precision
         )
         reference = Reference(published)
-        cost_model, needs = Roofline(for_precision(self._gpu, task.precision), Scale()), footprint.of(reference)
+        cost_model, needs = Roofline(for_precision(self._gpu, task.precision), Scale()), self.needs(task)
         self._buffers.fit(needs)
         small = Reference(base, base.small)
         prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, self._buffers.large)
@@ -112,8 +118,8 @@ class CudaDevice:
             model = cases.build(reference, seeds("profile"))
             inputs = reference.inputs(seeds("profile"))
             outputs = reference.forward(model.model.train(train), inputs)
-            size = max(size, *(_bytes(tree) for tree in (inputs, outputs)))
-            if (written := _bytes(outputs)) > needs.outputs:
+            size = max(size, *(footprint.bytes_of(tree) for tree in (inputs, outputs)))
+            if (written := footprint.bytes_of(outputs)) > needs.outputs:
                 needs = dataclasses.replace(needs, outputs=written)
             del outputs
             self._buffers.fit(needs)
@@ -308,10 +314,6 @@ def _or_verdict(measure: Callable[..., Any], *args: Any) -> Any:
 
 def _launches(rows: list[KernelTime]) -> int:
     return sum(row.calls for row in rows)
-
-
-def _bytes(tree: Any) -> int:
-    return sum(t.numel() * t.element_size() + 1024 for _, t in leaves(tree) if isinstance(t, Tensor))
 
 
 def torch_gpu() -> Gpu:

@@ -28,7 +28,7 @@ from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
 from drkernel.judge.devices.cuda.memory_ledger import MemoryLedger, expect_memory, expect_promised, expect_room
 from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, multiplies
-from drkernel.judge.trusted import criterion, footprint, ptx_scan, static_check
+from drkernel.judge.trusted import criterion, ptx_scan, static_check
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
@@ -38,7 +38,6 @@ from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
 from drkernel.judge.trusted.runner_client import Missing
 from drkernel.judge.trusted.slices import LARGE
 from drkernel.judge.trusted.verdicts import verdict_of_crash
-from drkernel.tasks.module import Reference
 from drkernel.types import Task, Verdict
 
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"
@@ -133,7 +132,7 @@ class GpuExaminer:
         """The prepared task, at a time when the GPU may be used for its preparation."""
         if task in self._cache:
             return self._cached(task)
-        needs = footprint.of(Reference(task))
+        needs = self._device.needs(task)
         if needs.large:
             expect_room(task, needs, self._ledger.limit)
         for exclusive in (False, True):
@@ -198,7 +197,10 @@ class GpuExaminer:
             try:
                 self._fit(exclusive, needs)
                 return self._judge(task, source, kernels, exclusive, needs, waited_s)
+            except GpuBusy as busy:  # of `_fit`: others use the GPU, too
+                return {"inconclusive": f"GpuBusy: {busy}"}
             finally:
+                shutil.rmtree(kernels, ignore_errors=True)
                 self._give_back()
 
     def _judge(
@@ -242,7 +244,6 @@ class GpuExaminer:
             inconclusive = f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(runners.folder, ignore_errors=True)
-            shutil.rmtree(kernels, ignore_errors=True)
         if inconclusive:
             torch.cuda.empty_cache()
             return {"inconclusive": inconclusive}

@@ -90,7 +90,7 @@ def _grant(rows: list[tuple], limit: int) -> list[Row]:
     """
     used, waiting, found = sum(size for *_, size, held in rows if held), False, []
     for process, number, size, held in rows:
-        fits = held or (not waiting and (used + size <= limit or not used))
+        fits = held or (not waiting and used + size <= limit)
         used += size if fits and not held else 0
         waiting = waiting or not fits
         found.append((process, number, size, fits))
