@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from drkernel.config import REPOSITORY, Config, PolicyConfig
 from drkernel.lora import LoraConfig
@@ -30,6 +32,14 @@ OPTIONS = {
     "kept": {"reshard_after_forward": False},
     "compiled": {"compile": {"backend": "eager"}},
 }
+
+
+@pytest.fixture(autouse=True)
+def _no_group_is_left() -> Iterator[None]:
+    """A policy that is sharded on one rank makes a process group, which other tests of this process would meet."""
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class NoTokenizer:
