@@ -102,13 +102,20 @@ class Scene:
             if self.urgent:
                 self.preempt()
 
+    def warn_of_the_limit(self) -> None:
+        """The signal that Slurm sends before the time limit, for a run that may be done before that."""
+        self.cluster.ask("scancel", "-s", "USR2", self.fields("timed")["JobId"])
+
     def restart_controller(self) -> None:
         self.cluster.stop_controller()
         time.sleep(3)
         self.cluster.start_controller()
 
 
-THREE_MINUTES = ["hydra.launcher.time=3", "hydra.launcher.signal_delay_s=75"]  # Slurm signals up to 30 s before that
+THREE_MINUTES = [
+    "hydra.launcher.time=3",
+    "hydra.launcher.signal_delay_s=75",
+]  # Slurm signals up to 30 s before that, unless `warn_of_the_limit` has
 ON_BOTH_NODES = ["hydra.launcher.nodes=2", "hydra.launcher.tasks_per_node=1"]
 RUNS = {
     "calm,killed": ["logger=none", "hydra.launcher.partition=urgent", *on("n2")],
@@ -129,6 +136,7 @@ def scene(cluster, tmp_path_factory):
     events = {
         "lose a node": (lambda: made.under_way("nodes"), lambda: cluster.kill_node("n1")),
         "kill a rank": (lambda: made.under_way("killed"), lambda: cluster.kill_task(made.fields("killed")["JobId"], 1)),
+        "warn of the time limit": (lambda: made.under_way("timed"), made.warn_of_the_limit),
         "restart the controller": (lambda: made.under_way("timed"), made.restart_controller),
         "preempt": (lambda: made.under_way("preempted"), made.preempt),
         "give the node back": (lambda: made.run("nodes").state == "requeued", lambda: cluster.start_node("n1")),
