@@ -52,6 +52,11 @@ def precision_plan(train: bool) -> Plan:
     return Plan(DESCRIPTIONS["near_one"], PUBLISHED, "near_one", train)
 
 
+def mixed_plan(train: bool) -> Plan:
+    """The case with the most kinds of values at the published shape."""
+    return Plan("shifted, large, heavy-tailed and integer values", PUBLISHED, "mixed", train)
+
+
 def lean_plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
     """As `plans`, where the published shape is expensive: each regime at a hidden shape, all at once at the published
     one."""
@@ -60,6 +65,6 @@ def lean_plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
         yield Plan("another shape", FIRST_HIDDEN + k, "given", mode(k))
     for k, regime in enumerate(PURE):
         yield Plan(f"another shape, {DESCRIPTIONS[regime]}", FIRST_HIDDEN + k % shapes, regime, mode(k))
-    yield Plan("shifted, large, heavy-tailed and integer values", PUBLISHED, "mixed", mode(1))
+    yield mixed_plan(mode(1))
     yield Plan(DESCRIPTIONS["sparse"], PUBLISHED, "sparse", mode(0))
     yield Plan("the default weights", DEFAULT_WEIGHTS, "given", mode(1))

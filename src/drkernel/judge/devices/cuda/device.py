@@ -23,8 +23,8 @@ from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.devices.cuda.timing import Timing, combined
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline, for_precision
-from drkernel.judge.trusted import attribution, cases, footprint, prepare, shrink, slices
-from drkernel.judge.trusted.cases import Seeds
+from drkernel.judge.trusted import attribution, cases, footprint, plans, prepare, shrink, slices
+from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.shrink import Cost
@@ -226,7 +226,16 @@ class CudaDevice:
             self._lease.quiet,
             lambda number: submission.seeds("timed seed", number),
             within,
+            functools.partial(_other_values, prepared, submission),
         )
+
+
+def _other_values(prepared: CudaPreparedTask, submission: Submission) -> Case | None:
+    """A case at the published shape whose values are not those of the given inputs; None where none suits the task."""
+    train = submission.case.plan.train
+    plan, seed = plans.mixed_plan(train), submission.seeds("timed values")
+    model, cut = submission.reference_model, prepared.cuts.get(train)
+    return cases.draw(prepared.task, plan, model, seed, prepared.sources, cut)
 
 
 def _timed(paired: PairedTimer, profile: list[KernelTime], reference_profile: list[KernelTime], seeds: Seeds) -> Timing:

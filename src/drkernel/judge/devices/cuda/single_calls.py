@@ -6,6 +6,9 @@ examiner sees on its own clock when its outputs are complete. See boundary/cuda/
 submission cannot tell apart. A third kind, `waiting`, is for submissions that wait for the device within their
 forward. They cannot be enqueued ahead, so their forward begins at GO, and launch latency counts.
 
+One more single call has other values than the given inputs, as examined cases have. Only its outputs count. So a
+submission that knows a timed call when it sees one may not rely on the values that such calls usually have.
+
 No time of a submission counts that is shorter than single calls allow (`floor_us`).
 """
 
@@ -51,6 +54,8 @@ class SingleCall:
     reported: Block
     work: list[DeviceWork]
     """What the device executed meanwhile, the runner's copies included."""
+    whole: bool = True
+    """Whether all of its forward came after GO. Else its time does not count."""
 
     def facts(self) -> list[Any]:
         """For the verdict's evidence: kind, clock, forward and copy in microseconds."""
@@ -97,14 +102,19 @@ def floor_us(
     return max(floors)
 
 
+def true_us(floor_us: float) -> float:
+    """What calls take of which `floor_us` says that they take at least so much, without what it grants."""
+    return floor_us / LEEWAY + SLACK_US[RESIDENT]
+
+
 def _low(values: list[float]) -> float:
     """The lower quartile: what takes longer may have been disturbed."""
     return float(numpy.quantile(values, 0.25))
 
 
 @dataclass(frozen=True)
-class _Expected:
-    """A call that the reference has answered."""
+class _Given:
+    """Inputs of a call, and the reference's answer."""
 
     inputs: list
     seed: int
@@ -135,14 +145,14 @@ class SingleCalls:
     ):
         self._buffers, self._client, self._train = buffers, client, train
         self._inputs, self._seed, self._compare, self._between = inputs, seed, compare, between
-        self._precomputed: list[_Expected] = []
+        self._precomputed: list[_Given] = []
         self.calls: list[SingleCall] = []
         self.traces: list = []
 
     def precompute(self, number: int) -> None:
         """Has the reference answer the next calls."""
         while len(self._precomputed) < number:
-            self._precomputed.append(self._answered())
+            self._precomputed.append(self._answered(self._inputs(), self._seed()))
 
     def missing(self, waiting: bool) -> list[str]:
         """The kinds that are still to be asked, once for each call."""
@@ -156,7 +166,30 @@ class SingleCalls:
         Raises:
             DeadlineExceeded, Failed, PeerClosed, ProtocolViolation.
         """
-        given = self._precomputed.pop() if self._precomputed else self._answered()
+        given = self._precomputed.pop() if self._precomputed else self._answered(self._inputs(), self._seed())
+        call, traces, ours, lies = self._ask(kind, given)
+        self.traces += traces
+        if call.whole:
+            self.calls.append(call)
+        self._compare(self._theirs(given, lies), call.reported, given.outputs, ours)
+        return call
+
+    def ask_other(self, kind: str, inputs: list, seed: int) -> tuple[Block, Block, torch.Tensor | None]:
+        """Asks one call on other values. Neither its time nor its launches count, since both may depend on values.
+
+        Returns:
+            The reference's call, the submission's, and the bytes of its outputs; of a large call these are None, and
+            lie in the shared memory.
+
+        Raises:
+            DeadlineExceeded, Failed, PeerClosed, ProtocolViolation.
+        """
+        given = self._answered(inputs, seed)
+        call, _, ours, lies = self._ask(kind, given)
+        return self._theirs(given, lies), call.reported, ours
+
+    def _ask(self, kind: str, given: _Given) -> tuple[SingleCall, list, torch.Tensor | None, tuple[Any, list]]:
+        """One call, its launches, the bytes of its outputs (but of a large call's), and where its inputs lie."""
         area = self._buffers.shared_in if self._buffers.large else self._buffers.own_in
         tree, slots = (area.plan if self._buffers.large else area.lay)([given.inputs])
         handshake = self._client.handshake
@@ -166,30 +199,27 @@ class SingleCalls:
         self._client.post("enqueue_alone", value=value, waiting=kind == WAITING, **question)
         self._between()
         in_time = kind != WAITING and self._client.answered(GATED_S)
-        if in_time:
-            self._note_launches()
+        traces = self._launches() if in_time else []
         start = self._show_inputs(given.inputs, handshake, at_once=in_time and kind == SWITCHING)
-        if not in_time:
-            self._note_launches()
+        traces = traces if in_time else self._launches()
         if not handshake.wait(DONE, self._client.deadline()):
             raise DeadlineExceeded
         clock_us = 1e6 * (time.perf_counter() - start)
         ours = self._buffers.shared_out.bytes(HEADER, len(given.outputs)).clone() if given.outputs is not None else None
-        reported = block_of(self._client.collect())
-        call = SingleCall(kind, clock_us, reported, self._client.activity.new())
-        if in_time or kind == WAITING:  # else part of its forward came before GO
-            self.calls.append(call)
-        theirs: Any = given.theirs
-        if self._buffers.large:
-            block = self._buffers.local_block
-            theirs = block(tree, slots, self._train, given.seed, ahead=False, given=[given.inputs])
-        self._compare(theirs, reported, given.outputs, ours)
-        return call
+        reported, whole = block_of(self._client.collect()), in_time or kind == WAITING
+        return SingleCall(kind, clock_us, reported, self._client.activity.new(), whole), traces, ours, (tree, slots)
 
-    def _note_launches(self) -> None:
+    def _theirs(self, given: _Given, lies: tuple[Any, list]) -> Any:
+        """The reference's call."""
+        if not self._buffers.large:
+            return given.theirs
+        return self._buffers.local_block(*lies, self._train, given.seed, ahead=False, given=[given.inputs])
+
+    def _launches(self) -> list:
+        """What the call launched; the runner's next reply comes when it is done."""
         answer = self._client.collect()
         self._client.post("report")
-        self.traces += traces_of(answer, 1)
+        return traces_of(answer, 1)
 
     def _show_inputs(self, inputs: list, handshake: Any, at_once: bool) -> float:
         """Makes the inputs appear in the runner's memory, with a cold L2 cache, and says go. Returns when that was.
@@ -212,10 +242,10 @@ class SingleCalls:
         handshake.write(GO, ACTIVATE)
         return start
 
-    def _answered(self) -> _Expected:
-        inputs, seed, buffers = self._inputs(), self._seed(), self._buffers
+    def _answered(self, inputs: list, seed: int) -> _Given:
+        buffers = self._buffers
         if buffers.large:
-            return _Expected(inputs, seed, None, None)
+            return _Given(inputs, seed, None, None)
         self._between()  # what is compared lies where the reference's outputs come
         theirs = buffers.local_block(*buffers.own_in.lay([inputs]), self._train, seed, ahead=False)
-        return _Expected(inputs, seed, theirs, buffers.own_out.bytes(HEADER, buffers.own_out.top - HEADER).clone())
+        return _Given(inputs, seed, theirs, buffers.own_out.bytes(HEADER, buffers.own_out.top - HEADER).clone())

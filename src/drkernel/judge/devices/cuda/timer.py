@@ -10,7 +10,7 @@ What is hidden from the submission
     semaphore is set right after. So nothing can be computed before the block, and launch latency is not timed.
     Single calls between the blocks (single_calls.py). Such a call sees its own inputs alone, and the examiner's clock
     times it. What takes less time in blocks than there, because it works ahead or because the report is false, counts
-    as long as it takes there.
+    as long as it takes there. One of them has other values than the given inputs; only its outputs count.
 
 What is trusted
     The inputs, the outputs that are expected, and the examiner's own clock. The runner reports how long each call of a
@@ -37,13 +37,21 @@ from drkernel.judge.boundary.cuda.calls import SCATTERED
 from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
+from drkernel.judge.boundary.shared_tensors import DTYPES, NotSerializable, Slot, decode
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in_a_block, rounds
-from drkernel.judge.devices.cuda.single_calls import RESIDENT, SWITCHING, WANTED, SingleCalls, floor_us
+from drkernel.judge.devices.cuda.single_calls import (
+    RESIDENT,
+    SWITCHING,
+    WAITING,
+    WANTED,
+    SingleCalls,
+    floor_us,
+    true_us,
+)
 from drkernel.judge.devices.cuda.timing import Timing, timing_of
 from drkernel.judge.trusted.block_tolerance import Tolerance
-from drkernel.judge.trusted.cases import ReferenceModel
+from drkernel.judge.trusted.cases import Case, ReferenceModel
 from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
@@ -78,6 +86,7 @@ class PairedTimer:
         quiet: entered while calls are timed.
         seeds: seeds(n) is the n-th seed of PyTorch's generators; as unpredictable as those of the examination's calls.
         within: of a large task, compares the reference's outputs with a submission's, instead of `tolerance`.
+        draw_other: draws a case with other values than the given inputs have; None where none suits the task.
     """
 
     def __init__(
@@ -93,10 +102,12 @@ class PairedTimer:
         quiet: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
         seeds: Callable[[int], int] = lambda number: number,
         within: Callable[[Any, Any], Mismatch | None] | None = None,
+        draw_other: Callable[[], Case | None] = lambda: None,
     ):
         self._buffers, self._client, self._train = buffers, client, train
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
-        self._quiet, self._within = quiet, within
+        self._quiet, self._within, self._draw_other = quiet, within, draw_other
+        self._other: Case | None = None
         self._uncompared: tuple[torch.Tensor, torch.Tensor, list[Slot], int] | None = None
         self._seeds = map(seeds, itertools.count())
         self._count = itertools.count()
@@ -154,7 +165,8 @@ class PairedTimer:
             budget = EXTENDED_BUDGET_S if timing.low < (1 - WIDE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or narrow:
-                return timing.at_least(self._floor_us(secret, theirs))
+                floor_us = self._floor_us(secret, theirs)
+                return timing.at_least(floor_us, true_us(floor_us))
         raise AssertionError
 
     def _floor_us(self, secret: numpy.random.Generator, theirs: list[Block]) -> float:
@@ -169,13 +181,28 @@ class PairedTimer:
     def _single_call(self, secret: numpy.random.Generator) -> float:
         """A single call, if one is missing; the seconds that it took."""
         begun, kinds = time.perf_counter(), self.singles.missing(waiting=not self.gated)
-        if not kinds:
-            return 0.0
-        self.singles.ask(kinds[secret.integers(len(kinds))])
-        return time.perf_counter() - begun
+        if self._other and secret.integers(len(kinds) + 1) == 0:
+            kinds = [SWITCHING, RESIDENT] if self.gated else [WAITING]
+            self._ask_other(kinds[secret.integers(len(kinds))])
+        elif kinds:
+            self.singles.ask(kinds[secret.integers(len(kinds))])
+        return time.perf_counter() - begun if kinds else 0.0
+
+    def _ask_other(self, kind: str) -> None:
+        """A single call on other values, whose outputs must be as right as those of examined calls."""
+        assert self._other
+        case, self._other = self._other, None
+        theirs, ours, got = self.singles.ask_other(kind, case.inputs, case.seed)
+        flat = self._slots(theirs, ours)
+        view = self._buffers.shared_out.view if got is None else functools.partial(_view, got)
+        outputs = decode(theirs.calls[0].outputs, lambda index: OutputTensor(view(flat[index])))
+        if problem := case.check(outputs):
+            raise Mismatched(f"{problem.text} ({case.plan.name})")
 
     def warm_up(self, least_us: float, launches: int) -> None:
         """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""
+        if other := self._draw_other():
+            self._other, _ = other, other.expected
         if self._buffers.large:
             return self._warm_up(1)
         number = self._calls(least_us, launches)
@@ -315,15 +342,7 @@ class PairedTimer:
         Args:
             expected, got: the bytes of both sides' outputs, where others have taken their place.
         """
-        slots = [call.slots for call in ours.calls]
-        if slots != [call.slots for call in theirs.calls]:
-            raise Mismatched("a timed call returned tensors of other shapes than before")
-        if [call.outputs for call in ours.calls] != [call.outputs for call in theirs.calls]:
-            raise Mismatched("a timed call returned another structure than before")
-        try:
-            flat = [Slot.parse(slot, self._buffers.own_out.size) for call in slots for slot in call]
-        except NotSerializable as error:
-            raise ProtocolViolation(str(error)) from error
+        flat = self._slots(theirs, ours)
         if self._within:
             view = lambda area, index: area.view(flat[index])
             right = decode(theirs.calls[0].outputs, functools.partial(view, self._buffers.own_out))
@@ -334,6 +353,30 @@ class PairedTimer:
         expected = self._expected() if expected is None else expected
         got = self._buffers.shared_out.bytes(HEADER, len(expected)).clone() if got is None else got
         self._uncompared = expected, got, flat, len(ours.calls)
+
+    def _slots(self, theirs: Block, ours: Block) -> list[Slot]:
+        """Where the outputs of a block lie, which have one form on both sides.
+
+        Raises:
+            Mismatched, ProtocolViolation: they have not.
+        """
+        slots = [call.slots for call in ours.calls]
+        if slots != [call.slots for call in theirs.calls]:
+            raise Mismatched("a timed call returned tensors of other shapes than before")
+        if [call.outputs for call in ours.calls] != [call.outputs for call in theirs.calls]:
+            raise Mismatched("a timed call returned another structure than before")
+        try:
+            return [Slot.parse(slot, self._buffers.own_out.size) for call in slots for slot in call]
+        except NotSerializable as error:
+            raise ProtocolViolation(str(error)) from error
+
+
+def _view(area: torch.Tensor, slot: Slot) -> torch.Tensor:
+    """A tensor in a copy of an area's bytes, which begin behind its header."""
+    if not slot.extent:
+        return torch.empty_strided(slot.shape, slot.stride, dtype=DTYPES[slot.dtype], device=area.device)
+    start = slot.offset - HEADER
+    return area[start : start + slot.nbytes].view(DTYPES[slot.dtype]).as_strided(slot.shape, slot.stride)
 
 
 def waits(buffers: DeviceBuffers, side: ReferenceModel, train: bool, inputs: list) -> bool:

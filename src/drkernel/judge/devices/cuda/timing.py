@@ -18,6 +18,8 @@ COPY_DELAY_US = 1500.0
 """The copy of a block's inputs may take so much longer than it must: less than a time slice of 2 ms."""
 FALSE_FACTOR, FALSE_US = 1.5, 20.0
 """How much longer single calls may take than those of blocks: by this factor and so many microseconds."""
+FAR_BELOW = 0.9
+"""Claims below this proportion of what single calls allow are false."""
 _COPY_SLACK_US = 20.0
 """What copying outputs or flushing may take beyond twice the reference's usual time."""
 
@@ -51,13 +53,15 @@ class Timing:
         """Whether the GPU was computing for the runner when the runner should have been waiting."""
         return self.copy_delay_us > COPY_DELAY_US
 
-    def at_least(self, floor_us: float) -> Timing:
-        """This outcome where no call of the submission takes less."""
-        if floor_us <= self.submission_us:
-            return dataclasses.replace(self, floor_us=floor_us)
-        ratios = {key: self.submission_us / floor_us * getattr(self, key) for key in ("speedup", "low", "high")}
+    def at_least(self, floor_us: float, true_us: float) -> Timing:
+        """This outcome where no call of the submission takes less than the floor. A claim far below it is no error of
+        measurement, and nothing is granted to it: the call counts as `true_us`."""
         claimed_us = self.submission_us
-        return dataclasses.replace(self, **ratios, submission_us=floor_us, floor_us=floor_us, claimed_us=claimed_us)
+        if floor_us <= claimed_us:
+            return dataclasses.replace(self, floor_us=floor_us)
+        takes_us = true_us if claimed_us < FAR_BELOW * floor_us else floor_us
+        ratios = {key: claimed_us / takes_us * getattr(self, key) for key in ("speedup", "low", "high")}
+        return dataclasses.replace(self, **ratios, submission_us=takes_us, floor_us=floor_us, claimed_us=claimed_us)
 
     @property
     def is_false(self) -> bool:
