@@ -18,7 +18,7 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.boundary.shared_tensors import HostArea, Slot
 from drkernel.judge.devices.cuda import device, single_calls
-from drkernel.judge.devices.cuda.buffers import Block
+from drkernel.judge.devices.cuda.buffers import Block, Usual
 from drkernel.judge.devices.cuda.single_calls import (
     DRIFT_US,
     KINDS,
@@ -31,10 +31,13 @@ from drkernel.judge.devices.cuda.single_calls import (
 )
 
 OVERHEADS = {SWITCHING: 150.0, RESIDENT: 8.0, WAITING: 60.0}
+START_US = 5.0
+USUAL = {kind: Usual(us, START_US * (kind != WAITING)) for kind, us in OVERHEADS.items()}
 
 
 def single(kind, takes, claims=None, copy=3.0):
-    """A call that takes so many microseconds, and of which the runner claims others."""
+    """A call that takes so many microseconds in a block, and of which the runner claims others."""
+    takes += USUAL[kind].start_us
     claims = takes if claims is None else claims
     return SingleCall(kind, OVERHEADS[kind] + takes + 3.0, Block([claims], [copy], [1.0], []), [])
 
@@ -46,27 +49,27 @@ def work(*spans):
 @pytest.mark.parametrize("kind", [SWITCHING, RESIDENT])
 @pytest.mark.parametrize("takes", [5.0, 60.0, 4000.0])
 def test_an_honest_call_is_not_lifted(kind, takes):
-    assert floor_us([single(kind, takes + noise) for noise in (-0.5, 0.0, 0.8)], OVERHEADS, 3.0, {"kernel"}) <= takes
+    assert floor_us([single(kind, takes + noise) for noise in (-0.5, 0.0, 0.8)], USUAL, 3.0, {"kernel"}) <= takes
 
 
 @pytest.mark.parametrize("takes", [60.0, 4000.0])
 @pytest.mark.parametrize("claims", [0.1, 0.3, 0.9])
 def test_a_claim_below_what_was_seen_earns_three_per_cent_at_most(takes, claims):
     calls = [single(kind, takes, claims * takes) for kind in (SWITCHING, RESIDENT) for _ in range(3)]
-    by_clock = floor_us(calls, OVERHEADS, 3.0, {"kernel"})
+    by_clock = floor_us(calls, USUAL, 3.0, {"kernel"})
     assert by_clock >= 0.97 * (takes - DRIFT_US - 1.0), "beside the microseconds by which machines differ"
     told = [dataclasses.replace(call, work=work((0, takes))) for call in calls]
-    assert floor_us(told, OVERHEADS, 3.0, {"kernel"}) >= 0.97 * takes
+    assert floor_us(told, USUAL, 3.0, {"kernel"}) >= 0.97 * takes
 
 
 def test_a_machine_on_which_handshakes_take_longer_lifts_no_honest_call():
     slow = [dataclasses.replace(single(RESIDENT, 60.0), clock_us=OVERHEADS[RESIDENT] + 6.0 + 63.0)] * 2
-    assert floor_us(slow, OVERHEADS, 3.0, {"kernel"}) <= 60.0
+    assert floor_us(slow, USUAL, 3.0, {"kernel"}) <= 60.0
 
 
 def test_work_that_is_claimed_to_be_copying_counts_as_work():
     calls = [single(RESIDENT, 60.0 + 40.0, claims=60.0, copy=43.0) for _ in range(3)]
-    assert floor_us(calls, OVERHEADS, 3.0, {"kernel"}) > 90.0
+    assert floor_us(calls, USUAL, 3.0, {"kernel"}) > 90.0
 
 
 @pytest.mark.parametrize(
@@ -77,12 +80,12 @@ def test_work_that_is_claimed_to_be_copying_counts_as_work():
 def test_work_counts_whenever_the_device_does_it(spans):
     call = dataclasses.replace(single(RESIDENT, 5.0), work=work(*spans))
     assert call.busy_us({"kernel"}) == pytest.approx(122.0, abs=1.0) and call.busy_us({"other"}) == 0.0
-    assert floor_us([call] * 3, OVERHEADS, 3.0, {"kernel"}) > 100.0
+    assert floor_us([call] * 3, USUAL, 3.0, {"kernel"}) > 100.0
 
 
 def test_the_kind_that_shows_most_decides():
     early = [single(RESIDENT, 4.0)] * 3  # began when the inputs appeared, before GO
-    assert floor_us([*early, *[single(SWITCHING, 60.0)] * 3], OVERHEADS, 3.0, {"kernel"}) > 45.0
+    assert floor_us([*early, *[single(SWITCHING, 60.0)] * 3], USUAL, 3.0, {"kernel"}) > 45.0
 
 
 def test_each_kind_is_asked_so_often_and_waiting_only_where_forward_waits():

@@ -78,6 +78,16 @@ class Block:
     """Where each call's outputs lie."""
 
 
+@dataclass(frozen=True)
+class Usual:
+    """What a single call of some kind takes beside what a call of a block takes, in microseconds."""
+
+    overhead_us: float
+    """By the examiner's clock, beside the forward and the copy that the runner reports."""
+    start_us: float = 0.0
+    """Of the forward that the runner reports: it begins on an idle device, and ends when all streams have ended."""
+
+
 def block_of(report: Any) -> Block:
     """The block that an untrusted report describes.
 
@@ -114,8 +124,8 @@ class DeviceBuffers:
     def __init__(self, size: int):
         self.host_semaphore = torch.zeros(1, dtype=torch.int32, device="cpu").pin_memory()
         """For the reference's blocks. The submission's wait for the one in `shared_in`."""
-        self.single_overheads_us: dict[str, float] = {}
-        """Usual difference between the examiner's clock and the events of an honest single call, by its kind."""
+        self.usual: dict[str, Usual] = {}
+        """What honest single calls take beside those of blocks, by kind."""
         self.empty_us = recorder.empty_span()
         self._value, self._watchdog = 0, _Watchdog(self.host_semaphore)
         self._size, self._sizes = size, (size,) * 4

@@ -1,5 +1,5 @@
-"""What an examiner does once, before its first submission: it loads its comparisons, and measures how much longer calls
-usually take by the trusted clock than by a runner's events. Runs in an examiner's process.
+"""What an examiner does once, before its first submission: it loads its comparisons, and measures what single
+calls usually take beside those of blocks. Runs in an examiner's process.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import torch
 
 from drkernel.judge.boundary import warm_up
 from drkernel.judge.boundary.zygote import Process
-from drkernel.judge.devices.cuda import fused, interleaving, single_calls
-from drkernel.judge.devices.cuda.buffers import DeviceBuffers
+from drkernel.judge.devices.cuda import fused, interleaving
+from drkernel.judge.devices.cuda.buffers import DeviceBuffers, Usual
 from drkernel.judge.devices.cuda.device import CudaPreparedTask
+from drkernel.judge.devices.cuda.single_calls import KINDS, WAITING
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.trusted import cases
 from drkernel.judge.trusted.runner_client import RunnerClient
@@ -36,8 +37,8 @@ def compile_comparisons() -> None:
     interleaving.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
 
 
-def measure_overheads(process: Process, prepared: CudaPreparedTask, buffers: DeviceBuffers) -> None:
-    """Sets `buffers.single_overheads_us` to lower quartiles, in microseconds; what took longer was disturbed."""
+def measure_single_calls(process: Process, prepared: CudaPreparedTask, buffers: DeviceBuffers) -> None:
+    """Sets `buffers.usual`. What took longer than the lower quartile was disturbed."""
     reference, size = prepared.reference, prepared.bytes_per_call
     client, mine = RunnerClient(process, _START_S), cases.build(reference, 0)
     client.load(warm_up.CALIBRATION, "ModelNew")
@@ -45,6 +46,13 @@ def measure_overheads(process: Process, prepared: CudaPreparedTask, buffers: Dev
     tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0).tolerance()
     watch = PairedTimer(buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
     watch.warm_up(least_us=100.0, launches=1)
-    for kind in single_calls.KINDS:
-        overheads = [watch.singles.ask(kind).overhead_us() for _ in range(_SINGLE_CALLS)]
-        buffers.single_overheads_us[kind] = statistics.quantiles(overheads, n=4)[0]
+    in_blocks_us = statistics.median(watch.block_us(_SINGLE_CALLS))
+    for kind in KINDS:
+        calls = [watch.singles.ask(kind) for _ in range(_SINGLE_CALLS)]
+        start_us = max(0.0, _low([call.reported.forward[0] for call in calls]) - in_blocks_us)
+        overhead_us = _low([call.overhead_us() for call in calls])
+        buffers.usual[kind] = Usual(overhead_us, 0.0 if kind == WAITING else start_us)
+
+
+def _low(values: list[float]) -> float:
+    return statistics.quantiles(values, n=4)[0]

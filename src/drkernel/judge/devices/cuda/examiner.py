@@ -378,7 +378,7 @@ class GpuExaminer:
         process, folder = self._pool.take(self._memory * _MEMORY)
         try:
             with self._lease.exclusively(), self._quiet():
-                calibration.measure_overheads(process, prepared, self._buffers)
+                calibration.measure_single_calls(process, prepared, self._buffers)
         finally:
             process.end()
             self._pool.terminating.append(process)

@@ -27,7 +27,7 @@ from drkernel.judge.boundary.cuda.activity import DeviceWork
 from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.cuda.handshake import ACTIVATE, ACTIVE, DONE, GO
 from drkernel.judge.boundary.framing import DeadlineExceeded
-from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of
+from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, Usual, block_of
 from drkernel.judge.trusted.runner_client import RunnerClient, traces_of
 
 SWITCHING, RESIDENT, WAITING = KINDS = ("switching", "resident", "waiting")
@@ -74,31 +74,32 @@ class SingleCall:
                 until = max(until, work.end)
         return busy / 1e3
 
-    def at_least_us(self, overhead_us: float, usual_copy_us: float, kernels: Collection[str]) -> float:
+    def at_least_us(self, usual: Usual, usual_copy_us: float, kernels: Collection[str]) -> float:
         """What a call of a block takes at least: by the examiner's clock, by the device, and by the runner's report.
 
         The report of a call that waits for the device has the host's time in it, which blocks may hide.
         """
         copied = min(self.reported.copy[0], COPY_FACTOR * usual_copy_us + COPY_SLACK_US)
         claimed = 0.0 if self.kind == WAITING else self.reported.forward[0]
-        clock_us = self.clock_us - overhead_us - copied - SLACK_US[self.kind]
-        return LEEWAY * max(claimed - SLACK_US[RESIDENT], clock_us, self.busy_us(kernels))
+        clock_us = self.clock_us - usual.overhead_us - copied - SLACK_US[self.kind]
+        return LEEWAY * max(max(claimed - SLACK_US[RESIDENT], clock_us) - usual.start_us, self.busy_us(kernels))
 
 
 def floor_us(
-    calls: Sequence[SingleCall], overheads_us: dict[str, float], usual_copy_us: float, kernels: Collection[str]
+    calls: Sequence[SingleCall], usual: dict[str, Usual], usual_copy_us: float, kernels: Collection[str]
 ) -> float:
     """What a call takes at least: the most that any kind of single calls says, in microseconds.
 
     Args:
-        overheads_us: by kind, as it was measured on a trusted submission.
+        usual: by kind, as it was measured on a trusted submission.
         kernels: the names of those that forward runs.
     """
     floors = [0.0]
     for kind in {call.kind for call in calls}:
-        alike, usual_us = [call for call in calls if call.kind == kind], overheads_us[kind]
+        alike, usual_us = [call for call in calls if call.kind == kind], usual[kind].overhead_us
         overhead_us = min(usual_us + DRIFT_US, max(usual_us, _low([call.overhead_us() for call in alike])))
-        floors.append(_low([call.at_least_us(overhead_us, usual_copy_us, kernels) for call in alike]))
+        likely = Usual(overhead_us, usual[kind].start_us)
+        floors.append(_low([call.at_least_us(likely, usual_copy_us, kernels) for call in alike]))
     return max(floors)
 
 

@@ -176,7 +176,7 @@ class PairedTimer:
                 pass
         self.traces += self.singles.traces
         copy_us = float(numpy.median([us for block in theirs for us in block.copy]))
-        return floor_us(self.singles.calls, self._buffers.single_overheads_us, copy_us, self.kernels)
+        return floor_us(self.singles.calls, self._buffers.usual, copy_us, self.kernels)
 
     def _single_call(self, secret: numpy.random.Generator) -> float:
         """A single call, if one is missing; the seconds that it took."""
@@ -210,6 +210,10 @@ class PairedTimer:
         if self._bytes <= SCATTERED:
             self.singles.precompute(WANTED[SWITCHING] + WANTED[RESIDENT])
         self._draw_ahead(number)
+
+    def block_us(self, number: int) -> list[float]:
+        """The submission's calls in one block, as its runner reports them."""
+        return self._pair(number, True)[1].forward
 
     def flush_comparisons(self) -> None:
         """Compares the values of the last block, which is put off until the device is idle anyway.
