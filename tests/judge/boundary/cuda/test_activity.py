@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from drkernel.judge.boundary.cuda import activity
-from drkernel.judge.boundary.cuda.activity import ActivityReader
+from drkernel.judge.boundary.cuda.activity import ActivityReader, together_us
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.shared_tensors import HostArea
 from drkernel.types import DrKernelError
@@ -104,6 +104,16 @@ def test_time_is_split_between_own_kernels_others_and_copies():
     reader.set_own(["own", "_Zx", "sm90_gemm"])
     assert reader.own == {"own"}, "a kernel that is called like a library's is nobody's"
     assert reader.split_us(reader.new()) == (3.0, 2.5, 1.0)
+
+
+def test_what_runs_while_the_cache_is_flushed_is_found_from_the_records():
+    flushes = [(10, 0, 40_000, "flush"), (10, 60_000, 100_000, "flush")]
+    honest = [(10, 41_000, 50_000, "own"), (10, 100_000, 109_000, "own")]
+    ahead = [(10, 30_000, 37_000, "own"), (10, 55_000, 62_000, "own")]
+    for calls, expected in ((honest, 0.0), (ahead, 9.0)):
+        work = ActivityReader(area_with(*flushes, *calls)).new()
+        assert together_us(work, {"own", "flush"}, "flush") == expected
+        assert together_us(work, {"other"}, "flush") == 0.0
 
 
 @pytest.mark.parametrize(

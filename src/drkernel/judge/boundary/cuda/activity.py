@@ -12,7 +12,7 @@ import os
 import re
 import struct
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +55,23 @@ class DeviceWork:
     def program(self) -> tuple:
         """What tells one compiled kernel from another, as far as the driver reports it."""
         return self.kernel, self.block, self.shared, self.registers
+
+
+def together_us(work: Sequence[DeviceWork], kernels: Collection[str], other: str) -> float:
+    """For how many microseconds kernels with these names ran while the other one did.
+
+    Args:
+        work: in the order in which it began.
+    """
+    together, until, spans = 0, 0, []
+    for one in work:
+        if one.kernel == other:
+            spans.append((max(one.start, until), one.end))
+            until = max(until, one.end)
+    for one in work:
+        if one.kernel in kernels and one.kernel != other:
+            together += sum(max(0, min(one.end, end) - max(one.start, start)) for start, end in spans)
+    return together / 1e3
 
 
 def compile_library(folder: Path) -> None:

@@ -126,6 +126,8 @@ class DeviceBuffers:
         """For the reference's blocks. The submission's wait for the one in `shared_in`."""
         self.usual: dict[str, Usual] = {}
         """What honest single calls take beside those of blocks, by kind."""
+        self.flush_kernel = ""
+        """The name of the kernel that flushes the L2 cache before each call of a block."""
         self.empty_us = recorder.empty_span()
         self._value, self._watchdog = 0, _Watchdog(self.host_semaphore)
         self._size, self._sizes = size, (size,) * 4

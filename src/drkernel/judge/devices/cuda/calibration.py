@@ -38,7 +38,7 @@ def compile_comparisons() -> None:
 
 
 def measure_single_calls(process: Process, prepared: CudaPreparedTask, buffers: DeviceBuffers) -> None:
-    """Sets `buffers.usual`. What took longer than the lower quartile was disturbed."""
+    """Sets `buffers.usual` and `flush_kernel`. What took longer than the lower quartile was disturbed."""
     reference, size = prepared.reference, prepared.bytes_per_call
     client, mine = RunnerClient(process, _START_S), cases.build(reference, 0)
     client.load(warm_up.CALIBRATION, "ModelNew")
@@ -46,7 +46,9 @@ def measure_single_calls(process: Process, prepared: CudaPreparedTask, buffers: 
     tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0).tolerance()
     watch = PairedTimer(buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
     watch.warm_up(least_us=100.0, launches=1)
+    client.activity.skip()
     in_blocks_us = statistics.median(watch.block_us(_SINGLE_CALLS))
+    buffers.flush_kernel = max(client.activity.new(), key=lambda work: work.us * bool(work.kernel)).kernel
     for kind in KINDS:
         calls = [watch.singles.ask(kind) for _ in range(_SINGLE_CALLS)]
         start_us = max(0.0, _low([call.reported.forward[0] for call in calls]) - in_blocks_us)

@@ -168,6 +168,8 @@ class CudaDevice:
             "launch_latency_hidden": timing.gated,
             "uneven": timing.uneven,
             "floor_us": round(timing.floor_us, 2),
+            "claimed_us": round(timing.claimed_us, 2),
+            "outside_us": round(timing.outside_us, 2),
             "single_calls": [call.facts() for call in singles],
             "device_us": [round(us, 2) for us in (own_us, other_us, moved_us, explained_us)],
         }
@@ -249,12 +251,15 @@ def _timed(paired: PairedTimer, profile: list[KernelTime], reference_profile: li
     launches = max(_launches(rows) for rows in both)
     for blocks, longer in _ATTEMPTS:
         timing = _or_verdict(paired.run, expected_us, launches, seeds("bootstrap", longer), blocks, longer)
-        if not (timing.is_false or timing.gpu_kept_busy or timing.uneven):
+        if not (timing.is_false or timing.gpu_kept_busy or timing.uneven or timing.works_outside):
             return timing
     evidence = {"claimed_us": timing.claimed_us, "floor_us": timing.floor_us, "busy_us": timing.copy_delay_us}
     if timing.gpu_kept_busy:
         detail = f"between its calls, work of the submission keeps the GPU busy ({timing.copy_delay_us:.0f} us)"
         raise VerdictReached("hack", "background_work", detail, **evidence)
+    if timing.works_outside:
+        detail = f"kernels of forward run for {timing.outside_us:.3g} us before their call begins or after it has ended"
+        raise VerdictReached("incorrect", "unjoined_stream", detail, **evidence)
     if timing.is_false:
         detail = f"a call alone takes {timing.floor_us:.3g} us, among others it claims {timing.claimed_us:.3g} us"
         raise VerdictReached("hack", "forged_time", detail, **evidence)

@@ -33,6 +33,7 @@ from typing import Any
 import numpy
 import torch
 
+from drkernel.judge.boundary.cuda.activity import together_us
 from drkernel.judge.boundary.cuda.calls import SCATTERED
 from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.framing import ProtocolViolation
@@ -127,6 +128,7 @@ class PairedTimer:
         self.kernels: frozenset[str] = frozenset()
         """The names of those that the submission's forward runs on the device."""
         self._copy_delays_us: list[float] = []
+        self._outside_us: list[float] = []
         self._drawn: list[list] = []
         """Inputs of the next calls, where there was time to draw them."""
 
@@ -147,7 +149,7 @@ class PairedTimer:
         number = self._calls(expected_us, launches, longer)
         secret = numpy.random.default_rng(seed)
         self._warm_up(number)
-        self._late, self._copy_delays_us, self.traces = 0, [], []
+        self._late, self._copy_delays_us, self._outside_us, self.traces = 0, [], [], []
         theirs: list[Block] = []
         ours: list[Block] = []
         start = time.perf_counter()
@@ -161,7 +163,7 @@ class PairedTimer:
             elapsed, calls = time.perf_counter() - start, number * len(ours)
             if not even or len(ours) < blocks or (calls < MIN_CALLS and elapsed < SHORT_OF_CALLS_S):
                 continue
-            timing = timing_of(theirs, ours, seed, self.gated, self._copy_delays_us)
+            timing = timing_of(theirs, ours, seed, self.gated, self._copy_delays_us, self._outside_us or [0.0])
             budget = EXTENDED_BUDGET_S if timing.low < (1 - WIDE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or narrow:
@@ -303,14 +305,18 @@ class PairedTimer:
             self._late += not in_time
             if in_time:
                 self._note_launches(number)
+            self._client.activity.skip()
             self._publish_inputs(value + number - 1, given)
             if not in_time:
                 self._note_launches(number)
+            self._client.collect()
+            outside_us = together_us(self._client.activity.new(), self.kernels, self._buffers.flush_kernel)
+            self._outside_us.append(outside_us / number)
         else:
             self._publish_inputs(value + number - 1, given)
             self._enqueue_gated(tree, slots, seed, value)
             self._note_launches(number)
-        self._client.collect()
+            self._client.collect()
         return block_of(self._client.claims())
 
     def _enqueue_gated(self, tree: Any, slots: list, seed: int, value: int) -> None:

@@ -20,6 +20,8 @@ FALSE_FACTOR, FALSE_US = 1.5, 20.0
 """How much longer single calls may take than those of blocks: by this factor and so many microseconds."""
 FAR_BELOW = 0.9
 """Claims below this proportion of what single calls allow are false."""
+OUTSIDE_US, OUTSIDE_SHARE = 1.0, 0.02
+"""For how long kernels of a call may run while the cache is flushed: by so much do the device's records err."""
 _COPY_SLACK_US = 20.0
 """What copying outputs or flushing may take beyond twice the reference's usual time."""
 
@@ -48,6 +50,14 @@ class Timing:
     claimed_us: float = 0.0
     """The median call of the blocks, where the floor is higher."""
 
+    outside_us: float = 0.0
+    """For how long kernels of forward ran while the L2 cache was flushed, before or behind their call, median."""
+
+    @property
+    def works_outside(self) -> bool:
+        """Whether forward leaves work to streams that neither wait for the call's beginning nor are waited for."""
+        return self.outside_us > OUTSIDE_US + OUTSIDE_SHARE * self.submission_us
+
     @property
     def gpu_kept_busy(self) -> bool:
         """Whether the GPU was computing for the runner when the runner should have been waiting."""
@@ -73,7 +83,8 @@ def combined(one: Timing, other: Timing) -> Timing:
     """Of two processes: the geometric means, and whatever speaks against either."""
     keys = ("speedup", "low", "high", "reference_us", "submission_us")
     means = {key: math.sqrt(getattr(one, key) * getattr(other, key)) for key in keys}
-    worse = {key: max(getattr(one, key), getattr(other, key)) for key in ("copy_delay_us", "floor_us", "claimed_us")}
+    worst = ("copy_delay_us", "floor_us", "claimed_us", "outside_us")
+    worse = {key: max(getattr(one, key), getattr(other, key)) for key in worst}
     calls, uneven = one.calls + other.calls, one.uneven or other.uneven
     return Timing(**means, calls=calls, gated=one.gated and other.gated, uneven=uneven, **worse)
 
@@ -84,12 +95,14 @@ def timing_of(
     seed: int,
     gated: bool,
     copy_delays_us: Sequence[float],
+    outside_us: Sequence[float] = (0.0,),
 ) -> Timing:
     """The outcome of some rounds.
 
     Args:
         theirs, ours: blocks of the reference, and of the submission.
         seed: of the bootstrap.
+        copy_delays_us, outside_us: of each of the submission's blocks; see Timing.
     """
     reference, submission = (numpy.array([us for block in blocks for us in block.forward]) for blocks in (theirs, ours))
     for key in ("copy", "flush"):  # what these take longer than they can is work of the call
@@ -111,4 +124,5 @@ def timing_of(
         gated=gated,
         copy_delay_us=float(numpy.median(copy_delays_us)),
         uneven=uneven,
+        outside_us=float(numpy.median(outside_us)),
     )
