@@ -1,7 +1,7 @@
 """How the judge copes with KernelBench's sizes: seconds to a verdict, verdicts and GPU memory, for each published size.
 
     python benchmarks/kernelbench_sizes.py OUT [--device cuda] [--workers N] [--only NAME ...] [--limit-s 3000]
-                                           [--timeout 60] [--together 8] [--alone-only] [--memory-gb 70]
+                                           [--timeout 60] [--rounds alone together] [--together 8] [--memory-gb 70]
 
 Each task is judged alone, one after the other: an honest answer, which also waits for the preparation of the task, and
 then a wrong one. After that all are judged again, eight at a time, by a new judge. OUT/rows.jsonl has one row for each
@@ -96,6 +96,7 @@ class Submission:
             "speedup": verdict.speedup,
             "coverage": verdict.coverage,
             "cost": _cost(verdict.evidence.get("cost", {})),
+            "timing": verdict.evidence.get("timing"),
             "judged_on": verdict.device,
         }
 
@@ -110,16 +111,15 @@ def main(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     end = time.monotonic() + options.limit_s
-    rounds = ROUNDS[:1] if options.alone_only else ROUNDS
     with open(options.out / "rows.jsonl", "w", encoding="utf-8") as file:
-        for name in rounds:
+        for name in options.rounds:
             judged = alone if name == "alone" else together
             with Memory() as memory, Judge(**settings(options)) as judge:
                 for row in judged(judge, chosen(options.only), options, memory, end):
                     rows.append({"round": name} | row)
                     record(file, rows[-1])
                     judging.write_table(options.out, table(rows, options))
-    print("\n".join(table(rows, options)[: 4 + len(rounds)]))
+    print("\n".join(table(rows, options)[: 4 + len(options.rounds)]))
     return int(any(not row["expected"] for row in rows))
 
 
@@ -223,5 +223,5 @@ if __name__ == "__main__":
     )
     parser.add_argument("--together", type=int, default=8, help="submissions at a time in the second round")
     parser.add_argument("--memory-gb", type=float, help="the judge's memory_gb")
-    parser.add_argument("--alone-only", action="store_true", help="leave the second round out")
+    parser.add_argument("--rounds", nargs="+", choices=ROUNDS, default=ROUNDS, help="which of the two rounds")
     sys.exit(main(parser.parse_args()))
