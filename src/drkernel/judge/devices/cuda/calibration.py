@@ -46,9 +46,8 @@ def measure_single_calls(process: Process, prepared: CudaPreparedTask, buffers: 
     tolerance = cases.expected_outputs(reference.task, mine, reference.inputs(0), False, 0).tolerance()
     watch = PairedTimer(buffers, client, mine, False, reference.inputs, size, tolerance, waits=False)
     watch.warm_up(least_us=100.0, launches=1)
-    client.activity.skip()
     in_blocks_us = statistics.median(watch.block_us(_SINGLE_CALLS))
-    buffers.flush_kernel = max(client.activity.new(), key=lambda work: work.us * bool(work.kernel)).kernel
+    buffers.flush_kernel = max((one for one in watch.block_work if one.kernel), key=lambda one: one.us).kernel
     for kind in KINDS:
         calls = [watch.singles.ask(kind) for _ in range(_SINGLE_CALLS)]
         start_us = max(0.0, _low([call.reported.forward[0] for call in calls]) - in_blocks_us)

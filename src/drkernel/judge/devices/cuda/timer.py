@@ -33,7 +33,7 @@ from typing import Any
 import numpy
 import torch
 
-from drkernel.judge.boundary.cuda.activity import together_us
+from drkernel.judge.boundary.cuda.activity import DeviceWork, together_us
 from drkernel.judge.boundary.cuda.calls import SCATTERED
 from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.framing import ProtocolViolation
@@ -129,6 +129,8 @@ class PairedTimer:
         """The names of those that the submission's forward runs on the device."""
         self._copy_delays_us: list[float] = []
         self._outside_us: list[float] = []
+        self.block_work: list[DeviceWork] = []
+        """What the device executed for the last of the submission's blocks that were enqueued ahead."""
         self._drawn: list[list] = []
         """Inputs of the next calls, where there was time to draw them."""
 
@@ -310,7 +312,8 @@ class PairedTimer:
             if not in_time:
                 self._note_launches(number)
             self._client.collect()
-            outside_us = together_us(self._client.activity.new(), self.kernels, self._buffers.flush_kernel)
+            self.block_work = self._client.activity.new()
+            outside_us = together_us(self.block_work, self.kernels, self._buffers.flush_kernel)
             self._outside_us.append(outside_us / number)
         else:
             self._publish_inputs(value + number - 1, given)
