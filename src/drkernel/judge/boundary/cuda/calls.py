@@ -21,6 +21,8 @@ from drkernel.judge.boundary.op_trace import OpTrace
 
 FLUSH = 2**27
 """Bytes that are read before a timed call: more than twice the L2 cache of an H200 (60 MB)."""
+WRITTEN = 2**22
+"""Bytes that a flush without a kernel writes again and again."""
 SCATTERED = 2**24
 """Bytes of a call's outputs up to which each timed call writes to another place. Calls that write more average over
 places by themselves."""
@@ -134,9 +136,11 @@ class TimedCalls:
         return [trace]
 
     def flush_by_copy(self) -> None:
-        """Flushes the L2 cache without a kernel."""
-        half = len(self._flush) // 2
-        self._flush[:half].copy_(self._flush[half:])
+        """Flushes the L2 cache without a kernel, as clean as a kernel that reads leaves it: what a copy writes, a later
+        call has to write back to memory."""
+        written, *parts = self._flush.split(WRITTEN // 4)
+        for part in parts:
+            written.copy_(part)
 
     def report(self) -> dict[str, Any]:
         """How long each of the calls that were enqueued took by this process's events, and each copy of its outputs.
