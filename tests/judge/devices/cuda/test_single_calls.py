@@ -72,6 +72,15 @@ def test_work_that_is_claimed_to_be_copying_counts_as_work():
     assert floor_us(calls, USUAL, 3.0, {"kernel"}) > 90.0
 
 
+def test_a_copy_that_the_device_shows_is_a_copy_up_to_a_quarter_more_than_usual():
+    copied = lambda us: [dataclasses.replace(work((0, us))[0], kernel="")]
+    slow = [dataclasses.replace(single(RESIDENT, 60.0 + 12.0, 60.0, copy=60.0), clock_us=8 + 65 + 60)] * 3
+    shown = [dataclasses.replace(call, work=copied(60.0)) for call in slow]
+    assert floor_us(shown, USUAL, 50.0, {"kernel"}) <= 60.0 < floor_us(slow, USUAL, 50.0, {"kernel"})
+    forged = [dataclasses.replace(call, work=copied(600.0)) for call in slow]
+    assert floor_us(forged, USUAL, 30.0, {"kernel"}) > 70.0, "beyond that it counts as work, whatever was copied"
+
+
 @pytest.mark.parametrize(
     "spans",
     [[(0, 2), (10, 130)], [(0, 60), (60, 62), (63, 123)], [(0, 2), (4, 80), (10, 124)]],

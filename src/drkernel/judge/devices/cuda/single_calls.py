@@ -35,8 +35,9 @@ SLACK_US = {SWITCHING: 8.0, RESIDENT: 0.7, WAITING: 500.0}
 """By how much the clock of a kind may be off, in either direction, beside its usual overhead."""
 LEEWAY = 0.97
 """A call of a block may take this proportion of a single call, for which caches are colder."""
-COPY_FACTOR, COPY_SLACK_US = 1.02, 0.5
-"""How much longer than the reference's the copy of a call's outputs may be without counting as work of the call."""
+COPY_FACTOR, COPY_SLACK_US, MOST_COPY = 1.02, 0.5, 1.25
+"""How much longer than the reference's the copy of a call's outputs may be without counting as work of the call, and up
+to which factor where the device's records show that much copying: in a card that is nearly full, memory differs."""
 DRIFT_US = 7.0
 """By how much the overhead of a kind may exceed the one that was measured when the examiner started: machines differ
 from hour to hour. Of honest calls the overhead is what their own reports say."""
@@ -74,12 +75,17 @@ class SingleCall:
                 until = max(until, work.end)
         return busy / 1e3
 
+    def _moved_us(self, kernels: Collection[str]) -> float:
+        """For how long the device did what is not forward's."""
+        return sum(work.us for work in self.work if work.kernel not in kernels)
+
     def at_least_us(self, usual: Usual, usual_copy_us: float, kernels: Collection[str]) -> float:
         """What a call of a block takes at least: by the examiner's clock, by the device, and by the runner's report.
 
         The report of a call that waits for the device has the host's time in it, which blocks may hide.
         """
-        copied = min(self.reported.copy[0], COPY_FACTOR * usual_copy_us + COPY_SLACK_US)
+        shown_us = min(self._moved_us(kernels), MOST_COPY * usual_copy_us)
+        copied = min(self.reported.copy[0], max(shown_us, COPY_FACTOR * usual_copy_us + COPY_SLACK_US))
         claimed = 0.0 if self.kind == WAITING else self.reported.forward[0]
         clock_us = self.clock_us - usual.overhead_us - copied - SLACK_US[self.kind]
         return LEEWAY * max(max(claimed - SLACK_US[RESIDENT], clock_us) - usual.start_us, self.busy_us(kernels))
