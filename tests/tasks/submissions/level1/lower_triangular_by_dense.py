@@ -16,9 +16,7 @@ def lower_times_dense(a_ptr, b_ptr, c_ptr, n, cols, BM: tl.constexpr, BN: tl.con
         k = start + tl.arange(0, BK)
         below = (k[None, :] <= row[:, None]) & (row[:, None] < n)
         a = tl.load(a_ptr + row[:, None] * n + k[None, :], mask=below, other=0.0)
-        b = tl.load(
-            b_ptr + k[:, None] * cols + col[None, :], mask=(k[:, None] < n) & (col[None, :] < cols), other=0.0
-        )
+        b = tl.load(b_ptr + k[:, None] * cols + col[None, :], mask=(k[:, None] < n) & (col[None, :] < cols), other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee")
     tl.store(c_ptr + row[:, None] * cols + col[None, :], acc, mask=(row[:, None] < n) & (col[None, :] < cols))
 

@@ -6,7 +6,18 @@ import triton.language as tl
 
 @triton.jit
 def bias_swish_pool(
-    x_ptr, bias_ptr, out_ptr, channels, depth, height, width, d_out, h_out, w_out, SIZE: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr,
+    bias_ptr,
+    out_ptr,
+    channels,
+    depth,
+    height,
+    width,
+    d_out,
+    h_out,
+    w_out,
+    SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     volume = tl.program_id(0)
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

@@ -26,7 +26,5 @@ class ModelNew(nn.Module):
         x = self.conv(x).contiguous()
         batch, channels, height, width = x.shape
         plane = height * width
-        epilogue[(batch * channels, triton.cdiv(plane, 2048))](
-            x, self.bias, self.scale, channels, plane, BLOCK=2048
-        )
+        epilogue[(batch * channels, triton.cdiv(plane, 2048))](x, self.bias, self.scale, channels, plane, BLOCK=2048)
         return x

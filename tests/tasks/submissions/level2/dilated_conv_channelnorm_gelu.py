@@ -1,13 +1,10 @@
-import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def channel_norm_gelu(
-    x_ptr, gain_ptr, bias_ptr, channels, plane, eps, factor, C: tl.constexpr, BLOCK: tl.constexpr
-):
+def channel_norm_gelu(x_ptr, gain_ptr, bias_ptr, channels, plane, eps, factor, C: tl.constexpr, BLOCK: tl.constexpr):
     image = tl.program_id(1).to(tl.int64)
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     c = tl.arange(0, C)[:, None]

@@ -25,7 +25,5 @@ class ModelNew(nn.Module):
     def forward(self, x):
         y = torch.matmul(x, self.weight)
         cols = y.shape[-1]
-        rms_norm[(y.numel() // cols,)](
-            y, self.gain, cols, self.eps, BLOCK=triton.next_power_of_2(cols), num_warps=8
-        )
+        rms_norm[(y.numel() // cols,)](y, self.gain, cols, self.eps, BLOCK=triton.next_power_of_2(cols), num_warps=8)
         return y

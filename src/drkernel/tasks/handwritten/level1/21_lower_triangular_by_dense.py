@@ -28,4 +28,4 @@ def get_init_inputs():
     return []
 
 
-SMALL = {"SIZE": 56, "COLUMNS": 28}
+SMALL = {"SIZE": 224, "COLUMNS": 112}
