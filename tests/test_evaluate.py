@@ -203,6 +203,8 @@ def test_keys_that_say_how_a_machine_is_used_do_not_name_a_studys_folder():
 def test_tasks_are_chosen_by_split_and_by_id():
     tasks = setup.study_tasks(load("tasks=handwritten"))
     assert len(tasks) >= 30 and {task.level for task in tasks} == {1, 2, 3}
+    half = setup.study_tasks(load("tasks=handwritten", "tasks.eval_source=handwritten:development"))
+    assert len(half) == 50 and {task.info["half"] for task in half} == {"development"}
     chosen = setup.study_tasks(load("tasks=handwritten", f"ids=['{tasks[0].id}','{tasks[1].id[:-1]}?']"))
     assert {task.id for task in chosen} >= {tasks[0].id, tasks[1].id} and len(chosen) < 30
     assert {task.split for task in setup.study_tasks(load("split=validation", "tasks.eval_count=2"))} == {"validation"}

@@ -74,7 +74,8 @@ class TasksConfig:
     """What is to be solved (conf/tasks/)."""
 
     source: str = "generated"
-    """`generated`, `handwritten`, a folder (.py files, KernelBench), a .jsonl, .parquet or .py file, or `hub:<id>`."""
+    """`generated`, `handwritten`, one half of it (`handwritten:development`, `handwritten:final`), a folder (.py files,
+    KernelBench), a .jsonl, .parquet or .py file, or `hub:<id>`."""
     count: int | None = None
     """How many training tasks to take; None takes all (a generator must be told)."""
     seed: int = 0

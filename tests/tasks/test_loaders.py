@@ -208,6 +208,11 @@ def test_generated_tasks_come_through_the_same_door():
     ("source", "options", "message"),
     [
         ("nowhere/at/all", {}, "nowhere/at/all: no such source"),
+        (
+            "handwritten:dev",
+            {},
+            "tasks.source or tasks.eval_source: found 'handwritten:dev', expected handwritten, hand",
+        ),
         ("nowhere.jsonl", {}, r"nowhere\.jsonl: no such file"),
         ("nowhere.py", {}, r"nowhere\.py: FileNotFoundError"),
         ("generated", {}, "a count is needed"),
@@ -288,7 +293,7 @@ def test_records_without_a_split_have_some_to_train_on_and_some_to_test_on(tmp_p
 
 def test_an_empty_split_is_explained(tmp_path):
     with pytest.raises(
-        DrKernelError, match=r"none with split=train; found 40 test\. Splits go by hash .*train/ and test/"
+        DrKernelError, match=r"none with split=train; found 100 test\. Splits go by hash .*train/ and test/"
     ):
         load_tasks("handwritten", split="train")
     with pytest.raises(DrKernelError, match="found no task at all"):

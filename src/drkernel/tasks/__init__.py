@@ -9,7 +9,7 @@ from pathlib import Path
 
 from drkernel.tasks.families import DTYPES
 from drkernel.tasks.generator import VERSION, generate
-from drkernel.tasks.handwritten import read_handwritten
+from drkernel.tasks.handwritten import HALVES, read_handwritten
 from drkernel.tasks.kernelbench import read_folder, read_task, write_task
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.tasks.records import read_hub, read_records
@@ -56,9 +56,9 @@ def load_tasks(
     """Tasks of one split from any source.
 
     Args:
-        source: `generated`, `handwritten` (all in test), a folder (of Python files, or KernelBench's layout; folders
-            `train` and `test` in it state splits), a .jsonl or .parquet file, one .py file or a folder with one (in
-            every split), or `hub:<dataset id>`.
+        source: `generated`, `handwritten` (all in test), `handwritten:development` or `handwritten:final` (its halves),
+            a folder (of Python files, or KernelBench's layout; folders `train` and `test` in it state splits), a .jsonl
+            or .parquet file, one .py file or a folder with one (in every split), or `hub:<dataset id>`.
         split: train, validation, test; or all, for sources that are a benchmark as a whole.
         count: at most how many; None takes all. The generator needs a number.
         seed: which tasks are drawn, where there are more than `count`.
@@ -132,9 +132,18 @@ def _generated(
     return generate(split, count, seed, families, dtypes, version)
 
 
+def _half(source: str) -> str | None:
+    """The half of the handwritten tasks that a source names; None for all of them."""
+    half = source.partition(":")[2]
+    if source != "handwritten" and half not in HALVES:
+        expected = "handwritten, handwritten:development or handwritten:final"
+        raise DrKernelError(f"tasks.source or tasks.eval_source: found {source!r}, expected {expected}")
+    return half or None
+
+
 def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:
-    if source == "handwritten":
-        return read_handwritten(levels)
+    if source == "handwritten" or source.startswith("handwritten:"):
+        return read_handwritten(levels, _half(source))
     if source.startswith("hub:"):
         return read_hub(source.removeprefix("hub:"))
     if source.endswith(".py"):
@@ -144,5 +153,7 @@ def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callab
     if Path(source).is_dir():
         tasks = read_folder(source, levels, on_skip)
         return tasks if len(tasks) > 1 else [replace(t, split=split if split in SPLITS else "test") for t in tasks]
-    expected = "generated, handwritten, a folder, a .jsonl, .parquet or .py file, or hub:<dataset id>"
+    expected = (
+        "generated, handwritten[:development|final], a folder, a .jsonl, .parquet or .py file, or hub:<dataset id>"
+    )
     raise DrKernelError(f"tasks from {source}: no such source; expected {expected}")

@@ -1,7 +1,13 @@
 """Tasks written by hand in the manner of KernelBench's levels: single operators, fused chains, small networks.
 
 Each is a file `level{n}/{nn}_{name}.py`, whose docstring begins with the family. They are for evaluation alone: none is
-in the training split, and none is a composition of the generator.
+in the training split, and none is a composition of the generator. Below the docstring a file is written as people write
+such problems, each in another style: docstrings, comments and type hints or none, sizes in capitals or not, before or
+behind the model, as numbers, tuples or lists, modules or functions. Where the judge cannot shrink one, `SMALL` does.
+
+There are 40, 40 and 20 of level 1, 2 and 3, in two halves of equal numbers. `development` has the odd numbers: look at
+it while something is made. `final` has the even ones: look at it once, when all is decided. A new task gets the next
+number of its level, so none changes its half.
 """
 
 from __future__ import annotations
@@ -16,15 +22,23 @@ from drkernel.tasks.kernelbench import read_task
 from drkernel.types import Task
 
 FOLDER = Path(__file__).parent
+HALVES = ("final", "development")
+"""By the remainder of a task's number by 2."""
 
 
-def read_handwritten(levels: Sequence[int] | None = None) -> list[Task]:
+def read_handwritten(levels: Sequence[int] | None = None, half: str | None = None) -> list[Task]:
     """The tasks by level and number, all in the test split; an id is `handwritten/level1/masked_softmax`.
 
-    The docstring costs no tokens: it is in `info["about"]` and not in the source.
+    The file's docstring costs no tokens: it is in `info["about"]` and not in the source.
+
+    Args:
+        levels: those to keep; None keeps all.
+        half: development or final; None takes both. `info["half"]` has it.
     """
+    assert half in (None, *HALVES)
     found = sorted(FOLDER.glob("level[0-9]*/[0-9]*_*.py"))
-    return [_task(path) for path in found if levels is None or _level(path) in levels]
+    tasks = [_task(path) for path in found if levels is None or _level(path) in levels]
+    return [task for task in tasks if half in (None, task.info["half"])]
 
 
 def _level(path: Path) -> int:
@@ -44,5 +58,5 @@ def _task(path: Path) -> Task:
         split="test",
         level=level,
         family=family,
-        info={"problem_id": int(number), "name": name, "about": about},
+        info={"problem_id": int(number), "name": name, "about": about, "half": HALVES[int(number) % 2]},
     )
