@@ -65,6 +65,8 @@ def show(verdict: Verdict, name: str) -> None:
     if verdict.speedup is not None:
         numbers = f"speed-up {verdict.speedup:.2f}   coverage {verdict.coverage:.2f}   "
         numbers += f"reference {verdict.reference_ms:.4f} ms   submission {verdict.submission_ms:.4f} ms"
+        if (share := verdict.evidence.get("roofline", {}).get("share")) is not None:
+            numbers += f"   {100 * share:.0f} % of the GPU's limit"
         console.print(numbers + ("" if verdict.general else "   (refuses other shapes)"), highlight=False)
         console.print(_table("submission", verdict.profile))
         console.print(_table("reference", verdict.reference_profile))

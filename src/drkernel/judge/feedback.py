@@ -45,7 +45,16 @@ def _lines(verdict: Verdict) -> list[str]:
     if not verdict.general:
         head += ", fails on other shapes"
     times = [f"yours: {_times(verdict.profile)}", f"reference: {_times(verdict.reference_profile)}"]
-    return [head, *([verdict.detail] if verdict.detail else []), *times]
+    return [head, *([verdict.detail] if verdict.detail else []), *_limit(verdict), *times]
+
+
+def _limit(verdict: Verdict) -> list[str]:
+    """How near it comes to what the GPU can do for this task, where that is known."""
+    share = verdict.evidence.get("roofline", {}).get("share")
+    if share is None:
+        return []
+    percent = f"{100 * share:.0f}" if share >= 0.01 else "less than 1"
+    return [f"runs at {percent} % of this GPU's limit for these bytes and operations"]
 
 
 def _times(rows: tuple[KernelTime, ...], most: int = 4) -> str:

@@ -17,6 +17,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import attribution, cases, regimes, shrink, slices, structure
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
+from drkernel.judge.trusted.least_work import least_work
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
 from drkernel.judge.trusted.plans import PUBLISHED, Plan
 from drkernel.judge.trusted.slices import Cut
@@ -101,6 +102,7 @@ def prepare(
     secret: bytes,
     cost_model: CostModel,
     record: Callable[[], AbstractContextManager[OpTrace]],
+    published: Reference,
     large: bool = False,
 ) -> PreparedTask:
     """Prepares a task.
@@ -108,9 +110,10 @@ def prepare(
     Args:
         reference: what submissions are compared with.
         base: the same, at sizes that the hidden shapes are varied from.
-        large: what does not depend on sizes is found out at those of `base`.
         cost_model: of the device, for the reference's sizes.
         record: counts the operators of a block.
+        published: the task at the sizes that count.
+        large: what does not depend on sizes is found out at those of `base`.
 
     Raises:
         DrKernelError: the reference fails.
@@ -120,7 +123,8 @@ def prepare(
     seed = seeds("paper")  # a name that stays, since hidden inputs derive from it
     sized = base if large else reference
     alternatives = cases.mode_alternatives(sized, seed)
-    costs = {train: _reference_cost(reference, seed, train, cost_model, record) for train, *_ in alternatives}
+    cost = lambda train: _reference_cost(reference, seed, train, cost_model, record, published)
+    costs = {train: cost(train) for train, *_ in alternatives}
     hidden = list(itertools.islice(_hidden(task, base, seeds), HIDDEN_SHAPES))
     sources = structure.observe(base, seed)
     modes = {train for alternative in alternatives for train in alternative} if large else ()
@@ -148,7 +152,7 @@ def expect_usable(prepared: Prepared, degenerate: str) -> Prepared:
 
 
 def _reference_cost(
-    reference: Reference, seed: int, train: bool, cost_model: CostModel, record: Callable
+    reference: Reference, seed: int, train: bool, cost_model: CostModel, record: Callable, published: Reference
 ) -> ReferenceCost:
     model, inputs = reference.model(seed).train(train), reference.inputs(seed)
     with record() as trace:
@@ -157,7 +161,7 @@ def _reference_cost(
     sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in tensors]  # zeros may be known: a diagonal
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
-    return ReferenceCost(trace, cost_model, min_time_us)
+    return ReferenceCost(trace, cost_model, min_time_us, least_work(published, train))
 
 
 def _nonzero(tensor: Tensor) -> int:

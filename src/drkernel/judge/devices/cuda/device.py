@@ -21,6 +21,7 @@ from drkernel.judge.devices.cuda.gpu_lock import GpuLease
 from drkernel.judge.devices.cuda.single_calls import SingleCall
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.devices.cuda.timing import Timing, combined
+from drkernel.judge.devices.limits import Limits, limits_of, roofline
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline, for_precision
 from drkernel.judge.trusted import attribution, cases, footprint, prepare, shrink, slices
@@ -111,7 +112,8 @@ class CudaDevice:
         cost_model, needs = Roofline(for_precision(self._gpu, task.precision), Scale()), self.needs(task)
         self._buffers.fit(needs)
         small = Reference(base, base.small)
-        prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, self._buffers.large)
+        large = self._buffers.large
+        prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, reference, large)
         seeds = Seeds(self._secret, task.digest)
         profiles, waits, size = {}, {}, 0
         for train, *_ in prepared.mode_alternatives:
@@ -156,10 +158,11 @@ class CudaDevice:
             submission = submission.restart()
             timing = combined(timing, self._measure_once(prepared, submission, reference_profile, singles)[1])
         own_us, other_us, moved_us = submission.client.activity.split_us(work)
-        cost_model = prepared.reference_costs[train].cost_model
-        explained_us = sum(cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
+        cost = prepared.reference_costs[train]
+        explained_us = sum(cost.cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
         _expect_explained(submission, work, explained_us)
         _expect_joined_streams(submission)
+        share = roofline(cost.least, torch_limits(), prepared.task.precision, timing.submission_us)
         evidence = {
             "speedup": round(timing.speedup, 4),
             "interval": [round(timing.low, 4), round(timing.high, 4)],
@@ -178,7 +181,7 @@ class CudaDevice:
             tuple(reference_profile),
             tuple(profile),
             own_us / ((own_us + other_us + moved_us) or 1.0),
-            {"timing": evidence},
+            {"timing": evidence, "roofline": share},
         )
 
     def _measure_once(
@@ -320,3 +323,8 @@ def torch_gpu() -> Gpu:
     """What the roofline model knows of this GPU, or of the one most like it."""
     name = torch.cuda.get_device_name()
     return next((gpu for key, gpu in GPUS.items() if key in name), GPUS["H200"])
+
+
+def torch_limits() -> Limits | None:
+    """The limits of this GPU, where they are known."""
+    return limits_of(torch.cuda.get_device_name(), torch.cuda.get_device_capability())

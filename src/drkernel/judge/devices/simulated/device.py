@@ -6,6 +6,7 @@ import itertools
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
+from drkernel.judge.devices.limits import LIMITS, MODELLED, roofline
 from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Gpu, Roofline, for_precision
@@ -59,7 +60,7 @@ class SimulatedDevice:
     def _prepared(self, task: Task) -> PreparedTask:
         reference = Reference(task, task.small)
         cost_model = Roofline(for_precision(self._gpu, task.precision), scale_of(task))
-        return prepare.prepare(reference, reference, self._secret, cost_model, aten.record)
+        return prepare.prepare(reference, reference, self._secret, cost_model, aten.record, Reference(task))
 
     def measure(self, prepared: PreparedTask, submission: Submission) -> Measurement:
         """Models the times of one forward of each side, from what it was seen to do."""
@@ -69,7 +70,9 @@ class SimulatedDevice:
             ours = self._priced(prepared, cost, submission)
         reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))
         speedup = reference_us / submission_us if submission_us else 0.0
-        return Measurement(speedup, reference_us, submission_us, reference, ours)
+        limits = LIMITS[MODELLED[self._gpu.name]]
+        share = roofline(cost.least, limits, prepared.task.precision, submission_us)
+        return Measurement(speedup, reference_us, submission_us, reference, ours, evidence={"roofline": share})
 
     def _priced(self, prepared: PreparedTask, cost: ReferenceCost, submission: Submission) -> tuple[KernelTime, ...]:
         """The times of what the submission was seen to do, raised to the least that it can have taken.
