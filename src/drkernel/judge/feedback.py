@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from drkernel.types import KernelTime, Verdict
 
@@ -45,7 +46,21 @@ def _lines(verdict: Verdict) -> list[str]:
     if not verdict.general:
         head += ", fails on other shapes"
     times = [f"yours: {_times(verdict.profile)}", f"reference: {_times(verdict.reference_profile)}"]
-    return [head, *([verdict.detail] if verdict.detail else []), *_limit(verdict), *times]
+    return [head, *([verdict.detail] if verdict.detail else []), *_shapes(verdict), *_limit(verdict), *times]
+
+
+def _shapes(verdict: Verdict) -> list[str]:
+    """The speed-ups of which the verdict's is the mean, or the worst; not which shapes these are."""
+    here, *elsewhere = verdict.evidence.get("timed_shapes", {}).get("shapes", [{}])
+    if not elsewhere:
+        return []
+    said = [f"{shape['speedup']:.2f}{_why(shape)}" for shape in elsewhere]
+    return [f"speedup {here['speedup']:.2f} at the given shape, {', '.join(said)} at others of about this size"]
+
+
+def _why(shape: dict[str, Any]) -> str:
+    """Why what counts at a shape was not measured there."""
+    return " (refused)" if "refused" in shape else "" if shape.get("own_work", True) else " (not by your kernels)"
 
 
 def _limit(verdict: Verdict) -> list[str]:

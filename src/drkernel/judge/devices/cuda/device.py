@@ -24,7 +24,7 @@ from drkernel.judge.devices.cuda.timing import Timing, combined
 from drkernel.judge.devices.limits import Limits, limits_of, roofline
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline, for_precision
-from drkernel.judge.trusted import attribution, cases, footprint, prepare, shrink, slices
+from drkernel.judge.trusted import attribution, cases, footprint, prepare, shrink, slices, timed_shapes
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.prepare import PreparedTask
@@ -71,19 +71,27 @@ class CudaDevice:
     """The GPU of this process (`devices.base.Device`).
 
     Args:
-        gpu: the modelled GPU that work is weighed with.
         secret: hidden shapes derive from it.
         buffers: the memory through which inputs and outputs go.
         lease: this examiner's lease of the GPU.
         pause: see `Device.pause`.
+        timed_shapes: shapes at which submissions are timed, the published one included.
     """
 
     policy = ExamPolicy(
         budget_factor=1.0, repeat_cases=0, lean_cases=True, near_repeat_in_fp64=False, fresh_last_case=False
     )
 
-    def __init__(self, gpu: Gpu, secret: bytes, buffers: DeviceBuffers, lease: GpuLease, pause: Callable[[], float]):
-        self._gpu, self._secret, self._buffers, self._lease, self._pause = gpu, secret, buffers, lease, pause
+    def __init__(
+        self,
+        secret: bytes,
+        buffers: DeviceBuffers,
+        lease: GpuLease,
+        pause: Callable[[], float],
+        timed_shapes: int = 1,
+    ):
+        self._secret, self._buffers, self._lease, self._pause = secret, buffers, lease, pause
+        self._gpu, self._timed_shapes = torch_gpu(), timed_shapes
         self._needs: tuple[str, Footprint] | None = None
         """Of the task that was asked for last, by its digest."""
 
@@ -114,7 +122,28 @@ class CudaDevice:
         small = Reference(base, base.small)
         large = self._buffers.large
         prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, reference, large)
-        seeds = Seeds(self._secret, task.digest)
+        found = self._with_times(prepared, needs)
+        if self._timed_shapes > 1:
+            given = small, reference, self._secret, self._timed_shapes - 1
+            admits = functools.partial(self._admits, found.footprint)
+            others = timed_shapes.prepared_elsewhere(prepared, *given, lambda _: cost_model, recorder.record, admits)
+            found.timed = [self._with_times(other, found.footprint) for other in others]
+            found.footprint = max((found, *found.timed), key=lambda each: each.footprint.outputs).footprint
+        return found
+
+    def _admits(self, published: Footprint, other: Footprint) -> bool:
+        """Whether another shape of a task has room where the published one has."""
+        sizes = ("inputs", "outputs", "weights")
+        fits = not self._buffers.large and self._buffers.fits(other)
+        return fits or all(getattr(other, name) <= getattr(published, name) for name in sizes)
+
+    def _with_times(self, prepared: PreparedTask, needs: Footprint) -> CudaPreparedTask:
+        """The prepared task with what is measured of its reference.
+
+        Args:
+            needs: what is known of its footprint. More outputs may turn up.
+        """
+        reference, seeds = prepared.reference, Seeds(self._secret, prepared.task.digest)
         profiles, waits, size = {}, {}, 0
         for train, *_ in prepared.mode_alternatives:
             model = cases.build(reference, seeds("profile"))
@@ -229,6 +258,7 @@ class CudaDevice:
             self._lease.quiet,
             lambda number: submission.seeds("timed seed", number),
             within,
+            submission.case.plan.model,
         )
 
 

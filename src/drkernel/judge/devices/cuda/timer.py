@@ -78,6 +78,7 @@ class PairedTimer:
         quiet: entered while calls are timed.
         seeds: seeds(n) is the n-th seed of PyTorch's generators; as unpredictable as those of the examination's calls.
         within: of a large task, compares the reference's outputs with a submission's, instead of `tolerance`.
+        model: which of the submission's models answers; see plans.
     """
 
     def __init__(
@@ -93,10 +94,11 @@ class PairedTimer:
         quiet: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
         seeds: Callable[[int], int] = lambda number: number,
         within: Callable[[Any, Any], Mismatch | None] | None = None,
+        model: int = 0,
     ):
         self._buffers, self._client, self._train = buffers, client, train
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
-        self._quiet, self._within = quiet, within
+        self._quiet, self._within, self._model = quiet, within, model
         self._uncompared: tuple[torch.Tensor, torch.Tensor, list[Slot], int] | None = None
         self._seeds = map(seeds, itertools.count())
         self._count = itertools.count()
@@ -108,6 +110,7 @@ class PairedTimer:
             lambda: next(self._seeds),
             self._compare,
             self.flush_comparisons,
+            model,
         )
         buffers.local.models = {0: side.model}
         self._late, self._ahead, self._warm = 0, True, 0
@@ -284,7 +287,14 @@ class PairedTimer:
 
     def _enqueue_gated(self, tree: Any, slots: list, seed: int, value: int) -> None:
         """Has the runner enqueue calls: the first waits for this semaphore value, each further one for one more."""
-        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": seed, "word": value}
+        question = {
+            "model": self._model,
+            "args": tree,
+            "slots": slots,
+            "train": self._train,
+            "seed": seed,
+            "word": value,
+        }
         self._client.post("enqueue_gated", **question)
 
     def _note_launches(self, number: int) -> None:
