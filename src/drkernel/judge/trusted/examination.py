@@ -352,27 +352,30 @@ class Examination(Generic[P]):
 
     def _over_shapes(self, published: Measurement) -> tuple[float, str]:
         """The speed-up over all shapes that are timed, and why one of the times cannot be true, or an empty string."""
-        times = [ShapeTime.of(self.prepared, published)]
-        for number, prepared in enumerate(self.prepared.timed):
-            if self._restart:  # timing may have left the last process in disorder
-                self._start_again(self._restart)
-            ask = functools.partial(self._asked_elsewhere, number)
-            if asked := self.generality.allow_errors(self.pair.client, ask, AS_PUBLISHED):
-                case, trace, effect = asked
-                measured = self.device.measure(prepared, self._submission(case, trace))
-                times.append(ShapeTime.elsewhere(prepared, measured, case.plan.train, trace, effect))
-            else:
-                times.append(ShapeTime.of(prepared, None, refused=self.generality.evidence["other_shape"]))
+        times = [ShapeTime.of(self.prepared, published), *map(self._time_at, range(len(self.prepared.timed)))]
         speedup, self.evidence["timed_shapes"] = combined(self.config.across_shapes, self.config.timed_shapes, times)
         return speedup, next((time.doubt for time in times if time.doubt), "")
 
+    def _time_at(self, number: int) -> ShapeTime:
+        """What is found at another shape, as at the published one."""
+        if self._restart:  # timing may have left the last process in disorder
+            self._start_again(self._restart)
+        prepared, ask = self.prepared.timed[number], functools.partial(self._asked_elsewhere, number)
+        asked = self.generality.allow_errors(self.pair.client, ask, AS_PUBLISHED)
+        if not asked:
+            return ShapeTime.of(prepared, None, refused=self.generality.evidence["other_shape"])
+        case, trace, effect = asked
+        measured = self.device.measure(prepared, self._submission(case, trace))
+        return ShapeTime.elsewhere(prepared, measured, case.plan.train, trace, effect)
+
     def _asked_elsewhere(self, number: int) -> tuple[Case, OpTrace, bool]:
-        """A case at another shape that is answered rightly, what it launches, and whether its outputs depend on that."""
+        """A case at another shape that is answered rightly, what it launches, and whether outputs depend on that."""
         other, given = plans.timed_plans(self.modes, number)
-        first = self.pair.draw(other, "timed") or self.pair.draw(given, "first")
+        case = self.pair.draw(other, "timed") or self.pair.draw(given, "first")
+        assert case, "the regime `given` suits every task"
+        self.pair.ask(case)
         case = self.pair.draw(given, "timed")
-        assert first and case, "the regime `given` suits every task"
-        self.pair.ask(first)
+        assert case
         trace = self.pair.ask(case).trace
         sites = tuple(row.site for row in trace.rows if row.triton and row.programs)
         return case, trace, bool(sites) and self.pair.depend_on(sites, [case])

@@ -139,7 +139,9 @@ class _Found:
                 return None
             if not _finite(reference.forward(reference.model(self._seed).train(self._train), inputs)):
                 return None
-        except DrKernelError:
+        except DrKernelError as error:
+            if isinstance(error.__cause__, torch.OutOfMemoryError):
+                raise  # what others hold of a GPU must not decide which shapes are timed
             return None
         self._known.add(shapes)
         return reference
