@@ -31,7 +31,7 @@ from drkernel.judge.devices.base import Device, Measurement, P, Submission
 from drkernel.judge.trusted import ablation, attribution, cases, plans, ptx_scan
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
-from drkernel.judge.trusted.generality import AS_PUBLISHED, Generality
+from drkernel.judge.trusted.generality import Generality
 from drkernel.judge.trusted.mismatch import OVERWRITES
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
@@ -361,7 +361,7 @@ class Examination(Generic[P]):
         if self._restart:  # timing may have left the last process in disorder
             self._start_again(self._restart)
         prepared, ask = self.prepared.timed[number], functools.partial(self._asked_elsewhere, number)
-        asked = self.generality.allow_errors(self.pair.client, ask, AS_PUBLISHED)
+        asked = self.generality.allow_errors(self.pair.client, ask, timed=True)
         if not asked:
             return ShapeTime.of(prepared, None, refused=self.generality.evidence["other_shape"])
         case, trace, effect = asked

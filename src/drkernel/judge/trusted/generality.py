@@ -3,7 +3,7 @@ not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from drkernel.judge.boundary.framing import PeerClosed
@@ -11,8 +11,6 @@ from drkernel.judge.trusted.runner_client import Failed, RunnerClient
 from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
 
 T = TypeVar("T")
-AS_PUBLISHED = ("out_of_memory",)
-"""What fails at a shape of comparable work would have failed at the published one."""
 
 
 class Generality:
@@ -30,20 +28,21 @@ class Generality:
         self.evidence: dict[str, Any] = {}
         """What it said or did where it does not, if it does not."""
 
-    def allow_errors(self, client: RunnerClient, ask: Callable[[], T], never: Collection[str] = ()) -> T | None:
+    def allow_errors(self, client: RunnerClient, ask: Callable[[], T], timed: bool = False) -> T | None:
         """Asks at another shape. Returns the answer; None where it does not work there.
 
         Args:
-            never: reasons of errors that are not allowed there either.
+            timed: whether times are taken there. It is a secret then which shape that is, so details name none, and
+                memory may not give out, since the shape is of about the published size.
 
         Raises:
             VerdictReached: the outputs are wrong, or the process died.
-            Failed: for a reason in `never`.
+            Failed: memory gives out at a shape that is timed.
         """
         try:
             return ask()
         except Failed as failure:
-            if verdict_of_failure(failure, self._source).reason in never:
+            if timed and verdict_of_failure(failure, self._source).reason == "out_of_memory":
                 raise
             self.note(failure)
         except PeerClosed:
@@ -54,8 +53,8 @@ class Generality:
         except VerdictReached as reached:
             verdict = reached.verdict
             if self._strict:
-                reason = "wrong_on_other_shape"
-                raise VerdictReached("not_general", reason, verdict.detail, **verdict.evidence) from None
+                detail = f"{verdict.reason} (case: {verdict.evidence['case']})" if timed else verdict.detail
+                raise VerdictReached("not_general", "wrong_on_other_shape", detail, **verdict.evidence) from None
             self._note(verdict.detail)
         return None
 
