@@ -176,7 +176,7 @@ class JudgeConfig:
     degenerate: str = "refuse"
     """A task that trivial outputs would pass: `refuse`, or `mark` (studies: played and reported apart)."""
     feedback_tokens: int = 96
-    """Longest feedback after a turn, in tokens of the policy."""
+    """Longest feedback after a turn, in tokens of the policy; from 200 on with the share of the GPU's limit."""
     baselines: str | None = None
     """With `cuda`: a file of judge/devices/cuda/baselines.py; verdicts then state speed-ups over these, too."""
     secret: str | None = None

@@ -50,9 +50,10 @@ def test_a_submission_that_refuses_other_shapes_is_told_so():
 def test_the_distance_from_the_gpus_limit_is_one_plain_phrase(share, words):
     verdict = dataclasses.replace(OK, evidence={"roofline": {"share": share}})
     phrase = f"{words} this GPU's limit for these bytes and operations"
-    assert feedback(verdict, 100, WORDS).splitlines()[1] == phrase
+    assert feedback(verdict, 200, WORDS).splitlines()[1] == phrase
+    assert feedback(verdict, 199, WORDS) == feedback(OK, 199, WORDS), "a small policy has no room for it"
 
 
 @pytest.mark.parametrize("evidence", [{}, {"roofline": {"share": None}}])
 def test_an_unknown_limit_is_not_mentioned(evidence):
-    assert "limit" not in feedback(dataclasses.replace(OK, evidence=evidence), 100, WORDS)
+    assert "limit" not in feedback(dataclasses.replace(OK, evidence=evidence), 1000, WORDS)

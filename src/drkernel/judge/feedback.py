@@ -16,6 +16,11 @@ _WORDS = {
     "judge_failure": "not judged",
 }
 
+ROOMY = 200
+"""Tokens from which on feedback also says how near the GPU's limit a submission runs. The shipped policy, which has
+less, never saw that sentence in its cold start: on 24 tasks it was right as often with it up to the third turn, and
+less often afterwards."""
+
 
 def feedback(verdict: Verdict, limit: int, count: Callable[[str], int]) -> str:
     """Text for the next turn: status and reason first, then the most useful facts that fit.
@@ -25,7 +30,7 @@ def feedback(verdict: Verdict, limit: int, count: Callable[[str], int]) -> str:
         limit: the text has at most so many tokens; the end is cut where even the first line is longer.
         count: the number of tokens of a text.
     """
-    lines = _lines(verdict)
+    lines = _lines(verdict, limit)
     while len(lines) > 1 and count("\n".join(lines)) > limit:
         lines.pop()
     text = "\n".join(lines)
@@ -38,7 +43,7 @@ def feedback(verdict: Verdict, limit: int, count: Callable[[str], int]) -> str:
     return text[:low].rstrip()
 
 
-def _lines(verdict: Verdict) -> list[str]:
+def _lines(verdict: Verdict, limit: int) -> list[str]:
     if verdict.status != "ok":
         head = f"{_WORDS[verdict.status]}: {verdict.reason}"
         return [f"{head}: {verdict.detail}" if verdict.detail else head]
@@ -46,7 +51,13 @@ def _lines(verdict: Verdict) -> list[str]:
     if not verdict.general:
         head += ", fails on other shapes"
     times = [f"yours: {_times(verdict.profile)}", f"reference: {_times(verdict.reference_profile)}"]
-    return [head, *([verdict.detail] if verdict.detail else []), *_shapes(verdict), *_limit(verdict), *times]
+    return [
+        head,
+        *([verdict.detail] if verdict.detail else []),
+        *_shapes(verdict),
+        *(_limit(verdict) if limit >= ROOMY else []),
+        *times,
+    ]
 
 
 def _shapes(verdict: Verdict) -> list[str]:
