@@ -114,6 +114,8 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
         ("policy.lora.rank=8 stage=coldstart", ["policy.lora.rank", "stage=coldstart"]),
         ("judge.gpu=H20", ["judge.gpu", "H20", "H200"]),
         ("judge.criterion=kernelbanch", ["judge.criterion", "kernelbanch", "kernelbench"]),
+        ("judge.across_shapes=worse", ["judge.across_shapes", "worse", "geometric, worst"]),
+        ("judge.timed_shapes=0", ["judge.timed_shapes", "0", "at least 1"]),
         ("policy.path=/nowhere/policy", ["/nowhere/policy"]),
         ("tasks.source=/nowhere/tasks.jsonl", ["/nowhere/tasks.jsonl"]),
         ("tasks.families=[nothing]", ["nothing"]),

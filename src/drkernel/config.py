@@ -22,7 +22,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from drkernel.judge.service import CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES
+from drkernel.judge.service import ACROSS, CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES
 from drkernel.lora import LoraConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
@@ -54,6 +54,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "judge.device": DEVICES,
     "judge.gpu": GPUS,
     "judge.shapes": SHAPES,
+    "judge.across_shapes": tuple(ACROSS),
     "judge.criterion": CRITERIA,
     "judge.degenerate": DEGENERATE,
     "logger.wandb": ("disabled", "offline", "online"),
@@ -65,7 +66,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "trainer.best_by": BEST_BY,
 }
 """The fields that take one of a few words."""
-POSITIVE = ("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "judge.workers")
+POSITIVE = (
+    *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots"),
+    *("judge.workers", "judge.timed_shapes"),
+)
 """The fields that must be at least 1."""
 
 
@@ -163,12 +167,17 @@ class JudgeConfig:
     """A correct submission with a smaller speed-up than this is called lazy."""
     shapes: str = "reject"
     """A submission that is wrong on another legal shape: `reject`, `penalise` (not_general) or `ignore`."""
+    timed_shapes: int = 1
+    """At how many shapes of its task a submission is timed, 1 to 4: the published one and others of about as much work,
+    which nobody knows. Needs `shapes=reject` or `penalise`."""
+    across_shapes: str = "geometric"
+    """The speed-up over several shapes: their `geometric` mean, or the `worst`."""
     criterion: str = "drkernel"
     """What decides: `drkernel` or `kernelbench` (judge/README.md); `both`: the first, and verdicts state the second."""
     degenerate: str = "refuse"
     """A task that trivial outputs would pass: `refuse`, or `mark` (studies: played and reported apart)."""
     feedback_tokens: int = 96
-    """Longest feedback after a turn, in tokens of the policy."""
+    """Longest feedback after a turn, in tokens of the policy; from 200 on with the share of the GPU's limit."""
     baselines: str | None = None
     """With `cuda`: a file of judge/devices/cuda/baselines.py; verdicts then state speed-ups over these, too."""
     secret: str | None = None

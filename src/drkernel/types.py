@@ -93,7 +93,8 @@ class Verdict:
     detail: str = ""
     """For people and the policy: the error with its line, or where and how far outputs differ."""
     speedup: float | None = None
-    """Reference time / submission time, None unless timed. A noisy device reports the lower bound of its interval."""
+    """Reference time / submission time, None unless timed. A noisy device reports the lower bound of its interval. Over
+    several shapes (`judge.timed_shapes`) the geometric mean or the worst; times are those of the published shape."""
     coverage: float | None = None
     """Share in [0, 1] of device time in the submission's own Triton kernels, at most the share that they replaced."""
     reference_ms: float | None = None

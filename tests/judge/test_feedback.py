@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from drkernel.judge import feedback
@@ -40,3 +42,18 @@ def test_the_limit_holds_and_the_beginning_stays(verdict, limit):
 def test_a_submission_that_refuses_other_shapes_is_told_so():
     verdict = Verdict("ok", "faster", speedup=2.0, coverage=1.0, general=False)
     assert "other shapes" in feedback(verdict, 100, WORDS)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.412, "runs at 41 % of"), (0.002, "runs at less than 1 % of"), (1.18, "runs at 118 % of")]
+)
+def test_the_distance_from_the_gpus_limit_is_one_plain_phrase(share, words):
+    verdict = dataclasses.replace(OK, evidence={"roofline": {"share": share}})
+    phrase = f"{words} this GPU's limit for these bytes and operations"
+    assert feedback(verdict, 200, WORDS).splitlines()[1] == phrase
+    assert feedback(verdict, 199, WORDS) == feedback(OK, 199, WORDS), "a small policy has no room for it"
+
+
+@pytest.mark.parametrize("evidence", [{}, {"roofline": {"share": None}}])
+def test_an_unknown_limit_is_not_mentioned(evidence):
+    assert "limit" not in feedback(dataclasses.replace(OK, evidence=evidence), 1000, WORDS)

@@ -18,6 +18,7 @@ ALLOWED = {
 TRUSTED_FROM_DEVICES = {
     ("trusted.criterion", "devices.base"),
     ("trusted.examination", "devices.base"),
+    ("trusted.shape_times", "devices.base"),
     ("trusted.reductions", "devices.cuda.fused"),
     ("trusted.worker", "devices.cuda.compile_worker"),
     ("trusted.worker", "devices.cuda.examiner"),

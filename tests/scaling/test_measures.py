@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import math
 import statistics
@@ -280,3 +281,18 @@ def test_families_levels_and_operators():
     shares = [share for share, _ in measures.by_operator(run).values()]
     assert shares == sorted(shares) and "softmax" in measures.by_operator(run)
     assert sum(measures.reasons(rows).values()) == len(rows)
+
+
+def test_the_share_of_the_limit_is_a_median_over_correct_completions_by_level():
+    def at(share, speedup=1.5):
+        return dataclasses.replace(ok(speedup), evidence={"roofline": {"share": share}})
+
+    hack = dataclasses.replace(HACK, evidence={"roofline": {"share": 0.99}})
+    rows = trial("a", 0, at(0.2), at(0.4), hack) + trial("b", 0, at(0.9), WRONG) + trial("c", 0, ok(2.0), at(None))
+    levels = {"a": 1, "b": 2, "c": 3}
+    run = Trials.of([dataclasses.replace(row, level=levels[row.task]) for row in rows])
+    found = measures.breakdown(run, run.levels)
+    shares = {level: row["roofline"] for level, row in found.items() if "roofline" in row}
+    assert {level: share.value for level, share in shares.items()} == pytest.approx({1: 0.3, 2: 0.9})
+    assert {level: share.samples for level, share in shares.items()} == {1: 2, 2: 1}
+    assert measures.summary(run)["roofline"].value == pytest.approx(0.4)

@@ -151,3 +151,19 @@ def test_answers_that_were_not_judged_are_told_and_count_nowhere(tmp_path):
     assert table == other
     page = (tmp_path / "partly report" / "table.md").read_text()
     assert "partly: the judge failed on 1 of 41 answers; they are not counted" in page
+
+
+def test_the_share_of_the_limit_has_a_column_where_verdicts_have_it(tmp_path):
+    def with_share(record):
+        evidence = record.verdict.evidence | {"roofline": {"share": 0.413}}
+        return dataclasses.replace(record, verdict=dataclasses.replace(record.verdict, evidence=evidence))
+
+    rows = synthetic.records(tasks=6, trials=1)
+    for name, records in (("without", rows), ("with", list(map(with_share, rows)))):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / RESULTS, records)
+        report.write([tmp_path / name], tmp_path / f"{name} report", "title")
+    without, table = ((tmp_path / f"{name} report" / "table.md").read_text() for name in ("without", "with"))
+    by_level = table.split("## By level")[1].split("##")[0]
+    assert "| roofline |" in by_level.splitlines()[2] and "| 41.3% |" in by_level
+    assert "| roofline |" not in without

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from drkernel.judge.service import CRITERIA, GPUS, SHAPES, TIMEOUT_S, Judge
+from drkernel.judge.service import ACROSS, CRITERIA, GPUS, SHAPES, TIMEOUT_S, Judge
 from drkernel.judge.trusted.static_check import MAX_SOURCE
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.tasks import read_task
@@ -65,11 +65,29 @@ def show(verdict: Verdict, name: str) -> None:
     if verdict.speedup is not None:
         numbers = f"speed-up {verdict.speedup:.2f}   coverage {verdict.coverage:.2f}   "
         numbers += f"reference {verdict.reference_ms:.4f} ms   submission {verdict.submission_ms:.4f} ms"
+        if (share := verdict.evidence.get("roofline", {}).get("share")) is not None:
+            numbers += f"   {100 * share:.0f} % of the GPU's limit"
         console.print(numbers + ("" if verdict.general else "   (refuses other shapes)"), highlight=False)
+        _show_shapes(console, verdict)
         console.print(_table("submission", verdict.profile))
         console.print(_table("reference", verdict.reference_profile))
     precision = verdict.evidence.get("precision", "unknown")
     console.print(f"precision {precision}, judged in {verdict.seconds:.2f} s", style="dim", highlight=False)
+
+
+def _show_shapes(console: Console, verdict: Verdict) -> None:
+    """Prints the times at several shapes, where there are such."""
+    found = verdict.evidence.get("timed_shapes")
+    if not found:
+        return
+    table = Table("inputs", "speed-up", "reference us", "submission us", title="shapes", title_justify="left")
+    for row in found["shapes"]:
+        inputs = ", ".join("x".join(map(str, shape)) for shape in row["inputs"] or [])
+        times = [f"{row[key]:.2f}" if row[key] else "refused" for key in ("reference_us", "submission_us")]
+        table.add_row(inputs, f"{row['speedup']:.2f}", *times)
+    console.print(table)
+    if missing := found.get("missing"):
+        console.print(missing, style="dim", highlight=False)
 
 
 def _table(title: str, rows: tuple[KernelTime, ...]) -> Table:
@@ -165,6 +183,8 @@ def _judge(options: argparse.Namespace, workers: int) -> Judge:
         workers=workers,
         timeout_s=options.timeout,
         shapes=options.shapes,
+        timed_shapes=options.timed_shapes,
+        across_shapes=options.across_shapes,
         criterion=options.criterion,
     )
 
@@ -204,6 +224,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help=f"for one call of a submission; {timeouts}")
     parser.add_argument(
         "--shapes", choices=SHAPES, default="reject", help="what a wrong output on another shape of the task means"
+    )
+    parser.add_argument(
+        "--timed-shapes", type=int, default=1, metavar="N", help="time at N shapes of the task, up to 4; default: 1"
+    )
+    parser.add_argument(
+        "--across-shapes", choices=tuple(ACROSS), default="geometric", help="the speed-up over several shapes"
     )
     parser.add_argument(
         "--criterion", choices=CRITERIA, default="drkernel", help="whose rule decides; both: KernelBench's is evidence"

@@ -18,6 +18,8 @@ from drkernel.judge.interface import Backend
 from drkernel.judge.trusted import static_check
 from drkernel.judge.trusted.criterion import CRITERIA
 from drkernel.judge.trusted.prepare import DEGENERATE
+from drkernel.judge.trusted.shape_times import ACROSS
+from drkernel.judge.trusted.timed_shapes import MOST
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, Task, Verdict
 
@@ -53,6 +55,9 @@ class Judge:
         lazy_below: speed-ups under this count as no real gain.
         shapes: what wrong outputs on another legal shape mean: `reject`, `penalise` (ok, but not `general`), or
             `ignore` (not tried).
+        timed_shapes: at how many shapes of its task a submission is timed, 1 to 4: the published one and others. More
+            than one needs `shapes` `reject` or `penalise`.
+        across_shapes: how the speed-ups at several shapes become one: `geometric`, their mean, or `worst`.
         gate: False skips the static checks, for tests: nothing may depend on them.
         criterion: what decides: `drkernel`; `both`, where verdicts also have what KernelBench's criterion says in
             `evidence["kernelbench"]`; `kernelbench`, where that decides and `evidence["drkernel"]` has this judge's
@@ -68,9 +73,10 @@ class Judge:
             speed-up over eager with TF32 and over torch.compile in `evidence["speedup_over"]`.
 
     Raises:
-        DrKernelError: for an unknown word of a setting, for `cuda` without a GPU, for `gpus`,
-            `share`, `screen` or `baselines` without `cuda`, for `screen` with other `shapes` than `reject` (the screen
-            examines small ones) or another `criterion` than `drkernel`, for baselines in a broken file.
+        DrKernelError: for an unknown word of a setting, for `cuda` without a GPU, for `gpus`, `share`, `screen` or
+            `baselines` without `cuda`, for `timed_shapes` out of range or with `shapes` `ignore`, for `screen` with
+            other `shapes` than `reject` (the screen examines small ones) or another `criterion` than `drkernel`, for
+            baselines in a broken file.
     """
 
     def __init__(
@@ -88,6 +94,8 @@ class Judge:
         cache: bool = True,
         lazy_below: float = 1.05,
         shapes: str = "reject",
+        timed_shapes: int = 1,
+        across_shapes: str = "geometric",
         gate: bool = True,
         criterion: str = "drkernel",
         degenerate: str = "refuse",
@@ -100,9 +108,16 @@ class Judge:
         chosen: dict[str, tuple[str, tuple[str, ...]]]
         chosen = {"device": (device, DEVICES), "gpu": (gpu, GPUS), "shapes": (shapes, SHAPES)}
         chosen |= {"criterion": (criterion, CRITERIA), "degenerate": (degenerate, DEGENERATE)}
+        chosen["across_shapes"] = (across_shapes, tuple(ACROSS))
         for key, (choice, known) in chosen.items():
             if choice not in known:
                 raise DrKernelError(f"judge: {key} is {choice!r}, expected one of {', '.join(known)}")
+        if not 1 <= timed_shapes <= MOST:
+            raise DrKernelError(f"judge: timed_shapes is {timed_shapes}, expected 1 to {MOST}")
+        if timed_shapes > 1 and shapes == "ignore":
+            raise DrKernelError(
+                f"judge: timed_shapes ({timed_shapes}) needs shapes 'reject' or 'penalise', found 'ignore'"
+            )
         timeout_s = TIMEOUT_S[device] if timeout_s is None else timeout_s
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
@@ -120,6 +135,7 @@ class Judge:
         screen = (shapes, criterion) == ("reject", "drkernel") if screen is None else screen
         config: dict[str, Any] = {"timeout_s": timeout_s, "lazy_below": lazy_below, "shapes": shapes, "gate": gate}
         config |= {"price_hacks": price_hacks, "criterion": criterion, "degenerate": degenerate, "memory_gb": memory_gb}
+        config |= {"timed_shapes": timed_shapes, "across_shapes": across_shapes}
         limits = {"memory_mb": memory_mb, "cpu_s": int(2 * timeout_s) + 1}
         secret, worker_timeout_s = secret or os.urandom(32), longest_s(timeout_s)
         settings: dict[str, Any]

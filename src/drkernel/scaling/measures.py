@@ -41,7 +41,8 @@ def summary(trials: Trials, budget: float = math.inf, axis: str = "calls") -> di
 
     correct, fast@p and speedup (geometric mean over correct ones) of the best of history; `last/` the same of the last
     call; `compile/fast@p`, `eager_tf32/fast@p` against other baselines (over tasks that have them for every correct
-    completion, see `aligned`); honest and lazy as shares of all calls; cost/calls, cost/tokens, cost/seconds per trial.
+    completion, see `aligned`); honest and lazy as shares of all calls; roofline, see there; cost/calls, cost/tokens,
+    cost/seconds per trial.
     """
     table: dict[str, Estimate] = {}
     for view in VIEWS:
@@ -50,7 +51,7 @@ def summary(trials: Trials, budget: float = math.inf, axis: str = "calls") -> di
     for baseline in trials.over:
         found = of_view(trials, "best", baseline, budget, axis)
         table |= {f"{baseline}/{name}": value for name, value in found.items() if name != "correct"}
-    return table | of_calls(trials, budget, axis)
+    return table | roofline(trials) | of_calls(trials, budget, axis)
 
 
 def of_view(
@@ -90,6 +91,14 @@ def of_calls(trials: Trials, budget: float = math.inf, axis: str = "calls") -> d
     return dict(zip(("honest", "lazy"), found, strict=True)) | {
         f"cost/{name}": mean for name, mean in zip(AXES, means, strict=True)
     }
+
+
+def roofline(trials: Trials) -> dict[str, Estimate]:
+    """`roofline`: the median over correct completions of the share of the GPU's limit that they reach; nothing where no
+    verdict has one. `samples` is how many have one."""
+    shares = trials.roofline[trials.exists & trials.correct]
+    known = shares[shares.isfinite()]
+    return {"roofline": Estimate(float(known.quantile(0.5)), math.nan, math.nan, len(known))} if len(known) else {}
 
 
 def curve(
@@ -181,7 +190,8 @@ def per_turn(
 
 
 def breakdown(trials: Trials, key: Sequence[str | int | None]) -> dict[str | int, dict[str, Estimate]]:
-    """correct and Fast@p (best of history) for each value of `key` [tasks], e.g. `trials.levels`; None is left out."""
+    """correct and Fast@p (best of history), and `roofline`, for each value of `key` [tasks], e.g. `trials.levels`; None
+    is left out."""
     correct, speedup = (values[:, -1] for values in trials.standing("best"))
     hits = torch.stack([correct, *(fast_at(correct, speedup, p) for p in THRESHOLDS)], 1)
     sums, numbers = trials.per_task(hits), trials.per_task(torch.ones_like(hits))
@@ -189,7 +199,8 @@ def breakdown(trials: Trials, key: Sequence[str | int | None]) -> dict[str | int
     for value in sorted({value for value in key if value is not None}):
         mine = torch.tensor([other == value for other in key])
         found = bootstrap(sums[mine], numbers[mine])
-        table[value] = dict(zip(["correct", *map(fast, THRESHOLDS)], found, strict=True))
+        part = trials.only({task for task, own in zip(trials.tasks, mine.tolist(), strict=True) if own})
+        table[value] = dict(zip(["correct", *map(fast, THRESHOLDS)], found, strict=True)) | roofline(part)
     return table
 
 

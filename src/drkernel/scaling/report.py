@@ -227,11 +227,12 @@ def _sections(
     only = lambda names: [
         (run, "", {name: total[name] for name in names if name in total}) for run, total in totals.items()
     ]
-    shown = ("tasks", "correct", *FASTS, "speedup", "honest", "lazy", *COSTS)
+    shown = ("tasks", "correct", *FASTS, "speedup", "roofline", "honest", "lazy", *COSTS)
     note = "Best completion of each trial. Shares are percentages with 95 % intervals over tasks; speed-up is the "
     yield (
         "Runs",
-        f"{note}geometric mean over correct ones; honest and lazy are shares of all completions; costs are per trial.",
+        f"{note}geometric mean over correct ones; roofline is the median share of the GPU's limit over all correct "
+        "completions; honest and lazy are shares of all completions; costs are per trial.",
         shown,
         only(shown),
     )
@@ -269,7 +270,7 @@ def _sections(
             yield f"At equal budgets of {word}", note, _BUDGETED, rows
     for heading, table in _parts(runs):
         if table:
-            yield heading, "", ("correct", *FASTS), table
+            yield heading, "", ("correct", *FASTS, "roofline"), table
     rows = [(name, f"k = {k}", row) for name, run in runs.items() for k, row in measures.of_k_samples(run).items()]
     note = (
         "Unbiased estimates from the completions whose prompts held no earlier turn; `speedup` is the geometric mean "

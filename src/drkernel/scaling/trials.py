@@ -38,6 +38,7 @@ class Trials:
     """float64 [B, C], the speed-up over other baselines; NaN where a correct completion has no such figure."""
     turn: Tensor  # int64 [B, C], the place in its chain
     alone: Tensor  # bool [B, C], the prompt held no earlier turn: such completions are independent of each other
+    roofline: Tensor  # float64 [B, C], the share of the GPU's limit; NaN where none is known or it is not correct
     tokens: Tensor  # float64 [B, C], sampled
     seconds: Tensor  # float64 [B, C], generating and judging
 
@@ -139,9 +140,15 @@ _FLAGS = {
 }
 _NUMBERS = {
     "speedup": lambda record: record.verdict.speedup or 0.0,
+    "roofline": lambda record: _roofline(record),
     "tokens": lambda record: record.tokens,
     "seconds": lambda record: record.generate_s + record.judge_s,
 }
+
+
+def _roofline(record: Record) -> float:
+    share = record.verdict.evidence.get("roofline", {}).get("share") if record.verdict.ok else None
+    return math.nan if share is None else share
 
 
 def _speedup_over(record: Record) -> dict[str, float]:

@@ -62,6 +62,30 @@ for kind in (SimulatedDevice, LikeCuda):
             for process in started:
                 process.end()
             started.clear()
+
+class Watched(LikeCuda):
+    # Notes what it is asked to measure.
+
+    def measure(self, prepared, submission):
+        once = SimulatedDevice.measure(self, prepared, submission)
+        for each in (submission, submission.restart()):
+            shape, model = list(each.case.inputs[0].shape), each.case.plan.model
+            same = each.reference_model.reference is prepared.reference
+            measured.append([shape, model, same, each.seeds("timed", 0), each.client is submission.client])
+        return once
+
+device, measured = Watched(GPUS["H200"], b"a secret", 3), []
+config = ExamConfig(timeout_s=8.0, timed_shapes=3)
+example = next(e for e in examples("honest") if e.name == "84_elementwise")
+prepared = device.prepare(tasks()[example.task])
+seeds = Seeds(b"a secret", example.name)
+exam = Examination(device, prepared, config, seeds, start(), example.source, restart=start)
+verdict = exam.run()
+rows = verdict.evidence["timed_shapes"]["shapes"]
+shapes = [list(p.reference.inputs(0)[0].shape) for p in (prepared, *prepared.timed)]
+found["several shapes"] = [verdict.status, len(started), measured, shapes, rows]
+for process in started:
+    process.end()
 print(json.dumps(found))
 """
 EXPECTED = {
@@ -100,3 +124,14 @@ def test_a_verdict_does_not_depend_on_which_cases_a_policy_prefers(found, kind, 
     assert processes == 1 + (kind == "LikeCuda" and status == "ok"), "timed in a second process, where the device asks"
     assert general == (name != "113_raises_elsewhere")
     assert explained == (name == "24_tf32_dot")
+
+
+def test_each_shape_is_measured_as_the_published_one_is_in_processes_of_its_own(found):
+    status, processes, measured, shapes, rows = found["several shapes"]
+    assert status == "ok" and len(shapes) == len(rows) == 3
+    assert processes == 6, "two for each shape"
+    assert [shape for shape, *_ in measured] == [shape for shape in shapes for _ in range(2)]
+    assert [model for _, model, *_ in measured] == [0, 0, 4, 4, 5, 5]
+    assert all(same for _, _, same, *_ in measured), "the reference's model is that of the shape"
+    assert len({seed for *_, seed, _ in measured}) == 3, "inputs of one shape tell nothing of those of another"
+    assert [same for *_, same in measured] == [True, False] * 3

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.trusted.least_work import LeastWork
 from drkernel.types import KernelTime
 
 _COPY_NAMES = """
@@ -52,6 +53,8 @@ class ReferenceCost:
     cost_model: CostModel
     min_time_us: float
     """No honest forward at the sizes that count is faster."""
+    least: LeastWork | None = None
+    """What a forward at the sizes that count takes at least, where a dry run tells."""
 
     def profile(self) -> tuple[KernelTime, ...]:
         return self.cost_model.kernel_times(self.trace)

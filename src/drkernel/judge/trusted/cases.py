@@ -25,7 +25,7 @@ from drkernel.judge.boundary.shared_tensors import overlaps
 from drkernel.judge.trusted import lowering, regimes, rounding, structure
 from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.plans import PUBLISHED, Plan
+from drkernel.judge.trusted.plans import Plan
 from drkernel.judge.trusted.regimes import REGIMES
 from drkernel.judge.trusted.slices import LARGE, Cut, SlicedExpected
 from drkernel.judge.trusted.structure import Source
@@ -128,6 +128,10 @@ class Seeds:
     def __init__(self, secret: bytes, *names: str):
         self._key = hmac.digest(secret, "\0".join(names).encode(), hashlib.sha256)
 
+    def under(self, *what: Any) -> Seeds:
+        """Seeds that have nothing in common with these."""
+        return Seeds(self._key, "under", repr(what))
+
     def __call__(self, *what: Any) -> int:
         return int.from_bytes(hmac.digest(self._key, repr(what).encode(), hashlib.sha256)[:6], "big")
 
@@ -169,7 +173,7 @@ def draw(
 
 def case_with(inputs: Draw, task: Task, plan: Plan, model: ReferenceModel, seed: int, cut: Cut | None = None) -> Case:
     """A case with these inputs; arguments as those of `draw`."""
-    lowered = plan.model == PUBLISHED and plan.regime in ("given", "near_one")
+    lowered = plan.timed and plan.regime in ("given", "near_one")
     exactly = lambda values: expected_outputs(task, model, values, plan.train, seed, lowered)
     if cut is None:
         drawn = inputs()

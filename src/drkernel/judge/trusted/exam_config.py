@@ -21,6 +21,8 @@ class ExamConfig:
     criterion: str = "drkernel"
     degenerate: str = "refuse"
     memory_gb: float | None = None
+    timed_shapes: int = 1
+    across_shapes: str = "geometric"
 
 
 def deferred_refusal(config: ExamConfig, source: str, answer_name: str) -> Verdict | None:

@@ -5,7 +5,7 @@
 3. further cases    Are they right on nearly the same inputs, on other values, other weights and hidden shapes?
 4. ablation         Do the outputs depend on each Triton kernel?
 5. repeat_cases     Are they still right on cases that were asked before?
-6. timing           What do the kernels replace, and how fast are they?
+6. timing           What do the kernels replace, and how fast are they, here and at other shapes?
 
 The first refusal ends the examination. All that differs between devices is in `self.device`: how cases are chosen
 (`ExamPolicy`), and how times are found out (`Device.measure`).
@@ -24,20 +24,22 @@ from typing import Any, Generic
 
 import torch
 
-from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
+from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
-from drkernel.judge.devices.base import Device, P, Submission
+from drkernel.judge.devices.base import Device, Measurement, P, Submission
 from drkernel.judge.trusted import ablation, attribution, cases, plans, ptx_scan
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
+from drkernel.judge.trusted.generality import Generality
 from drkernel.judge.trusted.mismatch import OVERWRITES
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
+from drkernel.judge.trusted.shape_times import ShapeTime, combined, timed
 from drkernel.judge.trusted.slices import LARGE
-from drkernel.judge.trusted.verdicts import PROFILE_ROWS, VerdictReached, priced, reason_of, verdict_of_failure
-from drkernel.types import Status, Verdict
+from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_failure
+from drkernel.types import Verdict
 
 _LARGE_CASES, _LARGE_BUDGET = 2, 4
 """Of a large task: at how many cases launches are left out, and how much more time there is for all replies."""
@@ -71,8 +73,8 @@ class Examination(Generic[P]):
         self._forbidden = ptx_scan.forbidden(products, prepared.task.precision, prepared.halves)
         self.modes = prepared.mode_alternatives[0]
         """The values of `training` to test under."""
-        self.general = True
-        """Whether the submission runs at the hidden shapes."""
+        self.generality = Generality(config.shapes == "reject", source)
+        """Whether the submission works at other shapes."""
         self.without_effect: set[str] = set()
         """Kernels by site that can all be left out at the published shape; their time is nobody's work."""
         self.evidence: dict[str, Any] = {}
@@ -221,7 +223,7 @@ class Examination(Generic[P]):
         right = []
         for plan in filter(self._has_room, plans.plans(self.modes, shapes)):
             if plan.at_hidden_shape:
-                self._allow_errors(functools.partial(self.pair.ask_planned, plan))
+                self.generality.allow_errors(self.pair.client, functools.partial(self.pair.ask_planned, plan))
             elif case := self.pair.draw(plan):
                 self._expect_triton_launch(self.pair.ask(case))
                 right.append(case)
@@ -244,8 +246,8 @@ class Examination(Generic[P]):
             if not case:
                 continue
             if plan.at_hidden_shape and plan.regime == "given":
-                self._allow_errors(functools.partial(self.pair.collect, case))
-                if not self.general:
+                self.generality.allow_errors(self.pair.client, functools.partial(self.pair.collect, case))
+                if not self.generality.general:
                     return None
             else:
                 self._expect_triton_launch(self.pair.collect(case))
@@ -264,35 +266,9 @@ class Examination(Generic[P]):
             for plan in filter(self._has_room, plans.lean_plans(self.modes, shapes)):
                 self.pair.build_once(plan.model)
         except Failed as failure:
-            self._not_general(failure)
+            self.generality.note(failure)
             return False
         return True
-
-    def _allow_errors(self, ask: Callable[[], Any]) -> None:
-        """Asks at a hidden shape, where a clear error is allowed (`general` is then false); wrong outputs are not."""
-        try:
-            ask()
-        except Failed as failure:
-            self._not_general(failure)
-        except PeerClosed:
-            if self.pair.client.used_full_timeout:
-                raise  # it would have died anywhere
-            detail = "the process died on another shape"
-            raise VerdictReached("not_general", "crash_on_other_shape", detail) from None
-        except VerdictReached as reached:
-            verdict = reached.verdict
-            if self.config.shapes == "reject":
-                reason = "wrong_on_other_shape"
-                raise VerdictReached("not_general", reason, verdict.detail, **verdict.evidence) from None
-            self.general = False
-            self.evidence["other_shape"] = verdict.detail
-
-    def _not_general(self, failure: Failed) -> None:
-        """Notes that the submission refuses another shape; to read or write outside of its tensors is no refusal."""
-        if verdict_of_failure(failure, self.source).reason == "out_of_bounds" and self.config.shapes == "reject":
-            raise VerdictReached("not_general", "crash_on_other_shape", failure.message)
-        self.general = False
-        self.evidence["other_shape"] = f"{failure.kind}: {failure.message}"[:300]
 
     def _last_case(self, first: Case) -> Case:
         """What launches and operators are counted on: a call in the steady state."""
@@ -340,7 +316,7 @@ class Examination(Generic[P]):
 
     def _cases_at_hidden_shapes(self) -> list[Case]:
         """The cases at hidden shapes that were answered rightly."""
-        if self.config.shapes == "ignore" or not self.general:
+        if self.config.shapes == "ignore" or not self.generality.general:
             return []
         chosen = (plan for plan in plans.plans(self.modes, len(self.prepared.hidden)) if plan.at_hidden_shape)
         return [case for plan in chosen if (case := self.pair.draw(plan))]
@@ -357,44 +333,68 @@ class Examination(Generic[P]):
             doubt = attribution.implausible(cost, measured.submission_us)
         kept = sorted({row.name for row in trace.rows if not row.triton})
         if found.nothing_replaced:
-            detail = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
-            self._refuse("nothing_replaced", detail, operators=kept)
-        lazy = measured.speedup < self.config.lazy_below
-        status: Status = "suspicious" if doubt else "ok"
-        reason = "too_fast" if doubt else reason_of(measured.speedup, lazy)
-        at_construction = self.pair.perturbation is Perturbation.CONSTRUCTION
-        self.evidence |= {
+            text = f"the Triton kernels replace no work of the reference; PyTorch still runs {', '.join(kept[:6])}"
+            self._refuse("nothing_replaced", text, operators=kept)
+        facts = {
             "replaced": round(found.replaced, 4),
             "operators_left": kept,
-            "weights_varied": "at construction" if at_construction else bool(self.pair.published.perturbed_weights),
+            "weights_varied": self.pair.weights_varied,
         }
-        verdict = Verdict(
-            status,
-            reason,
-            doubt or ablation.about(self.evidence),
-            speedup=measured.speedup,
-            coverage=min(found.coverage, measured.own_share),
-            reference_ms=measured.reference_us / 1000,
-            submission_ms=measured.submission_us / 1000,
-            general=self.general,
-            lazy=lazy,
-            evidence=self.evidence,
-            profile=measured.submission_profile[:PROFILE_ROWS],
-            reference_profile=measured.reference_profile[:PROFILE_ROWS],
-        )
+        self.evidence |= facts
+        speedup = measured.speedup
+        if self.config.timed_shapes > 1 and not doubt:
+            speedup, doubt = self._over_shapes(measured)
+        self.evidence |= self.generality.evidence
+        given = speedup, measured, found.coverage, bool(doubt), self.config.lazy_below
+        detail = doubt or ablation.about(self.evidence)
+        verdict = timed(*given, detail=detail, general=self.generality.general, evidence=self.evidence)
         return priced(self._refusal, verdict) if self._refusal else verdict
+
+    def _over_shapes(self, published: Measurement) -> tuple[float, str]:
+        """The speed-up over all shapes that are timed, and why one of the times cannot be true, or an empty string."""
+        times = [ShapeTime.of(self.prepared, published), *map(self._time_at, range(len(self.prepared.timed)))]
+        speedup, self.evidence["timed_shapes"] = combined(self.config.across_shapes, self.config.timed_shapes, times)
+        return speedup, next((time.doubt for time in times if time.doubt), "")
+
+    def _time_at(self, number: int) -> ShapeTime:
+        """What is found at another shape, as at the published one."""
+        if self._restart:  # timing may have left the last process in disorder
+            self._start_again(self._restart)
+        prepared, ask = self.prepared.timed[number], functools.partial(self._asked_elsewhere, number)
+        asked = self.generality.allow_errors(self.pair.client, ask, timed=True)
+        if not asked:
+            return ShapeTime.of(prepared, None, refused=self.generality.evidence["other_shape"])
+        case, trace, effect = asked
+        measured = self.device.measure(prepared, self._submission(case, trace))
+        return ShapeTime.elsewhere(prepared, measured, case.plan.train, trace, effect)
+
+    def _asked_elsewhere(self, number: int) -> tuple[Case, OpTrace, bool]:
+        """A case at another shape that is answered rightly, what it launches, and whether outputs depend on that."""
+        other, given = plans.timed_plans(self.modes, number)
+        case = self.pair.draw(other, "timed") or self.pair.draw(given, "first")
+        assert case, "the regime `given` suits every task"
+        self.pair.ask(case)
+        case = self.pair.draw(given, "timed")
+        assert case
+        trace = self.pair.ask(case).trace
+        sites = tuple(row.site for row in trace.rows if row.triton and row.programs)
+        return case, trace, bool(sites) and self.pair.depend_on(sites, [case])
 
     def _submission(self, case: Case, trace: OpTrace) -> Submission:
         """The submission as a device sees it."""
         restart = functools.partial(self._restarted, case, trace)
-        client, model = self.pair.client, self.pair.published
-        return Submission(self.source, client, model, case, trace, self.seeds, self._refuse, restart)
+        number, client = case.plan.model, self.pair.client
+        seeds = self.seeds if number == PUBLISHED else self.seeds.under("shape", number)
+        return Submission(self.source, client, self.pair.model(number), case, trace, seeds, self._refuse, restart)
 
     def _restarted(self, case: Case, trace: OpTrace) -> Submission:
         """The submission in a new process, in which its outputs are right as well."""
         assert self._restart, "this examination has one process"
-        self.pair = PairedModels(self._connect(self._restart()), self.prepared, self.seeds, self.pair.perturbation)
-        self._load()
-        self.pair.build(PUBLISHED)
+        self._start_again(self._restart)
+        self.pair.build(case.plan.model)
         self.pair.ask(case)
         return self._submission(case, trace)
+
+    def _start_again(self, restart: Callable[[], Process]) -> None:
+        self.pair = PairedModels(self._connect(restart()), self.prepared, self.seeds, self.pair.perturbation)
+        self._load()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +10,7 @@ from torch import Tensor, nn
 
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.slices import LARGE
-from drkernel.judge.trusted.without_data import without_data
-from drkernel.tasks import module
+from drkernel.judge.trusted.without_data import DRY_RUNS
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 
@@ -63,22 +61,12 @@ def of(reference: Reference) -> Footprint:
     Raises:
         DrKernelError: the task's inputs or its model cannot be made.
     """
-    for dry in (without_data, _on_meta):
+    for dry in DRY_RUNS:
         with contextlib.suppress(DrKernelError), dry():
             inputs, model = reference.inputs(0), reference.model(0)
             return _footprint(inputs, model, reference.forward(model, inputs))
     inputs, model = reference.inputs(0), reference.model(0)
     return _footprint(inputs, model, inputs)
-
-
-@contextlib.contextmanager
-def _on_meta() -> Iterator[None]:
-    """Another way to run without data: modules that convert themselves (`.half()`) do not do so on fake tensors."""
-    before, module.DEVICE = module.DEVICE, "meta"
-    try:
-        yield
-    finally:
-        module.DEVICE = before
 
 
 def _footprint(inputs: list, model: nn.Module, outputs: Any) -> Footprint:

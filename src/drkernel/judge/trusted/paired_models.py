@@ -10,7 +10,7 @@ from torch import Tensor
 from drkernel.judge.trusted import cases, weight_perturbation
 from drkernel.judge.trusted.cases import Case, Perturbation, ReferenceModel, Seeds
 from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
-from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, FIRST_HIDDEN, PUBLISHED, Plan
+from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.slices import Cut
@@ -43,11 +43,24 @@ class PairedModels:
         """The reference's model at the published shape, which must have been built."""
         return self._models[PUBLISHED]
 
+    def model(self, number: int) -> ReferenceModel:
+        """The reference's model of this number, which must have been built."""
+        return self._models[number]
+
     @property
     def overwritten(self) -> bool:
         """Whether the published model is built, has weights, and these were overwritten on both sides."""
         built = self._models.get(PUBLISHED)
         return self.perturbation is Perturbation.OVERWRITE and built is not None and bool(built.perturbed_weights)
+
+    @property
+    def weights_varied(self) -> bool | str:
+        """Whether weights differ from the default ones, or that they do `at construction`."""
+        return (
+            "at construction"
+            if self.perturbation is Perturbation.CONSTRUCTION
+            else bool(self.published.perturbed_weights)
+        )
 
     def start_again(self, perturbation: Perturbation) -> None:
         """Forgets all models; those to come are perturbed in this way."""
@@ -59,8 +72,7 @@ class PairedModels:
 
         Where the submission packs its weights so that they cannot be overwritten, `perturbation` becomes CONSTRUCTION.
         """
-        hidden = number >= FIRST_HIDDEN
-        reference = self._prepared.hidden[number - FIRST_HIDDEN] if hidden else self._prepared.reference
+        reference = self._prepared.reference_of(number)
         perturbation = Perturbation.NONE if number == DEFAULT_WEIGHTS else self.perturbation
         model = self._models[number] = cases.build(reference, self._seeds("model", number), perturbation)
         theirs = self.client.build(number, model)
@@ -91,7 +103,7 @@ class PairedModels:
 
     def _cut(self, plan: Plan) -> Cut | None:
         """How the inputs of a large case are cut; None for others."""
-        return self._prepared.cuts.get(plan.train) if plan.model < FIRST_HIDDEN else None
+        return self._prepared.cuts.get(plan.train) if plan.timed or plan.model == DEFAULT_WEIGHTS else None
 
     def nearly_same(self, first: Case) -> Case | None:
         """A case with the inputs of another one but for single numbers; None where there is none."""

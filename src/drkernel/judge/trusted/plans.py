@@ -10,6 +10,9 @@ from drkernel.judge.trusted.regimes import DESCRIPTIONS, PURE
 PUBLISHED, DEFAULT_WEIGHTS, FIRST_HIDDEN = 0, 1, 2
 """Numbers of the models on both sides: the published shape with perturbed weights, the same with the weights that
 construction gives, and, counting up, the hidden shapes with perturbed weights."""
+HIDDEN_SHAPES = 2
+FIRST_TIMED = FIRST_HIDDEN + HIDDEN_SHAPES
+"""From here on: other shapes that are timed, with perturbed weights."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,11 @@ class Plan:
     @property
     def at_hidden_shape(self) -> bool:
         return self.model >= FIRST_HIDDEN
+
+    @property
+    def timed(self) -> bool:
+        """Whether calls at its shape are timed: the published one, and others of comparable work."""
+        return self.model == PUBLISHED or self.model >= FIRST_TIMED
 
 
 def plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
@@ -52,9 +60,9 @@ def precision_plan(train: bool) -> Plan:
     return Plan(DESCRIPTIONS["near_one"], PUBLISHED, "near_one", train)
 
 
-def mixed_plan(train: bool) -> Plan:
-    """The case with the most kinds of values at the published shape."""
-    return Plan("shifted, large, heavy-tailed and integer values", PUBLISHED, "mixed", train)
+def mixed_plan(train: bool, model: int = PUBLISHED) -> Plan:
+    """The case with the most kinds of values."""
+    return Plan("shifted, large, heavy-tailed and integer values", model, "mixed", train)
 
 
 def lean_plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
@@ -68,3 +76,11 @@ def lean_plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
     yield mixed_plan(mode(1))
     yield Plan(DESCRIPTIONS["sparse"], PUBLISHED, "sparse", mode(0))
     yield Plan("the default weights", DEFAULT_WEIGHTS, "given", mode(1))
+
+
+def timed_plans(train: tuple[bool, ...], shape: int) -> tuple[Plan, Plan]:
+    """What is asked at another shape before calls there are timed: other values, then the inputs as given, on which
+    launches are counted."""
+    model = FIRST_TIMED + shape
+    other = Plan("another shape of about this size, mixed values", model, "mixed", train[-1])
+    return other, Plan("another shape of about this size", model, "given", train[0])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -17,8 +17,9 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import attribution, cases, regimes, shrink, slices, structure
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
+from drkernel.judge.trusted.least_work import least_work
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
-from drkernel.judge.trusted.plans import PUBLISHED, Plan
+from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, PUBLISHED, Plan
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected
@@ -26,7 +27,6 @@ from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
 T = TypeVar("T")
-HIDDEN_SHAPES = 2
 DEGENERATE = ("refuse", "mark")
 """What a judge does with a task that trivial outputs would pass: it raises an error, or its verdicts say so."""
 _MAX_TRIES = 24
@@ -61,6 +61,20 @@ class PreparedTask:
     """The trivial outputs that would pass for right, in words; empty for a task that tells."""
     cuts: dict[bool, Cut]
     """Of a large task, how its inputs are cut, by mode; without those modes in which they cannot be."""
+    timed: Sequence[Any] = field(default=(), kw_only=True)
+    """The same task at other sizes that are timed, too, prepared as here; see timed_shapes."""
+    sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    """Of such: the constants that differ from the published ones, at the sizes that count."""
+
+    def reference_of(self, model: int) -> Reference:
+        """The reference for a model by its number; see plans."""
+        if model >= FIRST_TIMED:
+            return self.timed[model - FIRST_TIMED].reference
+        return self.hidden[model - FIRST_HIDDEN] if model >= FIRST_HIDDEN else self.reference
+
+    def elsewhere(self) -> list[Reference]:
+        """All references at other shapes, in the order of their models."""
+        return [*self.hidden, *(other.reference for other in self.timed)]
 
 
 Prepared = TypeVar("Prepared", bound=PreparedTask)
@@ -101,6 +115,7 @@ def prepare(
     secret: bytes,
     cost_model: CostModel,
     record: Callable[[], AbstractContextManager[OpTrace]],
+    published: Reference,
     large: bool = False,
 ) -> PreparedTask:
     """Prepares a task.
@@ -108,9 +123,10 @@ def prepare(
     Args:
         reference: what submissions are compared with.
         base: the same, at sizes that the hidden shapes are varied from.
-        large: what does not depend on sizes is found out at those of `base`.
         cost_model: of the device, for the reference's sizes.
         record: counts the operators of a block.
+        published: the task at the sizes that count.
+        large: what does not depend on sizes is found out at those of `base`.
 
     Raises:
         DrKernelError: the reference fails.
@@ -120,7 +136,8 @@ def prepare(
     seed = seeds("paper")  # a name that stays, since hidden inputs derive from it
     sized = base if large else reference
     alternatives = cases.mode_alternatives(sized, seed)
-    costs = {train: _reference_cost(reference, seed, train, cost_model, record) for train, *_ in alternatives}
+    cost = lambda train: reference_cost(reference, seed, train, cost_model, record, published)
+    costs = {train: cost(train) for train, *_ in alternatives}
     hidden = list(itertools.islice(_hidden(task, base, seeds), HIDDEN_SHAPES))
     sources = structure.observe(base, seed)
     modes = {train for alternative in alternatives for train in alternative} if large else ()
@@ -147,9 +164,10 @@ def expect_usable(prepared: Prepared, degenerate: str) -> Prepared:
     return prepared
 
 
-def _reference_cost(
-    reference: Reference, seed: int, train: bool, cost_model: CostModel, record: Callable
+def reference_cost(
+    reference: Reference, seed: int, train: bool, cost_model: CostModel, record: Callable, published: Reference
 ) -> ReferenceCost:
+    """What one forward costs; arguments as those of `prepare`."""
     model, inputs = reference.model(seed).train(train), reference.inputs(seed)
     with record() as trace:
         outputs = reference.forward(model, inputs)
@@ -157,7 +175,7 @@ def _reference_cost(
     sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in tensors]  # zeros may be known: a diagonal
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
-    return ReferenceCost(trace, cost_model, min_time_us)
+    return ReferenceCost(trace, cost_model, min_time_us, least_work(published, train))
 
 
 def _nonzero(tensor: Tensor) -> int:
@@ -175,7 +193,7 @@ def _hidden(task: Task, base: Reference, seeds: Seeds) -> Iterator[Reference]:
     inputs = base.inputs(seed)
     known = {shrink.shapes_of(inputs)}
     limit = 4 * _elements(inputs) + 4096
-    names = [name for name in base.constants if _sizes_inputs(task, base, name, seed)]
+    names = names_that_size_inputs(task, base, seed)
     for constants in itertools.islice(shrink.hidden_shapes(base.constants, names, seed), _MAX_TRIES):
         try:
             other = Reference(task, constants)
@@ -188,6 +206,11 @@ def _hidden(task: Task, base: Reference, seeds: Seeds) -> Iterator[Reference]:
                 yield other
         except DrKernelError:
             continue
+
+
+def names_that_size_inputs(task: Task, reference: Reference, seed: int) -> list[str]:
+    """The constants of which each alone changes the shape of an input."""
+    return [name for name in reference.constants if _sizes_inputs(task, reference, name, seed)]
 
 
 def _sizes_inputs(task: Task, reference: Reference, name: str, seed: int) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import torch
 
+from drkernel.tasks import module
+
 
 @contextlib.contextmanager
 def without_data() -> Iterator[None]:
@@ -25,3 +27,17 @@ def without_data() -> Iterator[None]:
             yield
     finally:
         fake_tensor.log.disabled = False
+
+
+@contextlib.contextmanager
+def on_meta() -> Iterator[None]:
+    """Another way to run without data: modules that convert themselves (`.half()`) do not do so on fake tensors."""
+    before, module.DEVICE = module.DEVICE, "meta"
+    try:
+        yield
+    finally:
+        module.DEVICE = before
+
+
+DRY_RUNS = (without_data, on_meta)
+"""Both ways, in the order in which they are tried."""

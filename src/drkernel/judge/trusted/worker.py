@@ -42,7 +42,8 @@ class Examiner:
 
     def __init__(self, zygote: Zygote, config: ExamConfig, secret: bytes):
         self.zygote, self.config, self.secret = zygote, config, secret
-        self._device = SimulatedDevice(GPUS[config.device.partition(":")[2]], secret)
+        gpu = GPUS[config.device.partition(":")[2]]
+        self._device = SimulatedDevice(gpu, secret, config.timed_shapes)
         self._prepared = prepare.PreparedTaskCache[prepare.PreparedTask](_MAX_PREPARED_TASKS)
 
     def prepared(self, task: Task) -> prepare.PreparedTask:

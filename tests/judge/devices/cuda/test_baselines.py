@@ -148,6 +148,14 @@ def test_a_verdict_with_times_states_them_where_the_store_has_the_like(path):
     assert answer["verdict"]["evidence"]["speedup_over"] == {"eager_tf32": 1.0, "compile": 1.6}
 
 
+def test_baselines_are_of_the_published_shape_whatever_a_verdict_states_of_several(path):
+    shapes = [{"speedup": 2.0, "published": True}, {"speedup": 0.5}]
+    verdict = {"speedup": 1.0, "evidence": {"training": False, "timed_shapes": {"shapes": shapes}}}
+    store, answer = _written(path, ROW), _answer(verdict=verdict)
+    add_speedups(store, TASK, answer)
+    assert answer["verdict"]["evidence"]["speedup_over"] == {"eager_tf32": 1.0, "compile": 1.6}
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -10,9 +10,12 @@ import pytest
 import torch
 
 from drkernel.judge.devices.cuda import buffers, examiner
+from drkernel.judge.devices.cuda.device import CudaDevice
 from drkernel.judge.devices.cuda.examiner import GpuExaminer, expect_memory
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuUnhealthy
+from drkernel.judge.trusted import timed_shapes
 from drkernel.judge.trusted.footprint import Footprint
+from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
@@ -150,3 +153,45 @@ def test_areas_for_which_there_is_no_room_beside_others_are_tried_again_alone(mo
     mine._prepared_task = lambda task: SimpleNamespace(footprint=Footprint(0, 0, 0))
     found = GpuExaminer.judge(mine, None, "", tmp_path / "kernels", False)
     assert found == {"inconclusive": "GpuBusy: no room"} and not (tmp_path / "kernels").exists()
+
+
+@pytest.mark.parametrize(
+    ("large", "fits", "other", "admitted"),
+    [
+        (False, True, Footprint(9, 9, 9), True),
+        (False, False, Footprint(9, 9, 9), False),
+        (True, False, Footprint(4, 3, 2), True),
+        (True, True, Footprint(4, 3, 3), False),
+        (True, True, Footprint(5, 3, 2), False),
+    ],
+)
+def test_another_shape_that_is_timed_takes_no_more_room_than_there_is(large, fits, other, admitted):
+    areas = SimpleNamespace(large=large, fits=lambda footprint: fits)
+    assert CudaDevice._admits(SimpleNamespace(_buffers=areas), Footprint(4, 3, 2), other) == admitted
+
+
+def test_kernels_are_compiled_for_all_shapes_that_a_submission_will_meet():
+    at = lambda rows: SimpleNamespace(reference=SimpleNamespace(constants={"rows": rows}))
+    task = Task("t", "source")
+    prepared = PreparedTask(task, None, [at(33).reference], [(False,)], (), False, {}, "", {}, timed=[at(48), at(47)])
+    mine = SimpleNamespace(_prepared_task=lambda task: prepared)
+    plan = GpuExaminer.prepare(mine, task)
+    assert [constants["rows"] for constants in plan["hidden"]] == [33, 48, 47]
+
+
+def test_memory_that_gives_out_does_not_decide_which_shapes_are_timed():
+    prepared = PreparedTask(Task("t", WIDE), Reference(Task("t", WIDE)), [], [(False,)], (), False, {}, "", {})
+    found = timed_shapes._Found(prepared, prepared.reference, 0, lambda footprint: True)
+    assert found.usable(timed_shapes.Sizes({"rows": 6}, {"rows": 6})) is not None
+    assert found.usable(timed_shapes.Sizes({"rows": 6}, {"rows": 6})) is None, "it is known"
+    with pytest.raises(DrKernelError, match="CUDA out of memory"):
+        found.usable(timed_shapes.Sizes({"rows": 9}, {"rows": 9}))
+
+
+WIDE = GREEDY.replace(
+    "raise torch", "if rows == 9 and not isinstance(torch.empty(0), FakeTensor):\n        raise torch"
+)
+WIDE = WIDE.replace(
+    "import torch\n", "import torch\nfrom torch._subclasses.fake_tensor import FakeTensor\nrows = 8\n", 1
+)
+WIDE = WIDE.replace("def get_init", "    return [torch.rand(rows, 4)]\n\ndef get_init")

@@ -176,13 +176,13 @@ class Doubling:
         return {"forward_us": spans, "copy_us": spans, "flush_us": spans, "calls": [self.call]}
 
 
-def asking(monkeypatch, **how):
+def asking(monkeypatch, model=0, **how):
     monkeypatch.setattr(single_calls.torch.cuda, "synchronize", lambda: None)
     both, compared = Doubling(**how), []
     count = itertools.count(1)
     inputs = lambda: [torch.full((5,), float(next(count)))]
     compare = lambda theirs, ours, expected, got: compared.append(torch.equal(expected, got))
-    return both, SingleCalls(both, both, False, inputs, lambda: 7, compare, lambda: None), compared
+    return both, SingleCalls(both, both, False, inputs, lambda: 7, compare, lambda: None, model), compared
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -195,6 +195,12 @@ def test_a_call_sees_its_own_inputs_once_it_may_begin(monkeypatch, kind):
     assert [call.kind for call in calls.calls] == [kind] * 3
     assert [row.site for trace in calls.traces for row in trace.rows] == ["double:1"] * 3
     assert {question["seed"] for do, question in both.asked if do == "enqueue_alone"} == {7}
+
+
+def test_the_model_of_the_shape_that_is_timed_answers(monkeypatch):
+    both, calls, _ = asking(monkeypatch, model=5)
+    calls.ask(RESIDENT)
+    assert [question["model"] for do, question in both.asked if do == "enqueue_alone"] == [5]
 
 
 def test_work_that_begins_before_the_inputs_are_there_is_wrong(monkeypatch):

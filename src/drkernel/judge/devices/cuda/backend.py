@@ -119,7 +119,7 @@ class CudaBackend:
         self._store = store
         self._screen: SimulatedBackend | None = None
         if screen_workers:
-            config = settings["config"] | {"device": _SCREEN, "timeout_s": _SCREEN_S}
+            config = settings["config"] | {"device": _SCREEN, "timeout_s": _SCREEN_S, "timed_shapes": 1}
             screen_settings = settings | {"config": config, "nice": _NICE}
             self._screen = SimulatedBackend(screen_settings, secret, screen_workers, timeout_s)
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -173,7 +173,8 @@ def add_speedups(store: Store, task: Task, answer: dict[str, Any]) -> None:
     into what the evidence says of the other criterion."""
     evidence, facts = answer["verdict"]["evidence"], dict(answer.get("machine") or {})
     theirs = evidence.get("kernelbench", {})
-    own = {"speedup": answer["verdict"].get("speedup"), "training": evidence.get("training", theirs.get("training"))}
+    first = evidence.get("timed_shapes", {}).get("shapes", [answer["verdict"]])[0]  # rows are of the published shape
+    own = {"speedup": first.get("speedup"), "training": evidence.get("training", theirs.get("training"))}
     timed = [(into, of) for into, of in ((evidence, own), (theirs, theirs)) if of.get("speedup") is not None]
     if not facts or not timed:
         return

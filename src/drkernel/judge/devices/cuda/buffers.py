@@ -17,13 +17,15 @@ from typing import Annotated, Any
 
 import msgspec
 import torch
+from torch import nn
 
 from drkernel.judge.boundary.call_areas import CallAreas
 from drkernel.judge.boundary.cuda import recorder
 from drkernel.judge.boundary.cuda.calls import TimedCalls
-from drkernel.judge.boundary.cuda.device_memory import DeviceArea
+from drkernel.judge.boundary.cuda.device_memory import HEADER, DeviceArea
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.messages import parse
+from drkernel.judge.boundary.shared_tensors import DTYPES, Slot
 from drkernel.judge.trusted.footprint import Footprint
 
 GATED_S = 0.1
@@ -215,10 +217,22 @@ class DeviceBuffers:
         torch.cuda.synchronize()
         return block_of(self.local.report())
 
-    @property
-    def hung(self) -> bool:
-        """Whether the last block that was enqueued ahead could not be: the watchdog had to let it start."""
+    def waits(self, model: nn.Module, train: bool, inputs: list) -> bool:
+        """Whether the reference waits for the device in its forward: then a block could not be enqueued ahead, and the
+        watchdog had to let it start."""
+        tree, slots = (self.shared_in.plan if self.large else self.own_in.lay)([inputs])
+        self.local.models = {0: model}
+        for ahead in (False, True):
+            self.local_block(tree, slots, train, 0, ahead, [inputs] if self.large else None)
         return self._watchdog.fired
+
+
+def view_of_copy(area: torch.Tensor, slot: Slot) -> torch.Tensor:
+    """A tensor in a copy of an area's bytes, which begin behind its header."""
+    if not slot.extent:
+        return torch.empty_strided(slot.shape, slot.stride, dtype=DTYPES[slot.dtype], device=area.device)
+    start = slot.offset - HEADER
+    return area[start : start + slot.nbytes].view(DTYPES[slot.dtype]).as_strided(slot.shape, slot.stride)
 
 
 def areas(sizes: Sequence[int]) -> list[DeviceArea]:

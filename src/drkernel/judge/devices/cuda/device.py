@@ -21,9 +21,10 @@ from drkernel.judge.devices.cuda.gpu_lock import GpuLease
 from drkernel.judge.devices.cuda.single_calls import SingleCall
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.devices.cuda.timing import Timing, combined
+from drkernel.judge.devices.limits import Limits, limits_of, roofline
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline, for_precision
-from drkernel.judge.trusted import attribution, cases, footprint, plans, prepare, shrink, slices
+from drkernel.judge.trusted import attribution, cases, footprint, plans, prepare, shrink, slices, timed_shapes
 from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.prepare import PreparedTask
@@ -70,19 +71,27 @@ class CudaDevice:
     """The GPU of this process (`devices.base.Device`).
 
     Args:
-        gpu: the modelled GPU that work is weighed with.
         secret: hidden shapes derive from it.
         buffers: the memory through which inputs and outputs go.
         lease: this examiner's lease of the GPU.
         pause: see `Device.pause`.
+        timed_shapes: shapes at which submissions are timed, the published one included.
     """
 
     policy = ExamPolicy(
         budget_factor=1.0, repeat_cases=0, lean_cases=True, near_repeat_in_fp64=False, fresh_last_case=False
     )
 
-    def __init__(self, gpu: Gpu, secret: bytes, buffers: DeviceBuffers, lease: GpuLease, pause: Callable[[], float]):
-        self._gpu, self._secret, self._buffers, self._lease, self._pause = gpu, secret, buffers, lease, pause
+    def __init__(
+        self,
+        secret: bytes,
+        buffers: DeviceBuffers,
+        lease: GpuLease,
+        pause: Callable[[], float],
+        timed_shapes: int = 1,
+    ):
+        self._secret, self._buffers, self._lease, self._pause = secret, buffers, lease, pause
+        self._gpu, self._timed_shapes = torch_gpu(), timed_shapes
         self._needs: tuple[str, Footprint] | None = None
         """Of the task that was asked for last, by its digest."""
 
@@ -111,8 +120,30 @@ class CudaDevice:
         cost_model, needs = Roofline(for_precision(self._gpu, task.precision), Scale()), self.needs(task)
         self._buffers.fit(needs)
         small = Reference(base, base.small)
-        prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, self._buffers.large)
-        seeds = Seeds(self._secret, task.digest)
+        large = self._buffers.large
+        prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, reference, large)
+        found = self._with_times(prepared, needs)
+        if self._timed_shapes > 1:
+            given = small, reference, self._secret, self._timed_shapes - 1
+            admits = functools.partial(self._admits, found.footprint)
+            others = timed_shapes.prepared_elsewhere(prepared, *given, lambda _: cost_model, recorder.record, admits)
+            found.timed = [self._with_times(other, found.footprint) for other in others]
+            found.footprint = max((found, *found.timed), key=lambda each: each.footprint.outputs).footprint
+        return found
+
+    def _admits(self, published: Footprint, other: Footprint) -> bool:
+        """Whether another shape of a task has room where the published one has."""
+        sizes = ("inputs", "outputs", "weights")
+        fits = not self._buffers.large and self._buffers.fits(other)
+        return fits or all(getattr(other, name) <= getattr(published, name) for name in sizes)
+
+    def _with_times(self, prepared: PreparedTask, needs: Footprint) -> CudaPreparedTask:
+        """The prepared task with what is measured of its reference.
+
+        Args:
+            needs: what is known of its footprint. More outputs may turn up.
+        """
+        reference, seeds = prepared.reference, Seeds(self._secret, prepared.task.digest)
         profiles, waits, size = {}, {}, 0
         for train, *_ in prepared.mode_alternatives:
             model = cases.build(reference, seeds("profile"))
@@ -124,7 +155,7 @@ class CudaDevice:
             del outputs
             self._buffers.fit(needs)
             with self._lease.exclusively(), self._lease.quiet():
-                waits[train] = timer.waits(self._buffers, model, train, inputs)
+                waits[train] = self._buffers.waits(model.model, train, inputs)
                 rows = recorder.times(lambda: reference.forward(model.model, inputs), recorder.empty_span(), 0.01)  # noqa: B023
             profiles[train] = [KernelTime(name, calls, us, triton) for name, triton, calls, us in rows]
         return CudaPreparedTask(
@@ -156,10 +187,11 @@ class CudaDevice:
             submission = submission.restart()
             timing = combined(timing, self._measure_once(prepared, submission, reference_profile, singles)[1])
         own_us, other_us, moved_us = submission.client.activity.split_us(work)
-        cost_model = prepared.reference_costs[train].cost_model
-        explained_us = sum(cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
+        cost = prepared.reference_costs[train]
+        explained_us = sum(cost.cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
         _expect_explained(submission, work, explained_us)
         _expect_joined_streams(submission)
+        share = roofline(cost.least, torch_limits(), prepared.task.precision, timing.submission_us)
         evidence = {
             "speedup": round(timing.speedup, 4),
             "interval": [round(timing.low, 4), round(timing.high, 4)],
@@ -180,7 +212,7 @@ class CudaDevice:
             tuple(reference_profile),
             tuple(profile),
             own_us / ((own_us + other_us + moved_us) or 1.0),
-            {"timing": evidence},
+            {"timing": evidence, "roofline": share},
         )
 
     def _measure_once(
@@ -229,13 +261,14 @@ class CudaDevice:
             lambda number: submission.seeds("timed seed", number),
             within,
             functools.partial(_other_values, prepared, submission),
+            submission.case.plan.model,
         )
 
 
 def _other_values(prepared: CudaPreparedTask, submission: Submission) -> Case | None:
-    """A case at the published shape whose values are not those of the given inputs; None where none suits the task."""
-    train = submission.case.plan.train
-    plan, seed = plans.mixed_plan(train), submission.seeds("timed values")
+    """A case at the timed shape whose values are not those of the given inputs; None where none suits the task."""
+    train, number = submission.case.plan.train, submission.case.plan.model
+    plan, seed = plans.mixed_plan(train, number), submission.seeds("timed values", number)
     model, cut = submission.reference_model, prepared.cuts.get(train)
     return cases.draw(prepared.task, plan, model, seed, prepared.sources, cut)
 
@@ -334,3 +367,8 @@ def torch_gpu() -> Gpu:
     """What the roofline model knows of this GPU, or of the one most like it."""
     name = torch.cuda.get_device_name()
     return next((gpu for key, gpu in GPUS.items() if key in name), GPUS["H200"])
+
+
+def torch_limits() -> Limits | None:
+    """The limits of this GPU, where they are known."""
+    return limits_of(torch.cuda.get_device_name(), torch.cuda.get_device_capability())

@@ -22,7 +22,7 @@ import torch
 from drkernel.judge.boundary import tf32, warm_up
 from drkernel.judge.boundary.framing import PeerClosed
 from drkernel.judge.boundary.zygote import ProcessSpec, Zygote
-from drkernel.judge.devices.cuda import baselines, calibration, device
+from drkernel.judge.devices.cuda import baselines, calibration
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
@@ -103,7 +103,7 @@ class GpuExaminer:
         self._pool = RunnerPool(zygote, scratch, ready_runners, self._buffers)
         self._examiners = examiners_per_gpu
         self._lease = GpuLease(gpu.uuid, self._probe, self._quiet)
-        self._device = CudaDevice(device.torch_gpu(), secret, self._buffers, self._lease, self._pause)
+        self._device = CudaDevice(secret, self._buffers, self._lease, self._pause, config.timed_shapes)
         self._last_ended = 0.0
         """When the last examination ended."""
         self._stages: dict[str, float] = {}
@@ -123,7 +123,7 @@ class GpuExaminer:
         prepared = self._prepared_task(task)
         return {
             "source": prepared.task.source,
-            "hidden": [reference.constants for reference in prepared.hidden],
+            "hidden": [reference.constants for reference in prepared.elsewhere()],
             "modes": [list(modes) for modes in prepared.mode_alternatives],
             "degenerate": prepared.degenerate,
         }

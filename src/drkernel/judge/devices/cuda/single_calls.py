@@ -138,6 +138,7 @@ class SingleCalls:
         seed: of the next call.
         compare: compare(theirs, ours, expected, got) notes what is to be compared.
         between: called while the runner enqueues.
+        model: which of the submission's models answers; see plans.
     """
 
     def __init__(
@@ -149,9 +150,11 @@ class SingleCalls:
         seed: Callable[[], int],
         compare: Callable[[Block, Block, torch.Tensor | None, torch.Tensor | None], None],
         between: Callable[[], None],
+        model: int = 0,
     ):
         self._buffers, self._client, self._train = buffers, client, train
         self._inputs, self._seed, self._compare, self._between = inputs, seed, compare, between
+        self._model = model
         self._precomputed: list[_Given] = []
         self.calls: list[SingleCall] = []
         self.traces: list = []
@@ -200,7 +203,7 @@ class SingleCalls:
         area = self._buffers.shared_in if self._buffers.large else self._buffers.own_in
         tree, slots = (area.plan if self._buffers.large else area.lay)([given.inputs])
         handshake = self._client.handshake
-        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": given.seed}
+        question = {"model": self._model, "args": tree, "slots": slots, "train": self._train, "seed": given.seed}
         value = handshake.next_value()
         self._client.activity.skip()
         self._client.post("enqueue_alone", value=value, waiting=kind == WAITING, **question)

@@ -38,8 +38,8 @@ from drkernel.judge.boundary.cuda.calls import SCATTERED
 from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.boundary.shared_tensors import DTYPES, NotSerializable, Slot, decode
-from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of
+from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
+from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of, view_of_copy
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in_a_block, rounds
 from drkernel.judge.devices.cuda.single_calls import (
     RESIDENT,
@@ -88,6 +88,7 @@ class PairedTimer:
         seeds: seeds(n) is the n-th seed of PyTorch's generators; as unpredictable as those of the examination's calls.
         within: of a large task, compares the reference's outputs with a submission's, instead of `tolerance`.
         draw_other: draws a case with other values than the given inputs have; None where none suits the task.
+        model: which of the submission's models answers; see plans.
     """
 
     def __init__(
@@ -104,10 +105,11 @@ class PairedTimer:
         seeds: Callable[[int], int] = lambda number: number,
         within: Callable[[Any, Any], Mismatch | None] | None = None,
         draw_other: Callable[[], Case | None] = lambda: None,
+        model: int = 0,
     ):
         self._buffers, self._client, self._train = buffers, client, train
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
-        self._quiet, self._within, self._draw_other = quiet, within, draw_other
+        self._quiet, self._within, self._draw_other, self._model = quiet, within, draw_other, model
         self._other: Case | None = None
         self._uncompared: tuple[torch.Tensor, torch.Tensor, list[Slot], int] | None = None
         self._seeds = map(seeds, itertools.count())
@@ -120,6 +122,7 @@ class PairedTimer:
             lambda: next(self._seeds),
             self._compare,
             self.flush_comparisons,
+            model,
         )
         buffers.local.models = {0: side.model}
         self._late, self._ahead, self._warm = 0, True, 0
@@ -198,7 +201,7 @@ class PairedTimer:
         case, self._other = self._other, None
         theirs, ours, got = self.singles.ask_other(kind, case.inputs, case.seed)
         flat = self._slots(theirs, ours)
-        view = self._buffers.shared_out.view if got is None else functools.partial(_view, got)
+        view = self._buffers.shared_out.view if got is None else functools.partial(view_of_copy, got)
         outputs = decode(theirs.calls[0].outputs, lambda index: OutputTensor(view(flat[index])))
         if problem := case.check(outputs):
             raise Mismatched(f"{problem.text} ({case.plan.name})")
@@ -324,7 +327,14 @@ class PairedTimer:
 
     def _enqueue_gated(self, tree: Any, slots: list, seed: int, value: int) -> None:
         """Has the runner enqueue calls: the first waits for this semaphore value, each further one for one more."""
-        question = {"model": 0, "args": tree, "slots": slots, "train": self._train, "seed": seed, "word": value}
+        question = {
+            "model": self._model,
+            "args": tree,
+            "slots": slots,
+            "train": self._train,
+            "seed": seed,
+            "word": value,
+        }
         self._client.post("enqueue_gated", **question)
 
     def _note_launches(self, number: int) -> None:
@@ -382,21 +392,3 @@ class PairedTimer:
             return [Slot.parse(slot, self._buffers.own_out.size) for call in slots for slot in call]
         except NotSerializable as error:
             raise ProtocolViolation(str(error)) from error
-
-
-def _view(area: torch.Tensor, slot: Slot) -> torch.Tensor:
-    """A tensor in a copy of an area's bytes, which begin behind its header."""
-    if not slot.extent:
-        return torch.empty_strided(slot.shape, slot.stride, dtype=DTYPES[slot.dtype], device=area.device)
-    start = slot.offset - HEADER
-    return area[start : start + slot.nbytes].view(DTYPES[slot.dtype]).as_strided(slot.shape, slot.stride)
-
-
-def waits(buffers: DeviceBuffers, side: ReferenceModel, train: bool, inputs: list) -> bool:
-    """Whether the reference waits for the device in its forward."""
-    large = buffers.large
-    tree, slots = buffers.shared_in.plan([inputs]) if large else buffers.own_in.lay([inputs])
-    buffers.local.models = {0: side.model}
-    for ahead in (False, True):
-        buffers.local_block(tree, slots, train, 0, ahead, [inputs] if large else None)
-    return buffers.hung

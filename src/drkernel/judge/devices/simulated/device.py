@@ -6,10 +6,11 @@ import itertools
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
+from drkernel.judge.devices.limits import LIMITS, MODELLED, roofline
 from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Gpu, Roofline, for_precision
-from drkernel.judge.trusted import attribution, prepare, shrink
+from drkernel.judge.trusted import attribution, prepare, shrink, timed_shapes
 from drkernel.judge.trusted.attribution import ReferenceCost
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
@@ -24,14 +25,15 @@ class SimulatedDevice:
     Args:
         gpu: the GPU whose times are modelled.
         secret: hidden shapes derive from it.
+        timed_shapes: shapes at which submissions are timed, the published one included.
     """
 
     policy = ExamPolicy(
         budget_factor=3.0, repeat_cases=5, lean_cases=False, near_repeat_in_fp64=True, fresh_last_case=True
     )
 
-    def __init__(self, gpu: Gpu, secret: bytes):
-        self._gpu, self._secret = gpu, secret
+    def __init__(self, gpu: Gpu, secret: bytes, timed_shapes: int = 1):
+        self._gpu, self._secret, self._timed_shapes = gpu, secret, timed_shapes
 
     def prepare(self, task: Task) -> PreparedTask:
         """Prepares a task at small sizes: at the first of several at which trivial outputs would not pass for right.
@@ -58,8 +60,14 @@ class SimulatedDevice:
 
     def _prepared(self, task: Task) -> PreparedTask:
         reference = Reference(task, task.small)
-        cost_model = Roofline(for_precision(self._gpu, task.precision), scale_of(task))
-        return prepare.prepare(reference, reference, self._secret, cost_model, aten.record)
+        published, gpu = Reference(task), for_precision(self._gpu, task.precision)
+        cost_model = Roofline(gpu, scale_of(task))
+        prepared = prepare.prepare(reference, reference, self._secret, cost_model, aten.record, published)
+        if self._timed_shapes > 1:
+            at = lambda sizes: Roofline(gpu, scale_of(task, sizes.run, sizes.full))
+            given = prepared, reference, published, self._secret, self._timed_shapes - 1, at, aten.record
+            prepared.timed = tuple(timed_shapes.prepared_elsewhere(*given))
+        return prepared
 
     def measure(self, prepared: PreparedTask, submission: Submission) -> Measurement:
         """Models the times of one forward of each side, from what it was seen to do."""
@@ -69,7 +77,9 @@ class SimulatedDevice:
             ours = self._priced(prepared, cost, submission)
         reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))
         speedup = reference_us / submission_us if submission_us else 0.0
-        return Measurement(speedup, reference_us, submission_us, reference, ours)
+        limits = LIMITS[MODELLED[self._gpu.name]]
+        share = roofline(cost.least, limits, prepared.task.precision, submission_us)
+        return Measurement(speedup, reference_us, submission_us, reference, ours, evidence={"roofline": share})
 
     def _priced(self, prepared: PreparedTask, cost: ReferenceCost, submission: Submission) -> tuple[KernelTime, ...]:
         """The times of what the submission was seen to do, raised to the least that it can have taken.
@@ -77,9 +87,9 @@ class SimulatedDevice:
         What is clearly too little to be true stays so, and is refused by `attribution.implausible`. Not so where masks,
         lengths or indices among the inputs may say that others need not be read.
         """
-        task, trace, case = prepared.task, submission.trace, submission.case
-        scale = scale_of(task)
-        model = Roofline(for_precision(self._gpu, task.precision), scale)
+        task, trace, case, model = prepared.task, submission.trace, submission.case, cost.cost_model
+        assert isinstance(model, Roofline)
+        scale = model.scale
         times = model.kernel_times(trace, floor.products_by_hand(cost.trace, trace, scale))
         inputs, outputs = (floor.tensors(leaves(tree)) for tree in (case.inputs, case.expected.rounded))
         selected = any(not tensor.is_floating_point() for tensor in inputs)

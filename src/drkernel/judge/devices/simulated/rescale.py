@@ -47,26 +47,28 @@ class Scale:
 _cache: dict[tuple, Scale] = {}
 
 
-def scale_of(task: Task, small: Mapping[str, int] | None = None) -> Scale:
-    """The factors between `small` (module constants; default: the task's own) and the task as written.
+def scale_of(task: Task, small: Mapping[str, int] | None = None, full: Mapping[str, int] | None = None) -> Scale:
+    """The factors between `small` (module constants; default: the task's own) and the task as written, or with the
+    constants `full`.
 
     Falls back to the ratio of input elements where the reference cannot run without data (data-dependent shapes), and
     to `Scale()` where not even the inputs can be described.
     """
     constants = dict(small if small is not None else task.small or {})
-    key = (task.digest, tuple(sorted(constants.items())))
+    large = dict(full or {})
+    key = (task.digest, tuple(sorted(constants.items())), tuple(sorted(large.items())))
     if key not in _cache:
-        _cache[key] = _scale(task, constants) if constants else Scale()
+        _cache[key] = _scale(task, constants, large) if constants else Scale()
     return _cache[key]
 
 
-def _scale(task: Task, constants: dict[str, int]) -> Scale:
+def _scale(task: Task, constants: dict[str, int], full: dict[str, int]) -> Scale:
     try:
-        return _compared(_reference(task, constants), _reference(task, {}))
+        return _compared(_reference(task, constants), _reference(task, full))
     except Exception:
         pass
     try:
-        factor = _input_numel(task, {}) / _input_numel(task, constants)
+        factor = _input_numel(task, full) / _input_numel(task, constants)
         return Scale(bytes=factor, flops=factor)
     except Exception:
         return Scale()

@@ -1,0 +1,69 @@
+"""Whether a submission works at other shapes than the published one: a clear error is allowed there, wrong outputs are
+not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from drkernel.judge.boundary.framing import PeerClosed
+from drkernel.judge.trusted.runner_client import Failed, RunnerClient
+from drkernel.judge.trusted.verdicts import VerdictReached, verdict_of_failure
+
+T = TypeVar("T")
+
+
+class Generality:
+    """What is known of one submission.
+
+    Args:
+        strict: wrong outputs at another shape refuse it; else it is not general.
+        source: of the submission.
+    """
+
+    def __init__(self, strict: bool, source: str):
+        self._strict, self._source = strict, source
+        self.general = True
+        """Whether it works wherever it was asked."""
+        self.evidence: dict[str, Any] = {}
+        """What it said or did where it does not, if it does not."""
+
+    def allow_errors(self, client: RunnerClient, ask: Callable[[], T], timed: bool = False) -> T | None:
+        """Asks at another shape. Returns the answer; None where it does not work there.
+
+        Args:
+            timed: whether times are taken there. It is a secret then which shape that is, so details name none, and
+                memory may not give out, since the shape is of about the published size.
+
+        Raises:
+            VerdictReached: the outputs are wrong, or the process died.
+            Failed: memory gives out at a shape that is timed.
+        """
+        try:
+            return ask()
+        except Failed as failure:
+            if timed and verdict_of_failure(failure, self._source).reason == "out_of_memory":
+                raise
+            self.note(failure)
+        except PeerClosed:
+            if client.used_full_timeout:
+                raise  # it would have died anywhere
+            detail = "the process died on another shape"
+            raise VerdictReached("not_general", "crash_on_other_shape", detail) from None
+        except VerdictReached as reached:
+            verdict = reached.verdict
+            if self._strict:
+                detail = f"{verdict.reason} (case: {verdict.evidence['case']})" if timed else verdict.detail
+                raise VerdictReached("not_general", "wrong_on_other_shape", detail, **verdict.evidence) from None
+            self._note(verdict.detail)
+        return None
+
+    def note(self, failure: Failed) -> None:
+        """Notes that it refuses another shape; to read or write outside of its tensors is no refusal."""
+        if verdict_of_failure(failure, self._source).reason == "out_of_bounds" and self._strict:
+            raise VerdictReached("not_general", "crash_on_other_shape", failure.message)
+        self._note(f"{failure.kind}: {failure.message}"[:300])
+
+    def _note(self, text: str) -> None:
+        self.general = False
+        self.evidence["other_shape"] = text

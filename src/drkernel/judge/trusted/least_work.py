@@ -1,0 +1,113 @@
+"""What a task's work comes to at least: bytes that must be moved, and operations that its products take.
+
+A dry run of the reference at the sizes that count tells both; nothing is measured. A device lays its limits beside them
+(`devices/limits.py`), so that a verdict can say how much of the GPU's limit a submission reaches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from drkernel.judge.boundary.aten import GATHERS, Recorder, distinct_elements
+from drkernel.judge.boundary.op_trace import Math, OpTrace
+from drkernel.judge.trusted.outputs import leaves
+from drkernel.judge.trusted.without_data import DRY_RUNS
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError
+
+
+@dataclass(frozen=True)
+class LeastWork:
+    """Of one forward."""
+
+    bytes: int
+    """Inputs and weights read once, as far as the reference reads them, and outputs written once. What is gathered
+    counts nothing: which elements that are, only data tell."""
+    flops: Mapping[Math, float] = field(default_factory=dict)
+    """Operations of the reference's products (two per multiply-add), by the arithmetic of their operands."""
+
+    @property
+    def operations(self) -> float:
+        return sum(self.flops.values())
+
+
+def least_work(reference: Reference, train: bool) -> LeastWork | None:
+    """The least work of a task; None where its reference does not run without data.
+
+    It is the least for who computes what the reference computes. Fewer operations may do where half of a product is
+    masked or thrown away; of attention that is told to be causal, half counts.
+    """
+    for dry in DRY_RUNS:
+        with contextlib.suppress(DrKernelError), dry():
+            inputs, model = reference.inputs(0), reference.model(0).train(train)
+            given = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
+            with _Counter([*given, *model.parameters(), *model.buffers()]) as counter:
+                outputs = [t for _, t in leaves(reference.forward(model, inputs)) if isinstance(t, Tensor)]
+            written = sum(_bytes(output) for output in outputs if not counter.is_given(output))
+            return LeastWork(counter.bytes_read + written, counter.flops)
+    return None
+
+
+class _Counter(Recorder):
+    """Counts what operators read of some tensors, and the operations of products.
+
+    Args:
+        given: the tensors, whose views are known by their memory.
+    """
+
+    def __init__(self, given: list[Tensor]):
+        super().__init__(OpTrace(), merge=False)
+        self._regions: dict[int, dict[tuple, int]] = {_memory(tensor): {} for tensor in given}
+        self._sizes: dict[int, int] = {}
+        for tensor in given:
+            self._sizes[_memory(tensor)] = max(_bytes(tensor), self._sizes.get(_memory(tensor), 0))
+        self._share = 1.0
+        """Of the present operator's operations that are needed."""
+        self.flops: dict[Math, float] = {}
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(min(sum(read.values()), self._sizes[memory]) for memory, read in self._regions.items())
+
+    def is_given(self, tensor: Tensor) -> bool:
+        """Whether it lies in the memory of a tensor that was given."""
+        return _memory(tensor) in self._regions
+
+    def _record(self, func: Any, args: tuple, kwargs: dict, result: Any) -> None:
+        names = [argument.name for argument in func._schema.arguments]
+        values = dict(zip(names, args, strict=False)) | kwargs
+        self._share = _causal_share(values) if values.get("is_causal") else 1.0
+        super()._record(func, args, kwargs, result)
+
+    def add(
+        self, name: str, read: list[Tensor], written: list[Tensor], flops: float = 0.0, *more: Any, **others: Any
+    ) -> None:
+        super().add(name, read, written, flops, *more, **others)
+        row = self.trace.rows[-1]
+        if flops:
+            self.flops[row.math] = self.flops.get(row.math, 0.0) + flops * self._share
+        for tensor in read:
+            if (regions := self._regions.get(_memory(tensor))) is not None:
+                place = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+                gathered = name in GATHERS and tensor is read[0]
+                regions[place] = max(0 if gathered else _bytes(tensor), regions.get(place, 0))
+
+
+def _causal_share(values: Mapping[str, Any]) -> float:
+    """The proportion of attention's products that a causal mask leaves."""
+    rows, columns = (values[name].shape[-2] for name in ("query", "key"))
+    square = min(rows, columns)
+    return (square * (square + 1) / 2 + (rows - square) * columns) / (rows * columns)
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _bytes(tensor: Tensor) -> int:
+    return distinct_elements(tensor) * tensor.element_size()
