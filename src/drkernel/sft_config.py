@@ -18,7 +18,7 @@ class SftConfig:
     """`stage=sft`: supervised training on trajectories. The defaults are those of the paper's published scripts."""
 
     data: str | None = None
-    """A parquet file, a folder of them, or `hub:<dataset id>`; columns as docs/policies.md says."""
+    """A parquet file, a folder of them, or `hub:<dataset id>`; columns as docs/supervised.md says."""
     messages: str = "auto"
     """`plain`: reference, sources and feedback, which policy.prompts renders; `ready`: whole prompts and answers, for
     the chat template as they are; `own_opening`: ready, but the first prompt is that of policy.prompts; `auto`: plain
