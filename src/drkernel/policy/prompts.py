@@ -10,6 +10,7 @@ import ast
 import re
 from typing import Protocol
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from drkernel.policy.templates import opening, revision
@@ -107,9 +108,13 @@ class ChatPrompts(_Base):
 
     def _pieces(self, contents: list[str], roles: tuple[str, ...]) -> list[list[int]]:
         messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
-        text = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
-        )
+        try:
+            text = self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+            )
+        except TemplateError as error:  # e.g. of a template without system messages
+            found = f"the chat template refuses the roles {', '.join(roles)}"
+            raise DrKernelError(f"policy.prompts: {found}: {error}") from None
         assert isinstance(text, str)
         pieces = re.split("|".join(contents), text)
         if len(pieces) != len(contents) + 1:
