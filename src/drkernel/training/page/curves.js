@@ -8,6 +8,7 @@ const PANELS = [
   ["Speed-up and coverage", "means over correct turns", ["speedup", "coverage"]],
   ["Hacks and lazy", "shares of turns", ["hacks", "lazy", "validation/hack"]],
   ["Groups", "shares of the groups of a step", ["groups/all_solved", "groups/none_solved", "groups/with_signal", "groups/dropped"]],
+  ["Supervised loss", "nats per token, of what is held out", ["held_out"]],
   ["Entropy", "nats per token", ["entropy"]],
   ["Gradient norm", "before clipping", ["grad_norm"]],
   ["Learning rate", "", ["lr"]],
