@@ -1,0 +1,178 @@
+"""The forward of a reference: from nodes to statements."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from drkernel.tasks.graphs.constructor import PLACEHOLDER, Constructor, literal
+from drkernel.tasks.graphs.graph import Graph
+from drkernel.tasks.graphs.names import KEPT, Names
+from drkernel.tasks.graphs.nodes import Node
+from drkernel.tasks.graphs.op import Op, Spelling
+from drkernel.tasks.graphs.ops import OPS
+
+OPERANDS = ("x", "y", "z", "w")
+_DIMS = ("dim", "dims", "dim0", "dim1")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How the statements of a forward hang together."""
+
+    kind: str
+    """nested (calls in calls) | reassign (one variable) | fresh (a variable for each value)"""
+    fresh: tuple[str, ...]
+    negative: bool
+    """Whether dimensions are counted from the end."""
+    sequential: bool
+    """Whether modules in a row become one nn.Sequential."""
+    weights: dict[str, float]
+    """How often each style of spelling is taken."""
+
+
+class Body:
+    """Writes one forward; see `statements`."""
+
+    def __init__(self, graph: Graph, inputs: dict[str, str], made: Constructor, flow: Flow, rng: random.Random):
+        self._graph, self._made, self._flow, self._rng = graph, made, flow, rng
+        self._text: dict[str, str] = dict(inputs)
+        """The expression of each value that is known."""
+        self._names = Names(rng)
+        self._names.reserve(*inputs.values())
+        self._main = next(iter(inputs.values()))
+        self._uses = {value: self._count(value) for value in graph.values}
+        self._lines: list[str] = []
+        self._spellings = {node.id: self._choose(node) for node in graph.nodes}
+
+    def statements(self) -> list[str]:
+        """The statements, the last of which returns."""
+        groups = self._groups()
+        for place, group in enumerate(groups):
+            self._write(group, last=place == len(groups) - 1)
+        outputs = ", ".join(self._text[value] for value in self._graph.outputs)
+        return [*self._lines, f"return {outputs}"]
+
+    def _count(self, value: str) -> int:
+        return sum(node.inputs.count(value) for node in self._graph.nodes) + self._graph.outputs.count(value)
+
+    def _choose(self, node: Node) -> Spelling:
+        fitting = [spelling for spelling in OPS[node.op].spellings if spelling.fits(node.attributes)]
+        assert fitting, f"{node.op} with {node.attributes} has no spelling"
+        styles = sorted({spelling.style for spelling in fitting})
+        style = self._rng.choices(styles, [self._flow.weights[style] for style in styles])[0]
+        return self._rng.choice([spelling for spelling in fitting if spelling.style == style])
+
+    def _groups(self) -> list[list[Node]]:
+        """Nodes one by one; those that one nn.Sequential holds together."""
+        groups: list[list[Node]] = []
+        for node in self._graph.nodes:
+            joined = self._flow.sequential and bool(groups) and self._continues(groups[-1][-1], node)
+            groups = [*groups[:-1], [*groups[-1], node]] if joined else [*groups, [node]]
+        return groups
+
+    def _continues(self, before: Node, node: Node) -> bool:
+        modules = all(self._spellings[n.id].style == "module" and len(n.inputs) == 1 for n in (before, node))
+        return modules and node.inputs == (before.id,) and self._uses[before.id] == 1
+
+    def _write(self, group: list[Node], last: bool) -> None:
+        head, tail = group[0], group[-1]
+        texts = [self._text[value] for value in head.inputs]
+        self._keep(head)
+        if len(group) > 1:
+            members = [(node, self._constructed(node)) for node in group]
+            expression = f"self.{self._made.sequence(members)}({texts[0]})"
+        else:
+            expression = self._spelled(head, texts)
+        for value in head.inputs:
+            self._uses[value] -= 1
+        self._assign(tail, expression, last)
+
+    def _spelled(self, node: Node, texts: list[str]) -> str:
+        """The expression of a node; statements before it are added."""
+        op, spelling = OPS[node.op], self._spellings[node.id]
+        if spelling.style == "module":
+            return f"self.{self._made.module(node, op, self._constructed(node))}({', '.join(texts)})"
+        operands = dict(zip(OPERANDS, texts, strict=False))
+        *before, expression = [self._filled(node, op, line, operands, True) for line in spelling.text.split("\n")]
+        self._lines += before
+        return expression
+
+    def _constructed(self, node: Node) -> str:
+        return self._filled(node, OPS[node.op], self._spellings[node.id].text, {}, False)
+
+    def _filled(self, node: Node, op: Op, template: str, operands: dict[str, str], forward: bool) -> str:
+        """The template with its placeholders filled in."""
+
+        def fill(found: re.Match[str]) -> str:
+            name, keyword = found[1], found[2]
+            if name in operands:
+                return _operand(operands[name], template, found)
+            if forward and not keyword and name in node.roles:
+                return self._made.parameter(node, op, next(p for p in node.parameters if p.role == name))
+            if not keyword:
+                return self._attribute(node, op, name, forward)
+            if node.attributes[name] == op.defaults.get(name):
+                return ""
+            return f", {name}={self._attribute(node, op, name, forward)}"
+
+        return PLACEHOLDER.sub(fill, template)
+
+    def _attribute(self, node: Node, op: Op, name: str, forward: bool) -> str:
+        value: Any = node.attributes[name]
+        if name in _DIMS:
+            return self._dims(value, len(self._graph.shape(node.inputs[0])))
+        return self._made.held(node, op, name) if forward else self._made.attribute(node, op, name)
+
+    def _dims(self, value: Any, rank: int) -> str:
+        """Dimensions, counted from the front or from the end."""
+        shift = rank if self._flow.negative else 0
+        if isinstance(value, int):
+            return str(value - shift)
+        return str(value[0] - shift) if len(value) == 1 else literal(tuple(dim - shift for dim in value))
+
+    def _keep(self, node: Node) -> None:
+        """Names a value that is needed again later, before the variable that holds it is assigned anew."""
+        value = node.inputs[0]
+        kept = self._flow.kind == "reassign" and self._text[value] == self._main
+        if kept and self._uses[value] > node.inputs.count(value):
+            name = self._names.of(KEPT)
+            self._lines.append(f"{name} = {self._text[value]}")
+            self._text[value] = name
+
+    def _assign(self, node: Node, expression: str, last: bool) -> None:
+        """Leaves the value in a variable, or as an expression where its only user can hold it."""
+        users = self._graph.users(node.id)
+        inline = self._uses[node.id] == 1 and (last or (self._flow.kind == "nested" and self._inlines(node, users)))
+        if inline:
+            self._text[node.id] = expression
+            return
+        name = (
+            self._main if self._flow.kind == "reassign" and self._main_is_free() else self._names.of(self._flow.fresh)
+        )
+        self._lines.append(f"{name} = {expression}")
+        self._text[node.id] = name
+
+    def _inlines(self, node: Node, users: list[Node]) -> bool:
+        """Whether the only user of a value names it once, and comes next."""
+        if not users or users[0] is not self._graph.nodes[self._graph.nodes.index(node) + 1]:
+            return False
+        spelling, place = self._spellings[users[0].id], users[0].inputs.index(node.id)
+        named = spelling.text.count(f"{{{OPERANDS[place]}}}")
+        return spelling.style == "module" or (named == 1 and "\n" not in spelling.text)
+
+    def _main_is_free(self) -> bool:
+        """Whether no value that is needed again is in the main variable."""
+        return not any(text == self._main and self._uses[value] > 0 for value, text in self._text.items())
+
+
+def _operand(text: str, template: str, found: re.Match[str]) -> str:
+    """An operand, in parentheses where it does not bind tightly and is no whole argument."""
+    before, after = template[: found.start()], template[found.end() :]
+    whole = re.search(r"[(,]\s*$", before) and re.match(r"\s*[,)]", after)
+    call = re.search(r"\w\($|,\s*$", before)
+    bare = isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Call, ast.Attribute, ast.Subscript))
+    return text if bare or (whole and call) else f"({text})"
