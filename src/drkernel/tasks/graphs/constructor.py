@@ -73,14 +73,29 @@ class Constructor:
 
     def held(self, node: Node, op: Op, name: str) -> str:
         """An attribute as an expression of `forward`: a literal, or an attribute of the module that holds it."""
+        value = node.attributes[name]
+        if isinstance(value, Dim):
+            return self._held_size(value)
         argument = self._argument(node, op, name)
         if not argument:
-            return literal(node.attributes[name])
+            return literal(value)
         key = f"{node.id}.{name}"
         if key not in self.buffers:
             self.buffers[key] = self._attributes.of([argument])
             self.lines.append(f"self.{self.buffers[key]} = {argument}")
         return f"self.{self.buffers[key]}"
+
+    def _held_size(self, dim: Dim) -> str:
+        """A size as an expression of `forward`, over attributes of the module that hold sizes."""
+        text = dim.text
+        for name in names_in(text):
+            argument = argument_name(name)
+            if f"size.{name}" not in self.buffers:
+                self.arguments.setdefault(argument, self._constants[name])
+                self.buffers[f"size.{name}"] = self._attributes.of([argument])
+                self.lines.append(f"self.{self.buffers[f'size.{name}']} = {argument}")
+            text = re.sub(rf"\b{name}\b", f"self.{self.buffers[f'size.{name}']}", text)
+        return text
 
     def module(self, node: Node, op: Op, constructor: str) -> str:
         """Adds the module of a node; returns its attribute."""

@@ -126,7 +126,7 @@ class Builder:
             attributes=complete,
             parameters=entry.parameters(shapes, complete) if entry.parameters else (),
             shape=entry.infer(shapes, complete),
-            dtype=entry.output or self._values[inputs[-1 if entry.kind == "gather" else 0]].dtype,
+            dtype=entry.output or (self.dtype if entry.kind == "gather" else self.dtype_of(inputs[0])),
             state=entry.state_after(self.state(inputs[0]), complete),
         )
         self.nodes.append(made)
@@ -135,6 +135,19 @@ class Builder:
 
     def shape(self, value: str) -> Shape:
         return self._values[value].shape
+
+    def dtype_of(self, value: str) -> str:
+        return self._values[value].dtype
+
+    def values(self) -> list[str]:
+        """The ids of all values so far."""
+        return list(self._values)
+
+    def drop_input(self) -> None:
+        """Takes back the last input, which no node may read."""
+        name = self.inputs.pop().name
+        assert all(name not in node.inputs for node in self.nodes), f"input {name!r} is read"
+        del self._values[name]
 
     def state(self, value: str) -> State:
         """What is known of a value."""
@@ -149,6 +162,7 @@ class Builder:
 _STATES = {
     "rand": State(signed=False, bounded=True),
     "probability": State(signed=False, bounded=True, size="small"),
+    "near_one": State(signed=False, bounded=True),
     "sign": State(bounded=True),
 }
 """Of inputs that are not normally distributed."""
@@ -190,7 +204,7 @@ def _make(value: Input, sizes: Mapping[str, int], generator: torch.Generator) ->
     if value.distribution in ("mask", "causal"):
         mask = torch.rand(shape, generator=generator) < 0.5
         return mask if value.distribution == "mask" else torch.ones(shape).tril().bool()
-    uniform = value.distribution in ("rand", "probability")
+    uniform = value.distribution in ("rand", "probability", "near_one")
     made = (torch.rand if uniform else torch.randn)(shape, generator=generator)
     changes: dict[str, Any] = {
         "upper": torch.triu,
@@ -198,6 +212,7 @@ def _make(value: Input, sizes: Mapping[str, int], generator: torch.Generator) ->
         "symmetric": lambda x: (x + x.mT) / 2,
         "sign": torch.sign,
         "probability": lambda x: x / x.sum(-1, keepdim=True),
+        "near_one": lambda x: 0.9 + 0.2 * x,
     }
     return changes.get(value.distribution, lambda x: x)(made).to(getattr(torch, value.dtype))
 

@@ -13,7 +13,18 @@ Attribute = Dim | int | float | str | bool | None | tuple
 """A number, a word, a size, or a tuple of these."""
 Attributes = Mapping[str, Any]
 Distribution = Literal[
-    "randn", "rand", "randint", "upper", "lower", "diagonal", "symmetric", "mask", "causal", "sign", "probability"
+    "randn",
+    "rand",
+    "randint",
+    "upper",
+    "lower",
+    "diagonal",
+    "symmetric",
+    "mask",
+    "causal",
+    "sign",
+    "probability",
+    "near_one",
 ]
 
 
@@ -29,7 +40,7 @@ class Input:
     distribution: Distribution = "randn"
     """randn | rand (0 to 1) | randint (0 to `high`) | upper, lower (triangular matrices) | diagonal (a vector) |
     symmetric | mask (of random bools) | causal (a lower triangle of bools) | sign (-1 or 1) | probability (rows that
-    sum to one)."""
+    sum to one) | near_one (0.9 to 1.1)."""
     high: Dim | None = None
     """The bound of `randint`, which is excluded."""
 

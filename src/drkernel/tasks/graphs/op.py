@@ -29,13 +29,14 @@ Kind = Literal[
     "view",
     "gather",
     "loss",
+    "positional",
     "composite",
 ]
 """What a kernel for the operator looks like:
 
 pointwise    `triton` turns `v` into `v`
-binary       `triton` turns `v` (first input) and `u` (a second input, or the parameter `value`) into `v`; shapes
-             broadcast as PyTorch's do
+binary       `triton` turns `v` (first input) and `u` (a second input, or the parameter, which broadcasts as the
+             attribute `shape` says) into `v`; shapes broadcast as PyTorch's do
 reduction    over the attribute `dims` (a tuple): `triton` on each element, then `fold`, then `finish` (`n` elements)
 norm         like a reduction over `dims` whose result scales the elements; see `ops.norms`
 softmax      along `dim`
@@ -46,6 +47,7 @@ product      two inputs, or an input and `weight`
 view         moves elements, computes nothing
 gather       rows by index
 loss         `triton` turns `v` and `u` (two inputs) into `v`, then `fold`, then `finish`; the output is a scalar
+positional   `triton` turns `v` into `v`, where `r` and `c` are the element's places in the last two dimensions
 composite    several of these in one: attention, gated units
 """
 Style = Literal["functional", "method", "manual", "module"]
@@ -104,7 +106,8 @@ class Op:
     triton: tuple[str, ...] = ()
     """Lines on a value `v` in fp32 (and `u`), with attributes as placeholders: `{a}`."""
     fold: str = ""
-    """sum | max | min | prod | argmax | argmin | any: what joins elements."""
+    """sum | max | min | prod | logsumexp | argmax | argmin | variance (sum of squared differences from the mean, where
+    `correction` is 1 with the attribute `unbiased`, else 0): what joins elements."""
     finish: tuple[str, ...] = ()
     """Lines on the joined value `v`, where `n` is the number of elements."""
 
@@ -120,6 +123,10 @@ class Op:
     """The state behind it, where `leaves` is not enough."""
     superfluous_before: tuple[str, ...] = ()
     """Operators that do nothing right before this one."""
+    tame: str = ""
+    """What its input has to be so that results stay in range: `one` (values around one), `small`."""
+    second: str = ""
+    """What its second input has to be: `rand`, `sign`, `labels` (a class per row), `mask`; empty: like the first."""
     level: tuple[str, ...] = ("single", "chain")
     """Where it may be drawn: alone, in a chain."""
 

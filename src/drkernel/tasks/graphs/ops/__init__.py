@@ -13,23 +13,35 @@ from drkernel.tasks.graphs.ops import (
     binary,
     convolutions,
     norms,
+    pairs,
     pools,
+    positional,
     products,
     reductions,
+    scans,
     softmax,
+    views,
 )
 
 OPS: dict[str, Op] = table(
     activations.ACTIVATIONS,
     arithmetic.ARITHMETIC,
     binary.WITH_PARAMETER,
+    (binary.PRELU,),
     binary.WITH_VALUE,
     softmax.SOFTMAXES,
+    scans.SCANS,
     norms.NORMS,
     reductions.REDUCTIONS,
     pools.POOLS,
     convolutions.CONVOLUTIONS,
     products.PRODUCTS,
+    views.VIEWS,
+    positional.POSITIONAL,
+    pairs.SIMILARITIES,
+    pairs.LOSSES,
+    pairs.ATTENTION,
+    pairs.LOOKUPS,
 )
 
 __all__ = ["OPS", "Op"]

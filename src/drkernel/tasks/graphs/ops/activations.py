@@ -239,4 +239,14 @@ ACTIVATIONS = (
         sizes=UNIT,
         leaves=BOUNDED,
     ),
+    op(
+        "dropout",
+        lambda x, p: x,
+        spell("F.dropout({x}, p={p}, training=self.training)", "", "nn.Dropout(p={p})")
+        + spell("", "", "nn.Dropout({p})"),
+        draw=one_of(p=(0.1, 0.2, 0.5)),
+        arguments={"p": ("dropout_p", "dropout", "p")},
+        attribute_names=("dropout", "drop"),
+        level=("chain",),
+    ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from drkernel.tasks.graphs.dims import Dim, Shape, as_dim
 from drkernel.tasks.graphs.nodes import Attributes, Parameter
@@ -57,33 +58,68 @@ def _with_parameter(
     )  # fmt: skip
 
 
+def _prelu_shape(shapes: Sequence[Shape], attributes: Attributes) -> dict[str, Any]:
+    """How one slope per channel broadcasts."""
+    ones = (as_dim(1),) * (len(shapes[0]) - 2)
+    return {"shape": (as_dim(attributes["num_parameters"]), *ones)}
+
+
+PRELU = Op(
+    "prelu",
+    "binary",
+    lambda shapes, attributes: shapes[0],
+    lambda inputs, own, attributes: F.prelu(inputs[0], own["weight"]),
+    spell("", "", "nn.PReLU(num_parameters={num_parameters})") + spell("", "", "nn.PReLU({num_parameters})"),
+    derive=_prelu_shape,
+    draw=lambda rng, shapes: {"num_parameters": shapes[0][1]} if len(shapes[0]) > 1 else None,
+    parameters=lambda shapes, attributes: (Parameter("weight", (as_dim(attributes["num_parameters"]),), "module"),),
+    attribute_names=("prelu", "act"),
+    triton=("v = tl.where(v > 0, v, v * u)",),
+    needs_signed=True,
+    sizes=_FROM_UNIT,
+)
+
 WITH_PARAMETER = (
     _with_parameter(
-        "add_parameter", "+", "add", "v = v + u", ("bias", "extra_bias", "shift", "b"),
-        ("randn", "randn * 0.02", "randn * 0.1", "zeros"), sizes=_FROM_UNIT,
-    ),
-    _with_parameter(
-        "subtract_parameter", "-", "sub", "v = v - u", ("subtract", "bias", "offset"), ("randn", "randn * 0.02"),
+        "add_parameter",
+        "+",
+        "add",
+        "v = v + u",
+        ("bias", "extra_bias", "shift", "b"),
+        ("randn", "randn * 0.02", "randn * 0.1", "zeros"),
         sizes=_FROM_UNIT,
     ),
     _with_parameter(
-        "multiply_parameter", "*", "mul", "v = v * u", ("scale", "multiplier", "gamma", "gain"),
+        "subtract_parameter",
+        "-",
+        "sub",
+        "v = v - u",
+        ("subtract", "bias", "offset"),
+        ("randn", "randn * 0.02"),
+        sizes=_FROM_UNIT,
+    ),
+    _with_parameter(
+        "multiply_parameter",
+        "*",
+        "mul",
+        "v = v * u",
+        ("scale", "multiplier", "gamma", "gain"),
         ("randn", "ones", "rand", "randn * 0.1"),
     ),
-)  # fmt: skip
+)
 
 
 def _with_value(name: str, call: str, line: str, texts: tuple[str, ...], **more: Any) -> Op:
-    function = getattr(torch, call)
-    options: dict[str, Any] = {"leaves": _MIXED, "inputs_alike": call != "sub", **more}
+    function = more.pop("eager", getattr(torch, call))
+    text = more.pop("text", f"torch.{call}({{x}}, {{y}})")
+    options: dict[str, Any] = {"leaves": _MIXED, "inputs_alike": call != "sub", "triton": (line,), **more}
     return Op(
         name,
         "binary",
         broadcast,
         lambda inputs, own, attributes: function(inputs[0], inputs[1]),
-        spell(f"torch.{call}({{x}}, {{y}})", "", "", texts),
+        spell(text, "", "", texts),
         arity=2,
-        triton=(line,),
         **options,
     )
 
@@ -93,5 +129,27 @@ WITH_VALUE = (
     _with_value("subtract", "sub", "v = v - u", ("{x} - {y}",)),
     _with_value("multiply", "mul", "v = v * u", ("{x} * {y}",)),
     _with_value("maximum", "maximum", "v = tl.maximum(v, u)", ("torch.max({x}, {y})",), sizes=_FROM_UNIT),
+    _with_value(
+        "divide_by",
+        "div",
+        "v = v / u",
+        ("{x} / ({y} + 1.0)",),
+        second="rand",
+        level=("single",),
+        eager=lambda x, y: x / (y + 1.0),
+        triton=("v = v / (u + 1.0)",),
+        text="{x} / ({y} + 1.0)",
+    ),
+    _with_value(
+        "masked_fill",
+        "where",
+        "",
+        (),
+        second="mask",
+        level=("single",),
+        eager=lambda x, y: x.masked_fill(y, 0.0),
+        triton=("v = tl.where(u != 0, 0.0, v)",),
+        text="{x}.masked_fill({y}, 0.0)",
+    ),
     _with_value("minimum", "minimum", "v = tl.minimum(v, u)", ("torch.min({x}, {y})",), sizes=_FROM_UNIT),
 )

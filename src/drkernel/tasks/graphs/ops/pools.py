@@ -8,10 +8,11 @@ from typing import Any
 
 import torch.nn.functional as F
 
-from drkernel.tasks.graphs.dims import Shape
+from drkernel.tasks.graphs.dims import Shape, as_dim
 from drkernel.tasks.graphs.nodes import Attributes
 from drkernel.tasks.graphs.op import Op
 from drkernel.tasks.graphs.ops.shapes import spell
+from drkernel.tasks.operators.rows import SMALL
 
 _KERNELS = (2, 2, 2, 3, 3, 4)
 
@@ -63,4 +64,42 @@ def _pool(kind: str, rank: int) -> Op:
     )  # fmt: skip
 
 
-POOLS = (*(_pool(kind, rank) for kind in ("max", "avg") for rank in (1, 2, 3)),)
+def _adaptive(kind: str, rank: int) -> Op:
+    """A pool whose windows follow from the size of the output; with windows of the same size, of what divides it."""
+    name, call = f"adaptive_{kind}_pool{rank}d", getattr(F, f"adaptive_{kind}_pool{rank}d")
+    module = f"nn.Adaptive{kind.capitalize()}Pool{rank}d"
+
+    def infer(shapes: Sequence[Shape], a: Attributes) -> Shape:
+        assert len(shapes[0]) == rank + 2, f"{name} of {shapes[0]}"
+        return (*shapes[0][:-rank], *(as_dim(size) for size in _sizes(a["output_size"], rank)))
+
+    def draw(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
+        spatial = shapes[0][2:]
+        if len(shapes[0]) != rank + 2 or min(dim.small for dim in spatial) < 6:
+            return None
+        one = (1,) * rank if rank > 1 and rng.random() < 0.5 else 1
+        return {"output_size": rng.choice((one, one, 1, 2, 4))}
+
+    return Op(
+        name,
+        "pool",
+        infer,
+        lambda inputs, own, a: call(inputs[0], a["output_size"]),
+        spell(f"F.{name}({{x}}, {{output_size}})", "", f"{module}({{output_size}})"),
+        draw=draw,
+        attribute_names=("pool", "global_pool", f"{kind}_pool"),
+        fold="max" if kind == "max" else "sum",
+        leaves=dict(SMALL) if kind == "avg" else {"size": "unit"},
+        needs_signed=kind == "max",
+        needs_unbounded=kind == "max",
+    )
+
+
+def _sizes(value: Any, rank: int) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, tuple) else (value,) * rank
+
+
+POOLS = (
+    *(_pool(kind, rank) for kind in ("max", "avg") for rank in (1, 2, 3)),
+    *(_adaptive(kind, rank) for kind in ("avg", "max") for rank in (1, 2, 3)),
+)
