@@ -42,6 +42,8 @@ def write(graph: Graph, rng: random.Random) -> Written:
     made = Constructor(constants, rng, rng.choice((0.0, 0.5, 1.0)))
     body = Body(graph, inputs, made, _flow(rng), rng).statements()
     lines = ["import torch", "import torch.nn as nn"]
+    if made.parameters and graph.dtype != "float32":
+        made.lines.append(f"self.to(torch.{graph.dtype})")
     text = "\n".join([*body, *made.lines])
     lines += ["import torch.nn.functional as F"] * ("F." in text) + ["import math"] * ("math." in text)
     lines += ["", *(f"{constants[name]} = {dim.full}" for name, dim in graph.sizes.items())]
@@ -73,13 +75,17 @@ def task_of(graph: Graph, rng: random.Random, split: str = "train", family: str 
         precision="ieee" if graph.dtype == "float32" else "low",
         info={
             "composition": list(graph.composition),
+            "key": composition,
             "family": family,
+            "shape": {written.names[name]: dim.full for name, dim in graph.sizes.items()},
+            "small": small,
             "graph": to_json(graph),
             "names": written.names,
             "parameters": written.parameters,
             "buffers": written.buffers,
             "init": {"signature": written.signature, "lines": list(written.lines)},
             "arguments": list(written.arguments),
+            **({} if graph.dtype == "float32" else {"dtype": graph.dtype}),
         },
     )
 

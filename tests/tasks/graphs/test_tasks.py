@@ -1,0 +1,62 @@
+"""Tasks of version 2 of the generator: sources against graphs."""
+
+import hashlib
+
+import pytest
+
+from drkernel.tasks.generator import generate
+from drkernel.tasks.graphs.draw import FAMILIES
+from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.splits import SPLITS, split_of
+from drkernel.types import DrKernelError
+from tests.tasks.graphs.compare import assert_same
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_source_computes_what_its_graph_says(dtype):
+    for task in generate("train", 90, 11, version=2, dtypes=[dtype]):
+        assert_same(task)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", SPLITS)
+def test_many_sources_compute_what_their_graphs_say(split):
+    for task in generate(split, 300, 12, version=2):
+        assert_same(task)
+
+
+def test_they_do_at_other_sizes_too():
+    for task in generate("train", 60, 13, ["pointwise", "reductions", "linear_chain", "mlp"], version=2):
+        name = next(iter(task.small))
+        assert_same(task, {name: task.small[name] + 1})
+
+
+def test_no_composition_is_in_two_splits():
+    found = {split: generate(split, 150, 0, version=2) for split in SPLITS}
+    for split, tasks in found.items():
+        assert all(split_of(task.info["key"]) == task.split == split for task in tasks)
+        assert all(task.id.startswith(f"generated/{'+'.join(task.info['composition'])}") for task in tasks)
+
+
+def test_every_family_is_in_train_and_nearly_every_operator():
+    tasks = generate("train", 1500, 0, version=2)
+    assert {task.family for task in tasks} == set(FAMILIES)
+    assert len({op for task in tasks for op in task.info["composition"]}) > 0.97 * len(OPS)
+
+
+def test_a_longer_draw_begins_with_the_shorter_one_and_repeats_nothing():
+    long = generate("train", 80, 3, version=2)
+    assert long[:30] == generate("train", 30, 3, version=2)
+    assert len({task.source for task in long}) == 80
+
+
+def test_an_unknown_family_is_named():
+    with pytest.raises(DrKernelError, match="unknown task family 'glu'; expected one of pointwise"):
+        generate("train", 1, 0, ["glu"], version=2)
+    with pytest.raises(DrKernelError, match=r"tasks\.families: none of scans has float16 tasks; these have: pointwise"):
+        generate("train", 1, 0, ["scans"], dtypes=["float16"], version=2)
+
+
+def stream(tasks) -> str:
+    text = "".join(f"{task.id}{task.source}{sorted(task.small.items())}" for task in tasks)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
