@@ -1,0 +1,131 @@
+"""From steps to the text of a submission."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from drkernel.coldstart.answers.context import Context, Host
+from drkernel.coldstart.answers.draft import Draft
+from drkernel.coldstart.answers.library import expression
+from drkernel.coldstart.answers.partition import FREE, Step
+from drkernel.coldstart.answers.schemes import SCHEMES
+from drkernel.tasks.graphs.nodes import Node
+
+HELPERS = {
+    "times": ["@triton.jit", "def times(a, b):", "    return a * b"],
+    "larger": ["@triton.jit", "def larger(a, b):", "    return tl.maximum(a, b)"],
+    "smaller": ["@triton.jit", "def smaller(a, b):", "    return tl.minimum(a, b)"],
+    "log_add": [
+        "@triton.jit",
+        "def log_add(a, b):",
+        "    m = tl.maximum(a, b)",
+        "    return m + tl.log(tl.exp(a - m) + tl.exp(b - m))",
+    ],
+}
+"""Functions that kernels call."""
+
+
+@dataclass
+class Written:
+    """A submission in parts."""
+
+    drafts: list[tuple[Step, Draft]] = field(default_factory=list)
+    forward: list[str] = field(default_factory=list)
+
+
+def write(context: Context, steps: Sequence[Step], rng: random.Random) -> str:
+    """The submission that computes the steps."""
+    return render(context, compose(context, steps, rng))
+
+
+def compose(context: Context, steps: Sequence[Step], rng: random.Random) -> Written:
+    """The kernels and the statements of the forward."""
+    variables = dict(zip((x.name for x in context.graph.inputs), context.info["arguments"], strict=True))
+    written, contiguous = Written(), {node.id: True for node in context.graph.nodes}
+    contiguous |= {x.name: False for x in context.graph.inputs}
+    number = sum(bool(step.scheme) for step in steps)
+    for place, step in enumerate(steps):
+        later = {value for after in steps[place + 1 :] for value in after.inputs} | set(context.graph.outputs)
+        if step.scheme:
+            _kernel(context, step, variables, written, contiguous, number, later)
+        else:
+            _library(context, step.output, variables, written, contiguous, rng, later)
+        for value in [value for value in variables if value not in later]:
+            del variables[value]
+    written.forward.append(f"return {', '.join(variables[value] for value in context.graph.outputs)}")
+    return written
+
+
+def _library(
+    context: Context,
+    node: Node,
+    variables: dict[str, str],
+    written: Written,
+    contiguous: dict[str, bool],
+    rng: random.Random,
+    later: set[str],
+) -> None:
+    text = expression(context, node, [variables[value] for value in node.inputs], rng)
+    free = [variables[value] for value in node.inputs if value not in later]
+    taken = {name for value, name in variables.items() if value in later}
+    name = free[0] if free and free[0] not in taken else _new(taken | set(variables.values()))
+    *before, last = text.split("\n")
+    written.forward += [*before, f"{name} = {last}"]
+    contiguous[node.id] = node.op not in FREE or (
+        node.op in ("flatten", "unsqueeze", "squeeze", "dropout") and contiguous[node.inputs[0]]
+    )
+    variables[node.id] = name
+
+
+def _new(taken: set[str]) -> str:
+    names = ["o", *(f"o{number}" for number in range(2, 50))]
+    return next(name for name in names if name not in taken)
+
+
+def _kernel(
+    context: Context,
+    step: Step,
+    variables: dict[str, str],
+    written: Written,
+    contiguous: dict[str, bool],
+    number: int,
+    later: set[str],
+) -> None:
+    for value in step.inputs:
+        if not contiguous[value]:
+            written.forward.append(f"{variables[value]} = {variables[value]}.contiguous()")
+            contiguous[value] = True
+    host = Host.of(context, {value: variables[value] for value in step.inputs}, step.inputs)
+    place = len(written.drafts) + 1
+    draft = Draft(f"kernel{place}" if number > 1 else "kernel", context.narrow)
+    SCHEMES[step.scheme].write(context, host, step.nodes, draft)
+    statements = [*draft.host, draft.launch(), *draft.after]
+    taken = {name for value, name in variables.items() if value in later or value in step.inputs}
+    result = _new(taken)
+    statements = [re.sub(r"\bOUT\b", result, line) for line in statements]
+    written.forward += host.sizes.statements("\n".join(statements)) + statements
+    variables[step.output.id] = result
+    written.drafts.append((step, draft))
+
+
+def render(context: Context, written: Written) -> str:
+    """The whole file."""
+    init = context.info["init"]
+    body = "\n".join([*init["lines"], *written.forward])
+    lines = ["import torch", "import torch.nn as nn"]
+    lines += ["import torch.nn.functional as F"] * ("F." in body) + ["import math"] * ("math." in body)
+    lines += ["import triton", "import triton.language as tl", ""]
+    for name in dict.fromkeys(helper for _, draft in written.drafts for helper in draft.helpers):
+        lines += [*HELPERS[name], ""]
+    for _, draft in written.drafts:
+        lines += [*draft.definition(), ""]
+    lines.append("class ModelNew(nn.Module):")
+    if init["lines"]:
+        lines += [f"    def __init__({init['signature']}):", "        super().__init__()"]
+        lines += [*(f"        {line}" for line in init["lines"]), ""]
+    arguments = ", ".join(["self", *context.info["arguments"]])
+    lines += [f"    def forward({arguments}):", *(f"        {line}" for line in written.forward)]
+    return "\n".join(lines) + "\n"
