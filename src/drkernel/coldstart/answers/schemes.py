@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drkernel.coldstart.answers import elementwise
+from drkernel.coldstart.answers import elementwise, rows
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import Draft
 from drkernel.tasks.graphs.nodes import Node
@@ -22,6 +22,7 @@ class Scheme:
 
 SCHEMES: dict[str, Scheme] = {
     "elementwise": Scheme(elementwise.fits, elementwise.write),
+    "rows": Scheme(rows.fits, rows.write),
 }
 
 
