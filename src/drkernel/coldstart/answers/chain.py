@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import Draft
@@ -31,7 +32,6 @@ class Chain:
         self._order = [node.id for node in nodes]
         self.current = ""
         self._kept: dict[str, str] = {}
-        self._moved: dict[str, Site] = {}
 
     def restart(self) -> None:
         """Forgets all values: another pass over the elements begins."""
@@ -79,7 +79,7 @@ class Chain:
         if node.op in LEAVES:
             LEAVES[node.op](self, self._draft, self._host, node, site)
         elif node.op in RESHAPES:
-            self.place(node.inputs[0], site)
+            self.place(node.inputs[0], replace(site, shape=self._host.shape(node.inputs[0])))
         elif len(node.inputs) > 1:
             self._two(node, site)
         else:
@@ -97,9 +97,14 @@ class Chain:
 
     def _two(self, node: Node, site: Site) -> None:
         first, second = node.inputs[:2]
+        if node.op in ("outer", "diagonal_matmul"):
+            column = (*self._host.shape(first), as_dim(1))
+            self._draft.add(f"v = {self.load(self._host.variables[first], column, site)}")
+            self._draft.add(f"u = {self._text(second, site)}", "v = v * u")
+            return
         if second == self.current and OPS[node.op].inputs_alike:
             first, second = second, first
-        lines = [*filled(node, TWO.get(node.op, OPS[node.op].triton))]
+        lines = filled(node, OPS[node.op].triton)
         if first == second:
             self.place(first, site)
             self._draft.add("u = v")
@@ -108,13 +113,11 @@ class Chain:
             self.place(first, site)
         else:
             self.place(first, site)
-            self._draft.add(f"u = {self.second(node, second, site)}")
+            self._draft.add(f"u = {self._text(second, site)}")
         self._draft.add(*lines)
 
-    def second(self, node: Node, value: str, site: Site) -> str:
+    def second(self, value: str, site: Site) -> str:
         """The expression of a second operand."""
-        if node.op == "outer":
-            return self.load(self._host.variables[value], (as_dim(1), *self._host.shape(value)), site)
         return self._text(value, site)
 
     def parameter(self, node: Node, role: str, site: Site, shape: Sequence[Dim] | None = None) -> str:
@@ -127,10 +130,6 @@ class Chain:
 def filled(node: Node, lines: Sequence[str]) -> list[str]:
     """Lines with the node's constants."""
     return [re.sub(r"\{(\w+)\}", lambda m: repr(node.attributes[m[1]]), line) for line in lines]
-
-
-TWO = {"outer": ("v = v * u",), "diagonal_matmul": ("v = v * u",)}
-"""Products that are element-wise."""
 
 
 def channel_shape(shape: Shape) -> Shape:

@@ -9,7 +9,8 @@ from drkernel.coldstart.answers.chain import RESHAPES, Chain
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.leaves import LEAVES
-from drkernel.coldstart.answers.sites import Site, offset
+from drkernel.coldstart.answers.sites import Site, offset, terms
+from drkernel.coldstart.answers.sizes import product
 from drkernel.tasks.graphs.dims import count
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
@@ -36,7 +37,7 @@ def fits(context: Context, nodes: Sequence[Node]) -> bool:
         if node.op in LEAVES:
             if own & set(node.inputs) or numbers(context, node.id) != numbers(context, nodes[-1].id):
                 return False
-        elif not is_element(node):
+        elif not is_element(node) or (node.op in ("outer", "diagonal_matmul") and own & set(node.inputs)):
             return False
     return consistent(context, nodes)
 
@@ -74,20 +75,65 @@ def sites_of(context: Context, host: Host, draft: Draft, nodes: Sequence[Node], 
     return found
 
 
-def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft, block: int = 1024) -> None:
+LEAST_PLANE = 256
+"""Published elements of a plane that is worth a program of its own."""
+
+
+def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> None:
     """The kernel: an index, the lines of each node, a store."""
     last = nodes[-1]
-    site = Site(host.shape(last.id), "i", {"i": "m"})
+    for node in nodes:
+        host.shape(node.id)
+    draft.host.append(f"{OUTPUT} = {allocation(context, host, last)}")
+    site = start(context, host, draft, last, _in_planes(context, nodes))
     sites = sites_of(context, host, draft, nodes, site)
     chain = Chain(context, host, draft, nodes)
-    draft.add("i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "m = i < T")
     for node in nodes:
         chain.node(node, sites[node.id])
     draft.add("tl.store(o_ptr + i, v, mask=m)")
-    draft.blocks["BLOCK"] = str(block)
-    draft.host += [f"{OUTPUT} = {allocation(context, host, last)}", f"T = {OUTPUT}.numel()"]
+
+
+def start(context: Context, host: Host, draft: Draft, last: Node, planes: bool) -> Site:
+    """The indices of a program's outputs: of a block of all, or of a block of one plane."""
+    shape = host.shape(last.id)
+    if planes:
+        inner, block = product(shape[2:]), block_of(context, draft, last, count(context.shape(last.id)[2:]))
+        size = draft.size(inner)
+        draft.add("p = tl.program_id(0)", "j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)", f"m = j < {size}")
+        draft.add(f"i = p * {size} + j")
+        draft.grid = f"({product(shape[:2]).text}, triton.cdiv({inner.text}, {block}))"
+        return Site(shape, "i", {"i": "m", "j": "m"}, terms(shape, 2, "p", "j", draft.size))
+    block = block_of(context, draft, last, count(context.shape(last.id)))
+    draft.add("i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "m = i < T")
+    draft.host.append(f"T = {OUTPUT}.numel()")
     draft.number("T", "T")
     draft.grid = f"(triton.cdiv(T, {block}),)"
+    return Site(shape, "i", {"i": "m"})
+
+
+def block_of(context: Context, draft: Draft, last: Node, elements: int) -> int:
+    """A block size for a program that has so many elements at most.
+
+    The simulated device takes one program whose tensors have several times its block for one that loops; a block is
+    chosen that does not look so at small sizes.
+    """
+    small = count(context.shape(last.id), small=True)
+    sizes = [block for block in BLOCKS if block <= max(elements, 128)]
+    sizes = [block for block in sizes if small > block or 4 * small <= block] or sizes
+    block = sizes[0]
+    draft.blocks["BLOCK"] = str(block)
+    return block
+
+
+BLOCKS = (1024, 512, 2048, 256, 128)
+
+
+def _in_planes(context: Context, nodes: Sequence[Node]) -> bool:
+    """Whether a program of one plane saves loads: those of parameters per channel."""
+    shape = context.shape(nodes[-1].id)
+    if len(shape) < 3 or count(shape[2:]) < LEAST_PLANE:
+        return False
+    return any(node.parameters or node.op in LEAVES or len(node.inputs) > 1 for node in nodes)
 
 
 def allocation(context: Context, host: Host, node: Node) -> str:

@@ -16,7 +16,7 @@ Leaf = Callable[[Any, Any, Any, Node, Site], None]
 def _coordinates(draft: Any, host: Any, node: Node, site: Site) -> list[str]:
     """The place of an element in the node's output, per dimension."""
     assert len(site.shape) == len(host.shape(node.id)), f"{node.op} at {site.shape}"
-    return parts(site.index, site.shape, draft.size)
+    return [site.known.get(text, text) for text in parts(site.index, site.shape, draft.size)]
 
 
 def _joined(draft: Any, coordinates: list[str], shape: Any) -> str:

@@ -265,7 +265,7 @@ class _Rows:
         self._draft_place(core.inputs[0])
         if len(core.inputs) > 1:
             site = self._site_of(self._domain)
-            self._draft.add(f"u = {self._chain.second(core, core.inputs[1], site)}")
+            self._draft.add(f"u = {self._chain.second(core.inputs[1], site)}")
         if core.op == "softmin":
             self._draft.add("v = -v")
         self._draft.add(*(("v = v * u",) if core.op == "matvec" else filled(core, OPS[core.op].triton)))

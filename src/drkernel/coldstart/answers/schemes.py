@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drkernel.coldstart.answers import elementwise, rows
+from drkernel.coldstart.answers import elementwise, rows, scans, windows
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import Draft
 from drkernel.tasks.graphs.nodes import Node
@@ -23,6 +23,8 @@ class Scheme:
 SCHEMES: dict[str, Scheme] = {
     "elementwise": Scheme(elementwise.fits, elementwise.write),
     "rows": Scheme(rows.fits, rows.write),
+    "windows": Scheme(windows.fits, windows.write),
+    "scans": Scheme(scans.fits, scans.write),
 }
 
 

@@ -77,6 +77,35 @@ def _operand(text: str) -> str:
     return text if re.fullmatch(r"\w+", text) else f"({text})"
 
 
+def terms(
+    shape: Sequence[Dim], place: int, outer: str, inner: str, size: Callable[[Dim], str], index: str = "i"
+) -> dict[str, str]:
+    """What terms of offsets are where `outer` counts the first `place` dimensions and `inner` the others.
+
+    >>> b, c, h = Dim("B", 2, 2), Dim("C", 3, 3), Dim("H", 4, 4)
+    >>> terms((b, c, h), 2, "p", "j", str)
+    {'i // (C * H)': 'p // C', 'i // H': 'p', 'i // H % C': 'p % C', 'i % H': 'j'}
+    """
+    found = {}
+    for start in range(len(shape)):
+        for stop in range(start + 1, len(shape) + 1):
+            if start >= place or stop <= place:
+                variable, first, last = (inner, place, len(shape)) if start >= place else (outer, 0, place)
+                text = _counted(index, shape, 0, start, stop, len(shape), size)
+                if text != index:
+                    found[text] = _counted(variable, shape, first, start, stop, last, size)
+    return found
+
+
+def _counted(
+    variable: str, shape: Sequence[Dim], first: int, start: int, stop: int, last: int, size: Callable[[Dim], str]
+) -> str:
+    """The place in dimensions `start` to `stop` of what a variable counts in dimensions `first` to `last`."""
+    inner = product(shape[stop:last])
+    text = variable if is_one(inner) else f"{variable} // {_operand(size(inner))}"
+    return text if start == first else f"{text} % {_operand(size(product(shape[start:stop])))}"
+
+
 def parts(variable: str, sizes: Sequence[Dim], size: Callable[[Dim], str]) -> list[str]:
     """The coordinates that a variable stands for, which counts elements of a shape.
 

@@ -99,6 +99,9 @@ def _kernel(
             written.forward.append(f"{variables[value]} = {variables[value]}.contiguous()")
             contiguous[value] = True
     host = Host.of(context, {value: variables[value] for value in step.inputs}, step.inputs)
+    for node in step.nodes:
+        if node.op == "embedding":
+            host.sizes.bind(context.attribute(node, "weight"), "", node.parameters[0].shape)
     place = len(written.drafts) + 1
     draft = Draft(f"kernel{place}" if number > 1 else "kernel", context.narrow)
     SCHEMES[step.scheme].write(context, host, step.nodes, draft)
