@@ -113,7 +113,11 @@ class Chain:
             self.place(first, site)
         else:
             self.place(first, site)
-            self._draft.add(f"u = {self._text(second, site)}")
+            text = self._text(second, site)
+            if text.isidentifier():
+                lines = [re.sub(r"\bu\b", text, line) for line in lines]
+            else:
+                self._draft.add(f"u = {text}")
         self._draft.add(*lines)
 
     def second(self, value: str, site: Site) -> str:

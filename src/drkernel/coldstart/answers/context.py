@@ -67,7 +67,7 @@ class Host:
     @classmethod
     def of(cls, context: Context, variables: dict[str, str], values: list[str]) -> Host:
         """With the sizes of these values, those of most dimensions first."""
-        sizes = Sizes(context.graph)
+        sizes = Sizes(context.graph, context.info["arguments"])
         for value in sorted(values, key=lambda value: -len(context.shape(value))):
             sizes.bind(variables[value], value, context.shape(value))
         return cls(context, variables, sizes)

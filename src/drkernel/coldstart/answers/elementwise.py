@@ -95,15 +95,16 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
 
 def start(context: Context, host: Host, draft: Draft, last: Node, planes: bool) -> Site:
     """The indices of a program's outputs: of a block of all, or of a block of one plane."""
-    shape = host.shape(last.id)
+    shape, published = host.shape(last.id), context.shape(last.id)
     if planes:
-        inner, block = product(shape[2:]), block_of(context, draft, last, count(context.shape(last.id)[2:]))
+        place = min(2, len(shape) - 1)
+        inner, block = product(shape[place:]), block_of(draft, count(published[place:]), count(published, small=True))
         size = draft.size(inner)
         draft.add("p = tl.program_id(0)", "j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)", f"m = j < {size}")
         draft.add(f"i = p * {size} + j")
-        draft.grid = f"({product(shape[:2]).text}, triton.cdiv({inner.text}, {block}))"
-        return Site(shape, "i", {"i": "m", "j": "m"}, terms(shape, 2, "p", "j", draft.size))
-    block = block_of(context, draft, last, count(context.shape(last.id)))
+        draft.grid = f"({product(shape[:place]).text}, triton.cdiv({inner.text}, {block}))"
+        return Site(shape, "i", {"i": "m", "j": "m"}, terms(shape, place, "p", "j", draft.size))
+    block = block_of(draft, count(published), count(published, small=True))
     draft.add("i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "m = i < T")
     draft.host.append(f"T = {OUTPUT}.numel()")
     draft.number("T", "T")
@@ -111,13 +112,12 @@ def start(context: Context, host: Host, draft: Draft, last: Node, planes: bool) 
     return Site(shape, "i", {"i": "m"})
 
 
-def block_of(context: Context, draft: Draft, last: Node, elements: int) -> int:
+def block_of(draft: Draft, elements: int, small: int) -> int:
     """A block size for a program that has so many elements at most.
 
     The simulated device takes one program whose tensors have several times its block for one that loops; a block is
     chosen that does not look so at small sizes.
     """
-    small = count(context.shape(last.id), small=True)
     sizes = [block for block in BLOCKS if block <= max(elements, 128)]
     sizes = [block for block in sizes if small > block or 4 * small <= block] or sizes
     block = sizes[0]
@@ -131,8 +131,10 @@ BLOCKS = (1024, 512, 2048, 256, 128)
 def _in_planes(context: Context, nodes: Sequence[Node]) -> bool:
     """Whether a program of one plane saves loads: those of parameters per channel."""
     shape = context.shape(nodes[-1].id)
-    if len(shape) < 3 or count(shape[2:]) < LEAST_PLANE:
+    if len(shape) < 2 or count(shape[min(2, len(shape) - 1) :]) < LEAST_PLANE:
         return False
+    if len(shape) == 2:
+        return any(node.op in LEAVES or node.op in ("outer", "diagonal_matmul") for node in nodes)
     return any(node.parameters or node.op in LEAVES or len(node.inputs) > 1 for node in nodes)
 
 

@@ -19,11 +19,17 @@ def _coordinates(draft: Any, host: Any, node: Node, site: Site) -> list[str]:
     return [site.known.get(text, text) for text in parts(site.index, site.shape, draft.size)]
 
 
-def _joined(draft: Any, coordinates: list[str], shape: Any) -> str:
-    """The number of an element from its coordinates."""
+def _leading(draft: Any, site: Site, number: int) -> list[str]:
+    """The place in the first dimensions, as one number."""
+    text = f"{site.index} // {draft.size(product(site.shape[number:]))}"
+    return [site.known.get(text, text)] * (number > 0)
+
+
+def _joined(draft: Any, coordinates: list[str], shape: Any, leading: int) -> str:
+    """The number of an element from its coordinates, the first of which may stand for several dimensions."""
     text = ""
     for place, coordinate in enumerate(coordinates):
-        size = draft.size(shape[place])
+        size = draft.size(shape[place - (leading > 0)]) if place else ""
         bare = coordinate if coordinate.isidentifier() else f"({coordinate})"
         text = f"({text}) * {size} + {bare}" if " + " in text else f"{text} * {size} + {bare}" if text else bare
     return text
@@ -38,9 +44,13 @@ def _moved(place: Callable[[Any, Any, Node, list[str], Any], list[str]]) -> Leaf
 
     def leaf(chain: Any, draft: Any, host: Any, node: Node, site: Site) -> None:
         variable, shape = _source(host, node)
-        found = place(draft, host, node, _coordinates(draft, host, node, site), shape)
+        before = _coordinates(draft, host, node, site)
+        found = place(draft, host, node, list(before), shape)
+        same = 0
+        while same < len(found) and found[same] == before[same] and (not same or shape[same] == site.shape[same]):
+            same += 1
         pointer = draft.pointer(variable)
-        draft.add(f"a = {_joined(draft, found, shape)}")
+        draft.add(f"a = {_joined(draft, [*_leading(draft, site, same), *found[same:]], shape[same:], same)}")
         draft.add(f"v = {chain.load_at(pointer, 'a', next(iter(site.masks.values()), ''))}")
 
     return leaf
@@ -66,7 +76,8 @@ def _upsample(draft: Any, host: Any, node: Node, at: list[str], shape: Any) -> l
 def _chunk(draft: Any, host: Any, node: Node, at: list[str], shape: Any) -> list[str]:
     dim, index = node.attributes["dim"], node.attributes["index"]
     if index:
-        at[dim] += f" + {index} * {draft.size(host.shape(node.id)[dim])}"
+        size = draft.size(host.shape(node.id)[dim])
+        at[dim] += f" + {size}" if index == 1 else f" + {index} * {size}"
     return at
 
 
@@ -74,17 +85,6 @@ def _shuffle(draft: Any, host: Any, node: Node, at: list[str], shape: Any) -> li
     r = node.attributes["upscale_factor"]
     b, c, y, x = at
     return [b, f"({c}) * {r * r} + {y} % {r} * {r} + {x} % {r}", f"{y} // {r}", f"{x} // {r}"]
-
-
-def _split_heads(draft: Any, host: Any, node: Node, at: list[str], shape: Any) -> list[str]:
-    b, h, s, d = at
-    return [b, s, f"({h}) * {draft.size(host.shape(node.id)[3])} + {d}"]
-
-
-def _join_heads(draft: Any, host: Any, node: Node, at: list[str], shape: Any) -> list[str]:
-    b, s, c = at
-    width = draft.size(shape[3])
-    return [b, f"{c} // {width}", s, f"{c} % {width}"]
 
 
 def _pad(chain: Any, draft: Any, host: Any, node: Node, site: Site) -> None:
@@ -134,8 +134,6 @@ LEAVES: dict[str, Leaf] = {
     "upsample_nearest": _moved(_upsample),
     "chunk": _moved(_chunk),
     "pixel_shuffle": _moved(_shuffle),
-    "split_heads": _moved(_split_heads),
-    "join_heads": _moved(_join_heads),
     "pad": _pad,
     "embedding": _lookup,
     "index_select": _lookup,

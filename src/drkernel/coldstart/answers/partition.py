@@ -16,6 +16,7 @@ from drkernel.tasks.graphs.ops import OPS
 
 FREE = ("flatten", "unsqueeze", "squeeze", "dropout", "transpose", "chunk", "split_heads")
 """Operators that PyTorch computes without touching an element."""
+LIBRARY_OPS = ("cat", "split_heads", "join_heads")
 LIBRARY_KINDS = ("convolution", "product")
 
 
@@ -65,7 +66,7 @@ def partition(context: Context, plan: Plan) -> list[Step]:
 def in_library(node: Node, plan: Plan) -> bool:
     kind = OPS[node.op].kind
     library = (kind in LIBRARY_KINDS and node.op not in ("outer", "diagonal_matmul", "matvec")) or node.op == "attention"
-    return node.id in plan.left or (library and node.id not in plan.owned) or node.op == "cat"
+    return node.id in plan.left or (library and node.id not in plan.owned) or node.op in LIBRARY_OPS
 
 
 def _first(context: Context, plan: Plan, order: Sequence[Node]) -> Step:

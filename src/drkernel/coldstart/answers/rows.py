@@ -64,7 +64,7 @@ def _shapes_fit(context: Context, nodes: Sequence[Node], cores: list[Node], full
         before = [reduced[value] for value in inside]
         if node.op in LEAVES and (inside or numbers(context, node.id) != full):
             return False
-        if node.op == "positional" or (is_core(node) and any(before)):
+        if OPS[node.op].kind == "positional" or (is_core(node) and any(before)):
             return False
         joins = is_core(node) and OPS[node.op].kind not in ("norm", "softmax")
         reduced[node.id] = joins or (bool(before) and all(before) and numbers(context, node.id) != full)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drkernel.coldstart.answers import elementwise, rows, scans, windows
+from drkernel.coldstart.answers import elementwise, products, rows, scans, totals, windows
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import Draft
 from drkernel.tasks.graphs.nodes import Node
@@ -24,6 +24,9 @@ SCHEMES: dict[str, Scheme] = {
     "elementwise": Scheme(elementwise.fits, elementwise.write),
     "rows": Scheme(rows.fits, rows.write),
     "windows": Scheme(windows.fits, windows.write),
+    "totals": Scheme(totals.fits, totals.write),
+    "losses": Scheme(totals.fits_rows, totals.write_rows),
+    "products": Scheme(products.fits, products.write),
     "scans": Scheme(scans.fits, scans.write),
 }
 

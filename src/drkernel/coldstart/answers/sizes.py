@@ -23,8 +23,8 @@ _PRODUCT = re.compile(r"[A-Z]+\d*( \* [A-Z]+\d*)*")
 class Sizes:
     """The sizes that one kernel's host code knows."""
 
-    def __init__(self, graph: Graph):
-        self._graph = graph
+    def __init__(self, graph: Graph, reserved: Sequence[str] = ()):
+        self._graph, self._reserved = graph, set(reserved)
         self._known: dict[str, Dim] = {}
         self._shapes: dict[str, Shape] = {}
         self._unpacked: list[tuple[str, list[str]]] = []
@@ -37,7 +37,7 @@ class Sizes:
             if dim.is_number:
                 names.append("_")
                 continue
-            taken = {known.text for known in self._known.values()} | set(names)
+            taken = {known.text for known in self._known.values()} | set(names) | self._reserved
             new = dim.text not in self._known
             name = next(n for n in (letter, *_MORE) if n not in taken) if new else "_"
             names.append(name)
@@ -68,7 +68,8 @@ class Sizes:
         node = self._graph.values[value]
         assert isinstance(node, Node), f"the shape of input {value} is not bound"
         attributes = {name: self._attribute(found) for name, found in node.attributes.items()}
-        inferred = OPS[node.op].infer([self.shape(x) for x in node.inputs], attributes)
+        shapes, op = [self.shape(x) for x in node.inputs], OPS[node.op]
+        inferred = op.infer(shapes, op.complete(shapes, attributes))
         for dim, host in zip(shape, inferred, strict=True):
             if not dim.is_number and dim.text not in self._known:
                 self._known[dim.text] = self._named(host)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import Draft
 from drkernel.coldstart.answers.library import expression
-from drkernel.coldstart.answers.partition import FREE, Step
+from drkernel.coldstart.answers.partition import Step
 from drkernel.coldstart.answers.schemes import SCHEMES
 from drkernel.tasks.graphs.nodes import Node
+from drkernel.tasks.graphs.ops import OPS
 
 HELPERS = {
     "times": ["@triton.jit", "def times(a, b):", "    return a * b"],
@@ -26,6 +27,10 @@ HELPERS = {
     ],
 }
 """Functions that kernels call."""
+
+
+_STRIDED = ("transpose", "chunk", "split_heads", "attention")
+"""Operators whose results PyTorch may leave in another order."""
 
 
 @dataclass
@@ -74,9 +79,8 @@ def _library(
     name = free[0] if free and free[0] not in taken else _new(taken | set(variables.values()))
     *before, last = text.split("\n")
     written.forward += [*before, f"{name} = {last}"]
-    contiguous[node.id] = node.op not in FREE or (
-        node.op in ("flatten", "unsqueeze", "squeeze", "dropout") and contiguous[node.inputs[0]]
-    )
+    new = OPS[node.op].kind in ("convolution", "product")
+    contiguous[node.id] = new or (node.op not in _STRIDED and all(contiguous[value] for value in node.inputs))
     variables[node.id] = name
 
 
@@ -105,13 +109,26 @@ def _kernel(
     place = len(written.drafts) + 1
     draft = Draft(f"kernel{place}" if number > 1 else "kernel", context.narrow)
     SCHEMES[step.scheme].write(context, host, step.nodes, draft)
+    _share(written, step, draft)
     statements = [*draft.host, draft.launch(), *draft.after]
     taken = {name for value, name in variables.items() if value in later or value in step.inputs}
     result = _new(taken)
     statements = [re.sub(r"\bOUT\b", result, line) for line in statements]
     written.forward += host.sizes.statements("\n".join(statements)) + statements
     variables[step.output.id] = result
+
+
+def _share(written: Written, step: Step, draft: Draft) -> None:
+    """Uses an earlier kernel where it is the same."""
+    for _, other in written.drafts:
+        if other.definition()[2:] == draft.definition()[2:] and _parameters(other) == _parameters(draft):
+            draft.name = other.name
+            return
     written.drafts.append((step, draft))
+
+
+def _parameters(draft: Draft) -> list[str]:
+    return [*draft.pointers.values(), *draft.sizes.values(), *draft.blocks]
 
 
 def render(context: Context, written: Written) -> str:
