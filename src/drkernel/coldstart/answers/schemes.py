@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drkernel.coldstart.answers import elementwise, products, rows, scans, totals, windows
+from drkernel.coldstart.answers import (
+    attentions,
+    convolutions,
+    elementwise,
+    products,
+    rows,
+    scans,
+    totals,
+    windows,
+)
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import Draft
 from drkernel.tasks.graphs.nodes import Node
@@ -27,6 +36,8 @@ SCHEMES: dict[str, Scheme] = {
     "totals": Scheme(totals.fits, totals.write),
     "losses": Scheme(totals.fits_rows, totals.write_rows),
     "products": Scheme(products.fits, products.write),
+    "convolutions": Scheme(convolutions.fits, convolutions.write),
+    "attentions": Scheme(attentions.fits, attentions.write),
     "scans": Scheme(scans.fits, scans.write),
 }
 
