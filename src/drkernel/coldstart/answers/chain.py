@@ -20,6 +20,8 @@ from drkernel.tasks.graphs.ops import OPS
 
 RESHAPES = ("flatten", "unsqueeze", "squeeze", "dropout")
 """Operators that change no element and no element's number."""
+_LONG = 32
+"""Characters of a formula that may be a function of its own."""
 HINTS = {"weight": "w", "bias": "b", "running_mean": "mean", "running_var": "var", "value": "p"}
 
 
@@ -76,6 +78,12 @@ class Chain:
 
     def node(self, node: Node, site: Site) -> None:
         """Computes a node into `v`."""
+        first = len(self._draft.lines)
+        self._compute(node, site)
+        self._draft.marks.append((node, first, len(self._draft.lines)))
+        self.done(node)
+
+    def _compute(self, node: Node, site: Site) -> None:
         if node.op in LEAVES:
             LEAVES[node.op](self, self._draft, self._host, node, site)
         elif node.op in RESHAPES:
@@ -84,8 +92,17 @@ class Chain:
             self._two(node, site)
         else:
             self.place(node.inputs[0], site)
-            self._draft.add(*lines_of(self, self._context, self._host, node, site))
-        self.done(node)
+            self._draft.add(*self._helped(node, lines_of(self, self._context, self._host, node, site)))
+
+    def _helped(self, node: Node, lines: list[str]) -> list[str]:
+        """The lines, or a call of a function that has them."""
+        alone = OPS[node.op].kind == "pointwise" and sum(map(len, lines)) > _LONG
+        if not (self._draft.style.helpers and alone):
+            return lines
+        body = [f"    {line}" for line in lines]
+        body = [*body[:-1], body[-1].replace("v = ", "return ", 1)]
+        self._draft.functions[node.op] = ["@triton.jit", f"def {node.op}(v):", *body]
+        return [f"v = {node.op}(v)"]
 
     def done(self, node: Node) -> None:
         """The node's value is in `v`."""

@@ -15,7 +15,7 @@ from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
 from drkernel.tasks.graphs.ops.convolutions import per_dim
 
-NAMES = "zyx"
+NAMES = ("iz", "iy", "ix")
 
 
 def fits(context: Context, nodes: Sequence[Node]) -> bool:
@@ -56,7 +56,8 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
         f"b = r // {size(plane)}",
     )
     for name, text, s, p in zip(names, parts(f"(r % {size(plane)})", out[2:], size), stride, padding, strict=True):
-        draft.add(f"{name}0 = {text} + {p}" if transposed else f"{name}0 = {text} * {s} - {p}")
+        scaled = text if s == 1 or transposed else f"{text} * {s}"
+        draft.add(f"{name}0 = {scaled}" + (f" {'+' if transposed else '-'} {p}" if p else ""))
     draft.add("v = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
     precision = "" if context.narrow else ', input_precision="ieee"'
     with draft.block(f"for t in range(0, {k_}, BLOCK_K):"):

@@ -85,7 +85,7 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     for node in nodes:
         host.shape(node.id)
     draft.host.append(f"{OUTPUT} = {allocation(context, host, last)}")
-    site = start(context, host, draft, last, _in_planes(context, nodes))
+    site = start(context, host, draft, last, _in_planes(context, draft, nodes))
     sites = sites_of(context, host, draft, nodes, site)
     chain = Chain(context, host, draft, nodes)
     for node in nodes:
@@ -109,6 +109,7 @@ def start(context: Context, host: Host, draft: Draft, last: Node, planes: bool) 
     draft.host.append(f"T = {OUTPUT}.numel()")
     draft.number("T", "T")
     draft.grid = f"(triton.cdiv(T, {block}),)"
+    draft.tuned = True
     return Site(shape, "i", {"i": "m"})
 
 
@@ -118,7 +119,8 @@ def block_of(draft: Draft, elements: int, small: int) -> int:
     The simulated device takes one program whose tensors have several times its block for one that loops; a block is
     chosen that does not look so at small sizes.
     """
-    sizes = [block for block in BLOCKS if block <= max(elements, 128)]
+    sizes = sorted(BLOCKS, key=lambda block: block != draft.style.block)
+    sizes = [block for block in sizes if block <= max(elements, 128)]
     sizes = [block for block in sizes if small > block or 4 * small <= block] or sizes
     block = sizes[0]
     draft.blocks["BLOCK"] = str(block)
@@ -128,14 +130,15 @@ def block_of(draft: Draft, elements: int, small: int) -> int:
 BLOCKS = (1024, 512, 2048, 256, 128)
 
 
-def _in_planes(context: Context, nodes: Sequence[Node]) -> bool:
+def _in_planes(context: Context, draft: Draft, nodes: Sequence[Node]) -> bool:
     """Whether a program of one plane saves loads: those of parameters per channel."""
     shape = context.shape(nodes[-1].id)
     if len(shape) < 2 or count(shape[min(2, len(shape) - 1) :]) < LEAST_PLANE:
         return False
     if len(shape) == 2:
         return any(node.op in LEAVES or node.op in ("outer", "diagonal_matmul") for node in nodes)
-    return any(node.parameters or node.op in LEAVES or len(node.inputs) > 1 for node in nodes)
+    normed = any(node.op.startswith("batch_norm") for node in nodes)
+    return (normed or draft.style.planes) and any(node.parameters or node.op in LEAVES or len(node.inputs) > 1 for node in nodes)
 
 
 def allocation(context: Context, host: Host, node: Node) -> str:

@@ -16,7 +16,7 @@ from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
 
 LETTERS = {1: "N", 2: "MN", 3: "BMN", 4: "BCHW", 5: "BCDHW"}
-_MORE = "KLPQEFGRUV"
+_MORE = "GLPQEKRUV"
 _PRODUCT = re.compile(r"[A-Z]+\d*( \* [A-Z]+\d*)*")
 
 

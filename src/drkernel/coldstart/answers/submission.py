@@ -12,6 +12,8 @@ from drkernel.coldstart.answers.draft import Draft
 from drkernel.coldstart.answers.library import expression
 from drkernel.coldstart.answers.partition import Step
 from drkernel.coldstart.answers.schemes import SCHEMES
+from drkernel.coldstart.answers.style import Style
+from drkernel.tasks.graphs.dims import count
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
 
@@ -33,31 +35,69 @@ _STRIDED = ("transpose", "chunk", "split_heads", "attention")
 """Operators whose results PyTorch may leave in another order."""
 
 
+def plan(context: Context, written: Written) -> list[str]:
+    """The plan as comments: a line per step with what it computes, its output, blocks and traffic.
+
+        # conv2d: torch -> 64x32x254x254
+        # kernel: relu, add_parameter -> 64x32x254x254; BLOCK 1024; read 505 MB, write 505 MB
+    """
+    lines, drafts = [], {step.output.id: draft for step, draft in written.drafts}
+    for step in written.steps:
+        shape = "x".join(str(dim.full) for dim in context.shape(step.output.id)) or "scalar"
+        names = ", ".join(node.op for node in step.nodes)
+        if not step.scheme:
+            lines.append(f"# {names}: torch -> {shape}")
+            continue
+        draft = drafts.get(step.output.id)
+        blocks = ", ".join(f"{name} {value}" for name, value in draft.blocks.items() if value.isdigit()) if draft else ""
+        read = sum(_bytes(context, value) for value in step.inputs)
+        traffic = f"read {_size(read)}, write {_size(_bytes(context, step.output.id))}"
+        lines.append("# " + "; ".join([f"kernel: {names} -> {shape}", *[blocks] * bool(blocks), traffic]))
+    return lines
+
+
+def _bytes(context: Context, value: str) -> int:
+    wide = {"float32": 4, "int64": 8, "bool": 1}.get(context.graph.dtype_of(value), 2)
+    return wide * count(context.shape(value))
+
+
+def _size(number: int) -> str:
+    return f"{number / 1e6:.0f} MB" if number >= 1e6 else f"{number / 1e3:.0f} KB"
+
+
 @dataclass
 class Written:
     """A submission in parts."""
 
     drafts: list[tuple[Step, Draft]] = field(default_factory=list)
     forward: list[str] = field(default_factory=list)
+    steps: Sequence[Step] = ()
+    left_out: str = ""
+    """An import that is forgotten."""
+
+    @property
+    def shape(self) -> str:
+        """What is computed how, whatever it looks like."""
+        return repr([(step.scheme, [node.id for node in step.nodes]) for step in self.steps])
 
 
-def write(context: Context, steps: Sequence[Step], rng: random.Random) -> str:
+def write(context: Context, steps: Sequence[Step], rng: random.Random, style: Style | None = None) -> str:
     """The submission that computes the steps."""
-    return render(context, compose(context, steps, rng))
+    return render(context, compose(context, steps, rng, style or Style()))
 
 
-def compose(context: Context, steps: Sequence[Step], rng: random.Random) -> Written:
+def compose(context: Context, steps: Sequence[Step], rng: random.Random, style: Style) -> Written:
     """The kernels and the statements of the forward."""
     variables = dict(zip((x.name for x in context.graph.inputs), context.info["arguments"], strict=True))
-    written, contiguous = Written(), {node.id: True for node in context.graph.nodes}
+    written, contiguous = Written(steps=steps), {node.id: True for node in context.graph.nodes}
     contiguous |= {x.name: False for x in context.graph.inputs}
     number = sum(bool(step.scheme) for step in steps)
     for place, step in enumerate(steps):
         later = {value for after in steps[place + 1 :] for value in after.inputs} | set(context.graph.outputs)
         if step.scheme:
-            _kernel(context, step, variables, written, contiguous, number, later)
+            _kernel(context, step, variables, written, contiguous, number, later, style)
         else:
-            _library(context, step.output, variables, written, contiguous, rng, later)
+            _library(context, step.output, variables, written, contiguous, rng, later, style.output)
         for value in [value for value in variables if value not in later]:
             del variables[value]
     written.forward.append(f"return {', '.join(variables[value] for value in context.graph.outputs)}")
@@ -72,11 +112,12 @@ def _library(
     contiguous: dict[str, bool],
     rng: random.Random,
     later: set[str],
+    output: str,
 ) -> None:
     text = expression(context, node, [variables[value] for value in node.inputs], rng)
     free = [variables[value] for value in node.inputs if value not in later]
     taken = {name for value, name in variables.items() if value in later}
-    name = free[0] if free and free[0] not in taken else _new(taken | set(variables.values()))
+    name = free[0] if free and free[0] not in taken else _new(taken | set(variables.values()), output)
     *before, last = text.split("\n")
     written.forward += [*before, f"{name} = {last}"]
     new = OPS[node.op].kind in ("convolution", "product")
@@ -84,8 +125,8 @@ def _library(
     variables[node.id] = name
 
 
-def _new(taken: set[str]) -> str:
-    names = ["o", *(f"o{number}" for number in range(2, 50))]
+def _new(taken: set[str], output: str) -> str:
+    names = [output, *(f"{output}{number}" for number in range(2, 50))]
     return next(name for name in names if name not in taken)
 
 
@@ -97,6 +138,7 @@ def _kernel(
     contiguous: dict[str, bool],
     number: int,
     later: set[str],
+    style: Style,
 ) -> None:
     for value in step.inputs:
         if not contiguous[value]:
@@ -107,12 +149,12 @@ def _kernel(
         if node.op == "embedding":
             host.sizes.bind(context.attribute(node, "weight"), "", node.parameters[0].shape)
     place = len(written.drafts) + 1
-    draft = Draft(f"kernel{place}" if number > 1 else "kernel", context.narrow)
+    draft = Draft(f"{style.kernel}{place}" if number > 1 else style.kernel, context.narrow, style=style)
     SCHEMES[step.scheme].write(context, host, step.nodes, draft)
     _share(written, step, draft)
-    statements = [*draft.host, draft.launch(), *draft.after]
+    statements = [*draft.host, *draft.launch(), *draft.after]
     taken = {name for value, name in variables.items() if value in later or value in step.inputs}
-    result = _new(taken)
+    result = _new(taken | set(context.info["arguments"]), style.output)
     statements = [re.sub(r"\bOUT\b", result, line) for line in statements]
     written.forward += host.sizes.statements("\n".join(statements)) + statements
     variables[step.output.id] = result
@@ -131,8 +173,8 @@ def _parameters(draft: Draft) -> list[str]:
     return [*draft.pointers.values(), *draft.sizes.values(), *draft.blocks]
 
 
-def render(context: Context, written: Written) -> str:
-    """The whole file."""
+def render(context: Context, written: Written, with_plan: bool = False) -> str:
+    """The whole file; with the plan before the code."""
     init = context.info["init"]
     body = "\n".join([*init["lines"], *written.forward])
     lines = ["import torch", "import torch.nn as nn"]
@@ -140,7 +182,10 @@ def render(context: Context, written: Written) -> str:
     lines += ["import triton", "import triton.language as tl", ""]
     for name in dict.fromkeys(helper for _, draft in written.drafts for helper in draft.helpers):
         lines += [*HELPERS[name], ""]
+    functions: list[str] = []
     for _, draft in written.drafts:
+        draft.functions = {name: text for name, text in draft.functions.items() if name not in functions}
+        functions += draft.functions
         lines += [*draft.definition(), ""]
     lines.append("class ModelNew(nn.Module):")
     if init["lines"]:
@@ -148,4 +193,5 @@ def render(context: Context, written: Written) -> str:
         lines += [*(f"        {line}" for line in init["lines"]), ""]
     arguments = ", ".join(["self", *context.info["arguments"]])
     lines += [f"    def forward({arguments}):", *(f"        {line}" for line in written.forward)]
-    return "\n".join(lines) + "\n"
+    lines = [line for line in lines if line != written.left_out or not line]
+    return "\n".join([*(plan(context, written) if with_plan else []), *lines]) + "\n"

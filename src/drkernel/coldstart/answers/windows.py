@@ -75,7 +75,7 @@ class _Window:
 
     def __init__(self, draft: Draft, pool: Node, source: Shape, target: Shape):
         self._draft, self._source, self._rank = draft, source, len(source) - 2
-        self._names = "zyx"[-self._rank :]
+        self._names = ("iz", "iy", "ix")[-self._rank :]
         self._adaptive = "output_size" in pool.attributes
         a = pool.attributes
         outer = parts("j", target[2:], draft.size)
