@@ -5,40 +5,26 @@ from __future__ import annotations
 import ast
 import random
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from drkernel.tasks.graphs.constructor import PLACEHOLDER, Constructor, literal
+from drkernel.tasks.graphs.docs import comment
 from drkernel.tasks.graphs.graph import Graph
 from drkernel.tasks.graphs.names import KEPT, Names
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.op import Op, Spelling
 from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.graphs.style import Style
 
 OPERANDS = ("x", "y", "z", "w")
 _DIMS = ("dim", "dims", "dim0", "dim1")
 
 
-@dataclass(frozen=True)
-class Flow:
-    """How the statements of a forward hang together."""
-
-    kind: str
-    """nested (calls in calls) | reassign (one variable) | fresh (a variable for each value)"""
-    fresh: tuple[str, ...]
-    negative: bool
-    """Whether dimensions are counted from the end."""
-    sequential: bool
-    """Whether modules in a row become one nn.Sequential."""
-    weights: dict[str, float]
-    """How often each style of spelling is taken."""
-
-
 class Body:
     """Writes one forward; see `statements`."""
 
-    def __init__(self, graph: Graph, inputs: dict[str, str], made: Constructor, flow: Flow, rng: random.Random):
-        self._graph, self._made, self._flow, self._rng = graph, made, flow, rng
+    def __init__(self, graph: Graph, inputs: dict[str, str], made: Constructor, style: Style, rng: random.Random):
+        self._graph, self._made, self._style, self._rng = graph, made, style, rng
         self._text: dict[str, str] = dict(inputs)
         """The expression of each value that is known."""
         self._names = Names(rng)
@@ -63,14 +49,14 @@ class Body:
         fitting = [spelling for spelling in OPS[node.op].spellings if spelling.fits(node.attributes)]
         assert fitting, f"{node.op} with {node.attributes} has no spelling"
         styles = sorted({spelling.style for spelling in fitting})
-        style = self._rng.choices(styles, [self._flow.weights[style] for style in styles])[0]
+        style = self._rng.choices(styles, [self._style.weights[style] for style in styles])[0]
         return self._rng.choice([spelling for spelling in fitting if spelling.style == style])
 
     def _groups(self) -> list[list[Node]]:
         """Nodes one by one; those that one nn.Sequential holds together."""
         groups: list[list[Node]] = []
         for node in self._graph.nodes:
-            joined = self._flow.sequential and bool(groups) and self._continues(groups[-1][-1], node)
+            joined = self._style.sequential and bool(groups) and self._continues(groups[-1][-1], node)
             groups = [*groups[:-1], [*groups[-1], node]] if joined else [*groups, [node]]
         return groups
 
@@ -81,6 +67,8 @@ class Body:
     def _write(self, group: list[Node], last: bool) -> None:
         head, tail = group[0], group[-1]
         texts = [self._text[value] for value in head.inputs]
+        if self._style.flow != "nested" and self._rng.random() < self._style.comments:
+            self._lines.append(comment(head, self._graph.nodes.index(head), self._rng))
         self._keep(head)
         if len(group) > 1:
             members = [(node, self._constructed(node)) for node in group]
@@ -123,13 +111,14 @@ class Body:
 
     def _attribute(self, node: Node, op: Op, name: str, forward: bool) -> str:
         value: Any = node.attributes[name]
-        if name in _DIMS:
-            return self._dims(value, len(self._graph.shape(node.inputs[0])))
-        return self._made.held(node, op, name) if forward else self._made.attribute(node, op, name)
+        text = self._dims(value, len(self._graph.shape(node.inputs[0]))) if name in _DIMS else ""
+        if forward:
+            return self._made.held(node, op, name, text)
+        return self._made.attribute(node, op, name, text)
 
     def _dims(self, value: Any, rank: int) -> str:
         """Dimensions, counted from the front or from the end."""
-        shift = rank if self._flow.negative else 0
+        shift = rank if self._style.negative else 0
         if isinstance(value, int):
             return str(value - shift)
         return str(value[0] - shift) if len(value) == 1 else literal(tuple(dim - shift for dim in value))
@@ -137,7 +126,7 @@ class Body:
     def _keep(self, node: Node) -> None:
         """Names a value that is needed again later, before the variable that holds it is assigned anew."""
         value = node.inputs[0]
-        kept = self._flow.kind == "reassign" and self._text[value] == self._main
+        kept = self._style.flow == "reassign" and self._text[value] == self._main
         if kept and self._uses[value] > node.inputs.count(value):
             name = self._names.of(KEPT)
             self._lines.append(f"{name} = {self._text[value]}")
@@ -146,12 +135,14 @@ class Body:
     def _assign(self, node: Node, expression: str, last: bool) -> None:
         """Leaves the value in a variable, or as an expression where its only user can hold it."""
         users = self._graph.users(node.id)
-        inline = self._uses[node.id] == 1 and (last or (self._flow.kind == "nested" and self._inlines(node, users)))
+        inline = self._uses[node.id] == 1 and (
+            (last and self._style.returns) or (self._style.flow == "nested" and self._inlines(node, users))
+        )
         if inline:
             self._text[node.id] = expression
             return
         name = (
-            self._main if self._flow.kind == "reassign" and self._main_is_free() else self._names.of(self._flow.fresh)
+            self._main if self._style.flow == "reassign" and self._main_is_free() else self._names.of(self._style.fresh)
         )
         self._lines.append(f"{name} = {expression}")
         self._text[node.id] = name

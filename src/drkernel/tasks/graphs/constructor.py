@@ -44,16 +44,20 @@ class Constructor:
         texts = [self.size(dim) for dim in shape]
         return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
-    def attribute(self, node: Node, op: Op, name: str) -> str:
-        """An attribute of a node as an expression of the constructor: a literal, a size or an argument."""
+    def attribute(self, node: Node, op: Op, name: str, text: str = "") -> str:
+        """An attribute of a node as an expression of the constructor: a literal, a size or an argument.
+
+        `text` is the literal where it is not the value's own.
+        """
         value = node.attributes[name]
         if isinstance(value, Dim):
             return self.size(value)
         if isinstance(value, tuple) and any(isinstance(part, Dim) for part in value):
             return self.shape(value) if len(value) > 1 else self.size(value[0])
-        return self._argument(node, op, name) or literal(value)
+        text = text or literal(value)
+        return self._argument(node, op, name, text) or text
 
-    def _argument(self, node: Node, op: Op, name: str) -> str:
+    def _argument(self, node: Node, op: Op, name: str, text: str) -> str:
         """The argument that holds an attribute; empty where it stays a literal."""
         key = (node.id, name)
         if key not in self._chosen:
@@ -61,24 +65,25 @@ class Constructor:
             lifted = names and not isinstance(node.attributes[name], bool) and self._rng.random() < self._lifted
             self._chosen[key] = self._rng.choice(names) if lifted else ""
             if lifted:
-                self.arguments[self._chosen[key]] = self._literal_value(self._chosen[key], node.attributes[name])
+                self.arguments[self._chosen[key]] = self._literal_value(self._chosen[key], text)
         return self._chosen[key]
 
-    def _literal_value(self, name: str, value: Any) -> str:
+    def _literal_value(self, name: str, text: str) -> str:
         """The value of an argument: a literal, or a module constant with the argument's name."""
         if self._rng.random() < 0.25 or name in self._constants.values():
-            return literal(value)
-        self.hyper[name] = literal(value)
+            return text
+        self.hyper[name] = text
         return name
 
-    def held(self, node: Node, op: Op, name: str) -> str:
+    def held(self, node: Node, op: Op, name: str, text: str = "") -> str:
         """An attribute as an expression of `forward`: a literal, or an attribute of the module that holds it."""
         value = node.attributes[name]
         if isinstance(value, Dim):
             return self._held_size(value)
-        argument = self._argument(node, op, name)
+        text = text or literal(value)
+        argument = self._argument(node, op, name, text)
         if not argument:
-            return literal(value)
+            return text
         key = f"{node.id}.{name}"
         if key not in self.buffers:
             self.buffers[key] = self._attributes.of([argument])
@@ -138,6 +143,12 @@ class Constructor:
         elif self._rng.random() < 0.6:
             shape = shape[1:-1].rstrip(",")
         return f"torch.{call}({shape})" + (f" * {factor}" if factor else "")
+
+    def store_sizes(self, share: float) -> None:
+        """Keeps some sizes as attributes of the module, as people do out of habit."""
+        sizes = [name for name, value in self.arguments.items() if value in self._constants.values()]
+        kept = [name for name in sizes if self._rng.random() < share and self._attributes.is_free(name)]
+        self.lines[:0] = [f"self.{self._attributes.of([name])} = {name}" for name in kept]
 
     def _outside(self, dim: Dim) -> str:
         """A size as an expression over module constants."""

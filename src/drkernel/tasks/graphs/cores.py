@@ -82,7 +82,9 @@ def _drawn(build: Builder, rng: random.Random, rank: int, like: str) -> dict[str
     if like == "depthwise":
         return {**found, "out_channels": channels, "groups": channels}
     if like == "grouped" and channels.full % 4 == channels.small % 4 == 0:
-        found["groups"] = rng.choice((2, 4))
+        groups = found["groups"] = rng.choice((2, 4))
+        fitting = [out for out in _OUT if out[0] % groups == out[1] % groups == 0]
+        return {**found, "out_channels": build.size("out_channels", *rng.choice(fitting))}
     return {**found, "out_channels": build.size("out_channels", *rng.choice(_OUT))}
 
 

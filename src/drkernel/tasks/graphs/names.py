@@ -60,6 +60,9 @@ class Names:
             number += 1
         return f"{name}{number}"
 
+    def is_free(self, name: str) -> bool:
+        return name not in self._taken
+
     def reserve(self, *names: str) -> None:
         self._taken.update(names)
 
