@@ -121,7 +121,10 @@ class Body:
         shift = rank if self._style.negative else 0
         if isinstance(value, int):
             return str(value - shift)
-        return str(value[0] - shift) if len(value) == 1 else literal(tuple(dim - shift for dim in value))
+        if len(value) == 1:
+            return str(value[0] - shift)
+        dims = tuple(dim - shift for dim in value)
+        return str(list(dims)) if self._style.lists else literal(dims)
 
     def _keep(self, node: Node) -> None:
         """Names a value that is needed again later, before the variable that holds it is assigned anew."""

@@ -75,6 +75,14 @@ _POSITIVE = (
 """Operators that leave no negative values."""
 
 
+_SCALES = ("scale", "divide", "rms_scale", "l1_norm", "l2_norm", "mean_abs_norm", "frobenius_norm")
+_UNDONE: dict[str, tuple[str, ...]] = {
+    "norm": (*_SCALES, "standardize", "centre"),
+    "softmax": ("add_constant", "subtract_constant", "log_softmax"),
+}
+"""Operators that the next one undoes, by its kind; of norms, not those that have statistics of their own."""
+
+
 @dataclass
 class Chain:
     """A chain that grows at its last value."""
@@ -109,6 +117,8 @@ class Chain:
         """Whether the operator does something here."""
         op, before = OPS[name], self.used[-1] if self.used else ""
         if name in self.used or before in op.superfluous_before or not op.accepts(self.build.state(self.value)):
+            return False
+        if before in _UNDONE.get(op.kind, ()) and not op.name.startswith("batch_norm"):
             return False
         if op.needs_positive and before not in _POSITIVE:
             return False

@@ -95,12 +95,15 @@ def _conv_chain(rng: random.Random, dtype: str) -> Drawn:
 
 def _linear_chain(rng: random.Random, dtype: str) -> Drawn:
     build = Builder(dtype)
-    value = cores.product(build, rng, rng.choice(("linear", "linear", "linear", "linear_tokens")))
+    value = cores.product(build, rng, rng.choice(("linear", "linear", "linear", "linear_tokens", "weight")))
     return _grown(build, rng, value, rng.choice((1, 2, 2, 3, 3, 4, 5)))
 
 
 def _product_chain(rng: random.Random, dtype: str) -> Drawn:
-    build, like = Builder(dtype), rng.choice([name for name in cores.PRODUCTS if not name.startswith("linear")])
+    build, like = (
+        Builder(dtype),
+        rng.choice([name for name in cores.PRODUCTS if name not in ("linear", "linear_tokens", "weight")]),
+    )
     return _grown(build, rng, cores.product(build, rng, like), rng.choice((1, 2, 2, 3, 3)))
 
 
@@ -130,8 +133,8 @@ def _lookup(rng: random.Random, dtype: str) -> Drawn:
 def _network(name: str) -> Callable[[random.Random, str], Drawn]:
     def drawn(rng: random.Random, dtype: str) -> Drawn:
         build = Builder(dtype)
-        graph = build.graph(_core(lambda: NETWORKS[name](build, rng)))
-        return graph, _key(graph)
+        value = _core(lambda: NETWORKS[name](build, rng))
+        return _grown(build, rng, value, rng.choice((0, 0, 0, 1, 2)))
 
     return drawn
 

@@ -114,8 +114,8 @@ def _argument(made: Constructor, name: str, style: Style) -> str:
 
 def _hint(value: str) -> str:
     """The type of an argument with this value."""
-    if value.startswith("("):
-        return "tuple"
+    if value[0] in "([":
+        return "tuple" if value[0] == "(" else "list"
     return "float" if re.fullmatch(r"-?\d*\.\d*(e-?\d+)?|-?\d+e-?\d+", value) else "int"
 
 

@@ -24,6 +24,8 @@ class Style:
     """Whether the last expression is returned as it is."""
     negative: bool
     """Whether dimensions are counted from the end."""
+    lists: bool
+    """Whether several dimensions are a list, not a tuple."""
     sequential: bool
     """Whether modules in a row become one nn.Sequential."""
     weights: dict[str, float]
@@ -61,6 +63,7 @@ def draw_style(rng: random.Random) -> Style:
         fresh=rng.choice(FRESH),
         returns=rng.random() < (0.9 if flow == "nested" else 0.4),
         negative=rng.random() < 0.5,
+        lists=rng.random() < 0.4,
         sequential=rng.random() < 0.25,
         weights=weights,
         lifted=rng.choice((0.0, 0.5, 0.8, 1.0)),

@@ -47,7 +47,6 @@ ARITHMETIC = (
         values=(0.5, 1.0, 2.0, 0.1),
         also=spell("torch.add({x}, {value})"),
         sizes=FROM_UNIT,
-        leaves={"signed": True},
     ),
     _constant(
         "subtract_constant",

@@ -1,7 +1,8 @@
 """Products: of an input with a layer's weight, or of two inputs.
 
 `matmul` and `bmm` have the attributes `transpose_x` and `transpose_y`: whether the last two dimensions of an operand
-change places first. Leading dimensions of `matmul` broadcast as PyTorch's do.
+change places first. `matmul_parameter` has the parameter `value`, whose dimensions change places where `transposed`.
+Leading dimensions of `matmul` broadcast as PyTorch's do.
 """
 
 from __future__ import annotations
@@ -74,6 +75,11 @@ def _ranks(shapes: Sequence[Shape], a: Attributes) -> dict[str, Any]:
     return {"matrices": ranks == (2, 2), "ranks": ranks if plain else ()}
 
 
+def _weighted(shapes: Sequence[Shape], a: Attributes) -> tuple[Parameter, ...]:
+    width, out = shapes[0][-1], as_dim(a["out_features"])
+    return (Parameter("value", (out, width) if a["transposed"] else (width, out), "randn * 0.02"),)
+
+
 PRODUCTS = (
     Op(
         "linear",
@@ -85,6 +91,23 @@ PRODUCTS = (
         derive=lambda shapes, a: {"in_features": shapes[0][-1]},
         parameters=_linear,
         attribute_names=("linear", "fc", "gemm", "proj", "matmul"),
+        leaves=UNIT,
+    ),
+    Op(
+        "matmul_parameter",
+        "product",
+        lambda shapes, a: (*shapes[0][:-1], as_dim(a["out_features"])),
+        lambda inputs, own, a: inputs[0] @ (own["value"].T if a["transposed"] else own["value"]),
+        (
+            Spelling("functional", "torch.matmul({x}, {value})", lambda a: not a["transposed"]),
+            Spelling("manual", "{x} @ {value}", lambda a: not a["transposed"]),
+            Spelling("functional", "torch.matmul({x}, {value}.T)", lambda a: a["transposed"]),
+            Spelling("functional", "F.linear({x}, {value})", lambda a: a["transposed"]),
+            Spelling("manual", "{x} @ {value}.t()", lambda a: a["transposed"]),
+        ),
+        defaults={"transposed": False},
+        parameters=_weighted,
+        attribute_names=("weight", "W", "proj"),
         leaves=UNIT,
     ),
     Op(
