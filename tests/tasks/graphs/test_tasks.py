@@ -3,10 +3,13 @@
 import hashlib
 
 import pytest
+import torch
 
 from drkernel.tasks.generator import generate
 from drkernel.tasks.graphs.draw import FAMILIES
+from drkernel.tasks.graphs.graph import from_json
 from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.module import Reference
 from drkernel.tasks.splits import SPLITS, split_of
 from drkernel.types import DrKernelError
 from tests.tasks.graphs.compare import assert_same
@@ -39,9 +42,9 @@ def test_no_composition_is_in_two_splits():
 
 
 def test_every_family_is_in_train_and_nearly_every_operator():
-    tasks = generate("train", 1500, 0, version=2)
+    tasks = generate("train", 2500, 0, version=2)
     assert {task.family for task in tasks} == set(FAMILIES)
-    assert len({op for task in tasks for op in task.info["composition"]}) > 0.97 * len(OPS)
+    assert len({op for task in tasks for op in task.info["composition"]}) > 0.95 * len(OPS)
 
 
 def test_a_longer_draw_begins_with_the_shorter_one_and_repeats_nothing():
@@ -60,3 +63,15 @@ def test_an_unknown_family_is_named():
 def stream(tasks) -> str:
     text = "".join(f"{task.id}{task.source}{sorted(task.small.items())}" for task in tasks)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def test_published_sizes_run_and_have_the_shapes_that_the_graph_says():
+    for task in generate("train", 250, 14, version=2):
+        graph = from_json(task.info["graph"])
+        with torch.device("meta"):
+            reference = Reference(task)
+            found = reference.forward(reference.model(0).eval(), reference.inputs(0))
+        assert list(found.shape) == [dim.full for dim in graph.shape(graph.outputs[0])], task.id
+        assert {name: dim.full for name, dim in graph.sizes.items()} == {
+            size: reference.constants[name] for size, name in task.info["names"].items()
+        }

@@ -140,14 +140,14 @@ def _network(name: str) -> Callable[[random.Random, str], Drawn]:
 
 
 FAMILIES: dict[str, Family] = {
-    "pointwise": Family(_single("pointwise"), share=3, narrow=True),
-    "broadcast": Family(_single("binary"), narrow=True),
-    "reductions": Family(_single("reduction"), share=3),
+    "pointwise": Family(_single("pointwise"), share=5, narrow=True),
+    "broadcast": Family(_single("binary"), share=2, narrow=True),
+    "reductions": Family(_single("reduction"), share=4),
     "softmaxes": Family(_single("softmax"), narrow=True),
     "scans": Family(_single("scan")),
-    "norms": Family(_single("norm"), share=2),
+    "norms": Family(_single("norm"), share=3),
     "pools": Family(_single("pool"), share=2),
-    "losses": Family(_single("loss")),
+    "losses": Family(_single("loss"), share=2),
     "views": Family(_single("view")),
     "convolutions": Family(_convolution, share=3),
     "products": Family(_product, share=3, narrow=True),
