@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import random
 import re
+from dataclasses import replace
 from typing import Any
 
+from drkernel.tasks.graphs.blocks import CLASS_NAMES, part
 from drkernel.tasks.graphs.constructor import PLACEHOLDER, Constructor, literal
 from drkernel.tasks.graphs.docs import comment
 from drkernel.tasks.graphs.graph import Graph
@@ -17,13 +19,24 @@ from drkernel.tasks.graphs.ops import OPS
 from drkernel.tasks.graphs.style import Style
 
 OPERANDS = ("x", "y", "z", "w")
+NAME = "<name>"
+"""Stands for the name of a class in its text."""
 _DIMS = ("dim", "dims", "dim0", "dim1")
 
 
 class Body:
     """Writes one forward; see `statements`."""
 
-    def __init__(self, graph: Graph, inputs: dict[str, str], made: Constructor, style: Style, rng: random.Random):
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: dict[str, str],
+        made: Constructor,
+        style: Style,
+        rng: random.Random,
+        blocks: list[list[Node]] | None = None,
+    ):
+        self._blocks, self._seed, self._classes = blocks or [], rng.random() if blocks else 0.0, Names(rng)
         self._graph, self._made, self._style, self._rng = graph, made, style, rng
         self._text: dict[str, str] = dict(inputs)
         """The expression of each value that is known."""
@@ -53,11 +66,18 @@ class Body:
         return self._rng.choice([spelling for spelling in fitting if spelling.style == style])
 
     def _groups(self) -> list[list[Node]]:
-        """Nodes one by one; those that one nn.Sequential holds together."""
+        """Nodes one by one; those that one class or one nn.Sequential holds together."""
         groups: list[list[Node]] = []
+        starts = {block[0].id: block for block in self._blocks}
+        inside = {node.id for block in self._blocks for node in block}
         for node in self._graph.nodes:
-            joined = self._style.sequential and bool(groups) and self._continues(groups[-1][-1], node)
-            groups = [*groups[:-1], [*groups[-1], node]] if joined else [*groups, [node]]
+            before = groups[-1][-1] if groups else None
+            if node.id in inside:
+                groups += [starts[node.id]] if node.id in starts else []
+            elif before and before.id not in inside and self._style.sequential and self._continues(before, node):
+                groups[-1] = [*groups[-1], node]
+            else:
+                groups.append([node])
         return groups
 
     def _continues(self, before: Node, node: Node) -> bool:
@@ -66,18 +86,37 @@ class Body:
 
     def _write(self, group: list[Node], last: bool) -> None:
         head, tail = group[0], group[-1]
-        texts = [self._text[value] for value in head.inputs]
+        inside = {node.id for node in group}
+        read = [value for node in group for value in node.inputs if value not in inside]
+        texts = [self._text[value] for value in read]
         if self._style.flow != "nested" and self._rng.random() < self._style.comments:
             self._lines.append(comment(head, self._graph.nodes.index(head), self._rng))
-        self._keep(head)
-        if len(group) > 1:
+        self._keep(read)
+        if group in self._blocks:
+            expression = f"self.{self._block(group)}({texts[0]})"
+        elif len(group) > 1:
             members = [(node, self._constructed(node)) for node in group]
             expression = f"self.{self._made.sequence(members)}({texts[0]})"
         else:
             expression = self._spelled(head, texts)
-        for value in head.inputs:
+        for value in read:
             self._uses[value] -= 1
         self._assign(tail, expression, last)
+
+    def _block(self, nodes: list[Node]) -> str:
+        """Adds the class of a block and a module of it; returns its attribute."""
+        graph, value = part(self._graph, nodes)
+        rng = random.Random(self._seed)
+        made = Constructor(self._made.constants, rng, -1.0)
+        style = replace(self._style, comments=0.0, sequential=False, spelled_out=False)
+        body = Body(graph, {value: "x"}, made, style, rng).statements()
+        call = style.super_call.replace("Model", NAME)
+        lines = [f"class {NAME}(nn.Module):", f"    def __init__({', '.join(['self', *made.arguments])}):"]
+        lines += [f"        {line}" for line in (call, *made.lines)]
+        lines += ["", "    def forward(self, x):", *(f"        {line}" for line in body)]
+        name = self._classes.of(CLASS_NAMES)
+        given = [self._made.size(self._graph.sizes[made.sized[argument]]) for argument in made.arguments]
+        return self._made.block("\n".join(lines), made.parameters, name, ", ".join(given))
 
     def _spelled(self, node: Node, texts: list[str]) -> str:
         """The expression of a node; statements before it are added."""
@@ -104,7 +143,8 @@ class Body:
             if not keyword:
                 return self._attribute(node, op, name, forward)
             if node.attributes[name] == op.defaults.get(name):
-                return ""
+                argument = self._made.default(node, op, name) if self._style.spelled_out and not forward else ""
+                return f", {name}={argument}" if argument else ""
             return f", {name}={self._attribute(node, op, name, forward)}"
 
         return PLACEHOLDER.sub(fill, template)
@@ -126,11 +166,11 @@ class Body:
         dims = tuple(dim - shift for dim in value)
         return str(list(dims)) if self._style.lists else literal(dims)
 
-    def _keep(self, node: Node) -> None:
+    def _keep(self, read: list[str]) -> None:
         """Names a value that is needed again later, before the variable that holds it is assigned anew."""
-        value = node.inputs[0]
+        value = read[0]
         kept = self._style.flow == "reassign" and self._text[value] == self._main
-        if kept and self._uses[value] > node.inputs.count(value):
+        if kept and self._uses[value] > read.count(value):
             name = self._names.of(KEPT)
             self._lines.append(f"{name} = {self._text[value]}")
             self._text[value] = name

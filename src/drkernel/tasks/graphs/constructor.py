@@ -19,11 +19,17 @@ class Constructor:
     """Collects arguments and statements in the order in which they are asked for."""
 
     def __init__(self, constants: Mapping[str, str], rng: random.Random, lifted: float):
-        self._constants, self._rng, self._lifted = constants, rng, lifted
+        self.constants, self._rng, self._lifted = constants, rng, lifted
         self.arguments: dict[str, str] = {}
         """Value, as an expression over module constants, by name."""
+        self.sized: dict[str, str] = {}
+        """The size that an argument is, by name."""
+        self.defaults: dict[str, str] = {}
+        """Arguments that nobody gives, and their default values."""
         self.hyper: dict[str, str] = {}
         """Literals that are module constants of their own, by name."""
+        self.classes: dict[str, str] = {}
+        """The names of further classes, by their text with a placeholder for the name."""
         self.lines: list[str] = []
         self.parameters: dict[str, str] = {}
         self.buffers: dict[str, str] = {}
@@ -34,10 +40,16 @@ class Constructor:
         """A size as an expression over arguments."""
         text = dim.text
         for name in names_in(text):
-            argument = argument_name(name)
-            self.arguments.setdefault(argument, self._constants[name])
+            argument = self._of_size(name)
             text = re.sub(rf"\b{name}\b", argument, text)
         return text
+
+    def _of_size(self, name: str) -> str:
+        """The argument that is a size."""
+        argument = argument_name(name)
+        if argument not in self.arguments:
+            self.arguments[argument], self.sized[argument] = self.constants[name], name
+        return argument
 
     def shape(self, shape: Shape) -> str:
         """A shape as a tuple over arguments."""
@@ -61,16 +73,32 @@ class Constructor:
         """The argument that holds an attribute; empty where it stays a literal."""
         key = (node.id, name)
         if key not in self._chosen:
-            names = [n for n in op.arguments.get(name, ()) if n not in self.arguments]
+            names = [n for n in op.arguments.get(name, ()) if n not in self.arguments and n not in self.defaults]
             lifted = names and not isinstance(node.attributes[name], bool) and self._rng.random() < self._lifted
             self._chosen[key] = self._rng.choice(names) if lifted else ""
             if lifted:
                 self.arguments[self._chosen[key]] = self._literal_value(self._chosen[key], text)
         return self._chosen[key]
 
+    def default(self, node: Node, op: Op, name: str) -> str:
+        """An argument that has the default value of an attribute; empty where there is none of a free name."""
+        names = [n for n in op.arguments.get(name, ()) if n not in self.arguments and n not in self.defaults]
+        if name not in names or isinstance(node.attributes[name], tuple):
+            return ""
+        self.defaults[name] = literal(node.attributes[name])
+        return name
+
+    def block(self, key: str, parameters: Mapping[str, str], name: str, arguments: str) -> str:
+        """Adds a module of a further class (its text is `key`); returns its attribute."""
+        known = self.classes.setdefault(key, name)
+        attribute = self._attributes.of(("block", "block1", "block2", "stage", "body"))
+        self.lines.append(f"self.{attribute} = {known}({arguments})")
+        self.parameters |= {place: f"{attribute}.{path}" for place, path in parameters.items()}
+        return attribute
+
     def _literal_value(self, name: str, text: str) -> str:
         """The value of an argument: a literal, or a module constant with the argument's name."""
-        if self._rng.random() < 0.25 or name in self._constants.values():
+        if self._rng.random() < 0.25 or name in self.constants.values():
             return text
         self.hyper[name] = text
         return name
@@ -94,9 +122,8 @@ class Constructor:
         """A size as an expression of `forward`, over attributes of the module that hold sizes."""
         text = dim.text
         for name in names_in(text):
-            argument = argument_name(name)
+            argument = self._of_size(name)
             if f"size.{name}" not in self.buffers:
-                self.arguments.setdefault(argument, self._constants[name])
                 self.buffers[f"size.{name}"] = self._attributes.of([argument])
                 self.lines.append(f"self.{self.buffers[f'size.{name}']} = {argument}")
             text = re.sub(rf"\b{name}\b", f"self.{self.buffers[f'size.{name}']}", text)
@@ -133,7 +160,8 @@ class Constructor:
         call, _, factor = parameter.init.partition(" * ")
         shape = self.shape(parameter.shape)
         argument = f"{attribute}_shape"
-        if self._rng.random() < max(self._lifted, 0.3) and argument not in self.arguments:
+        lifted = self._lifted >= 0 and self._rng.random() < max(self._lifted, 0.3)
+        if lifted and argument not in self.arguments:
             texts = [self._outside(dim) for dim in parameter.shape]
             value = f"({', '.join(texts)}{',' * (len(texts) == 1)})"
             self.arguments[argument] = value
@@ -146,13 +174,12 @@ class Constructor:
 
     def store_sizes(self, share: float) -> None:
         """Keeps some sizes as attributes of the module, as people do out of habit."""
-        sizes = [name for name, value in self.arguments.items() if value in self._constants.values()]
-        kept = [name for name in sizes if self._rng.random() < share and self._attributes.is_free(name)]
+        kept = [name for name in self.sized if self._rng.random() < share and self._attributes.is_free(name)]
         self.lines[:0] = [f"self.{self._attributes.of([name])} = {name}" for name in kept]
 
     def _outside(self, dim: Dim) -> str:
         """A size as an expression over module constants."""
-        return in_constants(dim, self._constants)
+        return in_constants(dim, self.constants)
 
 
 def in_constants(dim: Dim, constants: Mapping[str, str]) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from drkernel.tasks.graphs import docs
-from drkernel.tasks.graphs.body import Body
+from drkernel.tasks.graphs.blocks import plan
+from drkernel.tasks.graphs.body import NAME, Body
 from drkernel.tasks.graphs.constructor import Constructor, in_constants
 from drkernel.tasks.graphs.graph import Graph, Input, to_json
 from drkernel.tasks.graphs.names import INPUTS, Names, size_names
@@ -35,6 +36,8 @@ class Written:
     """The statements of `__init__` after `super().__init__()`."""
     arguments: tuple[str, ...]
     """The names of the forward's arguments, in the order of `Graph.inputs`."""
+    classes: tuple[str, ...]
+    """The lines of further classes, which the constructor needs."""
 
 
 def write(graph: Graph, rng: random.Random) -> Written:
@@ -45,18 +48,25 @@ def write(graph: Graph, rng: random.Random) -> Written:
     names.reserve(*constants.values())
     inputs = {value.name: names.of(INPUTS.get(value.name, (value.name,))) for value in graph.inputs}
     made = Constructor(constants, rng, style.lifted)
-    body = Body(graph, inputs, made, style, rng).statements()
+    body = Body(graph, inputs, made, style, rng, plan(graph, rng) if style.blocks else []).statements()
     made.store_sizes(style.stored)
     if made.parameters and graph.dtype != "float32":
         made.lines.append(f"self.to(torch.{graph.dtype})")
-    signature = ", ".join(["self", *(_argument(made, name, style) for name in made.arguments)])
-    model = [*_class(graph, made, signature, style, rng), *_forward(graph, inputs, constants, body, style, rng)]
+    signature = ", ".join(["self", *_signature(made, style)])
+    classes = "\n\n\n".join(text.replace(NAME, name) for text, name in made.classes.items()).splitlines()
+    model = [
+        *classes,
+        *([""] * 2 if classes else []),
+        *_class(graph, made, signature, style, rng),
+        *_forward(graph, inputs, constants, body, style, rng),
+    ]
     lines = [*_imports("\n".join([*model, *body]), style), "", *_constants(graph, constants, style)]
     lines += [*(f"{name} = {value}" for name, value in made.hyper.items()), "", "", *model]
     lines += ["", "", "def get_inputs():", *_get_inputs(graph, inputs, constants, style)]
     lines += ["", "", "def get_init_inputs():", f"    return {_init_inputs(made, style)}", ""]
     source, arguments = "\n".join(lines), tuple(inputs.values())
-    return Written(source, constants, made.parameters, made.buffers, signature, tuple(made.lines), arguments)
+    names_of = (constants, made.parameters, made.buffers)
+    return Written(source, *names_of, signature, tuple(made.lines), arguments, tuple(classes))
 
 
 def _imports(text: str, style: Style) -> list[str]:
@@ -107,13 +117,19 @@ def _forward(
     return [*lines, *_indented(body, 2)]
 
 
-def _argument(made: Constructor, name: str, style: Style) -> str:
-    """An argument of the constructor, with its type where the style has types."""
-    return f"{name}: {_hint(made.hyper.get(made.arguments[name], made.arguments[name]))}" if style.hints else name
+def _signature(made: Constructor, style: Style) -> list[str]:
+    """The arguments of the constructor, with types where the style has types."""
+    given = {name: made.hyper.get(value, value) for name, value in made.arguments.items()}
+    if style.hints:
+        texts = [f"{name}: {_hint(value)}" for name, value in given.items()]
+        return texts + [f"{name}: {_hint(value)} = {value}" for name, value in made.defaults.items()]
+    return [*given, *(f"{name}={value}" for name, value in made.defaults.items())]
 
 
 def _hint(value: str) -> str:
     """The type of an argument with this value."""
+    if value in ("True", "False"):
+        return "bool"
     if value[0] in "([":
         return "tuple" if value[0] == "(" else "list"
     return "float" if re.fullmatch(r"-?\d*\.\d*(e-?\d+)?|-?\d+e-?\d+", value) else "int"
@@ -162,7 +178,7 @@ def task_of(graph: Graph, rng: random.Random, split: str = "train", family: str 
             "names": written.names,
             "parameters": written.parameters,
             "buffers": written.buffers,
-            "init": {"signature": written.signature, "lines": list(written.lines)},
+            "init": {"signature": written.signature, "lines": list(written.lines), "classes": list(written.classes)},
             "arguments": list(written.arguments),
             **({} if graph.dtype == "float32" else {"dtype": graph.dtype}),
         },

@@ -28,6 +28,10 @@ class Style:
     """Whether several dimensions are a list, not a tuple."""
     sequential: bool
     """Whether modules in a row become one nn.Sequential."""
+    blocks: bool
+    """Whether parts of networks are classes of their own."""
+    spelled_out: bool
+    """Whether options of layers are arguments with defaults, though nobody gives them."""
     weights: dict[str, float]
     """How often each style of spelling is taken."""
     lifted: float
@@ -65,6 +69,8 @@ def draw_style(rng: random.Random) -> Style:
         negative=rng.random() < 0.5,
         lists=rng.random() < 0.4,
         sequential=rng.random() < 0.25,
+        blocks=rng.random() < 0.3,
+        spelled_out=rng.random() < 0.12,
         weights=weights,
         lifted=rng.choice((0.0, 0.5, 0.8, 1.0)),
         stored=rng.choice((0.0, 0.0, 0.0, 0.5)),
