@@ -67,6 +67,8 @@ _CONSTANTS = ("scale", "add_constant", "subtract_constant", "divide", "clamp_min
 """Arithmetic that people write most; half of all arithmetic is of these."""
 
 
+_STEEP, _EARLY = ("exp", "expm1", "exp_negative", "sum_exp", "cube", "logcumsumexp"), 3
+"""Operators that leave the range of numbers on what many others have made larger, and behind how many they may be."""
 _POSITIVE = (
     *("relu", "relu6", "sigmoid", "hardsigmoid", "softplus", "squared_relu", "abs", "square", "exp", "exp_negative"),
     *("gaussian", "log_abs", "softmax", "softmin", "norm", "norm1", "mean_abs", "mean_square", "sum_square", "sum_exp"),
@@ -119,6 +121,8 @@ class Chain:
         if name in self.used or before in op.superfluous_before or not op.accepts(self.build.state(self.value)):
             return False
         if before in _UNDONE.get(op.kind, ()) and not op.name.startswith("batch_norm"):
+            return False
+        if name in _STEEP and len(self.build.nodes) > _EARLY:
             return False
         if op.needs_positive and before not in _POSITIVE:
             return False
