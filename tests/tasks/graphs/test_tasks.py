@@ -1,6 +1,8 @@
 """Tasks of version 2 of the generator: sources against graphs."""
 
-import hashlib
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -60,9 +62,36 @@ def test_an_unknown_family_is_named():
         generate("train", 1, 0, ["scans"], dtypes=["float16"], version=2)
 
 
-def stream(tasks) -> str:
-    text = "".join(f"{task.id}{task.source}{sorted(task.small.items())}" for task in tasks)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def test_tasks_are_the_same_in_another_process():
+    code = (
+        "from drkernel.tasks.generator import generate; print([t.digest for t in generate('test', 60, 5, version=2)])"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str([task.digest for task in generate("test", 60, 5, version=2)])
+
+
+def test_sources_are_written_in_many_ways():
+    text = "".join(task.source for task in generate("train", 600, 0, version=2))
+    for part in (
+        "super(Model, self)",
+        "super().__init__",
+        "nn.Sequential(",
+        "class Block(",
+        "Args:",
+        "a, b = ",
+        "# apply",
+    ):
+        assert part in text, part
+    for part in (
+        "def forward(self, x: torch.Tensor) -> torch.Tensor",
+        "[[], {",
+        "dim=-1",
+        "bias_shape",
+        "@",
+        "stride=1",
+    ):
+        assert part in text, part
 
 
 def test_published_sizes_run_and_have_the_shapes_that_the_graph_says():

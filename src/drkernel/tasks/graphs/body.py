@@ -12,7 +12,7 @@ from drkernel.tasks.graphs.blocks import CLASS_NAMES, part
 from drkernel.tasks.graphs.constructor import PLACEHOLDER, Constructor, literal
 from drkernel.tasks.graphs.docs import comment
 from drkernel.tasks.graphs.graph import Graph
-from drkernel.tasks.graphs.names import KEPT, Names
+from drkernel.tasks.graphs.names import HALVES, KEPT, Names
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.op import Op, Spelling
 from drkernel.tasks.graphs.ops import OPS
@@ -84,8 +84,26 @@ class Body:
         modules = all(self._spellings[n.id].style == "module" and len(n.inputs) == 1 for n in (before, node))
         return modules and node.inputs == (before.id,) and self._uses[before.id] == 1
 
+    def _unpacks(self, node: Node) -> bool:
+        """Writes both halves of a value as one statement (`a, b = x.chunk(2)`), where both are needed."""
+        pair = [other for other in self._graph.users(node.inputs[0]) if _half(other) == _half(node)]
+        if node.op != "chunk" or len(pair) != 2 or self._style.flow == "nested":
+            return False
+        if node is pair[0]:
+            value = node.inputs[0]
+            template = self._spellings[node.id].text.removesuffix("[{index}]")
+            expression = self._filled(node, OPS["chunk"], template, {"x": self._text[value]}, True)
+            self._keep([value, value])
+            self._uses[value] -= 2
+            for half, name in zip(pair, self._rng.choice(HALVES), strict=True):
+                self._text[half.id] = self._names.of([name])
+            self._lines.append(f"{', '.join(self._text[half.id] for half in pair)} = {expression}")
+        return True
+
     def _write(self, group: list[Node], last: bool) -> None:
         head, tail = group[0], group[-1]
+        if len(group) == 1 and self._unpacks(head):
+            return
         inside = {node.id for node in group}
         read = [value for node in group for value in node.inputs if value not in inside]
         texts = [self._text[value] for value in read]
@@ -201,6 +219,12 @@ class Body:
     def _main_is_free(self) -> bool:
         """Whether no value that is needed again is in the main variable."""
         return not any(text == self._main and self._uses[value] > 0 for value, text in self._text.items())
+
+
+def _half(node: Node) -> tuple:
+    """What two halves of a value have in common."""
+    attributes = node.attributes
+    return (node.op, node.inputs[0], attributes.get("chunks"), attributes.get("dim"))
 
 
 def _operand(text: str, template: str, found: re.Match[str]) -> str:

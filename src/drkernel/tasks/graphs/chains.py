@@ -85,6 +85,10 @@ _UNDONE: dict[str, tuple[str, ...]] = {
 """Operators that the next one undoes, by its kind; of norms, not those that have statistics of their own."""
 
 
+_REPEATED = (*_CONSTANTS[:4], *_CANDIDATES["pool"], *_CANDIDATES["earlier"], "add_parameter")
+"""Operators that may be in a chain twice, with other numbers."""
+
+
 @dataclass
 class Chain:
     """A chain that grows at its last value."""
@@ -118,7 +122,9 @@ class Chain:
     def _sound(self, name: str) -> bool:
         """Whether the operator does something here."""
         op, before = OPS[name], self.used[-1] if self.used else ""
-        if name in self.used or before in op.superfluous_before or not op.accepts(self.build.state(self.value)):
+        if name in self.used and name not in _REPEATED:
+            return False
+        if before in op.superfluous_before or not op.accepts(self.build.state(self.value)):
             return False
         if before in _UNDONE.get(op.kind, ()) and not op.name.startswith("batch_norm"):
             return False

@@ -74,6 +74,7 @@ class Constructor:
         key = (node.id, name)
         if key not in self._chosen:
             names = [n for n in op.arguments.get(name, ()) if n not in self.arguments and n not in self.defaults]
+            names = names or [f"{n}_2" for n in op.arguments.get(name, ()) if f"{n}_2" not in self.arguments]
             lifted = names and not isinstance(node.attributes[name], bool) and self._rng.random() < self._lifted
             self._chosen[key] = self._rng.choice(names) if lifted else ""
             if lifted:

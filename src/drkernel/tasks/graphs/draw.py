@@ -10,8 +10,9 @@ from drkernel.tasks.graphs import cores, costs, networks
 from drkernel.tasks.graphs.chains import Chain
 from drkernel.tasks.graphs.graph import Builder, Graph
 from drkernel.tasks.graphs.networks import NETWORKS
+from drkernel.tasks.graphs.ops import OPS
 from drkernel.tasks.graphs.singles import names, single, variant
-from drkernel.tasks.graphs.sizes import random_input
+from drkernel.tasks.graphs.sizes import random_input, shape_of
 
 Drawn = tuple[Graph, str]
 """A graph and the key of its composition, by which it is in one split."""
@@ -113,6 +114,43 @@ def _plain_chain(rng: random.Random, dtype: str) -> Drawn:
     return _grown(build, rng, value, rng.choice((2, 2, 3, 3, 4, 5)))
 
 
+def _gate(rng: random.Random, dtype: str) -> Drawn:
+    """One half of a value gates the other; then perhaps a few operators."""
+    build = Builder(dtype)
+    rank = rng.choice((2, 2, 3, 3, 4))
+    shape = list(shape_of(build, rng, rank, most=2**27))
+    dim = rng.choice((rank - 1, rank - 1, 1))
+    shape[dim] = 2 * shape[dim]
+    x = build.input("x", shape)
+    first, second = (build.node("chunk", x, chunks=2, dim=dim, index=index) for index in (0, 1))
+    name = rng.choice(("sigmoid", "silu", "gelu", "relu", "tanh", "mish", "softplus", "hardsigmoid", "gelu_tanh"))
+    value = build.node("multiply", first, build.node(name, second))
+    return _grown(build, rng, value, rng.choice((0, 0, 1, 1, 2)))
+
+
+def _pair_chain(rng: random.Random, dtype: str) -> Drawn:
+    """Two values are compared or combined along a dimension; then a few operators."""
+    names_of = (
+        "dot",
+        "cosine_similarity",
+        "squared_distance",
+        "distance",
+        "l1_distance",
+        "add",
+        "multiply",
+        "subtract",
+    )
+    build = Builder(dtype)
+    shape = shape_of(build, rng, rng.choice((2, 3, 3, 4)), most=2**26)
+    x, y = build.input("x", shape), build.input("y", shape)
+    name = rng.choice(names_of)
+    drawn = OPS[name].draw
+    attributes = drawn(rng, [shape]) if drawn else {}
+    if attributes is None:
+        raise _Unfit("no dimension to compare along")
+    return _grown(build, rng, build.node(name, x, y, **attributes), rng.choice((1, 2, 2, 3)))
+
+
 def _lookup(rng: random.Random, dtype: str) -> Drawn:
     """Rows of a table by index, alone or with a few operators behind them."""
     build = Builder(dtype)
@@ -156,5 +194,7 @@ FAMILIES: dict[str, Family] = {
     "linear_chain": Family(_linear_chain, share=5, narrow=True),
     "product_chain": Family(_product_chain, share=2, narrow=True),
     "plain_chain": Family(_plain_chain, share=4),
+    "gates": Family(_gate, share=2, narrow=True),
+    "pair_chain": Family(_pair_chain, share=2),
     **{name: Family(_network(name), narrow=name in networks.NARROW) for name in NETWORKS},
 }

@@ -36,6 +36,7 @@ INPUTS = {
     "b": ("B", "b"),
 }
 FRESH = (("out", "h", "z", "y2", "t"), ("y", "z", "out", "w", "v"), ("hidden", "result", "output", "scores", "value"))
+HALVES = (("a", "b"), ("gate", "value"), ("x1", "x2"), ("left", "right"), ("u", "v"))
 KEPT = ("identity", "residual", "shortcut", "skip", "original")
 
 
