@@ -1,5 +1,6 @@
 """Tasks of version 2 of the generator: sources against graphs."""
 
+import math
 import os
 import subprocess
 import sys
@@ -104,3 +105,23 @@ def test_published_sizes_run_and_have_the_shapes_that_the_graph_says():
         assert {name: dim.full for name, dim in graph.sizes.items()} == {
             size: reference.constants[name] for size, name in task.info["names"].items()
         }
+
+
+def test_an_answer_that_repeats_the_constructor_owns_the_same_parameters():
+    for task in generate("train", 300, 15, version=2):
+        init = task.info["init"]
+        if not init["lines"]:
+            assert not task.info["parameters"]
+            continue
+        head = ["class ModelNew(nn.Module):", f"    def __init__({init['signature']}):", "        super().__init__()"]
+        source = "\n".join(
+            ["import torch", "import torch.nn as nn", *init["classes"], *head, *(f"        {x}" for x in init["lines"])]
+        )
+        names = {"torch": torch, "F": torch.nn.functional, "math": math}
+        exec(source, names)
+        reference = Reference(task, task.small)
+        args, keywords = reference.init_args()
+        ours, theirs = names["ModelNew"](*args, **keywords).state_dict(), reference.model(0).state_dict()
+        shapes = lambda state: [(name, value.shape, value.dtype) for name, value in state.items()]
+        assert shapes(ours) == shapes(theirs), task.id
+        assert set(task.info["parameters"].values()) <= set(theirs), task.id

@@ -12,7 +12,7 @@ from drkernel.tasks.graphs.blocks import CLASS_NAMES, part
 from drkernel.tasks.graphs.constructor import PLACEHOLDER, Constructor, literal
 from drkernel.tasks.graphs.docs import comment
 from drkernel.tasks.graphs.graph import Graph
-from drkernel.tasks.graphs.names import HALVES, KEPT, Names
+from drkernel.tasks.graphs.names import KEPT, PARTS, Names
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.op import Op, Spelling
 from drkernel.tasks.graphs.ops import OPS
@@ -85,19 +85,19 @@ class Body:
         return modules and node.inputs == (before.id,) and self._uses[before.id] == 1
 
     def _unpacks(self, node: Node) -> bool:
-        """Writes both halves of a value as one statement (`a, b = x.chunk(2)`), where both are needed."""
-        pair = [other for other in self._graph.users(node.inputs[0]) if _half(other) == _half(node)]
-        if node.op != "chunk" or len(pair) != 2 or self._style.flow == "nested":
+        """Writes all parts of a value as one statement (`a, b = x.chunk(2)`), where all are needed."""
+        value, number = node.inputs[0], node.attributes.get("chunks")
+        parts = [other for other in self._graph.users(value) if _of_parts(other) == _of_parts(node)]
+        if node.op != "chunk" or len(parts) != number or self._style.flow == "nested":
             return False
-        if node is pair[0]:
-            value = node.inputs[0]
+        if node is parts[0]:
             template = self._spellings[node.id].text.removesuffix("[{index}]")
             expression = self._filled(node, OPS["chunk"], template, {"x": self._text[value]}, True)
-            self._keep([value, value])
-            self._uses[value] -= 2
-            for half, name in zip(pair, self._rng.choice(HALVES), strict=True):
-                self._text[half.id] = self._names.of([name])
-            self._lines.append(f"{', '.join(self._text[half.id] for half in pair)} = {expression}")
+            self._keep([value] * number)
+            self._uses[value] -= number
+            for part_, name in zip(parts, self._rng.choice(PARTS[number]), strict=True):
+                self._text[part_.id] = self._names.of([name])
+            self._lines.append(f"{', '.join(self._text[part_.id] for part_ in parts)} = {expression}")
         return True
 
     def _write(self, group: list[Node], last: bool) -> None:
@@ -221,8 +221,8 @@ class Body:
         return not any(text == self._main and self._uses[value] > 0 for value, text in self._text.items())
 
 
-def _half(node: Node) -> tuple:
-    """What two halves of a value have in common."""
+def _of_parts(node: Node) -> tuple:
+    """What the parts of a value have in common."""
     attributes = node.attributes
     return (node.op, node.inputs[0], attributes.get("chunks"), attributes.get("dim"))
 

@@ -89,6 +89,10 @@ _REPEATED = (*_CONSTANTS[:4], *_CANDIDATES["pool"], *_CANDIDATES["earlier"], "ad
 """Operators that may be in a chain twice, with other numbers."""
 
 
+_SHIFTS = ("add_constant", "subtract_constant", "add_parameter", "subtract_parameter", "dropout")
+"""Operators whose output differs from their input by something that is known."""
+
+
 @dataclass
 class Chain:
     """A chain that grows at its last value."""
@@ -156,8 +160,8 @@ class Chain:
         shape = op.infer(shapes, op.complete(shapes, attributes)) if op.arity == 1 else shapes[0]
         return bool(shape) and count(shape, small=True) >= _LEAST_SMALL
 
-    def earlier(self) -> list[str] | None:
-        """An earlier value of the same shape, for a residual."""
+    def earlier(self, name: str) -> list[str] | None:
+        """An earlier value of the same shape, for a residual; none of which the difference is known."""
         shape = self.build.shape(self.value)
         last = next(node for node in self.build.nodes if node.id == self.value) if self.build.nodes else None
         found = [
@@ -167,6 +171,7 @@ class Chain:
             and len(self.build.shape(value)) == len(shape)
             and all(map(same, self.build.shape(value), shape))
             and (last is None or value not in last.inputs or OPS[last.op].kind != "binary")
+            and not (name == "subtract" and last and value in last.inputs and last.op in _SHIFTS)
         ]
         fitting = [value for value in found if self.build.dtype_of(value) == self.build.dtype]
         return [self.rng.choice(fitting)] if fitting else None
@@ -185,7 +190,7 @@ class Chain:
 
 
 _OTHERS: dict[str, Callable[[Chain, str], list[str] | None]] = {
-    "earlier": lambda chain, name: chain.earlier(),
+    "earlier": lambda chain, name: chain.earlier(name),
     "input": lambda chain, name: chain.another(name),
 }
 

@@ -16,7 +16,9 @@ def transformer_block(build: Builder, rng: random.Random) -> str:
     first, bias = rng.random() < 0.6, rng.random() < 0.7
     norm = lambda value: build.node("layer_norm", value, eps=1e-5)
     inner = norm(x) if first else x
-    value = build.node("add", x, layers.heads_of(build, inner, inner, width, bias, rng.random() < 0.5))
+    value = build.node(
+        "add", x, layers.heads_of(build, inner, inner, width, bias, rng.random() < 0.5, rng.random() < 0.5)
+    )
     value = value if first else norm(value)
     inner = build.node("linear", norm(value) if first else value, out_features=hidden, bias=bias)
     inner = build.node("linear", layers.activation(build, rng, inner), out_features=width, bias=bias)
@@ -109,7 +111,7 @@ def residual_stack(build: Builder, rng: random.Random) -> str:
         new = layers.activation(build, rng, layers.conv_norm(build, value, channels), name)
         new = layers.conv_norm(build, new, channels)
         value = layers.activation(build, rng, build.node("add", new, value), name)
-    value = build.node("flatten", build.node("adaptive_avg_pool2d", value, output_size=1))
+    value = build.node("flatten", build.node("adaptive_avg_pool2d", value, output_size=1), contiguous=True)
     return build.node("linear", value, out_features=build.size("classes", rng.choice((10, 100, 1000)), 10))
 
 
@@ -156,7 +158,7 @@ def volume(build: Builder, rng: random.Random) -> str:
         out = build.size(f"channels{block + 1}", *rng.choice(((16, 4), (32, 4))))
         value = build.node("conv3d", value, out_channels=out, kernel_size=3, padding=1)
         value = layers.activation(build, rng, build.node("batch_norm3d", value), name)
-    value = build.node("flatten", build.node("adaptive_avg_pool3d", value, output_size=1))
+    value = build.node("flatten", build.node("adaptive_avg_pool3d", value, output_size=1), contiguous=True)
     return build.node("linear", value, out_features=build.size("classes", rng.choice((10, 100, 400)), 10))
 
 

@@ -67,10 +67,17 @@ def conv_norm(build: Builder, value: str, out: Dim, kernel: int = 3, **more: Any
     return build.node("batch_norm2d", conv(build, value, out, kernel, **more))
 
 
-def heads_of(build: Builder, value: str, source: str, width: Dim, bias: bool, causal: bool) -> str:
-    """Attention of several heads, queries from `value`, keys and values from `source`, and their projection."""
+def heads_of(build: Builder, value: str, source: str, width: Dim, bias: bool, causal: bool, fused: bool = False) -> str:
+    """Attention of several heads, queries from `value`, keys and values from `source`, and their projection.
+
+    `fused`: one layer makes all three.
+    """
     heads, head_dim = build.sizes["heads"], build.sizes["head_dim"]
-    parts = [build.node("linear", part, out_features=width, bias=bias) for part in (value, source, source)]
+    if fused:
+        whole = build.node("linear", value, out_features=3 * width, bias=bias)
+        parts = [build.node("chunk", whole, chunks=3, dim=2, index=index) for index in range(3)]
+    else:
+        parts = [build.node("linear", part, out_features=width, bias=bias) for part in (value, source, source)]
     split = [build.node("split_heads", part, heads=heads, head_dim=head_dim) for part in parts]
     value = build.node("join_heads", build.node("attention", *split, is_causal=causal))
     return build.node("linear", value, out_features=width, bias=bias)

@@ -36,7 +36,11 @@ INPUTS = {
     "b": ("B", "b"),
 }
 FRESH = (("out", "h", "z", "y2", "t"), ("y", "z", "out", "w", "v"), ("hidden", "result", "output", "scores", "value"))
-HALVES = (("a", "b"), ("gate", "value"), ("x1", "x2"), ("left", "right"), ("u", "v"))
+PARTS = {
+    2: (("a", "b"), ("gate", "value"), ("x1", "x2"), ("left", "right"), ("u", "v")),
+    3: (("q", "k", "v"), ("query", "key", "value")),
+}
+"""What the parts of a value are called, by their number."""
 KEPT = ("identity", "residual", "shortcut", "skip", "original")
 
 

@@ -96,7 +96,7 @@ def squeeze_excite(build: Builder, rng: random.Random) -> str:
         value = build.node("conv2d", pooled, out_channels=width, kernel_size=1)
         value = build.node("conv2d", build.node("relu", value), out_channels=channels, kernel_size=1)
         return build.node("multiply", x, build.node(gate, value))
-    value = build.node("relu", build.node("linear", build.node("flatten", pooled), out_features=width))
+    value = build.node("relu", build.node("linear", build.node("flatten", pooled, contiguous=True), out_features=width))
     value = build.node(gate, build.node("linear", value, out_features=channels))
     value = build.node("unsqueeze", build.node("unsqueeze", value, dim=2), dim=3)
     return build.node("multiply", x, value)
@@ -142,7 +142,7 @@ def attention_block(build: Builder, rng: random.Random) -> str:
     x, width = tokens_of_heads(build, rng)
     normed = rng.random() < 0.5
     value = build.node("layer_norm", x, eps=1e-5) if normed else x
-    value = heads_of(build, value, value, width, rng.random() < 0.5, rng.random() < 0.5)
+    value = heads_of(build, value, value, width, rng.random() < 0.5, rng.random() < 0.5, rng.random() < 0.5)
     return build.node("add", x, value) if normed else value
 
 
@@ -173,7 +173,7 @@ def convnet(build: Builder, rng: random.Random) -> str:
         value = build.node(pool, value, kernel_size=2, stride=2)
     if rng.random() < 0.5:
         value = build.node("adaptive_avg_pool2d", value, output_size=1)
-    value = build.node("flatten", value)
+    value = build.node("flatten", value, contiguous=True)
     hidden = build.size("hidden", *rng.choice(((120, 12), (128, 16), (256, 20))))
     value = activation(build, rng, build.node("linear", value, out_features=hidden), name)
     return build.node("linear", value, out_features=build.size("classes", rng.choice((10, 100, 1000)), 10))
