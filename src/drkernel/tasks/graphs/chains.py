@@ -31,6 +31,7 @@ STEPS: dict[str, float] = {
 NARROW_STEPS = ("activation", "arithmetic", "parameter", "norm", "softmax", "earlier", "input")
 """Steps whose results 16 bits can hold; see `families.FAMILIES_OF_16_BITS`."""
 _NOT_NARROW = (
+    "multiply",
     "square",
     "cube",
     "exp",

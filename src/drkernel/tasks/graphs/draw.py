@@ -105,7 +105,11 @@ def _product_chain(rng: random.Random, dtype: str) -> Drawn:
         Builder(dtype),
         rng.choice([name for name in cores.PRODUCTS if name not in ("linear", "linear_tokens", "weight")]),
     )
-    return _grown(build, rng, cores.product(build, rng, like), rng.choice((1, 2, 2, 3, 3)))
+    value = cores.product(build, rng, like)
+    if build.state(value).size == "large" and rng.random() < 0.6:
+        name, number = rng.choice((("divide", 8.0), ("divide", 16.0), ("scale", 0.1), ("scale", 0.125)))
+        value = build.node(name, value, value=number)
+    return _grown(build, rng, value, rng.choice((1, 2, 2, 3, 3)))
 
 
 def _plain_chain(rng: random.Random, dtype: str) -> Drawn:

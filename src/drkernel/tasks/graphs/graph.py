@@ -213,7 +213,7 @@ def _make(value: Input, sizes: Mapping[str, int], generator: torch.Generator) ->
         "symmetric": lambda x: (x + x.mT) / 2,
         "sign": torch.sign,
         "probability": lambda x: x / x.sum(-1, keepdim=True),
-        "near_one": lambda x: 0.9 + 0.2 * x,
+        "near_one": lambda x: 0.95 + 0.1 * x,
     }
     return changes.get(value.distribution, lambda x: x)(made).to(getattr(torch, value.dtype))
 

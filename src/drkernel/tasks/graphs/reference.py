@@ -199,7 +199,7 @@ def _made(value: Input, constants: Mapping[str, str]) -> str:
         "mask": f"torch.rand({shape}) < 0.5",
         "causal": f"torch.tril(torch.ones({shape})).bool()",
         "sign": f"torch.sign(torch.randn({shape}{dtype}))",
-        "near_one": f"torch.rand({shape}{dtype}) * 0.2 + 0.9",
+        "near_one": f"torch.rand({shape}{dtype}) * 0.1 + 0.95",
         "probability": f"torch.softmax(torch.randn({shape}{dtype}), dim=-1)",
     }
     return texts.get(value.distribution, f"torch.randn({shape}{dtype})")

@@ -18,7 +18,7 @@ from drkernel.tasks.graphs.dims import Shape, as_dim, same
 from drkernel.tasks.graphs.nodes import Attributes, Parameter
 from drkernel.tasks.graphs.op import Op, Spelling
 from drkernel.tasks.graphs.ops.shapes import broadcast, spell
-from drkernel.tasks.operators.rows import UNIT
+from drkernel.tasks.operators.rows import LARGE, UNIT
 
 
 def _linear(shapes: Sequence[Shape], a: Attributes) -> tuple[Parameter, ...]:
@@ -119,7 +119,7 @@ PRODUCTS = (
         arity=2,
         defaults=_TURNS,
         derive=_ranks,
-        leaves=UNIT,
+        leaves=LARGE,
     ),
     Op(
         "bmm",
@@ -130,7 +130,7 @@ PRODUCTS = (
         arity=2,
         defaults=_TURNS,
         derive=_ranks,
-        leaves=UNIT,
+        leaves=LARGE,
     ),
     Op(
         "matvec",
@@ -139,7 +139,7 @@ PRODUCTS = (
         lambda inputs, own, a: inputs[0] @ inputs[1],
         spell("torch.matmul({x}, {y})", "{x}.matmul({y})", "", "{x} @ {y}"),
         arity=2,
-        leaves=UNIT,
+        leaves=LARGE,
     ),
     Op(
         "outer",
@@ -167,6 +167,6 @@ PRODUCTS = (
         lambda inputs, own, a: inputs[0] + inputs[1] @ inputs[2],
         spell("torch.addmm({x}, {y}, {z})", "", "", ("torch.matmul({y}, {z}) + {x}", "{x} + {y} @ {z}")),
         arity=3,
-        leaves=UNIT,
+        leaves=LARGE,
     ),
 )
