@@ -31,6 +31,7 @@ STEPS: dict[str, float] = {
 NARROW_STEPS = ("activation", "arithmetic", "parameter", "norm", "softmax", "earlier", "input")
 """Steps whose results 16 bits can hold; see `families.FAMILIES_OF_16_BITS`."""
 _NOT_NARROW = (
+    "multiply",
     "square",
     "cube",
     "exp",
@@ -67,12 +68,30 @@ _CONSTANTS = ("scale", "add_constant", "subtract_constant", "divide", "clamp_min
 """Arithmetic that people write most; half of all arithmetic is of these."""
 
 
+_STEEP, _EARLY = ("exp", "expm1", "exp_negative", "sum_exp", "cube", "logcumsumexp"), 3
+"""Operators that leave the range of numbers on what many others have made larger, and behind how many they may be."""
 _POSITIVE = (
     *("relu", "relu6", "sigmoid", "hardsigmoid", "softplus", "squared_relu", "abs", "square", "exp", "exp_negative"),
     *("gaussian", "log_abs", "softmax", "softmin", "norm", "norm1", "mean_abs", "mean_square", "sum_square", "sum_exp"),
     *("var", "std", "log1p", "sqrt", "rsqrt", "reciprocal"),
 )
 """Operators that leave no negative values."""
+
+
+_SCALES = ("scale", "divide", "rms_scale", "l1_norm", "l2_norm", "mean_abs_norm", "frobenius_norm")
+_UNDONE: dict[str, tuple[str, ...]] = {
+    "norm": (*_SCALES, "standardize", "centre"),
+    "softmax": ("add_constant", "subtract_constant", "log_softmax"),
+}
+"""Operators that the next one undoes, by its kind; of norms, not those that have statistics of their own."""
+
+
+_REPEATED = (*_CONSTANTS[:4], *_CANDIDATES["pool"], *_CANDIDATES["earlier"], "add_parameter")
+"""Operators that may be in a chain twice, with other numbers."""
+
+
+_SHIFTS = ("add_constant", "subtract_constant", "add_parameter", "subtract_parameter", "dropout")
+"""Operators whose output differs from their input by something that is known."""
 
 
 @dataclass
@@ -108,7 +127,13 @@ class Chain:
     def _sound(self, name: str) -> bool:
         """Whether the operator does something here."""
         op, before = OPS[name], self.used[-1] if self.used else ""
-        if name in self.used or before in op.superfluous_before or not op.accepts(self.build.state(self.value)):
+        if name in self.used and name not in _REPEATED:
+            return False
+        if before in op.superfluous_before or not op.accepts(self.build.state(self.value)):
+            return False
+        if before in _UNDONE.get(op.kind, ()) and not op.name.startswith("batch_norm"):
+            return False
+        if name in _STEEP and len(self.build.nodes) > _EARLY:
             return False
         if op.needs_positive and before not in _POSITIVE:
             return False
@@ -136,8 +161,8 @@ class Chain:
         shape = op.infer(shapes, op.complete(shapes, attributes)) if op.arity == 1 else shapes[0]
         return bool(shape) and count(shape, small=True) >= _LEAST_SMALL
 
-    def earlier(self) -> list[str] | None:
-        """An earlier value of the same shape, for a residual."""
+    def earlier(self, name: str) -> list[str] | None:
+        """An earlier value of the same shape, for a residual; none of which the difference is known."""
         shape = self.build.shape(self.value)
         last = next(node for node in self.build.nodes if node.id == self.value) if self.build.nodes else None
         found = [
@@ -147,6 +172,7 @@ class Chain:
             and len(self.build.shape(value)) == len(shape)
             and all(map(same, self.build.shape(value), shape))
             and (last is None or value not in last.inputs or OPS[last.op].kind != "binary")
+            and not (name == "subtract" and last and value in last.inputs and last.op in _SHIFTS)
         ]
         fitting = [value for value in found if self.build.dtype_of(value) == self.build.dtype]
         return [self.rng.choice(fitting)] if fitting else None
@@ -165,7 +191,7 @@ class Chain:
 
 
 _OTHERS: dict[str, Callable[[Chain, str], list[str] | None]] = {
-    "earlier": lambda chain, name: chain.earlier(),
+    "earlier": lambda chain, name: chain.earlier(name),
     "input": lambda chain, name: chain.another(name),
 }
 

@@ -26,6 +26,7 @@ CONVOLUTIONS = (
 PRODUCTS = (
     "linear",
     "linear_tokens",
+    "weight",
     "square",
     "rectangular",
     "tall",
@@ -82,7 +83,9 @@ def _drawn(build: Builder, rng: random.Random, rank: int, like: str) -> dict[str
     if like == "depthwise":
         return {**found, "out_channels": channels, "groups": channels}
     if like == "grouped" and channels.full % 4 == channels.small % 4 == 0:
-        found["groups"] = rng.choice((2, 4))
+        groups = found["groups"] = rng.choice((2, 4))
+        fitting = [out for out in _OUT if out[0] % groups == out[1] % groups == 0]
+        return {**found, "out_channels": build.size("out_channels", *rng.choice(fitting))}
     return {**found, "out_channels": build.size("out_channels", *rng.choice(_OUT))}
 
 
@@ -100,6 +103,15 @@ def _linear(build: Builder, rng: random.Random) -> str:
     width = _size(build, rng, "in_features", (256, 512, 1024, 2048, 4096, 8192, 16384), (19, 33))
     out = _size(build, rng, "out_features", (128, 256, 512, 1024, 4096, 8192), (16, 24, 40))
     return build.node("linear", build.input("x", (batch, width)), out_features=out, bias=rng.random() < 0.85)
+
+
+def _weight(build: Builder, rng: random.Random) -> str:
+    batch = _size(build, rng, "batch", (128, 1024, 4096, 16384), (17, 33))
+    width = _size(build, rng, "in_features", (256, 512, 1024, 4096, 8192), (19, 33))
+    out = _size(build, rng, "out_features", (256, 1024, 4096, 8192), (16, 24, 40))
+    return build.node(
+        "matmul_parameter", build.input("x", (batch, width)), out_features=out, transposed=rng.random() < 0.6
+    )
 
 
 def _linear_tokens(build: Builder, rng: random.Random) -> str:
@@ -191,6 +203,7 @@ _MID = (512, 1024, 2048, 4096)
 _PRODUCTS = {
     "linear": _linear,
     "linear_tokens": _linear_tokens,
+    "weight": _weight,
     "square": _squares(),
     "rectangular": _matrices(_MID, _MID, (256, 1000, 2048, 5000)),
     "tall": _matrices((16384, 32768), (16, 32, 64), (512, 1024, 2048)),

@@ -10,8 +10,9 @@ from drkernel.tasks.graphs import cores, costs, networks
 from drkernel.tasks.graphs.chains import Chain
 from drkernel.tasks.graphs.graph import Builder, Graph
 from drkernel.tasks.graphs.networks import NETWORKS
+from drkernel.tasks.graphs.ops import OPS
 from drkernel.tasks.graphs.singles import names, single, variant
-from drkernel.tasks.graphs.sizes import random_input
+from drkernel.tasks.graphs.sizes import random_input, shape_of
 
 Drawn = tuple[Graph, str]
 """A graph and the key of its composition, by which it is in one split."""
@@ -95,19 +96,63 @@ def _conv_chain(rng: random.Random, dtype: str) -> Drawn:
 
 def _linear_chain(rng: random.Random, dtype: str) -> Drawn:
     build = Builder(dtype)
-    value = cores.product(build, rng, rng.choice(("linear", "linear", "linear", "linear_tokens")))
+    value = cores.product(build, rng, rng.choice(("linear", "linear", "linear", "linear_tokens", "weight")))
     return _grown(build, rng, value, rng.choice((1, 2, 2, 3, 3, 4, 5)))
 
 
 def _product_chain(rng: random.Random, dtype: str) -> Drawn:
-    build, like = Builder(dtype), rng.choice([name for name in cores.PRODUCTS if not name.startswith("linear")])
-    return _grown(build, rng, cores.product(build, rng, like), rng.choice((1, 2, 2, 3, 3)))
+    build, like = (
+        Builder(dtype),
+        rng.choice([name for name in cores.PRODUCTS if name not in ("linear", "linear_tokens", "weight")]),
+    )
+    value = cores.product(build, rng, like)
+    if build.state(value).size == "large" and rng.random() < 0.6:
+        name, number = rng.choice((("divide", 8.0), ("divide", 16.0), ("scale", 0.1), ("scale", 0.125)))
+        value = build.node(name, value, value=number)
+    return _grown(build, rng, value, rng.choice((1, 2, 2, 3, 3)))
 
 
 def _plain_chain(rng: random.Random, dtype: str) -> Drawn:
     build = Builder(dtype)
     value = random_input(build, rng, rng.choice((2, 2, 3, 3, 4, 5)), most=2**27)
     return _grown(build, rng, value, rng.choice((2, 2, 3, 3, 4, 5)))
+
+
+def _gate(rng: random.Random, dtype: str) -> Drawn:
+    """One half of a value gates the other; then perhaps a few operators."""
+    build = Builder(dtype)
+    rank = rng.choice((2, 2, 3, 3, 4))
+    shape = list(shape_of(build, rng, rank, most=2**27))
+    dim = rng.choice((rank - 1, rank - 1, 1))
+    shape[dim] = 2 * shape[dim]
+    x = build.input("x", shape)
+    first, second = (build.node("chunk", x, chunks=2, dim=dim, index=index) for index in (0, 1))
+    name = rng.choice(("sigmoid", "silu", "gelu", "relu", "tanh", "mish", "softplus", "hardsigmoid", "gelu_tanh"))
+    value = build.node("multiply", first, build.node(name, second))
+    return _grown(build, rng, value, rng.choice((0, 0, 1, 1, 2)))
+
+
+def _pair_chain(rng: random.Random, dtype: str) -> Drawn:
+    """Two values are compared or combined along a dimension; then a few operators."""
+    names_of = (
+        "dot",
+        "cosine_similarity",
+        "squared_distance",
+        "distance",
+        "l1_distance",
+        "add",
+        "multiply",
+        "subtract",
+    )
+    build = Builder(dtype)
+    shape = shape_of(build, rng, rng.choice((2, 3, 3, 4)), most=2**26)
+    x, y = build.input("x", shape), build.input("y", shape)
+    name = rng.choice(names_of)
+    drawn = OPS[name].draw
+    attributes = drawn(rng, [shape]) if drawn else {}
+    if attributes is None:
+        raise _Unfit("no dimension to compare along")
+    return _grown(build, rng, build.node(name, x, y, **attributes), rng.choice((1, 2, 2, 3)))
 
 
 def _lookup(rng: random.Random, dtype: str) -> Drawn:
@@ -130,28 +175,30 @@ def _lookup(rng: random.Random, dtype: str) -> Drawn:
 def _network(name: str) -> Callable[[random.Random, str], Drawn]:
     def drawn(rng: random.Random, dtype: str) -> Drawn:
         build = Builder(dtype)
-        graph = build.graph(_core(lambda: NETWORKS[name](build, rng)))
-        return graph, _key(graph)
+        value = _core(lambda: NETWORKS[name](build, rng))
+        return _grown(build, rng, value, rng.choice((0, 0, 0, 1, 2)))
 
     return drawn
 
 
 FAMILIES: dict[str, Family] = {
-    "pointwise": Family(_single("pointwise"), share=3, narrow=True),
-    "broadcast": Family(_single("binary"), narrow=True),
-    "reductions": Family(_single("reduction"), share=3),
+    "pointwise": Family(_single("pointwise"), share=5, narrow=True),
+    "broadcast": Family(_single("binary"), share=2, narrow=True),
+    "reductions": Family(_single("reduction"), share=4),
     "softmaxes": Family(_single("softmax"), narrow=True),
     "scans": Family(_single("scan")),
-    "norms": Family(_single("norm"), share=2),
+    "norms": Family(_single("norm"), share=3),
     "pools": Family(_single("pool"), share=2),
-    "losses": Family(_single("loss")),
+    "losses": Family(_single("loss"), share=2),
     "views": Family(_single("view")),
-    "convolutions": Family(_convolution, share=3),
+    "convolutions": Family(_convolution, share=3, narrow=True),
     "products": Family(_product, share=3, narrow=True),
     "lookups": Family(_lookup),
-    "conv_chain": Family(_conv_chain, share=8),
+    "conv_chain": Family(_conv_chain, share=8, narrow=True),
     "linear_chain": Family(_linear_chain, share=5, narrow=True),
     "product_chain": Family(_product_chain, share=2, narrow=True),
     "plain_chain": Family(_plain_chain, share=4),
+    "gates": Family(_gate, share=2, narrow=True),
+    "pair_chain": Family(_pair_chain, share=2),
     **{name: Family(_network(name), narrow=name in networks.NARROW) for name in NETWORKS},
 }

@@ -18,10 +18,11 @@ is `<node id>.<role>`, e.g. `n1.weight`.
     outputs = evaluate(graph, inputs, parameters)       # what any right answer returns
     order = [OPS[node.op].kind for node in graph.nodes]
 
-`task.info["parameters"]` maps each key to the attribute of the reference that holds it (`n1.weight` -> `conv.weight`),
-`task.info["names"]` each size to the module constant (`batch` -> `batch_size`), `task.info["init"]` has the text of the
-reference's constructor (`signature`, `lines`), which an answer may repeat to own the same parameters, and
-`task.info["buffers"]` the attributes that hold numbers (`n2.value` -> `scale`).
+`task.info["parameters"]` maps each key to the attribute of the reference that holds it (`n1.weight` ->
+`conv.weight`), `task.info["names"]` each size to the module constant (`batch` -> `batch_size`), and
+`task.info["buffers"]` numbers to the attributes that hold them (`n2.value` -> `scale`). `task.info["init"]` has the
+text of the reference's constructor, which an answer may repeat to own the same parameters: `signature`, `lines`, and
+`classes`, the lines of further classes that the constructor needs (mostly none).
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ def _make(value: Input, sizes: Mapping[str, int], generator: torch.Generator) ->
         "symmetric": lambda x: (x + x.mT) / 2,
         "sign": torch.sign,
         "probability": lambda x: x / x.sum(-1, keepdim=True),
-        "near_one": lambda x: 0.9 + 0.2 * x,
+        "near_one": lambda x: 0.95 + 0.1 * x,
     }
     return changes.get(value.distribution, lambda x: x)(made).to(getattr(torch, value.dtype))
 

@@ -36,6 +36,11 @@ INPUTS = {
     "b": ("B", "b"),
 }
 FRESH = (("out", "h", "z", "y2", "t"), ("y", "z", "out", "w", "v"), ("hidden", "result", "output", "scores", "value"))
+PARTS = {
+    2: (("a", "b"), ("gate", "value"), ("x1", "x2"), ("left", "right"), ("u", "v")),
+    3: (("q", "k", "v"), ("query", "key", "value")),
+}
+"""What the parts of a value are called, by their number."""
 KEPT = ("identity", "residual", "shortcut", "skip", "original")
 
 
@@ -59,6 +64,9 @@ class Names:
         while f"{name}{number}" in self._taken:
             number += 1
         return f"{name}{number}"
+
+    def is_free(self, name: str) -> bool:
+        return name not in self._taken
 
     def reserve(self, *names: str) -> None:
         self._taken.update(names)

@@ -4,56 +4,35 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
 
-from drkernel.tasks.graphs.dims import Dim, as_dim
+from drkernel.tasks.graphs.deep import DEEP
+from drkernel.tasks.graphs.dims import as_dim
 from drkernel.tasks.graphs.graph import Builder
-
-ACTIVATIONS = ("relu", "relu", "gelu", "silu", "leaky_relu", "tanh", "elu", "mish", "hardswish")
-_SLOPES = {"leaky_relu": {"negative_slope": 0.1}, "elu": {"alpha": 1.0}}
-_CHANNELS = ((16, 4), (32, 8), (64, 8), (128, 8))
-_WIDTHS = ((256, 24), (512, 32), (1024, 40), (2048, 48))
-
-
-def _activation(build: Builder, rng: random.Random, value: str, name: str = "") -> str:
-    name = name or rng.choice(ACTIVATIONS)
-    return build.node(name, value, **_SLOPES.get(name, {}))
-
-
-def _images(build: Builder, rng: random.Random, channels: tuple[int, int] = (0, 0)) -> str:
-    batch, side = rng.choice((8, 10, 16, 32, 64)), rng.choice((32, 56, 64, 112, 128, 224))
-    planes = channels if channels[0] else rng.choice(_CHANNELS)
-    shape = [
-        build.size("batch", batch, 2),
-        build.size("channels", *planes),
-        build.size("height", side, rng.choice((8, 9, 10))),
-        build.size("width", side, rng.choice((8, 9, 11))),
-    ]
-    return build.input("x", shape)
-
-
-def _tokens(build: Builder, rng: random.Random) -> tuple[str, Dim]:
-    batch = build.size("batch", rng.choice((4, 8, 16, 32)), 2)
-    seq = build.size("seq", rng.choice((128, 197, 256, 512, 1024)), rng.choice((5, 7, 9)))
-    width = build.size("features", *rng.choice(((256, 16), (384, 24), (512, 32), (768, 24), (1024, 32))))
-    return build.input("x", (batch, seq, width)), width
-
-
-def _rows(build: Builder, rng: random.Random) -> str:
-    batch = build.size("batch", rng.choice((128, 256, 512, 1024, 4096)), rng.choice((5, 9)))
-    return build.input("x", (batch, build.size("in_features", *rng.choice(_WIDTHS))))
+from drkernel.tasks.graphs.layers import (
+    ACTIVATIONS,
+    CHANNELS,
+    WIDTHS,
+    activation,
+    conv,
+    conv_norm,
+    heads_of,
+    images,
+    rows,
+    tokens,
+    tokens_of_heads,
+)
 
 
 def mlp(build: Builder, rng: random.Random) -> str:
     """Linear layers with activations between them."""
-    value, name = _rows(build, rng), rng.choice(ACTIVATIONS)
+    value, name = rows(build, rng), rng.choice(ACTIVATIONS)
     extra = rng.choice(("", "", "dropout", "layer_norm", "batch_norm1d"))
     for layer in range(rng.choice((1, 2, 2, 3))):
-        width = build.size(f"hidden{layer + 1}", *rng.choice(_WIDTHS))
+        width = build.size(f"hidden{layer + 1}", *rng.choice(WIDTHS))
         value = build.node("linear", value, out_features=width)
         if extra in ("layer_norm", "batch_norm1d"):
             value = build.node(extra, value)
-        value = _activation(build, rng, value, name)
+        value = activation(build, rng, value, name)
         if extra == "dropout":
             value = build.node("dropout", value, p=0.1)
     return build.node(
@@ -61,63 +40,55 @@ def mlp(build: Builder, rng: random.Random) -> str:
     )
 
 
-def _conv(build: Builder, value: str, out: Dim, kernel: int = 3, bias: bool = False, **more: Any) -> str:
-    return build.node("conv2d", value, out_channels=out, kernel_size=kernel, padding=kernel // 2, bias=bias, **more)
-
-
-def _conv_norm(build: Builder, value: str, out: Dim, kernel: int = 3, **more: Any) -> str:
-    return build.node("batch_norm2d", _conv(build, value, out, kernel, **more))
-
-
 def residual_block(build: Builder, rng: random.Random) -> str:
     """Two convolutions and the input, which a third one may project."""
-    x, name = _images(build, rng), rng.choice(("relu", "relu", "leaky_relu", "gelu"))
+    x, name = images(build, rng), rng.choice(("relu", "relu", "leaky_relu", "gelu"))
     projected = rng.random() < 0.5
     stride = rng.choice((1, 2)) if projected else 1
-    out = build.size("out_channels", *rng.choice(_CHANNELS)) if projected else build.shape(x)[1]
-    value = _activation(build, rng, _conv_norm(build, x, out, stride=stride), name)
-    value = _conv_norm(build, value, out)
+    out = build.size("out_channels", *rng.choice(CHANNELS)) if projected else build.shape(x)[1]
+    value = activation(build, rng, conv_norm(build, x, out, stride=stride), name)
+    value = conv_norm(build, value, out)
     kept = build.node(
         "batch_norm2d", build.node("conv2d", x, out_channels=out, kernel_size=1, stride=stride, bias=False)
     )
-    return _activation(build, rng, build.node("add", value, kept), name)
+    return activation(build, rng, build.node("add", value, kept), name)
 
 
 def plain_residual(build: Builder, rng: random.Random) -> str:
     """Two convolutions and the input itself."""
-    x, name = _images(build, rng), rng.choice(("relu", "silu", "gelu"))
+    x, name = images(build, rng), rng.choice(("relu", "silu", "gelu"))
     channels = build.shape(x)[1]
-    value = _activation(build, rng, _conv_norm(build, x, channels), name)
-    return _activation(build, rng, build.node("add", _conv_norm(build, value, channels), x), name)
+    value = activation(build, rng, conv_norm(build, x, channels), name)
+    return activation(build, rng, build.node("add", conv_norm(build, value, channels), x), name)
 
 
 def bottleneck(build: Builder, rng: random.Random) -> str:
     """Narrow, convolve, widen, add."""
-    x, name = _images(build, rng, rng.choice(((64, 8), (128, 8), (256, 8)))), rng.choice(("relu", "relu", "silu"))
+    x, name = images(build, rng, rng.choice(((64, 8), (128, 8), (256, 8)))), rng.choice(("relu", "relu", "silu"))
     width = build.size("hidden", *rng.choice(((16, 4), (32, 4), (64, 6))))
-    value = _activation(build, rng, _conv_norm(build, x, width, 1), name)
-    value = _activation(build, rng, _conv_norm(build, value, width, 3), name)
-    value = _conv_norm(build, value, build.shape(x)[1], 1)
-    return _activation(build, rng, build.node("add", value, x), name)
+    value = activation(build, rng, conv_norm(build, x, width, 1), name)
+    value = activation(build, rng, conv_norm(build, value, width, 3), name)
+    value = conv_norm(build, value, build.shape(x)[1], 1)
+    return activation(build, rng, build.node("add", value, x), name)
 
 
 def inverted_residual(build: Builder, rng: random.Random) -> str:
     """Widen, convolve each channel, narrow, add."""
-    x = _images(build, rng, rng.choice(((16, 4), (24, 4), (32, 4))))
+    x = images(build, rng, rng.choice(((16, 4), (24, 4), (32, 4))))
     width = build.size("hidden", *rng.choice(((96, 8), (144, 8), (192, 8))))
     name = rng.choice(("relu6", "relu6", "hardswish", "silu"))
-    value = _activation(build, rng, _conv_norm(build, x, width, 1), name)
-    value = _conv(build, value, width, rng.choice((3, 5)), groups=width)
-    value = _activation(build, rng, build.node("batch_norm2d", value), name)
-    return build.node("add", _conv_norm(build, value, build.shape(x)[1], 1), x)
+    value = activation(build, rng, conv_norm(build, x, width, 1), name)
+    value = conv(build, value, width, rng.choice((3, 5)), groups=width)
+    value = activation(build, rng, build.node("batch_norm2d", value), name)
+    return build.node("add", conv_norm(build, value, build.shape(x)[1], 1), x)
 
 
 def squeeze_excite(build: Builder, rng: random.Random) -> str:
     """Channels weighted by a network of their means."""
-    x = _images(build, rng, rng.choice(((64, 8), (128, 12), (256, 16))))
+    x = images(build, rng, rng.choice(((64, 8), (128, 12), (256, 16))))
     channels, value = build.shape(x)[1], x
     if rng.random() < 0.5:
-        value = x = _activation(build, rng, _conv_norm(build, x, channels), "relu")
+        value = x = activation(build, rng, conv_norm(build, x, channels), "relu")
     width = build.size("hidden", *rng.choice(((8, 3), (16, 4), (32, 5))))
     gate = rng.choice(("sigmoid", "sigmoid", "hardsigmoid"))
     pooled = build.node("adaptive_avg_pool2d", value, output_size=1)
@@ -125,7 +96,7 @@ def squeeze_excite(build: Builder, rng: random.Random) -> str:
         value = build.node("conv2d", pooled, out_channels=width, kernel_size=1)
         value = build.node("conv2d", build.node("relu", value), out_channels=channels, kernel_size=1)
         return build.node("multiply", x, build.node(gate, value))
-    value = build.node("relu", build.node("linear", build.node("flatten", pooled), out_features=width))
+    value = build.node("relu", build.node("linear", build.node("flatten", pooled, contiguous=True), out_features=width))
     value = build.node(gate, build.node("linear", value, out_features=channels))
     value = build.node("unsqueeze", build.node("unsqueeze", value, dim=2), dim=3)
     return build.node("multiply", x, value)
@@ -133,7 +104,7 @@ def squeeze_excite(build: Builder, rng: random.Random) -> str:
 
 def spatial_gate(build: Builder, rng: random.Random) -> str:
     """Places weighted by a convolution of their mean and maximum over channels."""
-    x = _images(build, rng)
+    x = images(build, rng)
     mean, most = (build.node(name, x, dims=(1,), keepdim=True) for name in ("mean", "max"))
     value = build.node("cat", mean, most, dim=1)
     value = build.node("conv2d", value, out_channels=as_dim(1), kernel_size=7, padding=3, bias=False)
@@ -142,11 +113,11 @@ def spatial_gate(build: Builder, rng: random.Random) -> str:
 
 def feed_forward(build: Builder, rng: random.Random) -> str:
     """Norm, two layers, and the input."""
-    x, width = _tokens(build, rng)
+    x, width = tokens(build, rng)
     norm = rng.choice(("layer_norm", "rms_norm"))
     hidden = build.size("hidden", *rng.choice(((1024, 40), (2048, 48), (3072, 48))))
     value = build.node(norm, x, eps=1e-5)
-    value = _activation(
+    value = activation(
         build, rng, build.node("linear", value, out_features=hidden), rng.choice(("gelu", "relu", "gelu_tanh"))
     )
     return build.node("add", x, build.node("linear", value, out_features=width))
@@ -154,7 +125,7 @@ def feed_forward(build: Builder, rng: random.Random) -> str:
 
 def gated_unit(build: Builder, rng: random.Random) -> str:
     """Two layers side by side, one of which gates the other; or one layer in two halves."""
-    x, width = _tokens(build, rng)
+    x, width = tokens(build, rng)
     hidden = build.size("hidden", *rng.choice(((1024, 24), (1376, 33), (2048, 40))))
     name, bias = rng.choice(("silu", "silu", "gelu", "sigmoid", "relu")), rng.random() < 0.3
     if rng.random() < 0.4:
@@ -162,32 +133,17 @@ def gated_unit(build: Builder, rng: random.Random) -> str:
         gate, value = (build.node("chunk", both, chunks=2, dim=2, index=index) for index in (0, 1))
     else:
         gate, value = (build.node("linear", x, out_features=hidden, bias=bias) for _ in range(2))
-    value = build.node("multiply", _activation(build, rng, gate, name), value)
+    value = build.node("multiply", activation(build, rng, gate, name), value)
     return build.node("linear", value, out_features=width, bias=bias)
 
 
 def attention_block(build: Builder, rng: random.Random) -> str:
     """Attention of several heads, with projections."""
-    x, width = _tokens_of_heads(build, rng)
-    heads, head_dim = build.sizes["heads"], build.sizes["head_dim"]
-    bias, value = rng.random() < 0.5, x
+    x, width = tokens_of_heads(build, rng)
     normed = rng.random() < 0.5
-    if normed:
-        value = build.node("layer_norm", x, eps=1e-5)
-    parts = [build.node("linear", value, out_features=width, bias=bias) for _ in range(3)]
-    split = [build.node("split_heads", part, heads=heads, head_dim=head_dim) for part in parts]
-    value = build.node("join_heads", build.node("attention", *split, is_causal=rng.random() < 0.5))
-    value = build.node("linear", value, out_features=width, bias=bias)
+    value = build.node("layer_norm", x, eps=1e-5) if normed else x
+    value = heads_of(build, value, value, width, rng.random() < 0.5, rng.random() < 0.5, rng.random() < 0.5)
     return build.node("add", x, value) if normed else value
-
-
-def _tokens_of_heads(build: Builder, rng: random.Random) -> tuple[str, Dim]:
-    batch = build.size("batch", rng.choice((4, 8, 16)), 2)
-    seq = build.size("seq", rng.choice((128, 256, 512, 1024)), rng.choice((5, 7)))
-    heads = build.size("heads", *rng.choice(((4, 2), (8, 2), (12, 3), (16, 2))))
-    head_dim = build.size("head_dim", *rng.choice(((32, 8), (64, 8), (128, 16))))
-    width = heads * head_dim
-    return build.input("x", (batch, seq, width)), width
 
 
 def plain_attention(build: Builder, rng: random.Random) -> str:
@@ -202,56 +158,56 @@ def plain_attention(build: Builder, rng: random.Random) -> str:
 
 def one_head(build: Builder, rng: random.Random) -> str:
     """Attention of one head, with projections."""
-    x, width = _tokens(build, rng)
+    x, width = tokens(build, rng)
     parts = [build.node("linear", x, out_features=width, bias=False) for _ in range(3)]
     return build.node("attention", *parts, is_causal=rng.random() < 0.3)
 
 
 def convnet(build: Builder, rng: random.Random) -> str:
     """Convolutions with pools, then linear layers."""
-    value, name = _images(build, rng, rng.choice(((1, 1), (3, 3)))), rng.choice(("relu", "relu", "tanh", "gelu"))
+    value, name = images(build, rng, rng.choice(((1, 1), (3, 3)))), rng.choice(("relu", "relu", "tanh", "gelu"))
     pool = rng.choice(("max_pool2d", "max_pool2d", "avg_pool2d"))
     for layer in range(2):
         out = build.size(f"channels{layer + 1}", *rng.choice(((16, 4), (32, 4), (64, 6))))
-        value = _activation(build, rng, _conv(build, value, out, 3, bias=True), name)
+        value = activation(build, rng, conv(build, value, out, 3, bias=True), name)
         value = build.node(pool, value, kernel_size=2, stride=2)
     if rng.random() < 0.5:
         value = build.node("adaptive_avg_pool2d", value, output_size=1)
-    value = build.node("flatten", value)
+    value = build.node("flatten", value, contiguous=True)
     hidden = build.size("hidden", *rng.choice(((120, 12), (128, 16), (256, 20))))
-    value = _activation(build, rng, build.node("linear", value, out_features=hidden), name)
+    value = activation(build, rng, build.node("linear", value, out_features=hidden), name)
     return build.node("linear", value, out_features=build.size("classes", rng.choice((10, 100, 1000)), 10))
 
 
 def branches(build: Builder, rng: random.Random) -> str:
     """Convolutions of several sizes side by side, joined."""
-    x = _images(build, rng)
+    x = images(build, rng)
     squeezed = x
     if rng.random() < 0.5:
         squeezed = build.node(
-            "relu", _conv(build, x, build.size("hidden", *rng.choice(((16, 3), (24, 4)))), 1, bias=True)
+            "relu", conv(build, x, build.size("hidden", *rng.choice(((16, 3), (24, 4)))), 1, bias=True)
         )
     joined = ""
     for place, kernel in enumerate(rng.sample((1, 3, 5), rng.choice((2, 2, 3)))):
         out = build.size(f"channels{place + 1}", *rng.choice(((16, 4), (32, 4), (64, 6))))
-        branch = build.node("relu", _conv(build, squeezed, out, kernel, bias=True))
+        branch = build.node("relu", conv(build, squeezed, out, kernel, bias=True))
         joined = build.node("cat", joined, branch, dim=1) if joined else branch
     return joined
 
 
 def dense_block(build: Builder, rng: random.Random) -> str:
     """Each layer sees the joined outputs of all before it."""
-    value = _images(build, rng)
+    value = images(build, rng)
     growth = build.size("growth", *rng.choice(((12, 3), (16, 4), (32, 4))))
     for _ in range(2):
-        new = _conv(build, build.node("relu", build.node("batch_norm2d", value)), growth)
+        new = conv(build, build.node("relu", build.node("batch_norm2d", value)), growth)
         value = build.node("cat", value, new, dim=1)
     return value
 
 
 def mixer(build: Builder, rng: random.Random) -> str:
     """Layers that mix tokens, then the input."""
-    x, _ = _tokens(build, rng)
+    x, _ = tokens(build, rng)
     hidden = build.size("hidden", *rng.choice(((256, 12), (512, 20))))
     value = build.node("transpose", build.node("layer_norm", x), dim0=1, dim1=2)
     seq = build.shape(x)[1]
@@ -261,12 +217,12 @@ def mixer(build: Builder, rng: random.Random) -> str:
 
 def convnext(build: Builder, rng: random.Random) -> str:
     """A wide convolution of each channel, a norm, two layers of each place, a weight per channel, and the input."""
-    x = _images(build, rng, rng.choice(((32, 4), (64, 8), (96, 6))))
+    x = images(build, rng, rng.choice(((32, 4), (64, 8), (96, 6))))
     channels = build.shape(x)[1]
-    value = _conv(build, x, channels, 7, bias=True, groups=channels)
+    value = conv(build, x, channels, 7, bias=True, groups=channels)
     value = build.node("group_norm", value, num_groups=1)
-    value = build.node("gelu", _conv(build, value, channels * 2, 1, bias=True))
-    value = _conv(build, value, channels, 1, bias=True)
+    value = build.node("gelu", conv(build, value, channels * 2, 1, bias=True))
+    value = conv(build, value, channels, 1, bias=True)
     scale = (channels, as_dim(1), as_dim(1))
     return build.node("add", x, build.node("multiply_parameter", value, shape=scale, init="ones"))
 
@@ -281,7 +237,7 @@ def classifier(build: Builder, rng: random.Random) -> str:
     value = build.node("embedding", tokens, num_embeddings=vocab, embedding_dim=width)
     if rng.random() < 0.5:
         value = build.node("layer_norm", value)
-        value = _activation(build, rng, build.node("linear", value, out_features=build.size("hidden", 256, 20)))
+        value = activation(build, rng, build.node("linear", value, out_features=build.size("hidden", 256, 20)))
     value = build.node(rng.choice(("mean", "max")), value, dims=(1,))
     return build.node("linear", value, out_features=build.size("classes", rng.choice((10, 100, 1000)), 10))
 
@@ -289,8 +245,8 @@ def classifier(build: Builder, rng: random.Random) -> str:
 def recurrent_cell(build: Builder, rng: random.Random) -> str:
     """One step of a recurrent network, gated or not."""
     batch = build.size("batch", rng.choice((256, 512, 1024)), 5)
-    width = build.size("in_features", *rng.choice(_WIDTHS))
-    hidden = build.size("hidden", *rng.choice(_WIDTHS))
+    width = build.size("in_features", *rng.choice(WIDTHS))
+    hidden = build.size("hidden", *rng.choice(WIDTHS))
     x, h = build.input("x", (batch, width)), build.input("hidden", (batch, hidden))
     joined = lambda state: build.node("cat", x, state, dim=1)
     layer = lambda value: build.node("linear", value, out_features=hidden)
@@ -305,19 +261,19 @@ def recurrent_cell(build: Builder, rng: random.Random) -> str:
 
 def double_conv(build: Builder, rng: random.Random) -> str:
     """Two convolutions with norms, then a pool or a finer image."""
-    value, name = _images(build, rng), rng.choice(("relu", "leaky_relu", "silu"))
+    value, name = images(build, rng), rng.choice(("relu", "leaky_relu", "silu"))
     norm = rng.choice(("batch_norm2d", "instance_norm2d", "group_norm"))
-    out = build.size("out_channels", *rng.choice(_CHANNELS))
+    out = build.size("out_channels", *rng.choice(CHANNELS))
     for _ in range(2):
-        value = _conv(build, value, out, bias=norm != "batch_norm2d")
+        value = conv(build, value, out, bias=norm != "batch_norm2d")
         value = build.node(norm, value, **({"num_groups": 4} if norm == "group_norm" else {}))
-        value = _activation(build, rng, value, name)
+        value = activation(build, rng, value, name)
     if rng.random() < 0.5:
         return build.node("max_pool2d", value, kernel_size=2, stride=2)
     return build.node("upsample_nearest", value, scale_factor=2)
 
 
-NETWORKS: dict[str, Callable[[Builder, random.Random], str]] = {
+NETWORKS: dict[str, Callable[[Builder, random.Random], str]] = DEEP | {
     function.__name__: function
     for function in (
         mlp,
@@ -342,5 +298,5 @@ NETWORKS: dict[str, Callable[[Builder, random.Random], str]] = {
         double_conv,
     )
 }
-NARROW = ("mlp", "feed_forward", "gated_unit", "one_head", "plain_attention")
+NARROW = ("mlp", "deep_mlp", "autoencoder", "feed_forward", "gated_unit", "one_head", "plain_attention")
 """Networks that there are in 16 bits, too."""

@@ -40,7 +40,7 @@ class Input:
     distribution: Distribution = "randn"
     """randn | rand (0 to 1) | randint (0 to `high`) | upper, lower (triangular matrices) | diagonal (a vector) |
     symmetric | mask (of random bools) | causal (a lower triangle of bools) | sign (-1 or 1) | probability (rows that
-    sum to one) | near_one (0.9 to 1.1)."""
+    sum to one) | near_one (0.95 to 1.05)."""
     high: Dim | None = None
     """The bound of `randint`, which is excluded."""
 

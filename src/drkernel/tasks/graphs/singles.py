@@ -59,7 +59,17 @@ def variant(graph: Graph) -> str:
     dims = node.attributes.get("dims", node.attributes.get("dim"))
     if dims is not None:
         parts.append("_".join(map(str, dims)) if isinstance(dims, tuple) else str(dims))
-    for name in ("kernel_size", "stride", "dilation", "num_groups", "output_size", "keepdim", "value"):
+    for name in (
+        "kernel_size",
+        "stride",
+        "dilation",
+        "num_groups",
+        "output_size",
+        "keepdim",
+        "value",
+        "margin",
+        "delta",
+    ):
         if (found := node.attributes.get(name)) not in (None, False, 1):
             parts.append(f"{name[0]}{found}".replace(" ", "").replace(",", "x").strip("()"))
     return ".".join(parts)

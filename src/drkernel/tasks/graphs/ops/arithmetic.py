@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,12 @@ import torch
 from drkernel.tasks.graphs.op import Op
 from drkernel.tasks.graphs.ops.shapes import one_of, spell, torch_and_method
 from drkernel.tasks.graphs.ops.unary import BOUNDED, EXPM1, FROM_UNIT, POSITIVE, POSITIVE_AND_BOUNDED, UNIT, op
+from drkernel.tasks.operators.operator import State
+
+
+def _shrunk(state: State, by: float) -> State:
+    """Large values of both signs that are divided by a large number are of usual size."""
+    return replace(state, size="unit") if by >= 8 and state.signed and state.size == "large" else state
 
 
 def _constant(
@@ -35,6 +42,7 @@ ARITHMETIC = (
         "v = v * {value}",
         torch.mul,
         ("scaling_factor", "scale_factor", "scale", "multiplier"),
+        after=lambda state, a: _shrunk(state, 1 / a["value"]),
         values=(0.5, 2.0, 0.1, 1.5, 3.0, 0.25),
         also=spell("torch.mul({x}, {value})", "{x}.mul({value})", "", "{value} * {x}"),
     ),
@@ -47,7 +55,6 @@ ARITHMETIC = (
         values=(0.5, 1.0, 2.0, 0.1),
         also=spell("torch.add({x}, {value})"),
         sizes=FROM_UNIT,
-        leaves={"signed": True},
     ),
     _constant(
         "subtract_constant",
@@ -66,6 +73,7 @@ ARITHMETIC = (
         "v = v / {value}",
         torch.div,
         ("divisor", "temperature", "divide_by", "denom"),
+        after=lambda state, a: _shrunk(state, a["value"]),
         values=(2.0, 10.0, 1.5, 4.0),
         also=spell("torch.div({x}, {value})", "{x}.div({value})"),
     ),

@@ -84,7 +84,11 @@ def _batch_norm(rank: int) -> Op:
             "dims": (0, *range(2, len(shapes[0]))),
             "statistics": "running",
         },
-        draw=lambda rng, shapes: {"eps": rng.choice(_EPS)} if len(shapes[0]) in _RANKS[rank] else None,
+        draw=lambda rng, shapes: (
+            {"eps": rng.choice(_EPS)}
+            if len(shapes[0]) in _RANKS[rank] and count((shapes[0][0], *shapes[0][2:]), small=True) > 1
+            else None
+        ),
         parameters=_running,
         arguments={"eps": ("eps",)},
         attribute_names=("bn", "batch_norm", "norm"),

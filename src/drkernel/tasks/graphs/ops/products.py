@@ -1,7 +1,8 @@
 """Products: of an input with a layer's weight, or of two inputs.
 
 `matmul` and `bmm` have the attributes `transpose_x` and `transpose_y`: whether the last two dimensions of an operand
-change places first. Leading dimensions of `matmul` broadcast as PyTorch's do.
+change places first. `matmul_parameter` has the parameter `value`, whose dimensions change places where `transposed`.
+Leading dimensions of `matmul` broadcast as PyTorch's do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from drkernel.tasks.graphs.dims import Shape, as_dim, same
 from drkernel.tasks.graphs.nodes import Attributes, Parameter
 from drkernel.tasks.graphs.op import Op, Spelling
 from drkernel.tasks.graphs.ops.shapes import broadcast, spell
-from drkernel.tasks.operators.rows import UNIT
+from drkernel.tasks.operators.rows import LARGE, UNIT
 
 
 def _linear(shapes: Sequence[Shape], a: Attributes) -> tuple[Parameter, ...]:
@@ -74,6 +75,11 @@ def _ranks(shapes: Sequence[Shape], a: Attributes) -> dict[str, Any]:
     return {"matrices": ranks == (2, 2), "ranks": ranks if plain else ()}
 
 
+def _weighted(shapes: Sequence[Shape], a: Attributes) -> tuple[Parameter, ...]:
+    width, out = shapes[0][-1], as_dim(a["out_features"])
+    return (Parameter("value", (out, width) if a["transposed"] else (width, out), "randn * 0.02"),)
+
+
 PRODUCTS = (
     Op(
         "linear",
@@ -88,6 +94,23 @@ PRODUCTS = (
         leaves=UNIT,
     ),
     Op(
+        "matmul_parameter",
+        "product",
+        lambda shapes, a: (*shapes[0][:-1], as_dim(a["out_features"])),
+        lambda inputs, own, a: inputs[0] @ (own["value"].T if a["transposed"] else own["value"]),
+        (
+            Spelling("functional", "torch.matmul({x}, {value})", lambda a: not a["transposed"]),
+            Spelling("manual", "{x} @ {value}", lambda a: not a["transposed"]),
+            Spelling("functional", "torch.matmul({x}, {value}.T)", lambda a: a["transposed"]),
+            Spelling("functional", "F.linear({x}, {value})", lambda a: a["transposed"]),
+            Spelling("manual", "{x} @ {value}.t()", lambda a: a["transposed"]),
+        ),
+        defaults={"transposed": False},
+        parameters=_weighted,
+        attribute_names=("weight", "W", "proj"),
+        leaves=UNIT,
+    ),
+    Op(
         "matmul",
         "product",
         _matmul_shape,
@@ -96,7 +119,7 @@ PRODUCTS = (
         arity=2,
         defaults=_TURNS,
         derive=_ranks,
-        leaves=UNIT,
+        leaves=LARGE,
     ),
     Op(
         "bmm",
@@ -107,7 +130,7 @@ PRODUCTS = (
         arity=2,
         defaults=_TURNS,
         derive=_ranks,
-        leaves=UNIT,
+        leaves=LARGE,
     ),
     Op(
         "matvec",
@@ -116,7 +139,7 @@ PRODUCTS = (
         lambda inputs, own, a: inputs[0] @ inputs[1],
         spell("torch.matmul({x}, {y})", "{x}.matmul({y})", "", "{x} @ {y}"),
         arity=2,
-        leaves=UNIT,
+        leaves=LARGE,
     ),
     Op(
         "outer",
@@ -144,6 +167,6 @@ PRODUCTS = (
         lambda inputs, own, a: inputs[0] + inputs[1] @ inputs[2],
         spell("torch.addmm({x}, {y}, {z})", "", "", ("torch.matmul({y}, {z}) + {x}", "{x} + {y} @ {z}")),
         arity=3,
-        leaves=UNIT,
+        leaves=LARGE,
     ),
 )
