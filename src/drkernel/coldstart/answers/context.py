@@ -12,6 +12,7 @@ from drkernel.coldstart.answers.sizes import Sizes
 from drkernel.tasks.graphs.dims import Dim, Shape
 from drkernel.tasks.graphs.graph import Graph, from_json
 from drkernel.tasks.graphs.nodes import Node, Parameter
+from drkernel.tasks.graphs.ops import OPS
 from drkernel.types import Task
 
 
@@ -39,18 +40,19 @@ class Context:
 
     def attribute(self, node: Node, role: str) -> str:
         """The host expression of a parameter: `self.conv.weight`, `self.net[0].weight`."""
-        return "self." + _indexed(self.info["parameters"][f"{node.id}.{role}"])
+        return "self." + indexed(self.info["parameters"][f"{node.id}.{role}"])
 
     def module(self, node: Node) -> str:
         """The host expression of the module that owns a node's parameters; empty where none does."""
-        path = self.info["parameters"].get(f"{node.id}.{node.roles[0]}", "") if node.roles else ""
-        return "self." + _indexed(path.rpartition(".")[0]) if "." in path else ""
+        modules = any(spelling.style == "module" for spelling in OPS[node.op].spellings)
+        path = self.info["parameters"].get(f"{node.id}.{node.roles[0]}", "") if node.roles and modules else ""
+        return "self." + indexed(path.rpartition(".")[0]) if "." in path else ""
 
     def readers(self, value: str) -> list[Node]:
         return self.graph.users(value)
 
 
-def _indexed(path: str) -> str:
+def indexed(path: str) -> str:
     """`net.0.weight` as `net[0].weight`."""
     return re.sub(r"\.(\d+)", r"[\1]", path)
 

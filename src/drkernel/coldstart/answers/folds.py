@@ -55,9 +55,9 @@ def _place(call: str, better: str, most: str, infinity: str) -> Fold:
     masked = f"tl.where(m, v, {infinity})"
     return Fold(
         (f"v = tl.arg{call}({masked}, 0)",),
-        (f"s = tl.full(SHAPE, {infinity}, tl.float32)", "q = tl.zeros(SHAPE, tl.int32)"),
-        (f"v = {masked}", f"q = tl.where(v {better} s, j, q)", f"s = tl.{most}(s, v)"),
-        (f"v = tl.min(tl.where(s == tl.{call}(s, 0), q, N), 0)",),
+        (f"s = tl.full(SHAPE, {infinity}, tl.float32)", "w = tl.zeros(SHAPE, tl.int32)"),
+        (f"v = {masked}", f"w = tl.where(v {better} s, j, w)", f"s = tl.{most}(s, v)"),
+        (f"v = tl.min(tl.where(s == tl.{call}(s, 0), w, N), 0)",),
     )
 
 
@@ -112,14 +112,14 @@ FOLDS: dict[str, Fold] = {
             "a, s = tl.sqrt(tl.sum(v * v, 0)), tl.sqrt(tl.sum(u * u, 0))",
             "v = tl.sum(v * u, 0) / (tl.maximum(a, 1e-08) * tl.maximum(s, 1e-08))",
         ),
-        ("a, s, q = ZEROS, ZEROS, ZEROS",),
+        ("a, s, w = ZEROS, ZEROS, ZEROS",),
         (
             "v, u = tl.where(m, v, 0.0), tl.where(m, u, 0.0)",
-            "a, s, q = a + v * v, s + u * u, q + v * u",
+            "a, s, w = a + v * v, s + u * u, w + v * u",
         ),
         (
             "a, s = tl.sqrt(tl.sum(a, 0)), tl.sqrt(tl.sum(s, 0))",
-            "v = tl.sum(q, 0) / (tl.maximum(a, 1e-08) * tl.maximum(s, 1e-08))",
+            "v = tl.sum(w, 0) / (tl.maximum(a, 1e-08) * tl.maximum(s, 1e-08))",
         ),
     ),
 }  # fmt: skip

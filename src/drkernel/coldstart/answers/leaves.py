@@ -50,8 +50,8 @@ def _moved(place: Callable[[Any, Any, Node, list[str], Any], list[str]]) -> Leaf
         while same < len(found) and found[same] == before[same] and (not same or shape[same] == site.shape[same]):
             same += 1
         pointer = draft.pointer(variable)
-        draft.add(f"a = {_joined(draft, [*_leading(draft, site, same), *found[same:]], shape[same:], same)}")
-        draft.add(f"v = {chain.load_at(pointer, 'a', next(iter(site.masks.values()), ''))}")
+        draft.add(f"e = {_joined(draft, [*_leading(draft, site, same), *found[same:]], shape[same:], same)}")
+        draft.add(f"v = {chain.load_at(pointer, 'e', next(iter(site.masks.values()), ''))}")
 
     return leaf
 
@@ -93,9 +93,9 @@ def _pad(chain: Any, draft: Any, host: Any, node: Node, site: Site) -> None:
     *before, last = _coordinates(draft, host, node, site)
     width = draft.size(shape[-1])
     mask = next(iter(site.masks.values()), "")
-    draft.add(f"a = {last} - {node.attributes['pad'][0]}", f"b = {'' if not mask else mask + ' & '}(a >= 0) & (a < {width})")
+    draft.add(f"e = {last} - {node.attributes['pad'][0]}", f"ok = {'' if not mask else mask + ' & '}(e >= 0) & (e < {width})")
     row = f"{site.index} // {draft.size(site.shape[-1])}"
-    load = f"tl.load({draft.pointer(variable)} + {row} * {width} + a, mask=b, other={node.attributes['value']})"
+    load = f"tl.load({draft.pointer(variable)} + {row} * {width} + e, mask=ok, other={node.attributes['value']})"
     draft.add(f"v = {load}{'.to(tl.float32)' * draft.narrow}")
 
 
@@ -113,19 +113,19 @@ def _lookup(chain: Any, draft: Any, host: Any, node: Node, site: Site) -> None:
     place = offset(site, tuple(map(as_dim, ones)), draft.size)
     mask = site.mask(place)
     address = f"{draft.pointer(host.variables[index], 'idx')} + {place}"
-    draft.add(f"a = tl.load({address}, mask={mask})" if mask else f"a = tl.load({address})")
+    draft.add(f"e = tl.load({address}, mask={mask})" if mask else f"e = tl.load({address})")
     column = offset(site, columns, draft.size)
-    draft.add(f"v = {chain.load_at(draft.pointer(table, 'w' if node.op == 'embedding' else ''), f'a * {width} + {column}', site.mask(site.index))}")
+    draft.add(f"v = {chain.load_at(draft.pointer(table, 'w' if node.op == 'embedding' else ''), f'e * {width} + {column}', site.mask(site.index))}")
 
 
 def _gather(chain: Any, draft: Any, host: Any, node: Node, site: Site) -> None:
     """Elements of the same column by index (along the first dimension)."""
     table, index = node.inputs
     mask = site.mask(site.index)
-    draft.add(f"a = tl.load({draft.pointer(host.variables[index], 'idx')} + {site.index}, mask={mask})")
+    draft.add(f"e = tl.load({draft.pointer(host.variables[index], 'idx')} + {site.index}, mask={mask})")
     width = product(site.shape[1:])
     column = offset(site, site.shape[1:], draft.size)
-    draft.add(f"v = {chain.load_at(draft.pointer(host.variables[table]), f'a * {draft.size(width)} + {column}', mask)}")
+    draft.add(f"v = {chain.load_at(draft.pointer(host.variables[table]), f'e * {draft.size(width)} + {column}', mask)}")
 
 
 LEAVES: dict[str, Leaf] = {

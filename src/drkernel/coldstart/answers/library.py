@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from drkernel.coldstart.answers.context import Context
+from drkernel.coldstart.answers.context import Context, indexed
 from drkernel.tasks.graphs.constructor import PLACEHOLDER, literal
 from drkernel.tasks.graphs.dims import Dim
 from drkernel.tasks.graphs.nodes import Node
@@ -56,4 +56,4 @@ def _size(context: Context, dim: Dim) -> str:
 def held(context: Context, node: Node, name: str) -> str:
     """The attribute of the module that holds a number; empty where none does."""
     found = context.info["buffers"].get(f"{node.id}.{name}")
-    return f"self.{found}" if found else ""
+    return f"self.{indexed(found)}" if found else ""

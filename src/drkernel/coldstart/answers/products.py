@@ -12,7 +12,7 @@ from drkernel.coldstart.answers.sites import Site, parts, terms
 from drkernel.coldstart.answers.sizes import product
 from drkernel.tasks.graphs.nodes import Node
 
-PRODUCTS = ("linear", "matmul", "bmm", "addmm")
+PRODUCTS = ("linear", "matmul_parameter", "matmul", "bmm", "addmm")
 
 
 def fits(context: Context, nodes: Sequence[Node]) -> bool:
@@ -30,10 +30,10 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     node = nodes[0]
     x, y = node.inputs[1:] if node.op == "addmm" else (*node.inputs, "")[:2]
     left = host.shape(x)
-    if node.op == "linear":
-        weight = context.attribute(node, "weight")
+    if node.op in ("linear", "matmul_parameter"):
+        weight = context.attribute(node, node.roles[0])
         host.sizes.bind(weight, "", node.parameters[0].shape)
-        right, pointer_y, turn_x, turn_y = host.parameter_shape(node, node.parameters[0]), weight, False, True
+        right, pointer_y, turn_x, turn_y = host.parameter_shape(node, node.parameters[0]), weight, False, node.attributes.get("transposed", True)
     else:
         right, pointer_y = host.shape(y), host.variables[y]
         turn_x, turn_y = (node.attributes.get(name, False) for name in ("transpose_x", "transpose_y"))
@@ -42,7 +42,7 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     size = draft.size
     rows = product(left[:-1]) if not batched and not turn_x else (left[-1] if turn_x else left[-2])
     inner, columns = (left[-2] if turn_x else left[-1]), out[-1]
-    a, b = draft.pointer(host.variables[x]), draft.pointer(pointer_y, "w" if node.op == "linear" else "")
+    a, b = draft.pointer(host.variables[x]), draft.pointer(pointer_y, "w" if node.roles else "")
     m_, k_, n_ = size(rows), size(inner), size(columns)
     draft.add(
         "r = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]",

@@ -16,8 +16,9 @@ from drkernel.coldstart.answers.elementwise import allocation, is_element, numbe
 from drkernel.coldstart.answers.folds import FOLDS, NORMS, SOFTMAXES, Fold
 from drkernel.coldstart.answers.layouts import Layout, index, known, layout_of, places
 from drkernel.coldstart.answers.leaves import LEAVES
-from drkernel.coldstart.answers.sites import Site
+from drkernel.coldstart.answers.sites import Site, terms
 from drkernel.coldstart.answers.sizes import is_one, product
+from drkernel.tasks.graphs.dims import Shape
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
 
@@ -195,11 +196,22 @@ class _Rows:
         terms = ["p", "c"] if len(self._layout.kept) == 2 else ["c"] if len(self._layout.kept) == 1 else []
         return Site(shape, "q", {"q": inside, "c": inside}, known(kept, "q", terms, size) if terms else {})
 
-    def _site_of(self, shape) -> Site:  # type: ignore[no-untyped-def]
+    def _site_of(self, shape: Shape) -> Site:
         masks = {"i": "m", "j": "m"}
         if not self._layout.in_rows:
             masks = {"i": "m", "j": f"j < {self._count}", "c": f"c < {self._width}"}
-        return Site(shape, "i", masks, known(self._layout, "i", self._places, self._draft.size))
+        found = known(self._layout, "i", self._places, self._draft.size)
+        if (place := self._leading(shape)) and self._layout.in_rows:
+            found |= terms(shape, place, "row", "j", self._draft.size)
+        return Site(shape, "i", masks, found)
+
+    def _leading(self, shape: Shape) -> int:
+        """How many of the first dimensions a program has one place of; 0 where rows are in pieces."""
+        kept, joined = self._layout.kept, product(self._layout.joined).text
+        return next(
+            (k for k in range(1, len(shape)) if len(kept) == 1 and product(shape[k:]).text == joined),
+            0,
+        )
 
     def _in_one_block(self) -> None:
         self._elements()

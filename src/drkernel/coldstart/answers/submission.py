@@ -176,7 +176,8 @@ def _parameters(draft: Draft) -> list[str]:
 def render(context: Context, written: Written, with_plan: bool = False) -> str:
     """The whole file; with the plan before the code."""
     init = context.info["init"]
-    body = "\n".join([*init["lines"], *written.forward])
+    classes = _constructors(init.get("classes", []))
+    body = "\n".join([*classes, *init["lines"], *written.forward])
     lines = ["import torch", "import torch.nn as nn"]
     lines += ["import torch.nn.functional as F"] * ("F." in body) + ["import math"] * ("math." in body)
     lines += ["import triton", "import triton.language as tl", ""]
@@ -187,7 +188,7 @@ def render(context: Context, written: Written, with_plan: bool = False) -> str:
         draft.functions = {name: text for name, text in draft.functions.items() if name not in functions}
         functions += draft.functions
         lines += [*draft.definition(), ""]
-    lines.append("class ModelNew(nn.Module):")
+    lines += [*classes, "class ModelNew(nn.Module):"]
     if init["lines"]:
         lines += [f"    def __init__({init['signature']}):", "        super().__init__()"]
         lines += [*(f"        {line}" for line in init["lines"]), ""]
@@ -195,3 +196,14 @@ def render(context: Context, written: Written, with_plan: bool = False) -> str:
     lines += [f"    def forward({arguments}):", *(f"        {line}" for line in written.forward)]
     lines = [line for line in lines if line != written.left_out or not line]
     return "\n".join([*(plan(context, written) if with_plan else []), *lines]) + "\n"
+
+
+def _constructors(classes: Sequence[str]) -> list[str]:
+    """The lines of further classes without their forwards, which nobody calls."""
+    found, inside = [], False
+    for line in classes:
+        if line and len(line) - len(line.lstrip()) <= 4:
+            inside = line.lstrip().startswith("def forward")
+        if not inside and (line or (found and found[-1])):
+            found.append(line)
+    return [*found, ""] if found and found[-1] else found
