@@ -15,9 +15,10 @@ What the judge finds is another matter: a partial solution may be no faster than
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from drkernel.coldstart.answers.grades import answers
+from drkernel.coldstart.answers.solution import Kind, Solution
 from drkernel.coldstart.kernels import Kernel, build
 from drkernel.coldstart.solutions_wrong import mistakes
 from drkernel.tasks.families import FAMILIES
@@ -25,30 +26,22 @@ from drkernel.tasks.operators import OPERATORS
 from drkernel.tasks.writer import dtype_statement, has_second_input, spell
 from drkernel.types import DrKernelError, Task
 
-Kind = Literal["lazy", "partial", "fused", "mistaken", "hack"]
-
-
-@dataclass(frozen=True)
-class Solution:
-    """A complete submission and its grade."""
-
-    kind: Kind
-    source: str
-    note: str = ""
-    """What makes it so: the name of the plan, of the mistake or of the hack."""
+__all__ = ["Kind", "Solution", "solutions"]
 
 
 def solutions(task: Task, wrong: int = 4) -> list[Solution]:
     """The solutions of a generated task, the same at each call: the right ones, then mistakes, then one hack.
 
     Args:
-        task: from `tasks.generator`; its `info` describes the composition.
+        task: from `tasks.generator`; its `info` describes the composition, or has the graph (`coldstart.answers`).
         wrong: how many mistaken ones, or as many as the task allows.
 
     Raises:
         DrKernelError: the task does not come from the generator.
     """
     info = task.info
+    if "graph" in info:
+        return answers(task, wrong)
     if "composition" not in info or "layout" not in info:
         raise DrKernelError(f"task {task.id}: graded solutions exist for generated tasks only")
     right = [Solution(kind, _render(info, plan), note) for kind, note, plan in _plans(info)]

@@ -5,22 +5,30 @@ and style of the task, so test tasks ask for compositions that training never sh
 
 Inputs and weights have one dtype. Each dtype has a stream of tasks of its own: those of float32 are the same, in the
 same order, whichever other dtypes lie between them.
+
+Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from drkernel.tasks.families import DTYPES, FAMILIES_OF_16_BITS, Family, draw, families_of, has_range, layout_of
+from drkernel.tasks.graphs import draw as graph_draw
+from drkernel.tasks.graphs import stream as graph_stream
 from drkernel.tasks.splits import SPLITS, split_of
 from drkernel.tasks.writer import describe, write
 from drkernel.types import DrKernelError, Task
 
 VERSION = 1
-"""The newest version. A version and a seed name a stream of tasks for ever: what is added to families, operators or
-layouts states the version that it comes with (`since`), and earlier versions do not draw it."""
+"""The version that is drawn where none is named. A version and a seed name a stream of tasks for ever: what is added to
+families, operators or layouts states the version that it comes with (`since`), and earlier versions do not draw it."""
+NEWEST = 2
+GRAPHS = 2
+"""The version that draws graphs; all others draw from `tasks.families`."""
 _Named = tuple[str, Family]
 
 
@@ -40,16 +48,16 @@ def generate(
         seed: of all random choices.
         families: names of `FAMILIES` to draw from, in turn; None for all that version and dtype have.
         dtypes: of DTYPES, drawn with equal shares; one that is named twice has two.
-        version: which operators and families there are to draw from, from 1 to VERSION.
+        version: which operators and families there are to draw from, from 1 to NEWEST.
 
     Raises:
         DrKernelError: unknown split, family, dtype or version, or no family or dtype at all.
     """
-    if not 1 <= version <= VERSION:
-        raise DrKernelError(f"tasks.generator: found version {version}, expected 1 to {VERSION}")
+    if not 1 <= version <= NEWEST:
+        raise DrKernelError(f"tasks.generator: found version {version}, expected 1 to {NEWEST}")
     if split not in SPLITS:
         raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}")
-    known = families_of(version)
+    known: Mapping[str, Any] = graph_draw.FAMILIES if version == GRAPHS else families_of(version)
     names = list(known) if families is None else list(families)
     if not names:
         raise DrKernelError("generated tasks: the list of families is empty")
@@ -59,16 +67,20 @@ def generate(
         found = repr(unknown[0]) if dtypes else "none"
         raise DrKernelError(f"tasks.dtypes: found {found}, expected some of {', '.join(DTYPES)}")
     tasks: dict[str, Task] = {}
-    for task in _mixed(split, seed, [(name, known[name]) for name in names], dtypes):
+    if version == GRAPHS:
+        streams = {d: graph_stream.stream(split, seed, graph_stream.families_of(d, names), d) for d in dtypes}
+    else:
+        named = [(name, known[name]) for name in names]
+        streams = {dtype: _stream(split, seed, _families_of(dtype, named), dtype) for dtype in dtypes}
+    for task in _mixed(split, seed, streams, dtypes):
         if len(tasks) >= count:
             break
         tasks.setdefault(task.id, task)
     return list(tasks.values())
 
 
-def _mixed(split: str, seed: int, families: list[_Named], dtypes: Sequence[str]) -> Iterator[Task]:
-    """Tasks of these dtypes, drawn with equal shares."""
-    streams = {dtype: _stream(split, seed, _families_of(dtype, families), dtype) for dtype in dtypes}
+def _mixed(split: str, seed: int, streams: dict[str, Iterator[Task]], dtypes: Sequence[str]) -> Iterator[Task]:
+    """Tasks of these dtypes, drawn with equal shares from the stream of each."""
     rng = random.Random(f"{split}/{seed}/dtypes")
     while True:
         yield next(streams[rng.choice(dtypes)])

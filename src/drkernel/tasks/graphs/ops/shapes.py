@@ -1,0 +1,61 @@
+"""Shape inference and small helpers that several kinds of operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drkernel.tasks.graphs.dims import Dim, Shape, as_dim, is_one, same
+from drkernel.tasks.graphs.nodes import Attributes
+from drkernel.tasks.graphs.op import Draw, Spelling
+
+FORWARD = ("functional", "method", "manual")
+
+
+def unchanged(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    """The shape of the first input."""
+    return shapes[0]
+
+
+def scalar(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    return ()
+
+
+def broadcast(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    """The shape that PyTorch's broadcasting gives all inputs."""
+    rank = max(map(len, shapes))
+    padded = [(as_dim(1),) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(_widest(dims) for dims in zip(*padded, strict=True))
+
+
+def _widest(dims: Sequence[Dim]) -> Dim:
+    wide = [dim for dim in dims if not is_one(dim)] or [dims[0]]
+    assert all(same(dim, wide[0]) for dim in wide), f"sizes {dims} do not broadcast"
+    return wide[0]
+
+
+def reduced(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    """The shape without the attribute `dims`, or with ones in their place."""
+    shape, dims = shapes[0], attributes["dims"]
+    kept = lambda place, dim: as_dim(1) if place in dims else dim
+    if attributes["keepdim"]:
+        return tuple(kept(place, dim) for place, dim in enumerate(shape))
+    return tuple(dim for place, dim in enumerate(shape) if place not in dims)
+
+
+def one_of(**choices: tuple) -> Draw:
+    """Draws each attribute from its choices."""
+    return lambda rng, shapes: {name: rng.choice(values) for name, values in choices.items()}
+
+
+def spell(functional: str = "", method: str = "", module: str = "", manual: str | Sequence[str] = ()) -> tuple:
+    """Spellings by style; several by hand."""
+    manuals = (manual,) if isinstance(manual, str) else manual
+    pairs: list[tuple[Any, str]] = [("functional", functional), ("method", method), ("module", module)]
+    return tuple(Spelling(style, text) for style, text in [*pairs, *(("manual", m) for m in manuals)] if text)
+
+
+def torch_and_method(call: str, arguments: str = "") -> tuple[Spelling, ...]:
+    """`torch.call(x, ...)` and `x.call(...)`."""
+    bare = arguments.removeprefix(", ")
+    return spell(f"torch.{call}({{x}}{arguments})", f"{{x}}.{call}({bare})")

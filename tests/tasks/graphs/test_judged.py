@@ -1,0 +1,20 @@
+"""The judge takes what version 2 of the generator draws."""
+
+import pytest
+
+from drkernel.judge import Judge
+from drkernel.tasks.generator import generate
+from drkernel.types import DrKernelError
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_judge_refuses_almost_no_task(dtype):
+    tasks, refused = generate("train", 200, 31, dtypes=[dtype], version=2), []
+    with Judge(device="simulated", workers=1) as judge:
+        for task in tasks:
+            try:
+                judge.check_task(task)
+            except DrKernelError as error:
+                refused.append(str(error))
+    assert len(refused) <= 0.03 * len(tasks), refused
