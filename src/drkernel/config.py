@@ -32,7 +32,7 @@ from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import expect_a_gradient, expect_a_schedule, resolve
 from drkernel.registry import options_class, options_of, with_options_of
-from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, SftConfig, expect_trajectories
+from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, ColdstartConfig, SftConfig, expect_trajectories
 from drkernel.tasks.generator import VERSION
 from drkernel.trainer_config import TrainerConfig
 from drkernel.types import PRECISIONS
@@ -68,6 +68,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sft.messages": MESSAGES,
     "sft.loss_on": LOSS_ON,
     "sft.optimizer": OPTIMIZERS,
+    "coldstart.optimizer": OPTIMIZERS,
     "sft.too_long": TOO_LONG,
 }
 """The fields that take one of a few words."""
@@ -75,6 +76,7 @@ POSITIVE = (
     *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots"),
     *("judge.workers", "judge.timed_shapes"),
     *("sft.batch_size", "sft.batch_tokens", "sft.max_length", "sft.loss_every", "sft.save_every", "sft.max_steps"),
+    *("coldstart.tasks", "coldstart.trajectories", "coldstart.hidden", "coldstart.layers", "coldstart.positions"),
 )
 """The fields that must be at least 1."""
 
@@ -273,36 +275,6 @@ class FiltersConfig:
         """The filters of a registry that are on, and their options."""
         on = {name: getattr(self, name) for name in registry if getattr(self, name) is not None}
         return {name: {key: getattr(value, key) for key in options_of(registry[name])} for name, value in on.items()}
-
-
-@dataclass
-class ColdstartConfig:
-    """`stage=coldstart`: trajectories from graded solutions, then supervised training from scratch."""
-
-    tasks: int = 3000
-    """Generated training tasks whose solutions are judged."""
-    mistakes: int = 2
-    """Mistaken solutions judged per task, of the sixteen kinds there are."""
-    trajectories: int = 8
-    """Trajectories built per task."""
-    held_out: int = 32
-    """Validation tasks whose trajectories measure the policy during training."""
-    vocabulary: int = 1024
-    """Size of the byte-level BPE."""
-    longest_token: int = 16
-    """Most bytes in one token: long ones make templated code short, short ones make it easier to recombine."""
-    hidden: int = 192
-    """Width of the policy."""
-    layers: int = 6
-    """Depth of the policy."""
-    epochs: float = 3.0
-    """Passes over the trajectories."""
-    lr: float = 2e-3
-    """Peak AdamW learning rate; linear warm-up over 5 %, then cosine to a tenth."""
-    batch_tokens: int = 16384
-    """Tokens per optimizer step."""
-    fused_share: float = 0.15
-    """Share of the best solutions among the completions, so low that reinforcement learning has something to find."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The config group `sft`: a supervised stage on multi-turn trajectories, for any policy."""
+"""The config groups of supervised stages: `sft`, for any policy, and `coldstart`, which makes one from nothing."""
 
 from __future__ import annotations
 
@@ -53,6 +53,43 @@ class SftConfig:
     """Steps between checkpoints."""
     max_steps: int | None = None
     """End after so many steps; the learning rate is still that of all epochs. A resumed run may have another value."""
+
+
+@dataclass
+class ColdstartConfig:
+    """`stage=coldstart`: trajectories from graded solutions, then supervised training from scratch."""
+
+    tasks: int = 3000
+    """Generated training tasks whose solutions are judged."""
+    unjudged: int = 0
+    """Further training tasks whose solutions are not judged, since that is expensive: each gives trajectories of one
+    turn, with a solution that is right by construction."""
+    mistakes: int = 2
+    """Mistaken solutions judged per task, of the sixteen kinds there are."""
+    trajectories: int = 8
+    """Trajectories built per task."""
+    held_out: int = 32
+    """Validation tasks whose trajectories measure the policy during training."""
+    vocabulary: int = 1024
+    """Size of the byte-level BPE."""
+    longest_token: int = 16
+    """Most bytes in one token: long ones make templated code short, short ones make it easier to recombine."""
+    hidden: int = 192
+    """Width of the policy."""
+    layers: int = 6
+    """Depth of the policy."""
+    positions: int = 4096
+    """Most tokens of a trajectory; longer ones lose their last turns, or are left out and counted."""
+    epochs: float = 3.0
+    """Passes over the trajectories."""
+    optimizer: str = "adamw"
+    """`adamw`, or `muon` for matrices, as in `sft.optimizer`."""
+    lr: float = 2e-3
+    """Peak learning rate; linear warm-up over 5 %, then cosine to a tenth."""
+    batch_tokens: int = 16384
+    """Tokens per optimizer step."""
+    fused_share: float = 0.15
+    """Share of the best solutions among the completions, so low that reinforcement learning has something to find."""
 
 
 def expect_trajectories(config: Any) -> None:

@@ -3,13 +3,22 @@ reinforcement learning goes on with it."""
 
 import json
 import os
+import random
 from pathlib import Path
 
 import pytest
 from pyarrow import parquet
 
 from drkernel.coldstart import __main__ as coldstart
-from drkernel.coldstart.trajectories import SCHEMA, JudgedSolution, make_trajectory, record
+from drkernel.coldstart import stage
+from drkernel.coldstart.trajectories import (
+    SCHEMA,
+    JudgedSolution,
+    draw_unjudged,
+    make_trajectory,
+    record,
+    unjudged_record,
+)
 from drkernel.config import REPOSITORY
 from drkernel.judge import feedback
 from drkernel.policy import load_prompts, load_tokenizer
@@ -18,7 +27,7 @@ from drkernel.tasks import generate, load_tasks
 from drkernel.training import sft_data
 from drkernel.training.ranks import Ranks
 from drkernel.training.supervised import row_of
-from drkernel.types import Verdict
+from drkernel.types import Trajectory, Turn, Verdict
 from tests import commands
 from tests.training.chat_policy import chat_policy, chat_tokenizer
 
@@ -65,6 +74,24 @@ def test_records_are_told_apart_and_are_the_same_each_time():
     assert len({record(TASK, DRAWN, number)["uuid"] for number in range(100)}) == 100
     assert all(0 <= record(TASK, DRAWN, number)["uuid"] < 2**63 for number in range(100))
     assert record(TASK, [WRONG, WRONG], 0)["best_round"] == 0 == record(TASK, [WRONG], 0)["final_speedup"]
+
+
+def test_an_answer_that_nobody_judged_is_one_round_and_the_best_one(tmp_path):
+    task = generate("train", 1, 0, version=2)[0]
+    solution = draw_unjudged(task, 1.0, random.Random(0))
+    assert solution.kind == "fused" and "class ModelNew" in solution.source
+    grades = {draw_unjudged(task, 0.3, random.Random(seed)).kind for seed in range(40)}
+    assert "fused" in grades and not grades & {"mistaken", "hack"}
+    coldstart.write(tmp_path / "t.parquet", [unjudged_record(task, solution, 0)])
+    (row,) = parquet.read_table(tmp_path / "t.parquet").to_pylist()
+    assert (row["num_rounds"], row["best_round"], row["speedups"], row["reasons"]) == (1, 1, [None], ["not_judged"])
+    assert [m["content"] for m in row["messages"]] == [task.source, solution.source]
+
+
+def test_a_trajectory_that_is_too_long_loses_its_last_turns():
+    turns = [Turn([0] * 10, [1] * 10, [0.0] * 10) for _ in range(3)]
+    trajectory = Trajectory("t", 0, 0, turns)
+    assert [len(stage.shortened(trajectory, most).turns) for most in (60, 59, 40, 19)] == [3, 2, 2, 0]
 
 
 @pytest.mark.parametrize("style", ["chat", "compact"])

@@ -11,6 +11,7 @@ same command goes on where it was stopped, and one with more tasks judges the ne
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -26,7 +27,15 @@ from pyarrow import parquet
 from rich.console import Console
 from rich.table import Table
 
-from drkernel.coldstart.trajectories import SCHEMA, JudgedSolution, draw_solutions, judge_solutions, record
+from drkernel.coldstart.trajectories import (
+    SCHEMA,
+    JudgedSolution,
+    draw_solutions,
+    draw_unjudged,
+    judge_solutions,
+    record,
+    unjudged_record,
+)
 from drkernel.config import ColdstartConfig, Config, JudgeConfig, judge_options
 from drkernel.judge import Judge
 from drkernel.judge.service import DEVICES, GPUS
@@ -47,7 +56,9 @@ GAIN = 1.05
 
 def run(given: argparse.Namespace, console: Console) -> None:
     """Judge, draw, write, and print what was made."""
-    tasks = generate(given.split, given.tasks, given.seed, dtypes=given.dtypes, version=given.generator)
+    number = given.tasks + given.unjudged
+    drawn = generate(given.split, number, given.seed, dtypes=given.dtypes, version=given.generator)
+    tasks, others = drawn[: given.tasks], drawn[given.tasks :]
     config = Config(seed=given.seed, judge=JudgeConfig(device=given.device, gpu=given.gpu, workers=given.workers))
     verdicts = given.out.with_name(f"{given.out.name}.verdicts.jsonl")
     given.out.parent.mkdir(parents=True, exist_ok=True)
@@ -58,9 +69,12 @@ def run(given: argparse.Namespace, console: Console) -> None:
     if not usable:
         raise DrKernelError(f"--tasks {given.tasks}: the judge refused all of them; see {verdicts}")
     counts = Counts()
-    write(given.out, counts.seen(records(usable, judged, given)))
+    write(given.out, itertools.chain(counts.seen(records(usable, judged, given)), unjudged_records(others, given)))
     console.print(f"{given.out}: {counts.trajectories} trajectories of {len(usable)} tasks", highlight=False)
     console.print(f"{len(tasks) - len(usable)} tasks refused by the judge", highlight=False)
+    if others:
+        found = f"{len(others) * given.unjudged_trajectories} more of {len(others)} tasks that were not judged"
+        console.print(f"{found}; the tables do not count them", highlight=False)
     for table in counts.tables():
         console.print(table)
 
@@ -82,6 +96,14 @@ def records(
         draw = random.Random(f"{given.seed}/{task.id}")
         for number in range(given.trajectories):
             yield task, record(task, draw_solutions(judged[task.id], given.turns, given.fused_share, draw), number)
+
+
+def unjudged_records(tasks: Sequence[Task], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Trajectories of one round, of tasks that are not judged."""
+    for task in tasks:
+        draw = random.Random(f"{given.seed}/{task.id}")
+        for number in range(given.unjudged_trajectories):
+            yield unjudged_record(task, draw_unjudged(task, given.fused_share, draw), number)
 
 
 def write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
@@ -198,6 +220,8 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     option("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES[:1]), help="of inputs and weights; float32")
     option("--turns", type=int, default=3, help="per trajectory; 3")
     option("--trajectories", type=int, default=defaults.trajectories, help="per task; 8")
+    option("--unjudged", type=int, default=0, help="further tasks, whose right solutions are not judged; 0")
+    option("--unjudged-trajectories", type=int, default=1, help="per task that is not judged, of one turn; 1")
     option("--mistakes", type=int, default=defaults.mistakes, help="mistaken solutions per task; 2")
     option("--fused-share", type=float, default=defaults.fused_share, help="of the best solutions; 0.15")
     option("--device", choices=DEVICES, default="auto", help="what measures; auto")

@@ -8,12 +8,20 @@ that are there and goes on.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 
 import torch
 
-from drkernel.coldstart.trajectories import JudgedSolution, draw_solutions, judge_solutions, make_trajectory
+from drkernel.coldstart.trajectories import (
+    JudgedSolution,
+    draw_solutions,
+    draw_unjudged,
+    judge_solutions,
+    make_trajectory,
+    unjudged_trajectory,
+)
 from drkernel.config import Config, judge_options
 from drkernel.judge import Judge, feedback
 from drkernel.policy.model import Policy, new_policy
@@ -21,7 +29,8 @@ from drkernel.policy.prompts import CompactPrompts, condense
 from drkernel.policy.tokenizer import END, PAD, train_tokenizer
 from drkernel.policy.transfer import export
 from drkernel.tasks.generator import generate
-from drkernel.training import supervised, update
+from drkernel.training import supervised
+from drkernel.training.optimizers import OPTIMIZERS
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.run import Run
 from drkernel.training.supervised import Epochs
@@ -33,7 +42,8 @@ def run(config: Config) -> None:
     options, folder = config.coldstart, Run(config)
     folder.rewind(0)
     drawn = partial(generate, seed=config.seed, dtypes=config.tasks.dtypes, version=config.tasks.generator)
-    train_tasks, held_out = drawn("train", options.tasks), drawn("validation", options.held_out)
+    train_tasks, held_out = drawn("train", options.tasks + options.unjudged), drawn("validation", options.held_out)
+    train_tasks, unjudged = train_tasks[: options.tasks], train_tasks[options.tasks :]
     with Progress(make_console()) as progress:
         with Judge(**judge_options(config)) as judge:
             count = progress.bar("judging solutions", None)
@@ -43,13 +53,18 @@ def run(config: Config) -> None:
         refused = len(train_tasks) + len(held_out) - len(graded)
         progress.log(f"{summary(graded)}; {refused} tasks refused by the judge")
         train_tasks, held_out = ([task for task in part if task.id in graded] for part in (train_tasks, held_out))
-        tokenizer = train_tokenizer(texts(train_tasks, graded, config), options.vocabulary, options.longest_token)
+        known = texts(train_tasks, graded, config)
+        tokenizer = train_tokenizer(known, options.vocabulary, options.longest_token)
         prompts = CompactPrompts(tokenizer)
         build = partial(trajectories, config, graded, prompts)
         data, validation = build(train_tasks, options.trajectories), build(held_out, 2)
+        data += unjudged_trajectories(config, prompts, unjudged)
+        whole = [shortened(trajectory, options.positions) for trajectory in data]
+        if left_out := len(data) - len(data := [trajectory for trajectory in whole if trajectory.turns]):
+            progress.log(f"{left_out} trajectories left out, whose first turn has more than {options.positions} tokens")
         vocabulary = tokenizer.get_vocab()
         special_ids = {"eos_token_id": vocabulary[END], "pad_token_id": vocabulary[PAD]}
-        policy = new_policy(len(tokenizer), options.hidden, options.layers, **special_ids)
+        policy = new_policy(len(tokenizer), options.hidden, options.layers, positions=options.positions, **special_ids)
         policy.to("cuda" if torch.cuda.is_available() else "cpu")
         tokens = sum(len(t.prompt_ids) + len(t.response_ids) for episode in data for t in episode.turns)
         progress.log(
@@ -67,7 +82,7 @@ def train(
     options, limit = config.coldstart, config.trainer.micro_batch_tokens
     rows, unseen = ([supervised.row_of(trajectory) for trajectory in part] for part in (data, held_out))
     epochs = Epochs([*map(len, rows)], config.seed, options.epochs, batch_tokens=options.batch_tokens)
-    optimizer = update.make_optimizer(policy, options.lr, weight_decay=0.1, betas=(0.9, 0.95))
+    optimizer = OPTIMIZERS[options.optimizer](policy, options.lr, 0.1)
     steps, advance = epochs.steps, progress.bar("supervised training", epochs.steps)
     for done, chosen in enumerate(islice(epochs.batches(), steps)):
         rate = options.lr * supervised.schedule(done, steps)
@@ -93,6 +108,21 @@ def trajectories(
             drawn = draw_solutions(graded[task.id], config.trainer.turns, config.coldstart.fused_share, draw)
             made.append(make_trajectory(task, drawn, prompts, feedback_on))
     return made
+
+
+def unjudged_trajectories(config: Config, prompts: CompactPrompts, tasks: list[Task]) -> list[Trajectory]:
+    """A seeded trajectory of one turn for each task that is not judged."""
+    made = []
+    for task in tasks:
+        solution = draw_unjudged(task, config.coldstart.fused_share, random.Random(f"{config.seed}/{task.id}"))
+        made.append(unjudged_trajectory(task, solution, prompts))
+    return made
+
+
+def shortened(trajectory: Trajectory, most: int) -> Trajectory:
+    """The first turns that have at most so many tokens together; perhaps none."""
+    ends = accumulate(len(turn.prompt_ids) + len(turn.response_ids) for turn in trajectory.turns)
+    return replace(trajectory, turns=[turn for turn, end in zip(trajectory.turns, ends, strict=True) if end <= most])
 
 
 def texts(tasks: list[Task], graded: dict[str, list[JudgedSolution]], config: Config) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow
 
-from drkernel.coldstart.solutions import solutions
+from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import JudgeProtocol, feedback
 from drkernel.policy.prompts import Prompts
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
@@ -45,11 +45,15 @@ SCHEMA = pyarrow.schema(
         "enable_thinking": pyarrow.bool_(),
         "precision": pyarrow.string(),  # from here on columns of our own
         "grades": pyarrow.list_(pyarrow.string()),  # of each round: how it was made
-        "reasons": pyarrow.list_(pyarrow.string()),  # of each round: the verdict's
-        "speedups": pyarrow.list_(pyarrow.float64()),  # of each round; null where it is not right
+        "reasons": pyarrow.list_(pyarrow.string()),  # of each round: the verdict's, or `not_judged`
+        "speedups": pyarrow.list_(pyarrow.float64()),  # of each round; null where it is not right or not judged
     }
 )
 """Trajectories as records: the columns of the paper's published cold-start set, and four more."""
+
+
+NOT_JUDGED = "not_judged"
+"""The reason of a round that nobody judged."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,20 @@ def draw_solutions(
     return drawn
 
 
+def draw_unjudged(task: Task, fused_share: float, draw: random.Random) -> Solution:
+    """A solution that is right by construction, drawn by kind. Nobody has judged it."""
+    right = [s for s in solutions(task, wrong=0) if s.kind not in ("mistaken", "hack")]
+    weights = [_weight(s.kind, fused_share) / sum(other.kind == s.kind for other in right) for s in right]
+    return draw.choices(right, weights)[0]
+
+
+def unjudged_trajectory(task: Task, solution: Solution, prompts: Prompts) -> Trajectory:
+    """One turn without a verdict."""
+    response = prompts.completion(solution.source)
+    turn = Turn(prompts.first(task), response, [0.0] * len(response), solution.source)
+    return Trajectory(task.id, 0, 0, [turn])
+
+
 def make_trajectory(
     task: Task, drawn: list[JudgedSolution], prompts: Prompts, feedback: Callable[[Verdict], str]
 ) -> Trajectory:
@@ -145,24 +163,48 @@ def record(task: Task, drawn: list[JudgedSolution], number: int) -> dict[str, An
         messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": solution.source}]
     speedups = [s.verdict.speedup or 0.0 if s.verdict.ok else None for s in drawn]
     best = max(speedup or 0.0 for speedup in speedups)
+    return {
+        **_of_task(task, number),
+        "messages": messages,
+        "final_speedup": best,
+        "num_rounds": len(drawn),
+        "best_round": speedups.index(best) + 1 if best else 0,
+        "grades": [solution.kind for solution in drawn],
+        "reasons": [solution.verdict.reason for solution in drawn],
+        "speedups": speedups,
+    }
+
+
+def unjudged_record(task: Task, solution: Solution, number: int) -> dict[str, Any]:
+    """A row of SCHEMA with one round, which is right by construction and has no speed-up, since nobody judged it."""
+    return {
+        **_of_task(task, number),
+        "messages": [
+            {"role": "user", "content": task.source},
+            {"role": "assistant", "content": solution.source},
+        ],
+        "final_speedup": 0.0,
+        "num_rounds": 1,
+        "best_round": 1,
+        "grades": [solution.kind],
+        "reasons": [NOT_JUDGED],
+        "speedups": [None],
+    }
+
+
+def _of_task(task: Task, number: int) -> dict[str, Any]:
+    """What a row says of its task."""
     digest = hashlib.sha256(f"{task.id}/{task.digest}/{number}".encode()).digest()
     return {
-        "messages": messages,
         "uuid": int.from_bytes(digest[:8], "big") >> 1,
         "entry_point": task.entry_point,
         "repo_name": "drkernel",
         "module_name": task.id,
-        "final_speedup": best,
-        "num_rounds": len(drawn),
         "original_python_code": task.source,
-        "best_round": speedups.index(best) + 1 if best else 0,
         "timestamp": None,
         "conversion_mode": "plain",
         "enable_thinking": False,
         "precision": task.precision,
-        "grades": [solution.kind for solution in drawn],
-        "reasons": [solution.verdict.reason for solution in drawn],
-        "speedups": speedups,
     }
 
 

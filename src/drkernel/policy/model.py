@@ -134,14 +134,15 @@ def new_policy(
     vocab_size: int,
     hidden: int = 192,
     layers: int = 6,
-    heads: int = 4,
+    heads: int | None = None,
     kv_heads: int = 2,
     positions: int = 4096,
     seed: int = 0,
     eos_token_id: int | None = None,
     pad_token_id: int | None = None,
 ) -> Policy:
-    """A Qwen3-shaped policy from scratch: heads of 64, a gated MLP of 3 x hidden, tied embeddings.
+    """A Qwen3-shaped policy from scratch: heads of 64 (as many as fill the width, at least four), a gated MLP of
+    3 x hidden, tied embeddings.
 
     With a vocabulary of 2,048: hidden 192 and 6 layers are 3.3M parameters, hidden 256 and 8 layers 6.8M.
     Fewer kv_heads make generation on a CPU faster: reading keys and values is most of its time beyond 200 tokens.
@@ -151,7 +152,7 @@ def new_policy(
         hidden_size=hidden,
         intermediate_size=3 * hidden,
         num_hidden_layers=layers,
-        num_attention_heads=heads,
+        num_attention_heads=heads or max(4, hidden // 64),
         num_key_value_heads=kv_heads,
         head_dim=64,
         max_position_embeddings=positions,
