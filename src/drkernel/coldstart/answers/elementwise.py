@@ -75,7 +75,7 @@ def sites_of(context: Context, host: Host, draft: Draft, nodes: Sequence[Node], 
     return found
 
 
-LEAST_PLANE = 256
+LEAST_PLANE = 200
 """Published elements of a plane that is worth a program of its own."""
 
 
@@ -113,7 +113,7 @@ def start(context: Context, host: Host, draft: Draft, last: Node, planes: bool) 
     return Site(shape, "i", {"i": "m"})
 
 
-def block_of(draft: Draft, elements: int, small: int) -> int:
+def block_of(draft: Draft, elements: int, small: int, several: bool = False) -> int:
     """A block size for a program that has so many elements at most.
 
     The simulated device takes one program whose tensors have several times its block for one that loops; a block is
@@ -121,7 +121,7 @@ def block_of(draft: Draft, elements: int, small: int) -> int:
     """
     sizes = sorted(BLOCKS, key=lambda block: block != draft.style.block)
     sizes = [block for block in sizes if block <= max(elements, 128)]
-    sizes = [block for block in sizes if small > block or 4 * small <= block] or sizes
+    sizes = [block for block in sizes if small > block or (4 * small <= block and not several)] or sizes
     block = sizes[0]
     draft.blocks["BLOCK"] = str(block)
     return block

@@ -85,7 +85,7 @@ def _owned(context: Context) -> frozenset[str]:
     library = [node for node in nodes if in_library(node, Plan()) and node.op not in LIBRARY_OPS]
     others = [node for node in nodes if node not in library and node.op not in (*FREE, *LIBRARY_OPS)]
     triangles = any(value.distribution in ("upper", "lower") for value in context.graph.inputs)
-    chosen = library if not others or triangles else [node for node in library if node.op == "attention"]
+    chosen = library if not others or triangles else []
     return frozenset(node.id for node in chosen if scheme_of(context, [node]))
 
 

@@ -22,10 +22,14 @@ from drkernel.tasks.graphs.dims import Shape
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
 
-LONGEST_ROW, LONGEST_COLUMN = 8192, 128
+LONGEST_ROW, LONGEST_COLUMN = 16384, 128
 """Published lengths up to which a program has all its elements in one block."""
-FEWEST_ROWS = 32
-"""Programs below which a tensor is joined in pieces; see totals.py."""
+SHORTEST_ROW = 256
+"""Published lengths up to which a program has several rows."""
+FEWEST_PROGRAMS, MANY_ELEMENTS = 200, 2**21
+"""A large tensor that would be joined by fewer programs is joined in pieces."""
+PIECES = {"sum": ("tl.atomic_add", "0.0"), "max": ("tl.atomic_max", '-float("inf")'), "min": ("tl.atomic_min", 'float("inf")')}
+"""How pieces are joined in memory, and what is there before, by fold."""
 
 
 def is_core(node: Node) -> bool:
@@ -46,15 +50,23 @@ def fits(context: Context, nodes: Sequence[Node]) -> bool:
     layouts = [layout_of(core, context.shape(core.inputs[0])) for core in cores]
     if not layouts[0].joined or any(layout.key != layouts[0].key for layout in layouts):
         return False
-    if not _enough_programs(layouts[0]):
+    if few_programs(layouts[0]) and not _in_pieces(nodes, cores) and product(layouts[0].joined).full > 2**16:
         return False
     full = numbers(context, cores[0].inputs[0])
     return _shapes_fit(context, nodes, cores, full) and _passes_fit(context, nodes, cores, layouts[0], full)
 
 
-def _enough_programs(layout: Layout) -> bool:
+def few_programs(layout: Layout) -> bool:
+    """Whether a large tensor would be joined by too few programs."""
     kept, joined = product(layout.kept).full, product(layout.joined).full
-    return kept >= FEWEST_ROWS or joined <= 2**16
+    programs = kept if layout.in_rows else kept // min(128, layout.kept[-1].full)
+    return programs < FEWEST_PROGRAMS and kept * joined >= MANY_ELEMENTS and not one_block(layout)
+
+
+def _in_pieces(nodes: Sequence[Node], cores: Sequence[Node]) -> bool:
+    """Whether what is left of pieces is easily joined."""
+    op = OPS[cores[0].op]
+    return len(cores) == 1 and nodes[-1] is cores[0] and op.kind in ("reduction", "pool") and op.fold in PIECES
 
 
 def _shapes_fit(context: Context, nodes: Sequence[Node], cores: list[Node], full: tuple[int, int]) -> bool:
@@ -129,13 +141,20 @@ class _Rows:
         self._count_host = joined.text
         self._one = one_block(layout_of(first, context.shape(first.inputs[0])))
         self._chain = Chain(context, host, draft, nodes)
-        self._kept = "q"
+        published = layout_of(first, context.shape(first.inputs[0]))
+        length = product(published.joined).full
+        self._short = self._one and self._layout.in_rows and bool(self._layout.kept) and length <= SHORTEST_ROW
+        self._rowwise = self._layout.in_rows and not self._short
+        self._pieces = few_programs(published) and _in_pieces(nodes, self._cores)
+        self._piece = _number_of_pieces(published) if self._pieces else 0
 
     def write(self) -> None:
-        if self._layout.in_rows:
+        if self._rowwise:
             self._start_row()
         else:
             self._start_column()
+        if self._pieces:
+            self._cut()
         if self._one:
             self._in_one_block()
         else:
@@ -146,26 +165,45 @@ class _Rows:
         kept = product(self._layout.kept)
         if self._layout.kept:
             draft.add("row = tl.program_id(0)")
-        draft.grid = f"({kept.text},)"
+        draft.grid = f"({kept.text},)" if self._layout.kept else "(1,)"
         longest = f"triton.next_power_of_2({self._count_host})"
         draft.blocks["BLOCK"] = longest if self._one else "2048"
-        self._shape, self._kept, self._last = "(BLOCK,)", "row", ""
+        self._shape, self._last = "(BLOCK,)", ""
 
     def _start_column(self) -> None:
         draft, kept = self._draft, self._layout.kept
-        self._last = "c"
-        width = draft.size(kept[-1])
+        self._last = "" if self._short else "c"
+        if self._short:
+            kept = [product(kept)]
+        width = draft.size(kept[-1]) if _plain(kept[-1].text) else draft.number(kept[-1].text, "R")
         draft.add("c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)")
         if len(kept) > 1:
             draft.add("p = tl.program_id(1)")
         rows = self._rows_of_block()
-        columns = max(16, min(128, 4096 // rows))
+        columns = max(4 if self._short else 16, min(128, 4096 // rows))
         count = product(self._layout.joined)
         draft.blocks["ROWS"] = f"triton.next_power_of_2({count.text})" if self._one else "32"
         draft.blocks["BLOCK"] = str(columns)
         outer = f", {product(kept[:-1]).text}" if len(kept) > 1 else ","
         draft.grid = f"(triton.cdiv({kept[-1].text}, {columns}){outer})"
         self._shape, self._width = "(ROWS, BLOCK)", width
+
+    def _cut(self) -> None:
+        """One more dimension of programs: pieces of what is joined."""
+        draft, core, source = self._draft, self._nodes[-1], self._host.float_source()
+        axis = 2 if not self._rowwise and len(self._layout.kept) > 1 else 1
+        draft.add(f"z = tl.program_id({axis})")
+        length = draft.number(f"triton.cdiv({self._count_host}, {self._piece})", "LEN")
+        draft.add(f"end = tl.minimum({self._count}, z * {length} + {length})")
+        draft.grid = f"({draft.grid[1:-1].removesuffix(',')}, {self._piece})"
+        dtype = f", dtype=torch.float32, device={source}.device"
+        sizes = ", ".join(dim.text for dim in self._host.shape(core.id))
+        filled = PIECES[OPS[core.op].fold][1]
+        draft.host.append(f"{OUTPUT} = torch.full(({sizes},), {filled}{dtype})" if sizes else f"{OUTPUT} = torch.full((), {filled}{dtype})")
+        root = ".sqrt()" if any("sqrt" in line for line in OPS[core.op].finish) else ""
+        narrow = f".to({source}.dtype)" * self._context.narrow
+        if root or narrow:
+            draft.after.append(f"{OUTPUT} = {OUTPUT}{root}{narrow}")
 
     def _rows_of_block(self) -> int:
         published = product(layout_of(self._cores[0], self._context.shape(self._cores[0].inputs[0])).joined).full
@@ -175,13 +213,14 @@ class _Rows:
         """The indices of a block of elements; `first` counts those before it."""
         draft, size = self._draft, self._draft.size
         before = f"{first} + " if first else ""
-        count = self._count
-        if self._layout.in_rows:
+        count = "end" if self._pieces else self._count
+        if self._rowwise:
             draft.add(f"j = {before}tl.arange(0, BLOCK)", f"m = j < {count}")
         else:
             rows = f"{before}tl.arange(0, ROWS)[:, None]"
             draft.add(f"j = {rows}", f"m = (j < {count}) & (c < {self._width})")
-        self._places = places(self._layout, "j", self._kept if self._layout.in_rows else "p", self._last, size)
+        counter = "row" if self._rowwise else "c" if self._short else "p"
+        self._places = places(self._layout, "j", counter, self._last, size)
         draft.add(f"i = {index(self._layout, self._places, size)}")
 
     def _site(self, node: Node) -> Site:
@@ -189,20 +228,22 @@ class _Rows:
         if numbers(self._context, node.id) == self._full:
             return self._site_of(self._host.shape(node.id))
         shape, size = self._host.shape(node.id), self._draft.size
-        if self._layout.in_rows:
+        if self._rowwise:
             return Site(shape, "row")
         inside = f"c < {self._width}"
+        if self._short:
+            return Site(shape, "c", {"c": inside})
         kept = Layout(tuple((False, dim) for dim in self._layout.kept))
         terms = ["p", "c"] if len(self._layout.kept) == 2 else ["c"] if len(self._layout.kept) == 1 else []
         return Site(shape, "q", {"q": inside, "c": inside}, known(kept, "q", terms, size) if terms else {})
 
     def _site_of(self, shape: Shape) -> Site:
         masks = {"i": "m", "j": "m"}
-        if not self._layout.in_rows:
+        if not self._rowwise:
             masks = {"i": "m", "j": f"j < {self._count}", "c": f"c < {self._width}"}
         found = known(self._layout, "i", self._places, self._draft.size)
         if (place := self._leading(shape)) and self._layout.in_rows:
-            found |= terms(shape, place, "row", "j", self._draft.size)
+            found |= terms(shape, place, "row" if self._rowwise else "c", "j", self._draft.size)
         return Site(shape, "i", masks, found)
 
     def _leading(self, shape: Shape) -> int:
@@ -232,8 +273,10 @@ class _Rows:
         place = list(self._nodes).index(core)
         before, behind = self._nodes[:place], self._nodes[place + 1 :]
         fold, full = self._fold(core), OPS[core.op].kind in ("norm", "softmax")
-        step = "BLOCK" if self._layout.in_rows else "ROWS"
+        step = "BLOCK" if self._rowwise else "ROWS"
         loop = f"for t in range(0, {self._count}, {step}):"
+        if self._pieces:
+            loop = f"for t in range(z * LEN, end, {step}):"
         draft.add(*self._filled(core, fold.start))
         with draft.block(loop):
             self._elements("t")
@@ -293,7 +336,7 @@ class _Rows:
         elif op.kind != "softmax":
             finish = ("v = v / n",) if op.kind == "pool" and op.fold == "sum" else op.finish
             correction = "1" if core.attributes.get("unbiased", True) else "0"
-            lines = [re.sub(r"\bn\b", self._count, line) for line in finish]
+            lines = [re.sub(r"\bn\b", self._count, line) for line in finish if not (self._pieces and "sqrt" in line)]
             draft.add(*(line.replace(" - correction", f" - {correction}").replace(" - 0", "") for line in lines))
         self._columns(core)
         self._chain.done(core)
@@ -320,7 +363,7 @@ class _Rows:
         return fold
 
     def _filled(self, node: Node, lines: Sequence[str]) -> list[str]:
-        row = self._layout.in_rows
+        row = self._rowwise
         words = {
             "ROW_LOW": '-float("inf")' if row else 'tl.full((BLOCK,), -float("inf"), tl.float32)',
             "ROW_ZEROS": "0.0" if row else "tl.zeros((BLOCK,), tl.float32)",
@@ -333,16 +376,30 @@ class _Rows:
         }
         return [re.sub(r"\b[A-Z_]+\b", lambda found: words.get(found[0], found[0]), line) for line in lines]
 
+    def _store_piece(self) -> None:
+        call, _ = PIECES[OPS[self._nodes[-1].op].fold]
+        place = "o_ptr" + (" + row" if self._layout.kept else "") if self._rowwise else "o_ptr + q"
+        self._draft.add(f"{call}({place}, v{'' if self._rowwise else f', mask=c < {self._width}'})")
+
     def _store(self) -> None:
         last, draft = self._nodes[-1], self._draft
-        if numbers(self._context, last.id) == self._full:
+        if self._pieces:
+            self._store_piece()
+        elif numbers(self._context, last.id) == self._full:
             draft.add("tl.store(o_ptr + i, v, mask=m)")
-        elif self._layout.in_rows:
+        elif self._rowwise:
             draft.add("tl.store(o_ptr + row, v)" if self._layout.kept else "tl.store(o_ptr, v)")
         else:
-            draft.add(f"tl.store(o_ptr + q, v, mask=c < {self._width})")
+            draft.add(f"tl.store(o_ptr + {'c' if self._short else 'q'}, v, mask=c < {self._width})")
         if not draft.host:
             draft.host.append(f"{OUTPUT} = {allocation(self._context, self._host, last)}")
+
+
+def _number_of_pieces(layout: Layout) -> int:
+    """Into how many pieces rows or columns are cut, so that there are enough programs."""
+    kept = product(layout.kept).full
+    programs = kept if layout.in_rows else kept // min(128, layout.kept[-1].full)
+    return max(4, 1 << (1024 // max(programs, 1)).bit_length() - 1)
 
 
 def _plain(text: str) -> bool:

@@ -24,14 +24,14 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     """The kernel: a block of elements per program, a partial sum each; PyTorch adds these."""
     (node,) = nodes
     x, y = (host.variables[value] for value in node.inputs[:2])
-    shape = host.shape(node.inputs[0])
+    shape, published = host.shape(node.inputs[0]), context.shape(node.inputs[0])
     draft.add("i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "m = i < T")
     site = Site(shape, "i", {"i": "m"})
     chain = Chain(context, host, draft, nodes)
     chain.place(node.inputs[0], site)
     draft.add(f"u = {chain.load(y, shape, site)}", *filled(node, OPS[node.op].triton))
     draft.add("tl.store(o_ptr + tl.program_id(0), tl.sum(tl.where(m, v, 0.0), 0))")
-    block = block_of(draft, count(context.shape(node.inputs[0])), count(context.shape(node.inputs[0]), small=True))
+    block = block_of(draft, count(published), count(published, small=True), several=True)
     draft.number("T", "T")
     draft.host += [f"T = {x}.numel()", f"{OUTPUT} = torch.empty(triton.cdiv(T, {block}), device={x}.device)"]
     draft.grid = f"(triton.cdiv(T, {block}),)"
