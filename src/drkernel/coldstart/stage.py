@@ -14,6 +14,7 @@ from itertools import accumulate, islice
 
 import torch
 
+from drkernel.coldstart.solutions import Solution
 from drkernel.coldstart.trajectories import (
     JudgedSolution,
     draw_solutions,
@@ -36,6 +37,9 @@ from drkernel.training.run import Run
 from drkernel.training.supervised import Epochs
 from drkernel.types import Task, Trajectory
 
+TOKENIZED = 4000
+"""Tasks that nobody judged on whose texts the tokenizer is trained, beside all that are judged."""
+
 
 def run(config: Config) -> None:
     """The whole stage; `ColdstartConfig` has its options."""
@@ -53,12 +57,14 @@ def run(config: Config) -> None:
         refused = len(train_tasks) + len(held_out) - len(graded)
         progress.log(f"{summary(graded)}; {refused} tasks refused by the judge")
         train_tasks, held_out = ([task for task in part if task.id in graded] for part in (train_tasks, held_out))
-        known = texts(train_tasks, graded, config)
+        answered = [(task, unjudged_solution(task, config)) for task in unjudged]
+        sample = [text for task, solution in answered[:TOKENIZED] for text in (condense(task.source), solution.source)]
+        known = texts(train_tasks, graded, config) + sample
         tokenizer = train_tokenizer(known, options.vocabulary, options.longest_token)
         prompts = CompactPrompts(tokenizer)
         build = partial(trajectories, config, graded, prompts)
         data, validation = build(train_tasks, options.trajectories), build(held_out, 2)
-        data += unjudged_trajectories(config, prompts, unjudged)
+        data += [unjudged_trajectory(task, solution, prompts) for task, solution in answered]
         whole = [shortened(trajectory, options.positions) for trajectory in data]
         if left_out := len(data) - len(data := [trajectory for trajectory in whole if trajectory.turns]):
             progress.log(f"{left_out} trajectories left out, whose first turn has more than {options.positions} tokens")
@@ -110,13 +116,9 @@ def trajectories(
     return made
 
 
-def unjudged_trajectories(config: Config, prompts: CompactPrompts, tasks: list[Task]) -> list[Trajectory]:
-    """A seeded trajectory of one turn for each task that is not judged."""
-    made = []
-    for task in tasks:
-        solution = draw_unjudged(task, config.coldstart.fused_share, random.Random(f"{config.seed}/{task.id}"))
-        made.append(unjudged_trajectory(task, solution, prompts))
-    return made
+def unjudged_solution(task: Task, config: Config) -> Solution:
+    """The seeded solution of a task that is not judged."""
+    return draw_unjudged(task, config.coldstart.fused_share, random.Random(f"{config.seed}/{task.id}"))
 
 
 def shortened(trajectory: Trajectory, most: int) -> Trajectory:

@@ -50,7 +50,8 @@ def _filled(context: Context, node: Node, spelling: Spelling, operands: dict[str
 
 def _size(context: Context, dim: Dim) -> str:
     """A size as an expression over attributes of the module that hold sizes."""
-    return re.sub(r"[A-Za-z_]\w*", lambda found: f"self.{context.info['buffers'][f'size.{found[0]}']}", dim.text)
+    held = context.info["buffers"]
+    return re.sub(r"[A-Za-z_]\w*", lambda found: f"self.{indexed(held[f'size.{found[0]}'])}", dim.text)
 
 
 def held(context: Context, node: Node, name: str) -> str:

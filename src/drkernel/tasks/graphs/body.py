@@ -134,7 +134,7 @@ class Body:
         lines += ["", "    def forward(self, x):", *(f"        {line}" for line in body)]
         name = self._classes.of(CLASS_NAMES)
         given = [self._made.size(self._graph.sizes[made.sized[argument]]) for argument in made.arguments]
-        return self._made.block("\n".join(lines), made.parameters, name, ", ".join(given))
+        return self._made.block("\n".join(lines), made, name, ", ".join(given))
 
     def _spelled(self, node: Node, texts: list[str]) -> str:
         """The expression of a node; statements before it are added."""

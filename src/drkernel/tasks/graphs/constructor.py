@@ -33,6 +33,8 @@ class Constructor:
         self.lines: list[str] = []
         self.parameters: dict[str, str] = {}
         self.buffers: dict[str, str] = {}
+        self.inner_buffers: dict[str, str] = {}
+        """Those of blocks, which the reference's own forward does not read."""
         self._attributes = Names(rng)
         self._chosen: dict[tuple[str, str], str] = {}
 
@@ -89,12 +91,13 @@ class Constructor:
         self.defaults[name] = literal(node.attributes[name])
         return name
 
-    def block(self, key: str, parameters: Mapping[str, str], name: str, arguments: str) -> str:
-        """Adds a module of a further class (its text is `key`); returns its attribute."""
+    def block(self, key: str, inner: Constructor, name: str, arguments: str) -> str:
+        """Adds a module of a further class (its text is `key`), whose constructor is `inner`; returns its attribute."""
         known = self.classes.setdefault(key, name)
         attribute = self._attributes.of(("block", "block1", "block2", "stage", "body"))
         self.lines.append(f"self.{attribute} = {known}({arguments})")
-        self.parameters |= {place: f"{attribute}.{path}" for place, path in parameters.items()}
+        self.parameters |= {place: f"{attribute}.{path}" for place, path in inner.parameters.items()}
+        self.inner_buffers |= {place: f"{attribute}.{path}" for place, path in inner.buffers.items()}
         return attribute
 
     def _literal_value(self, name: str, text: str) -> str:

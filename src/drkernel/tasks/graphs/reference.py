@@ -65,7 +65,7 @@ def write(graph: Graph, rng: random.Random) -> Written:
     lines += ["", "", "def get_inputs():", *_get_inputs(graph, inputs, constants, style)]
     lines += ["", "", "def get_init_inputs():", f"    return {_init_inputs(made, style)}", ""]
     source, arguments = "\n".join(lines), tuple(inputs.values())
-    names_of = (constants, made.parameters, made.buffers)
+    names_of = (constants, made.parameters, made.inner_buffers | made.buffers)
     return Written(source, *names_of, signature, tuple(made.lines), arguments, tuple(classes))
 
 
