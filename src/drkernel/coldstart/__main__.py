@@ -73,8 +73,7 @@ def run(given: argparse.Namespace, console: Console) -> None:
     console.print(f"{given.out}: {counts.trajectories} trajectories of {len(usable)} tasks", highlight=False)
     console.print(f"{len(tasks) - len(usable)} tasks refused by the judge", highlight=False)
     if others:
-        found = f"{len(others) * given.unjudged_trajectories} more of {len(others)} tasks that were not judged"
-        console.print(f"{found}; the tables do not count them", highlight=False)
+        console.print(f"more of {len(others)} tasks that nobody judged; the tables do not count them", highlight=False)
     for table in counts.tables():
         console.print(table)
 
@@ -103,7 +102,8 @@ def unjudged_records(tasks: Sequence[Task], given: argparse.Namespace) -> Iterat
     for task in tasks:
         draw = random.Random(f"{given.seed}/{task.id}")
         for number in range(given.unjudged_trajectories):
-            yield unjudged_record(task, draw_unjudged(task, given.fused_share, draw), number)
+            if solution := draw_unjudged(task, given.fused_share, draw):
+                yield unjudged_record(task, solution, number)
 
 
 def write(path: Path, rows: Iterable[dict[str, Any]]) -> None:

@@ -57,7 +57,8 @@ def run(config: Config) -> None:
         refused = len(train_tasks) + len(held_out) - len(graded)
         progress.log(f"{summary(graded)}; {refused} tasks refused by the judge")
         train_tasks, held_out = ([task for task in part if task.id in graded] for part in (train_tasks, held_out))
-        answered = [(task, unjudged_solution(task, config)) for task in unjudged]
+        drawn_answers = ((task, unjudged_solution(task, config)) for task in unjudged)
+        answered = [(task, solution) for task, solution in drawn_answers if solution]
         sample = [text for task, solution in answered[:TOKENIZED] for text in (condense(task.source), solution.source)]
         known = texts(train_tasks, graded, config) + sample
         tokenizer = train_tokenizer(known, options.vocabulary, options.longest_token)
@@ -116,8 +117,8 @@ def trajectories(
     return made
 
 
-def unjudged_solution(task: Task, config: Config) -> Solution:
-    """The seeded solution of a task that is not judged."""
+def unjudged_solution(task: Task, config: Config) -> Solution | None:
+    """The seeded solution of a task that is not judged, if there is any."""
     return draw_unjudged(task, config.coldstart.fused_share, random.Random(f"{config.seed}/{task.id}"))
 
 

@@ -125,9 +125,12 @@ def draw_solutions(
     return drawn
 
 
-def draw_unjudged(task: Task, fused_share: float, draw: random.Random) -> Solution:
-    """A solution that is right by construction, drawn by kind. Nobody has judged it."""
+def draw_unjudged(task: Task, fused_share: float, draw: random.Random) -> Solution | None:
+    """A solution that is right by construction, drawn by kind; None where no kernel is written for the task. Nobody has
+    judged it."""
     right = [s for s in solutions(task, wrong=0) if s.kind not in ("mistaken", "hack")]
+    if not right:
+        return None
     weights = [_weight(s.kind, fused_share) / sum(other.kind == s.kind for other in right) for s in right]
     return draw.choices(right, weights)[0]
 
