@@ -46,17 +46,19 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     )
     kept = f"c[None, :] < {n}"
     kept = f"({kept}) & (c[None, :] <= r[:, None])" if causal else kept
+    keys, width = f"c[None, :] < {n}", f"j[:, None] < {d}"
+    values, across = f"c[:, None] < {n}", f"j[None, :] < {d}"
     with draft.block(f"for t in range(0, {last}, BLOCK):"):
         draft.add(
             "c = t + tl.arange(0, BLOCK)",
-            f"k = tl.load({k} + p + c[None, :] * {d} + j[:, None], mask=(c[None, :] < {n}) & (j[:, None] < {d}), other=0.0)",
+            f"k = tl.load({k} + p + c[None, :] * {d} + j[:, None], mask=({keys}) & ({width}), other=0.0)",
             f"w = tl.dot(q, k{precision}) * {scale}",
             f'w = tl.where({kept}, w, -float("inf"))',
             "u = tl.maximum(a, tl.max(w, 1))",
             "w = tl.exp(w - u[:, None])",
             "d = tl.exp(a - u)",
             "s = s * d + tl.sum(w, 1)",
-            f"k = tl.load({v} + p + c[:, None] * {d} + j[None, :], mask=(c[:, None] < {n}) & (j[None, :] < {d}), other=0.0)",
+            f"k = tl.load({v} + p + c[:, None] * {d} + j[None, :], mask=({values}) & ({across}), other=0.0)",
             f"v = tl.dot(w{narrowed}, k, v * d[:, None]{precision})",
             "a = u",
         )

@@ -92,7 +92,7 @@ class Host:
 
     def parameter_shape(self, node: Node, parameter: Parameter) -> Shape:
         """The shape of a parameter in host names; a size that no input has is asked of the tensor itself."""
-        found = []
+        found: list[Dim] = []
         for place, dim in enumerate(parameter.shape):
             try:
                 found += self.sizes.of((dim,))

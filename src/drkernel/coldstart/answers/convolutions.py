@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from drkernel.coldstart.answers.chain import Chain
@@ -29,79 +30,112 @@ def fits(context: Context, nodes: Sequence[Node]) -> bool:
 
 def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> None:
     """The kernel."""
-    node = nodes[0]
-    a, size = node.attributes, draft.size
-    transposed = "transpose" in node.op
-    source, rank = host.shape(node.inputs[0]), len(host.shape(node.inputs[0])) - 2
-    weight = context.attribute(node, "weight")
-    groups, single = a["groups"], a["groups"] == 1 or (isinstance(a["groups"], Dim) and a["groups"].is_number)
-    kernel, stride, padding, dilation = (
-        per_dim(a[name], rank) for name in ("kernel_size", "stride", "padding", "dilation")
-    )
-    out = _output(host, node, weight)
-    window, plane = 1, product(out[2:])
-    for k in kernel:
-        window *= k
-    inner_channels = _per_group(source[1], groups)
-    columns = _per_group(out[1], groups)
-    names = NAMES[-rank:]
-    k_ = draft.number(f"{inner_channels.text} * {window}" if window > 1 else inner_channels.text, "K")
-    m_, n_, c_ = size(out[0] * plane), _sized(draft, columns, "F"), size(source[1])
-    x, w = draft.pointer(host.variables[node.inputs[0]]), draft.pointer(weight, "w")
-    grouped = not (single and groups == 1)
-    draft.add(
-        "r = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]",
-        "c = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]",
-        *["g = tl.program_id(2)"] * grouped,
-        f"b = r // {size(plane)}",
-    )
-    for name, text, s, p in zip(names, parts(f"(r % {size(plane)})", out[2:], size), stride, padding, strict=True):
-        scaled = text if s == 1 or transposed else f"{text} * {s}"
-        draft.add(f"{name}0 = {scaled}" + (f" {'+' if transposed else '-'} {p}" if p else ""))
-    draft.add("v = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
-    precision = "" if context.narrow else ', input_precision="ieee"'
-    with draft.block(f"for t in range(0, {k_}, BLOCK_K):"):
-        draft.add("j = t + tl.arange(0, BLOCK_K)[None, :]", f"ok = (r < {m_}) & (j < {k_})")
-        at = f"b * {c_} + " + (f"g * {_sized(draft, inner_channels, 'E')} + " if grouped else "")
-        at = f"({at}j // {window})" if window > 1 else f"({at}j)"
-        steps = parts("(j % " + str(window) + ")", [as_dim(k) for k in kernel], str)
-        for place, name in enumerate(names):
-            step = f"{steps[place]} * {dilation[place]}" if dilation[place] > 1 else steps[place]
-            step = "0" if kernel[place] == 1 else step
-            limit = size(source[2 + place])
-            if transposed:
-                draft.add(f"{name} = {name}0 - {step}")
-                if stride[place] > 1:
-                    draft.add(f"ok = ok & ({name} % {stride[place]} == 0)", f"{name} = {name} // {stride[place]}")
-                draft.add(f"ok = ok & ({name} >= 0) & ({name} < {limit})")
-            else:
-                draft.add(f"{name} = {name}0 + {step}", f"ok = ok & ({name} >= 0) & ({name} < {limit})")
-            at = f"({at} * {limit} + {name})"
-        draft.add(f"a = tl.load({x} + {at[1:-1]}, mask=ok, other=0.0)")
-        draft.add("j = t + tl.arange(0, BLOCK_K)[:, None]")
-        if transposed:
-            first = f"(g * {_sized(draft, inner_channels, 'E')} + j // {window})" if grouped else f"(j // {window})"
-            where = f"({first} * {n_} + c) * {window} + j % {window}"
-        else:
-            where = f"(g * {n_} + c) * {k_} + j" if grouped else f"c * {k_} + j"
-        draft.add(f"w = tl.load({w} + {where}, mask=(j < {k_}) & (c < {n_}), other=0.0)")
-        draft.add(f"v = tl.dot(a, w, v{precision})")
-    draft.add(f"m = (r < {m_}) & (c < {n_})", *[f"c = g * {n_} + c"] * grouped)
-    draft.add(f"i = (b * {size(out[1])} + c) * {size(plane)} + r % {size(plane)}")
-    site = Site(out, "i", {"i": "m", "c": "m"}, {f"i // {size(plane)} % {size(out[1])}": "c"})
-    chain = Chain(context, host, draft, nodes)
-    if "bias" in node.roles:
-        limit = f"c < {size(out[1])}"
-        draft.add(f"v = v + tl.load({draft.pointer(context.attribute(node, 'bias'), 'b')} + c, mask={limit})")
-    chain.done(node)
-    sites = sites_of(context, host, draft, nodes[1:], site) if nodes[1:] else {}
-    for after in nodes[1:]:
-        chain.node(after, sites[after.id])
-    draft.add("tl.store(o_ptr + i, v, mask=m)")
-    draft.blocks |= {"BLOCK_M": "64", "BLOCK_N": "32", "BLOCK_K": "32"}
-    third = f", {_groups(groups, source[1])}" * grouped
-    draft.grid = f"(triton.cdiv({(out[0] * plane).text}, 64), triton.cdiv({columns.text}, 32){third})"
-    draft.host.append(f"{OUTPUT} = {allocation(context, host, nodes[-1])}")
+    made = _Convolution(context, host, nodes, draft)
+    made.start()
+    made.loop()
+    made.finish(nodes)
+
+
+class _Convolution:
+    """Writes one kernel."""
+
+    def __init__(self, context: Context, host: Host, nodes: Sequence[Node], draft: Draft):
+        self._context, self._host, self._draft = context, host, draft
+        self._node = node = nodes[0]
+        a, size, source = node.attributes, draft.size, host.shape(node.inputs[0])
+        self._rank = len(source) - 2
+        self._transposed = "transpose" in node.op
+        self._weight = context.attribute(node, "weight")
+        self._kernel, self._stride, self._padding, self._dilation = (
+            per_dim(a[name], self._rank) for name in ("kernel_size", "stride", "padding", "dilation")
+        )
+        self._source, self._out = source, _output(host, node, self._weight)
+        self._plane, self._window = product(self._out[2:]), math.prod(self._kernel)
+        self._inner, self._columns = (_per_group(shape[1], a["groups"]) for shape in (source, self._out))
+        self._names = NAMES[-self._rank :]
+        self._grouped = a["groups"] != 1
+        inner = self._inner.text
+        self._k = draft.number(f"{inner} * {self._window}" if self._window > 1 else inner, "K")
+        self._m, self._n = size(self._out[0] * self._plane), _sized(draft, self._columns, "F")
+
+    def start(self) -> None:
+        """Which outputs a program computes, and where their windows begin."""
+        draft, plane = self._draft, self._draft.size(self._plane)
+        draft.add(
+            "r = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]",
+            "c = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]",
+            *["g = tl.program_id(2)"] * self._grouped,
+            f"b = r // {plane}",
+        )
+        outer = parts(f"(r % {plane})", self._out[2:], draft.size)
+        for name, text, step, pad in zip(self._names, outer, self._stride, self._padding, strict=True):
+            scaled = text if step == 1 or self._transposed else f"{text} * {step}"
+            draft.add(f"{name}0 = {scaled}" + (f" {'+' if self._transposed else '-'} {pad}" if pad else ""))
+        draft.add("v = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
+
+    def loop(self) -> None:
+        """Over input channels and the window."""
+        draft = self._draft
+        precision = "" if self._context.narrow else ', input_precision="ieee"'
+        with draft.block(f"for t in range(0, {self._k}, BLOCK_K):"):
+            draft.add("j = t + tl.arange(0, BLOCK_K)[None, :]", f"ok = (r < {self._m}) & (j < {self._k})")
+            place = self._input_place()
+            x = draft.pointer(self._host.variables[self._node.inputs[0]])
+            draft.add(f"a = tl.load({x} + {place}, mask=ok, other=0.0)")
+            draft.add("j = t + tl.arange(0, BLOCK_K)[:, None]")
+            w = draft.pointer(self._weight, "w")
+            mask = f"(j < {self._k}) & (c < {self._n})"
+            draft.add(f"w = tl.load({w} + {self._weight_place()}, mask={mask}, other=0.0)")
+            draft.add(f"v = tl.dot(a, w, v{precision})")
+
+    def _input_place(self) -> str:
+        """Adds the places in the input, and whether they are there; returns the number of the element."""
+        draft, size = self._draft, self._draft.size
+        group = f"g * {_sized(draft, self._inner, 'E')} + " * self._grouped
+        channel = f"j // {self._window}" if self._window > 1 else "j"
+        place = f"(b * {size(self._source[1])} + {group}{channel})"
+        steps = parts(f"(j % {self._window})", [as_dim(k) for k in self._kernel], str)
+        for k, name in enumerate(self._names):
+            step = f"{steps[k]} * {self._dilation[k]}" if self._dilation[k] > 1 else steps[k]
+            step = "0" if self._kernel[k] == 1 else step
+            limit = size(self._source[2 + k])
+            draft.add(f"{name} = {name}0 {'-' if self._transposed else '+'} {step}")
+            if self._transposed and self._stride[k] > 1:
+                draft.add(f"ok = ok & ({name} % {self._stride[k]} == 0)", f"{name} = {name} // {self._stride[k]}")
+            draft.add(f"ok = ok & ({name} >= 0) & ({name} < {limit})")
+            place = f"({place} * {limit} + {name})"
+        return place[1:-1]
+
+    def _weight_place(self) -> str:
+        if not self._transposed:
+            return f"(g * {self._n} + c) * {self._k} + j" if self._grouped else f"c * {self._k} + j"
+        first = f"(j // {self._window})"
+        if self._grouped:
+            first = f"(g * {_sized(self._draft, self._inner, 'E')} + j // {self._window})"
+        return f"({first} * {self._n} + c) * {self._window} + j % {self._window}"
+
+    def finish(self, nodes: Sequence[Node]) -> None:
+        """The bias, what follows, and the store."""
+        draft, size, node = self._draft, self._draft.size, self._node
+        plane, channels = size(self._plane), size(self._out[1])
+        draft.add(f"m = (r < {self._m}) & (c < {self._n})", *[f"c = g * {self._n} + c"] * self._grouped)
+        draft.add(f"i = (b * {channels} + c) * {plane} + r % {plane}")
+        site = Site(self._out, "i", {"i": "m", "c": f"c < {channels}"}, {f"i // {plane} % {channels}": "c"})
+        chain = Chain(self._context, self._host, draft, nodes)
+        if "bias" in node.roles:
+            load = chain.load_at(draft.pointer(self._context.attribute(node, "bias"), "b"), "c", f"c < {channels}")
+            draft.add(f"v = v + {load}")
+        chain.done(node)
+        sites = sites_of(self._context, self._host, draft, nodes[1:], site) if nodes[1:] else {}
+        for after in nodes[1:]:
+            chain.node(after, sites[after.id])
+        draft.add("tl.store(o_ptr + i, v, mask=m)")
+        draft.blocks |= {"BLOCK_M": "64", "BLOCK_N": "32", "BLOCK_K": "32"}
+        rows, third = (self._out[0] * self._plane).text, ""
+        if self._grouped:
+            third = f", {_groups(node.attributes['groups'], self._source[1])}"
+        draft.grid = f"(triton.cdiv({rows}, 64), triton.cdiv({self._columns.text}, 32){third})"
+        draft.host.append(f"{OUTPUT} = {allocation(self._context, self._host, nodes[-1])}")
 
 
 def _output(host: Host, node: Node, weight: str) -> tuple[Dim, ...]:
@@ -109,12 +143,8 @@ def _output(host: Host, node: Node, weight: str) -> tuple[Dim, ...]:
     transposed = "transpose" in node.op
     shape = node.parameters[0].shape
     channels = node.shape[1]
-    if not channels.is_number and channels.text not in host.sizes._known:
-        whole = not transposed and len(shape) > 0
-        if whole:
-            host.sizes.bind(weight, "", shape)
-        else:
-            host.sizes.bind(weight, "", (as_dim(1), shape[1], *map(as_dim, (1,) * (len(shape) - 2))))
+    if not host.sizes.knows(channels):
+        host.sizes.bind(weight, "", (as_dim(1), *shape[1:]) if transposed else shape)
     return host.shape(node.id)
 
 

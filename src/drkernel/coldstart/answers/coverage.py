@@ -88,13 +88,13 @@ def _judged(tasks: list[Task], answered: dict[str, list[Solution]], path: Path, 
             task, answer, key = pending[future]
             try:
                 verdict = future.result()
-                found = (verdict.status, verdict.reason, verdict.detail, verdict.speedup)
+                found = Judged(task, answer, verdict.status, verdict.reason, verdict.detail, verdict.speedup)
             except DrKernelError as error:
-                found = ("refused", "task", str(error), None)
-            row = dict(zip(("status", "reason", "detail", "speedup"), found, strict=True))
+                found = Judged(task, answer, "refused", "task", str(error), None)
+            row = {name: getattr(found, name) for name in ("status", "reason", "detail", "speedup")}
             file.write(json.dumps({"key": key, **row}) + "\n")
             file.flush()
-            yield Judged(task, answer, *found)
+            yield found
 
 
 def report(tasks: list[Task], answered: dict[str, list[Solution]], rows: list[Judged]) -> None:
@@ -107,12 +107,12 @@ def report(tasks: list[Task], answered: dict[str, list[Solution]], rows: list[Ju
     refused = {row.task.id for row in rows if row.status == "refused"}
     print(f"{len(tasks)} tasks, {len(refused)} refused by the judge; {len(judged)} answers judged")
     print(f"{'kind':14} {'tasks':>6} {'answered':>9} {'ok':>7} {'speed-up of fused':>18}")
-    for kind, members in [*sorted(of_kind.items()), ("all", tasks)]:
+    for label, members in [*sorted(of_kind.items()), ("all", tasks)]:
         ids = {task.id for task in members}
         own = [row for row in judged if row.task.id in ids and row.answer.kind in RIGHT]
         answered_share = sum(bool(answered[name]) for name in ids) / len(ids)
         print(
-            f"{kind:14} {len(ids):6} {answered_share:9.1%} {_share_ok(own):>7} "
+            f"{label:14} {len(ids):6} {answered_share:9.1%} {_share_ok(own):>7} "
             f"{_median(row.speedup for row in own if row.answer.kind == 'fused'):>18}"
         )
     print(f"\n{'grade':14} {'answers':>7} {'ok':>7} {'speed-up':>9} {'tokens':>7} {'longest':>8}")

@@ -138,7 +138,9 @@ def _in_planes(context: Context, draft: Draft, nodes: Sequence[Node]) -> bool:
     if len(shape) == 2:
         return any(node.op in LEAVES or node.op in ("outer", "diagonal_matmul") for node in nodes)
     normed = any(node.op.startswith("batch_norm") for node in nodes)
-    return (normed or draft.style.planes) and any(node.parameters or node.op in LEAVES or len(node.inputs) > 1 for node in nodes)
+    return (normed or draft.style.planes) and any(
+        node.parameters or node.op in LEAVES or len(node.inputs) > 1 for node in nodes
+    )
 
 
 def allocation(context: Context, host: Host, node: Node) -> str:

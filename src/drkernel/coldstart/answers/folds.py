@@ -1,7 +1,8 @@
 """How elements are joined, as lines: in one block, or over a loop of blocks.
 
 In all lines `v` is the value of an element, `m` the mask of elements, and axis 0 the one that is joined. `N` is the
-number of elements, `EPS` a constant of the operator, `ZEROS` zeros in the shape of a block, `LOW` and `HIGH` infinities.
+number of elements, `EPS` a constant of the operator, `ZEROS` zeros in the shape of a block; `LOW` and `HIGH` are
+infinities.
 """
 
 from __future__ import annotations

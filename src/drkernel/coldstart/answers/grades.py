@@ -1,10 +1,10 @@
 """The answers of a task by grade.
 
-    lazy      one kernel computes the simplest operator, PyTorch everything else
-    partial   a kernel computes several operators, PyTorch others that it need not
-    fused     all that can be fused is
-    best      as fused, where another order or another product is expected to be faster
-    mistaken  the fused answer with one realistic mistake; see mistakes.py
+lazy      one kernel computes the simplest operator, PyTorch everything else
+partial   a kernel computes several operators, PyTorch others that it need not
+fused     all that can be fused is
+best      as fused, where another order or another product is expected to be faster
+mistaken  the fused answer with one realistic mistake; see mistakes.py
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from collections.abc import Iterator
 from drkernel.coldstart.answers.context import Context
 from drkernel.coldstart.answers.elementwise import is_element
 from drkernel.coldstart.answers.mistakes import mistakes
-from drkernel.coldstart.answers.partition import FREE, LIBRARY_OPS, Plan, Step, in_library, partition
+from drkernel.coldstart.answers.partition import FREE, LIBRARY_OPS, Plan, in_library, partition
 from drkernel.coldstart.answers.schemes import scheme_of
 from drkernel.coldstart.answers.solution import Kind, Solution
 from drkernel.coldstart.answers.style import Style
 from drkernel.coldstart.answers.submission import Written, compose, render
 from drkernel.tasks.graphs.dims import count
-from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
 from drkernel.types import Task
 
@@ -96,6 +95,3 @@ def _worth_owning(context: Context, owned: frozenset[str]) -> frozenset[str]:
         return frozenset()
     inner = context.shape(first.inputs[-2 if first.op == "addmm" else 0])[-1]
     return owned | {first.id} if count((inner,)) <= SMALL_INNER else frozenset()
-
-
-__all__ = ["Node", "Step", "answers", "plans"]

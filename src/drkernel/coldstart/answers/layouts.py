@@ -1,8 +1,8 @@
 """Which elements are joined: a shape as runs of dimensions that are kept, or joined into one.
 
-    [B, C, H, W] over (2, 3)       B*C kept, H*W joined              a row per program
-    [B, C, H, W] over 1            B kept, C joined, H*W kept        columns
-    [B, C, H, W] over (0, 2, 3)    B joined, C kept, H*W joined      a row in pieces
+[B, C, H, W] over (2, 3)       B*C kept, H*W joined              a row per program
+[B, C, H, W] over 1            B kept, C joined, H*W kept        columns
+[B, C, H, W] over (0, 2, 3)    B joined, C kept, H*W joined      a row in pieces
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 
 from drkernel.coldstart.answers.sites import Site, offset, parts
 from drkernel.coldstart.answers.sizes import product
+from drkernel.tasks.graphs.dims import as_dim
 from drkernel.tasks.graphs.nodes import Node
 
 Leaf = Callable[[Any, Any, Any, Node, Site], None]
@@ -90,10 +91,12 @@ def _shuffle(draft: Any, host: Any, node: Node, at: list[str], shape: Any) -> li
 def _pad(chain: Any, draft: Any, host: Any, node: Node, site: Site) -> None:
     """Elements beyond the input have a value of their own."""
     variable, shape = _source(host, node)
-    *before, last = _coordinates(draft, host, node, site)
+    last = _coordinates(draft, host, node, site)[-1]
     width = draft.size(shape[-1])
     mask = next(iter(site.masks.values()), "")
-    draft.add(f"e = {last} - {node.attributes['pad'][0]}", f"ok = {'' if not mask else mask + ' & '}(e >= 0) & (e < {width})")
+    draft.add(
+        f"e = {last} - {node.attributes['pad'][0]}", f"ok = {'' if not mask else mask + ' & '}(e >= 0) & (e < {width})"
+    )
     row = f"{site.index} // {draft.size(site.shape[-1])}"
     load = f"tl.load({draft.pointer(variable)} + {row} * {width} + e, mask=ok, other={node.attributes['value']})"
     draft.add(f"v = {load}{'.to(tl.float32)' * draft.narrow}")
@@ -101,31 +104,31 @@ def _pad(chain: Any, draft: Any, host: Any, node: Node, site: Site) -> None:
 
 def _lookup(chain: Any, draft: Any, host: Any, node: Node, site: Site) -> None:
     """Rows of a table by index."""
-    context = host.context
-    table, index = (context.attribute(node, "weight"), node.inputs[0]) if node.op == "embedding" else (None, "")
-    if table is None:
-        table, index = host.variables[node.inputs[0]], node.inputs[1]
-    columns = site.shape[len(host.shape(index)) :]
-    width = draft.size(product(columns))
-    ones = (*host.shape(index), *(1 for _ in columns))
-    from drkernel.tasks.graphs.dims import as_dim
+    table, index = host.variables.get(node.inputs[0], ""), node.inputs[-1]
+    if node.roles:
+        table = host.context.attribute(node, node.roles[0])
+    rows = host.shape(index)
+    columns = site.shape[len(rows) :]
+    place = offset(site, (*rows, *(as_dim(1) for _ in columns)), draft.size)
+    draft.add(f"e = {_index(draft, host, index, place, site.mask(place))}")
+    inside = f"e * {draft.size(product(columns))} + {offset(site, columns, draft.size)}"
+    pointer = draft.pointer(table, "w" * bool(node.roles))
+    draft.add(f"v = {chain.load_at(pointer, inside, site.mask(site.index))}")
 
-    place = offset(site, tuple(map(as_dim, ones)), draft.size)
-    mask = site.mask(place)
-    address = f"{draft.pointer(host.variables[index], 'idx')} + {place}"
-    draft.add(f"e = tl.load({address}, mask={mask})" if mask else f"e = tl.load({address})")
-    column = offset(site, columns, draft.size)
-    draft.add(f"v = {chain.load_at(draft.pointer(table, 'w' if node.op == 'embedding' else ''), f'e * {width} + {column}', site.mask(site.index))}")
+
+def _index(draft: Any, host: Any, value: str, place: str, mask: str) -> str:
+    """The expression that loads an index."""
+    address = f"{draft.pointer(host.variables[value], 'idx')} + {place}"
+    return f"tl.load({address}, mask={mask})" if mask else f"tl.load({address})"
 
 
 def _gather(chain: Any, draft: Any, host: Any, node: Node, site: Site) -> None:
     """Elements of the same column by index (along the first dimension)."""
     table, index = node.inputs
     mask = site.mask(site.index)
-    draft.add(f"e = tl.load({draft.pointer(host.variables[index], 'idx')} + {site.index}, mask={mask})")
-    width = product(site.shape[1:])
-    column = offset(site, site.shape[1:], draft.size)
-    draft.add(f"v = {chain.load_at(draft.pointer(host.variables[table]), f'e * {draft.size(width)} + {column}', mask)}")
+    draft.add(f"e = {_index(draft, host, index, site.index, mask)}")
+    inside = f"e * {draft.size(product(site.shape[1:]))} + {offset(site, site.shape[1:], draft.size)}"
+    draft.add(f"v = {chain.load_at(draft.pointer(host.variables[table]), inside, mask)}")
 
 
 LEAVES: dict[str, Leaf] = {

@@ -90,7 +90,9 @@ def _wrong_constant(context: Context, written: Written) -> bool:
             for value in node.attributes.values():
                 if isinstance(value, float) and abs(value) > 0.009:
                     for place in range(first, last):
-                        text = re.sub(rf"(?<![\w.]){re.escape(repr(value))}(?![\w.])", repr(value * 2), draft.lines[place])
+                        text = re.sub(
+                            rf"(?<![\w.]){re.escape(repr(value))}(?![\w.])", repr(value * 2), draft.lines[place]
+                        )
                         if text != draft.lines[place]:
                             draft.lines[place] = text
                             return True
@@ -126,7 +128,9 @@ EDITS: dict[str, Edit] = {
     "wrong_channel": _lines(r"p % (\w+)", "p", "tl.load"),
     "missing_mask": _lines(r", mask=\w+\)", ")", "tl.load"),
     "missing_mask_of_store": _lines(r", mask=\w+\)", ")", "tl.store"),
-    "padding_counts": _lines(r"tl\.where\(m, (v), -?float\(\"inf\"\)\)|tl\.where\(m, (tl\.exp\(.*?\)), 0\.0\)", r"\1\2"),
+    "padding_counts": _lines(
+        r"tl\.where\(m, (v), -?float\(\"inf\"\)\)|tl\.where\(m, (tl\.exp\(.*?\)), 0\.0\)", r"\1\2"
+    ),
     "no_maximum": _lines(r"v - tl\.max\(tl\.where\(m, v, .*?\), 0\)(\)?)", r"v\1"),
     "mean_for_sum": _lines(r"(v = tl\.sum\(.*\))$", r"\1 / BLOCK"),
     "sum_for_mean": _lines(r"^(\s+)v = v / [A-Z]\w*$", r"\1v = v"),

@@ -65,7 +65,9 @@ def partition(context: Context, plan: Plan) -> list[Step]:
 
 def in_library(node: Node, plan: Plan) -> bool:
     kind = OPS[node.op].kind
-    library = (kind in LIBRARY_KINDS and node.op not in ("outer", "diagonal_matmul", "matvec")) or node.op == "attention"
+    library = (
+        kind in LIBRARY_KINDS and node.op not in ("outer", "diagonal_matmul", "matvec")
+    ) or node.op == "attention"
     return node.id in plan.left or (library and node.id not in plan.owned) or node.op in LIBRARY_OPS
 
 
@@ -80,9 +82,9 @@ def _first(context: Context, plan: Plan, order: Sequence[Node]) -> Step:
         nodes = tuple(order[:end])
         if end > 1 and nodes[-1].op in FREE:
             continue
-        if _one_escapes(context, nodes) and (name := scheme_of(context, nodes)):
-            if not all(node.op in FREE for node in nodes):
-                return Step(nodes, name)
+        useful = not all(node.op in FREE for node in nodes)
+        if useful and _one_escapes(context, nodes) and (name := scheme_of(context, nodes)):
+            return Step(nodes, name)
     return Step((order[0],))
 
 
@@ -114,5 +116,5 @@ def _ordered(context: Context, plan: Plan) -> list[Node]:
         if free := [node for node in library if ready(node)]:
             visit(free[0])
         else:
-            visit((library or [nodes[context.graph.outputs[0]]] or waiting)[0] if library else waiting[-1])
+            visit(library[0] if library else waiting[-1])
     return order

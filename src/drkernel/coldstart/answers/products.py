@@ -8,7 +8,7 @@ from drkernel.coldstart.answers.chain import Chain
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers, sites_of
-from drkernel.coldstart.answers.sites import Site, parts, terms
+from drkernel.coldstart.answers.sites import Site, terms
 from drkernel.coldstart.answers.sizes import product
 from drkernel.tasks.graphs.nodes import Node
 
@@ -33,7 +33,8 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     if node.op in ("linear", "matmul_parameter"):
         weight = context.attribute(node, node.roles[0])
         host.sizes.bind(weight, "", node.parameters[0].shape)
-        right, pointer_y, turn_x, turn_y = host.parameter_shape(node, node.parameters[0]), weight, False, node.attributes.get("transposed", True)
+        right, pointer_y = host.parameter_shape(node, node.parameters[0]), weight
+        turn_x, turn_y = False, node.attributes.get("transposed", True)
     else:
         right, pointer_y = host.shape(y), host.variables[y]
         turn_x, turn_y = (node.attributes.get(name, False) for name in ("transpose_x", "transpose_y"))
@@ -79,6 +80,3 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     third = f", {product(out[:-2]).text}" * batched
     draft.grid = f"(triton.cdiv({rows.text}, 64), triton.cdiv({columns.text}, 64){third})"
     draft.host.append(f"{OUTPUT} = {allocation(context, host, nodes[-1])}")
-
-
-__all__ = ["PRODUCTS", "fits", "parts", "write"]

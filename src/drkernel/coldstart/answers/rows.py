@@ -12,111 +12,23 @@ from collections.abc import Sequence
 from drkernel.coldstart.answers.chain import Chain, channel_shape, filled
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
-from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers
+from drkernel.coldstart.answers.elementwise import allocation, numbers
 from drkernel.coldstart.answers.folds import FOLDS, NORMS, SOFTMAXES, Fold
+from drkernel.coldstart.answers.joins import (
+    PIECES,
+    SHORTEST_ROW,
+    few_programs,
+    in_pieces,
+    is_core,
+    number_of_pieces,
+    one_block,
+)
 from drkernel.coldstart.answers.layouts import Layout, index, known, layout_of, places
-from drkernel.coldstart.answers.leaves import LEAVES
 from drkernel.coldstart.answers.sites import Site, terms
-from drkernel.coldstart.answers.sizes import is_one, product
+from drkernel.coldstart.answers.sizes import product
 from drkernel.tasks.graphs.dims import Shape
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
-
-LONGEST_ROW, LONGEST_COLUMN = 16384, 128
-"""Published lengths up to which a program has all its elements in one block."""
-SHORTEST_ROW = 256
-"""Published lengths up to which a program has several rows."""
-FEWEST_PROGRAMS, MANY_ELEMENTS = 200, 2**21
-"""A large tensor that would be joined by fewer programs is joined in pieces."""
-PIECES = {"sum": ("tl.atomic_add", "0.0"), "max": ("tl.atomic_max", '-float("inf")'), "min": ("tl.atomic_min", 'float("inf")')}
-"""How pieces are joined in memory, and what is there before, by fold."""
-
-
-def is_core(node: Node) -> bool:
-    """Whether the node joins elements in a way that this file knows."""
-    op = OPS[node.op]
-    if op.kind == "pool":
-        sizes = node.attributes.get("output_size")
-        return sizes is not None and set(sizes if isinstance(sizes, tuple) else (sizes,)) == {1}
-    norm = op.kind == "norm" and not node.op.startswith("batch_norm")
-    return norm or op.kind in ("reduction", "softmax") or node.op == "matvec"
-
-
-def fits(context: Context, nodes: Sequence[Node]) -> bool:
-    """Whether one kernel computes the nodes."""
-    cores = [node for node in nodes if is_core(node)]
-    if not cores or not all(is_core(node) or is_element(node) or node.op in LEAVES for node in nodes):
-        return False
-    layouts = [layout_of(core, context.shape(core.inputs[0])) for core in cores]
-    if not layouts[0].joined or any(layout.key != layouts[0].key for layout in layouts):
-        return False
-    if few_programs(layouts[0]) and not _in_pieces(nodes, cores) and product(layouts[0].joined).full > 2**16:
-        return False
-    full = numbers(context, cores[0].inputs[0])
-    return _shapes_fit(context, nodes, cores, full) and _passes_fit(context, nodes, cores, layouts[0], full)
-
-
-def few_programs(layout: Layout) -> bool:
-    """Whether a large tensor would be joined by too few programs."""
-    kept, joined = product(layout.kept).full, product(layout.joined).full
-    programs = kept if layout.in_rows else kept // min(128, layout.kept[-1].full)
-    return programs < FEWEST_PROGRAMS and kept * joined >= MANY_ELEMENTS and not one_block(layout)
-
-
-def _in_pieces(nodes: Sequence[Node], cores: Sequence[Node]) -> bool:
-    """Whether what is left of pieces is easily joined."""
-    op = OPS[cores[0].op]
-    return len(cores) == 1 and nodes[-1] is cores[0] and op.kind in ("reduction", "pool") and op.fold in PIECES
-
-
-def _shapes_fit(context: Context, nodes: Sequence[Node], cores: list[Node], full: tuple[int, int]) -> bool:
-    """Whether all values are of full size, or what is left when elements are joined."""
-    own, reduced = {node.id for node in nodes}, {}
-    for node in nodes:
-        inside = [value for value in node.inputs if value in own]
-        before = [reduced[value] for value in inside]
-        if node.op in LEAVES and (inside or numbers(context, node.id) != full):
-            return False
-        if OPS[node.op].kind == "positional" or (is_core(node) and any(before)):
-            return False
-        joins = is_core(node) and OPS[node.op].kind not in ("norm", "softmax")
-        reduced[node.id] = joins or (bool(before) and all(before) and numbers(context, node.id) != full)
-        expected = numbers(context, node.id) == full
-        if expected == reduced[node.id] and full != numbers(context, nodes[-1].id):
-            return False
-        if not reduced[node.id] and not expected:
-            return False
-        if reduced[node.id] and not joins and numbers(context, node.id) != numbers(context, inside[0]):
-            return False
-        if any(before) and not reduced[node.id]:
-            mixed = [value for value in inside if reduced[value]]
-            if any(not _kept_dims(context, value, node.id) for value in mixed):
-                return False
-    return True
-
-
-def _kept_dims(context: Context, value: str, other: str) -> bool:
-    """Whether a joined value has ones where its elements were."""
-    return len(context.shape(value)) == len(context.shape(other))
-
-
-def _passes_fit(
-    context: Context, nodes: Sequence[Node], cores: list[Node], layout: Layout, full: tuple[int, int]
-) -> bool:
-    """Whether values that are needed together are at hand together."""
-    if one_block(layout):
-        return True
-    if len(cores) > 1:
-        return False
-    behind = nodes[list(nodes).index(cores[0]) + 1 :]
-    before = {node.id for node in nodes} - {node.id for node in behind} - {cores[0].id}
-    mixes = OPS[cores[0].op].kind not in ("norm", "softmax") and any(numbers(context, n.id) == full for n in behind)
-    return not mixes and not any(value in before for node in behind for value in node.inputs if mixes)
-
-
-def one_block(layout: Layout) -> bool:
-    """Whether the joined elements of the published task fit one block."""
-    return product(layout.joined).full <= (LONGEST_ROW if layout.in_rows else LONGEST_COLUMN)
 
 
 def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> None:
@@ -141,12 +53,13 @@ class _Rows:
         self._count_host = joined.text
         self._one = one_block(layout_of(first, context.shape(first.inputs[0])))
         self._chain = Chain(context, host, draft, nodes)
-        published = layout_of(first, context.shape(first.inputs[0]))
+        self._published = context.shape(first.inputs[0])
+        published = layout_of(first, self._published)
         length = product(published.joined).full
         self._short = self._one and self._layout.in_rows and bool(self._layout.kept) and length <= SHORTEST_ROW
         self._rowwise = self._layout.in_rows and not self._short
-        self._pieces = few_programs(published) and _in_pieces(nodes, self._cores)
-        self._piece = _number_of_pieces(published) if self._pieces else 0
+        self._pieces = few_programs(published) and in_pieces(nodes, self._cores)
+        self._piece = number_of_pieces(published) if self._pieces else 0
 
     def write(self) -> None:
         if self._rowwise:
@@ -168,6 +81,7 @@ class _Rows:
         draft.grid = f"({kept.text},)" if self._layout.kept else "(1,)"
         longest = f"triton.next_power_of_2({self._count_host})"
         draft.blocks["BLOCK"] = longest if self._one else "2048"
+        draft.warps = 8 if product(layout_of(self._cores[0], self._published).joined).full >= 2048 else 0
         self._shape, self._last = "(BLOCK,)", ""
 
     def _start_column(self) -> None:
@@ -180,7 +94,8 @@ class _Rows:
         if len(kept) > 1:
             draft.add("p = tl.program_id(1)")
         rows = self._rows_of_block()
-        columns = max(4 if self._short else 16, min(128, 4096 // rows))
+        columns = min(128, max(4, 8192 // rows)) if self._short else max(16, min(128, 4096 // rows))
+        draft.warps = 8 if self._short else 0
         count = product(self._layout.joined)
         draft.blocks["ROWS"] = f"triton.next_power_of_2({count.text})" if self._one else "32"
         draft.blocks["BLOCK"] = str(columns)
@@ -199,7 +114,11 @@ class _Rows:
         dtype = f", dtype=torch.float32, device={source}.device"
         sizes = ", ".join(dim.text for dim in self._host.shape(core.id))
         filled = PIECES[OPS[core.op].fold][1]
-        draft.host.append(f"{OUTPUT} = torch.full(({sizes},), {filled}{dtype})" if sizes else f"{OUTPUT} = torch.full((), {filled}{dtype})")
+        draft.host.append(
+            f"{OUTPUT} = torch.full(({sizes},), {filled}{dtype})"
+            if sizes
+            else f"{OUTPUT} = torch.full((), {filled}{dtype})"
+        )
         root = ".sqrt()" if any("sqrt" in line for line in OPS[core.op].finish) else ""
         narrow = f".to({source}.dtype)" * self._context.narrow
         if root or narrow:
@@ -395,15 +314,5 @@ class _Rows:
             draft.host.append(f"{OUTPUT} = {allocation(self._context, self._host, last)}")
 
 
-def _number_of_pieces(layout: Layout) -> int:
-    """Into how many pieces rows or columns are cut, so that there are enough programs."""
-    kept = product(layout.kept).full
-    programs = kept if layout.in_rows else kept // min(128, layout.kept[-1].full)
-    return max(4, 1 << (1024 // max(programs, 1)).bit_length() - 1)
-
-
 def _plain(text: str) -> bool:
     return bool(re.fullmatch(r"[A-Z]+\d*( \* [A-Z]+\d*)*", text)) or text.isdigit()
-
-
-__all__ = ["fits", "is_core", "is_one", "one_block", "write"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from drkernel.coldstart.answers.chain import Chain
 from drkernel.coldstart.answers.context import Context, Host
@@ -47,72 +48,90 @@ def fits(context: Context, nodes: Sequence[Node]) -> bool:
 
 def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> None:
     """The kernel."""
-    place = next(place for place, node in enumerate(nodes) if OPS[node.op].kind == "scan")
-    scan = nodes[place]
-    shape = host.shape(scan.inputs[0])
-    layout = layout_of(scan, shape)
-    chain = Chain(context, host, draft, nodes)
-    fold, size = OPS[scan.op].fold, draft.size
-    count = product(layout.joined)
-    draft.helpers += [_HELPERS[fold] for _ in range(fold in _HELPERS)]
-    n = size(count)
-    published = product(layout_of(scan, context.shape(scan.inputs[0])).joined).full
-    rows, kept = layout.in_rows, layout.kept
-    if rows:
+    _Scan(context, host, nodes, draft).write()
+    draft.host.append(f"{OUTPUT} = {allocation(context, host, nodes[-1])}")
+
+
+class _Scan:
+    """Writes one kernel."""
+
+    def __init__(self, context: Context, host: Host, nodes: Sequence[Node], draft: Draft):
+        self._host, self._draft = host, draft
+        place = next(place for place, node in enumerate(nodes) if OPS[node.op].kind == "scan")
+        self._before, self._scan, self._behind = nodes[:place], nodes[place], nodes[place + 1 :]
+        value = self._scan.inputs[0]
+        self._shape = host.shape(value)
+        self._layout = layout_of(self._scan, self._shape)
+        self._chain = Chain(context, host, draft, nodes)
+        self._fold = OPS[self._scan.op].fold
+        self._count = product(self._layout.joined)
+        self._n = draft.size(self._count)
+        self._short = product(layout_of(self._scan, context.shape(value)).joined).full <= LONGEST
+        self._backwards = self._scan.op == "reverse_cumsum"
+        self._exclusive = self._scan.op == "exclusive_cumsum"
+        draft.helpers += [_HELPERS[self._fold] for _ in range(self._fold in _HELPERS)]
+
+    def write(self) -> None:
+        if self._layout.in_rows:
+            self._rows()
+        else:
+            self._columns()
+
+    def _rows(self) -> None:
+        """A row per program, in one block or in several with a carry."""
+        draft, kept = self._draft, self._layout.kept
         draft.add(*["row = tl.program_id(0)"] * bool(kept))
         draft.grid = f"({product(kept).text},)"
-        short = published <= LONGEST
-        draft.blocks["BLOCK"] = f"triton.next_power_of_2({count.text})" if short else "2048"
-    else:
+        draft.blocks["BLOCK"] = f"triton.next_power_of_2({self._count.text})" if self._short else "2048"
+        if self._short:
+            self._block("tl.arange(0, BLOCK)", carry=False)
+            return
+        draft.helpers += ["times"] * (self._fold == "prod")
+        draft.add(f"s = {_NEUTRAL[self._fold]}")
+        with draft.block(f"for t in range(0, {self._n}, BLOCK):"):
+            self._block("t + tl.arange(0, BLOCK)", carry=True)
+
+    def _block(self, counted: str, carry: bool) -> None:
+        draft, fold = self._draft, self._fold
+        draft.add(f"j = {counted}", f"m = j < {self._n}", *[f"j = {self._n} - 1 - j"] * self._backwards)
+        site = self._site("j", "row", "", {"i": "m", "j": "m"})
+        self._apply(self._before, site)
+        self._chain.place(self._scan.inputs[0], site)
+        draft.add(f"v = tl.where(m, v, {_NEUTRAL[fold]})", *["u = v"] * self._exclusive)
+        draft.add(*(f"d = {_TOTAL[fold]}" for _ in range(carry and fold in _TOTAL)), f"v = {_BLOCK[fold]}")
+        if carry:
+            draft.add(f"v = {_JOIN[fold]}", _CARRY[fold])
+        self._finish(site)
+
+    def _columns(self) -> None:
+        """A block of columns per program, step by step."""
+        draft, kept = self._draft, self._layout.kept
         draft.add("c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", *["p = tl.program_id(1)"] * (len(kept) > 1))
-        draft.add(f"m = c < {size(kept[-1])}")
+        draft.add(f"m = c < {draft.size(kept[-1])}")
         outer = f", {product(kept[:-1]).text}" if len(kept) > 1 else ","
         draft.grid = f"(triton.cdiv({kept[-1].text}, 128){outer})"
         draft.blocks["BLOCK"] = "128"
-        short = False
-    backwards = scan.op == "reverse_cumsum"
-    neutral = _NEUTRAL[fold]
+        draft.add(f"s = tl.full((BLOCK,), {_NEUTRAL[self._fold]}, tl.float32)")
+        with draft.block(f"for t in range({self._n}):"):
+            draft.add(*[f"j = {self._n} - 1 - t"] * self._backwards)
+            site = self._site("j" if self._backwards else "t", "p", "c", {"i": "m", "c": "m"})
+            self._apply(self._before, site)
+            self._chain.place(self._scan.inputs[0], site)
+            draft.add(*["u = v"] * self._exclusive, f"s = {_JOIN[self._fold]}", "v = s")
+            self._finish(site)
 
-    def elements(first: str) -> Site:
-        counted = f"{first} + tl.arange(0, BLOCK)" if rows and first else first or "tl.arange(0, BLOCK)"
-        if rows:
-            draft.add(f"j = {counted}", f"m = j < {n}", *[f"j = {n} - 1 - j"] * backwards)
-        elif backwards:
-            draft.add(f"j = {n} - 1 - {counted}")
-        j = "j" if rows or backwards else counted
-        texts = places(layout, j, "row" if rows else "p", "" if rows else "c", size)
-        draft.add(f"i = {index(layout, texts, size)}")
-        masks = {"i": "m", "j": "m"} if rows else {"i": "m", "c": "m"}
-        return Site(shape, "i", masks, known(layout, "i", texts, size))
+    def _site(self, joined: str, kept: str, last: str, masks: dict[str, str]) -> Site:
+        size = self._draft.size
+        texts = places(self._layout, joined, kept, last, size)
+        self._draft.add(f"i = {index(self._layout, texts, size)}")
+        return Site(self._shape, "i", masks, known(self._layout, "i", texts, size))
 
-    def body(first: str, carry: bool) -> None:
-        site = elements(first)
-        at = lambda node: Site(host.shape(node.id), "i", site.masks, site.known)
-        for node in nodes[:place]:
-            chain.node(node, at(node))
-        chain.place(scan.inputs[0], site)
-        exclusive = scan.op == "exclusive_cumsum"
-        if rows:
-            draft.add(f"v = tl.where(m, v, {neutral})", *["u = v"] * exclusive)
-            if carry:
-                draft.add(*(f"d = {_TOTAL[fold]}" for _ in range(fold in _TOTAL)))
-            draft.add(f"v = {_BLOCK[fold]}")
-            if carry:
-                draft.add(f"v = {_JOIN[fold]}")
-                draft.add(_CARRY[fold])
-        else:
-            draft.add(*["u = v"] * exclusive, f"s = {_JOIN[fold]}", "v = s")
-        draft.add(*["v = v - u"] * exclusive)
-        chain.done(scan)
-        for node in nodes[place + 1 :]:
-            chain.node(node, at(node))
-        draft.add("tl.store(o_ptr + i, v, mask=m)")
+    def _finish(self, site: Site) -> None:
+        self._draft.add(*["v = v - u"] * self._exclusive)
+        self._chain.done(self._scan)
+        self._apply(self._behind, site)
+        self._draft.add("tl.store(o_ptr + i, v, mask=m)")
 
-    if short:
-        body("", False)
-    else:
-        draft.add(f"s = {neutral if rows else f'tl.full((BLOCK,), {neutral}, tl.float32)'}")
-        with draft.block(f"for t in range({'0, ' if rows else ''}{n}{', BLOCK' if rows else ''}):"):
-            body("t", True)
-    draft.helpers += ["times"] * any("times" in line for line in draft.lines)
-    draft.host.append(f"{OUTPUT} = {allocation(context, host, nodes[-1])}")
+    def _apply(self, nodes: Sequence[Node], site: Site) -> None:
+        for node in nodes:
+            self._chain.node(node, replace(site, shape=self._host.shape(node.id)))

@@ -9,6 +9,7 @@ from drkernel.coldstart.answers import (
     attentions,
     convolutions,
     elementwise,
+    joins,
     products,
     rows,
     scans,
@@ -31,7 +32,8 @@ class Scheme:
 
 SCHEMES: dict[str, Scheme] = {
     "elementwise": Scheme(elementwise.fits, elementwise.write),
-    "rows": Scheme(rows.fits, rows.write),
+    "norms": Scheme(totals.fits_norm, totals.write_norm),
+    "rows": Scheme(joins.fits, rows.write),
     "windows": Scheme(windows.fits, windows.write),
     "totals": Scheme(totals.fits, totals.write),
     "losses": Scheme(totals.fits_rows, totals.write_rows),

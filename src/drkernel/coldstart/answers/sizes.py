@@ -47,6 +47,9 @@ class Sizes:
             self._unpacked.append((variable, names))
         self._shapes[value] = self.of(shape)
 
+    def knows(self, dim: Dim) -> bool:
+        return dim.is_number or dim.text in self._known
+
     def of(self, shape: Sequence[Dim]) -> Shape:
         """A shape of the graph in host names.
 

@@ -38,8 +38,8 @@ _STRIDED = ("transpose", "chunk", "split_heads", "attention")
 def plan(context: Context, written: Written) -> list[str]:
     """The plan as comments: a line per step with what it computes, its output, blocks and traffic.
 
-        # conv2d: torch -> 64x32x254x254
-        # kernel: relu, add_parameter -> 64x32x254x254; BLOCK 1024; read 505 MB, write 505 MB
+    # conv2d: torch -> 64x32x254x254
+    # kernel: relu, add_parameter -> 64x32x254x254; BLOCK 1024; read 505 MB, write 505 MB
     """
     lines, drafts = [], {step.output.id: draft for step, draft in written.drafts}
     for step in written.steps:
@@ -49,7 +49,9 @@ def plan(context: Context, written: Written) -> list[str]:
             lines.append(f"# {names}: torch -> {shape}")
             continue
         draft = drafts.get(step.output.id)
-        blocks = ", ".join(f"{name} {value}" for name, value in draft.blocks.items() if value.isdigit()) if draft else ""
+        blocks = (
+            ", ".join(f"{name} {value}" for name, value in draft.blocks.items() if value.isdigit()) if draft else ""
+        )
         read = sum(_bytes(context, value) for value in step.inputs)
         traffic = f"read {_size(read)}, write {_size(_bytes(context, step.output.id))}"
         lines.append("# " + "; ".join([f"kernel: {names} -> {shape}", *[blocks] * bool(blocks), traffic]))
@@ -200,7 +202,8 @@ def render(context: Context, written: Written, with_plan: bool = False) -> str:
 
 def _constructors(classes: Sequence[str]) -> list[str]:
     """The lines of further classes without their forwards, which nobody calls."""
-    found, inside = [], False
+    found: list[str] = []
+    inside = False
     for line in classes:
         if line and len(line) - len(line.lstrip()) <= 4:
             inside = line.lstrip().startswith("def forward")

@@ -40,6 +40,24 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     draft.after.append(f"{OUTPUT} = {total}" + (f".to({x}.dtype)" if context.narrow else ""))
 
 
+def fits_norm(context: Context, nodes: Sequence[Node]) -> bool:
+    """Whether the node is the norm of a whole tensor."""
+    return len(nodes) == 1 and nodes[0].op == "frobenius_norm"
+
+
+def write_norm(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> None:
+    """The kernel: the sum of squares of a block per program; PyTorch adds these and divides."""
+    x, shape = host.variables[nodes[0].inputs[0]], context.shape(nodes[0].id)
+    draft.add("i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)")
+    load = f"tl.load({draft.pointer(x)} + i, mask=i < T, other=0.0){'.to(tl.float32)' * context.narrow}"
+    draft.add(f"v = {load}", "tl.store(o_ptr + tl.program_id(0), tl.sum(v * v, 0))")
+    block = block_of(draft, count(shape), count(shape, small=True), several=True)
+    draft.number("T", "T")
+    draft.host += [f"T = {x}.numel()", f"{OUTPUT} = torch.empty(triton.cdiv(T, {block}), device={x}.device)"]
+    draft.grid = f"(triton.cdiv(T, {block}),)"
+    draft.after.append(f"{OUTPUT} = {x} / {OUTPUT}.sum().sqrt()" + f".to({x}.dtype)" * context.narrow)
+
+
 def fits_rows(context: Context, nodes: Sequence[Node]) -> bool:
     """Whether the nodes are a loss of rows."""
     return len(nodes) == 1 and nodes[0].op in _ROWS and len(context.shape(nodes[0].inputs[0])) == 2

@@ -9,7 +9,7 @@ from drkernel.coldstart.answers.chain import Chain
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers, sites_of, start
-from drkernel.coldstart.answers.rows import is_core
+from drkernel.coldstart.answers.joins import is_core
 from drkernel.coldstart.answers.sites import Site, parts, terms
 from drkernel.tasks.graphs.dims import Shape
 from drkernel.tasks.graphs.nodes import Node
@@ -85,9 +85,7 @@ class _Window:
             kernel, stride, padding, dilation = (
                 per_dim(a.get(name, 1), self._rank) for name in ("kernel_size", "stride", "padding", "dilation")
             )
-            starts = [
-                _scaled(text, step, pad) for text, step, pad in zip(outer, stride, padding, strict=True)
-            ]
+            starts = [_scaled(text, step, pad) for text, step, pad in zip(outer, stride, padding, strict=True)]
             self._sizes, self._dilation, self._padded = [str(k) for k in kernel], dilation, any(padding)
             draft.add(*(f"{name}0 = {text}" for name, text in zip(self._names, starts, strict=True)))
             total = 1

@@ -1,0 +1,113 @@
+import json
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import drkernel
+from drkernel.coldstart.answers.context import Context
+from drkernel.coldstart.answers.coverage import tokens
+from drkernel.coldstart.answers.grades import answers
+from drkernel.coldstart.answers.mistakes import EDITS
+from drkernel.coldstart.answers.partition import Plan, partition
+from drkernel.coldstart.solutions import solutions
+from drkernel.judge import Judge
+from drkernel.tasks.graphs.draw import FAMILIES
+from drkernel.tasks.graphs.stream import families_of, stream
+from drkernel.types import Task
+
+SINGLE = "pointwise,broadcast,reductions,softmaxes,scans,norms,pools,losses,views,convolutions,products,lookups"
+CHAINS = "conv_chain,linear_chain,product_chain,plain_chain"
+NETWORKS = ",".join(name for name in FAMILIES if name not in f"{SINGLE},{CHAINS}".split(","))
+BOUND = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+def drawn(count: int, families: str = "", seed: int = 5) -> list[Task]:
+    names = families.split(",") if families else list(FAMILIES)
+    return list(islice(stream("train", seed, names, "float32"), count))
+
+
+def run(families: str, count: int, dtype: str = "float32") -> list[dict]:
+    source = str(Path(drkernel.__file__).parents[1])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": source}
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("numeric.py"))]
+    done = subprocess.run(
+        [*command, families, str(count), dtype], env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("families", "count"), [(SINGLE, 60), (CHAINS, 30), (NETWORKS, 20)])
+def test_answers_are_right(families: str, count: int) -> None:
+    rows = run(families, count)
+    assert not [row for row in rows if not row["error"] <= BOUND["float32"]]
+    assert len({row["task"] for row in rows}) >= 0.9 * count
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_answers_of_16_bits_are_right(dtype: str) -> None:
+    rows = run(",".join(families_of(dtype, list(FAMILIES))), 24, dtype)
+    assert not [row for row in rows if not row["error"] <= BOUND[dtype]]
+
+
+def test_nearly_every_task_has_an_answer_and_texts_are_short() -> None:
+    tasks = drawn(80)
+    fused = [next((a for a in answers(task, wrong=0) if a.kind == "fused"), None) for task in tasks]
+    lengths = sorted(tokens(answer.source) for answer in fused if answer)
+    assert len(lengths) >= 0.95 * len(tasks)
+    assert lengths[len(lengths) // 2] < 900
+
+
+def test_answers_are_the_same_at_each_call_and_differ_by_seed() -> None:
+    task = drawn(1, "conv_chain")[0]
+    assert answers(task) == answers(task)
+    assert {a.source for a in answers(task, seed=1)} != {a.source for a in answers(task, seed=2)}
+
+
+def test_solutions_of_version_2_are_answers() -> None:
+    task = drawn(1, "linear_chain")[0]
+    assert solutions(task, 2) == answers(task, 2)
+
+
+def test_a_step_has_one_output_and_every_node_is_in_one_step() -> None:
+    for task in drawn(40):
+        context = Context.of(task)
+        steps = partition(context, Plan())
+        assert sorted(node.id for step in steps for node in step.nodes) == sorted(context.nodes)
+        known = {value.name for value in context.graph.inputs}
+        for step in steps:
+            assert set(step.inputs) <= known, "a step reads what no earlier step leaves"
+            known.add(step.output.id)
+
+
+def test_the_plan_names_every_operator_and_traffic() -> None:
+    task = drawn(1, "conv_chain")[0]
+    text = next(a.source for a in answers(task, wrong=0, plan=True) if a.kind == "fused")
+    plan = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    assert all(name in plan for name in task.info["composition"])
+    assert "read" in plan and "write" in plan
+
+
+def test_mistakes_of_every_kind_occur_and_change_the_answer() -> None:
+    seen = set()
+    for task in drawn(60):
+        found = answers(task, wrong=99)
+        fused = [a.source for a in found if a.kind == "fused"]
+        seen |= {a.note for a in found if a.kind == "mistaken"}
+        assert not [a.note for a in found if a.kind == "mistaken" and a.source in fused]
+    assert set(EDITS) - seen <= {"wrong_divisor", "wrong_shape"}
+
+
+@pytest.mark.slow
+def test_the_judge_finds_right_answers_ok_and_mistakes_not() -> None:
+    work = [(task, answer) for task in drawn(40, seed=9) for answer in answers(task, wrong=2)]
+    with Judge(device="simulated", workers=1) as judge:
+        verdicts = [(answer, judge.submit(task, answer.source)) for task, answer in work]
+        right = [future.result().ok for answer, future in verdicts if answer.kind != "mistaken"]
+        wrong = [future.result().ok for answer, future in verdicts if answer.kind == "mistaken"]
+    assert sum(right) >= 0.97 * len(right)
+    assert sum(wrong) <= 0.1 * len(wrong)
