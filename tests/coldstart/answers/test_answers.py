@@ -4,6 +4,7 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,15 +31,24 @@ def drawn(count: int, families: str = "", seed: int = 5) -> list[Task]:
     return list(islice(stream("train", seed, names, "float32"), count))
 
 
-def run(families: str, count: int, dtype: str = "float32") -> list[dict]:
+def started(program: str, *arguments: str, interpret: str = "1") -> Any:
     source = str(Path(drkernel.__file__).parents[1])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": source}
-    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("numeric.py"))]
-    done = subprocess.run(
-        [*command, families, str(count), dtype], env=environment, capture_output=True, text=True, timeout=600
-    )
+    environment = {**os.environ, "TRITON_INTERPRET": interpret, "OMP_NUM_THREADS": "1", "PYTHONPATH": source}
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name(program)), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
+
+
+def run(families: str, count: int, dtype: str = "float32") -> list[dict]:
+    return started("numeric.py", families, str(count), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_compiler_takes_what_the_interpreter_runs(dtype: str) -> None:
+    found = started("compiled.py", "80", dtype, interpret="0")
+    assert found["kernels"] > 80
+    assert not found["refused"]
 
 
 @pytest.mark.parametrize(("families", "count"), [(SINGLE, 60), (CHAINS, 30), (NETWORKS, 20)])

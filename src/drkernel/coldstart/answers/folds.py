@@ -86,7 +86,7 @@ _MOMENTS = Fold(
         "a = a + u / tl.maximum(n, 1.0)",
         "s = s + u * tl.where(m, v - a, 0.0)",
     ),
-    ("u = tl.sum(a * n, 0) / N", "s = tl.sum(s + n * (a - u) * (a - u), 0)", "a = u"),
+    ("mean = tl.sum(a * n, 0) / N", "s = tl.sum(s + n * (a - mean) * (a - mean), 0)", "a = mean"),
 )
 """a: the mean, s: the sum of squared differences from it. In the loop each lane has its own (Welford)."""
 
