@@ -193,7 +193,10 @@ def _ranked(
     kinds: list[tuple[int, int]], options: list[list[tuple[int, int]]], rest: list[tuple[int, int]]
 ) -> Iterator[tuple[int, int, int, int, list[int]]]:
     """All choices of options: how many sizes are together then, how unwanted it is, how many are in another order than
-    the published ones, its number, and the value for each kind."""
+    the published ones, its number, and the value for each kind.
+
+    Rather as much data is kept: of a small task that becomes smaller, a kernel's block may hold all.
+    """
     for number, choice in enumerate(itertools.product(*options)):
         new = [value for value, _ in choice]
         pairs = [*rest, *((size, value) for (size, _), value in zip(kinds, new, strict=True))]
@@ -201,15 +204,17 @@ def _ranked(
         for size, value in pairs:
             groups[value].add(size)
         together = sum(len(sizes) - 1 for sizes in groups.values())
+        narrow = sum(value < _NARROW <= small for (_, small), value in zip(kinds, new, strict=True))
+        steps = [step for _, step in choice]
+        unwanted = sum(map(abs, steps)) + 3 * narrow + 2 * max(0, -sum(steps))
         inversions = sum((a - c) * (b - d) < 0 for (a, b), (c, d) in itertools.combinations(pairs[len(rest) :], 2))
-        yield together, sum(cost for _, cost in choice), inversions, number, new
+        yield together, unwanted, inversions, number, new
 
 
 def _steps(full: int, small: int, steps: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Values for a size that was made small, and how little each is wanted."""
+    """Values for a size that was made small, and by how many steps it is moved to them."""
     values = sorted({halved(full, cap) for cap in _CAPS} | {small})
     at = values.index(small)
     for step in steps:
         if 0 <= at + step < len(values) and (step >= 0 or values[at + step] >= _TINY):
-            value = values[at + step]
-            yield value, abs(step) + (3 if value < _NARROW <= small else 0)
+            yield values[at + step], step
