@@ -21,11 +21,6 @@ from drkernel.types import DrKernelError
 TASKS = read_handwritten()
 NAMES = [task.id.removeprefix("handwritten/") for task in TASKS]
 SUBMISSIONS = Path(__file__).parent / "submissions"
-TOO_DEAR = {
-    "level3/encoder_layer": "a program that reads two tensors of one shape is taken to loop over its row",
-    "level3/two_scale_unet": "launches of one kernel on images of two sizes are priced by their mean grid",
-}
-"""Answers that are right, but that the simulated device prices above the reference, and why."""
 ANSWERED = sorted(str(path.relative_to(SUBMISSIONS).with_suffix("")) for path in SUBMISSIONS.glob("level*/*.py"))
 
 
@@ -165,7 +160,7 @@ def test_a_good_answer_is_right_and_faster(judge, name):
     task = TASKS[NAMES.index(name)]
     verdict = judge.judge(task, (SUBMISSIONS / f"{name}.py").read_text())
     assert (verdict.status, verdict.general) == ("ok", True), verdict.detail
-    assert verdict.speedup > 1 or name in TOO_DEAR
+    assert verdict.speedup > 1
 
 
 def test_there_are_answers_to_tasks_of_all_levels_and_both_halves():

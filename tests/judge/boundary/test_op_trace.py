@@ -41,6 +41,10 @@ def test_too_many_rows_are_refused():
         (11, [[64, 1, -1, True]]),
         (11, [[64, 1, 1, 1]]),
         (11, [[1, 1, 1, True]] * 1000),
+        (13, [[1, 1, 1, True]] * 1000),
+        (14, [[4, 64, 1, 1]]),
+        (14, [[4, -1, True, 1]]),
+        (14, [[4, 64, True, 1]] * 1000),
     ],
 )
 def test_wrong_types_and_impossible_numbers_are_refused(field, value):

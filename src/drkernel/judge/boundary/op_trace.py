@@ -13,7 +13,7 @@ Math = Literal["fp32", "tf32", "half", "fp64"]
 MAX_JSON = 4_000_000
 """Characters of a trace as JSON."""
 MAX_TENSORS = 64
-"""Entries of Row.tensors."""
+"""Entries of Row.tensors, and of Row.grids."""
 
 
 @dataclass
@@ -27,6 +27,19 @@ class Traffic:
     total: int
     """Bytes of every access, isolated ones as whole sectors of 32 bytes: what the L2 cache has to serve."""
     stored: bool = False
+
+
+@dataclass
+class Grid:
+    """Launches of a kernel that are alike."""
+
+    programs: int
+    """Of each of them."""
+    stored: int
+    """Elements of the largest tensor that each of them stores to."""
+    loops: bool
+    """Whether their programs need several blocks to get through one of the tensors."""
+    launches: int = 1
 
 
 @dataclass
@@ -57,6 +70,9 @@ class Row:
     reach: float = 0.0
     """Sum over these bytes of the bytes that the program moved in between: what a cache had to hold to serve them."""
 
+    grids: list[Grid] = field(default_factory=list)
+    """Of the launches of a Triton kernel, where a device tells them apart."""
+
     @property
     def bytes_unique(self) -> int:
         return sum(t.unique for t in self.tensors)
@@ -78,6 +94,17 @@ class Row:
         else:
             self.tensors.append(Traffic(numel, unique, total, stored))
 
+    def add_grid(self, programs: int, stored: int, loops: bool) -> None:
+        """Adds a launch to those that are like it; of more than MAX_TENSORS kinds, to the last."""
+        for grid in self.grids:
+            if (grid.programs, grid.stored, grid.loops) == (programs, stored, loops):
+                grid.launches += 1
+                return
+        if len(self.grids) == MAX_TENSORS:
+            self.grids[-1].launches += 1
+        else:
+            self.grids.append(Grid(programs, stored, loops))
+
 
 def site_of(kernel: Any) -> str:
     """Where a Triton kernel is defined: `function_name:first line`, decorators included."""
@@ -97,7 +124,11 @@ class OpTrace:
 
     def to_json(self) -> str:
         rows = [
-            [*(getattr(row, key) for key in _FIELDS), [[t.numel, t.unique, t.total, t.stored] for t in row.tensors]]
+            [
+                *(getattr(row, key) for key in _FIELDS),
+                [[t.numel, t.unique, t.total, t.stored] for t in row.tensors],
+                [[g.programs, g.stored, g.loops, g.launches] for g in row.grids],
+            ]
             for row in self.rows
         ]
         return json.dumps(rows, separators=(",", ":"))
@@ -141,10 +172,12 @@ _FIELD_TYPES: dict[str, Any] = {
 }
 _FIELDS = tuple(_FIELD_TYPES)
 _TensorsMessage = Annotated[list[_TrafficMessage], msgspec.Meta(max_length=MAX_TENSORS)]
-_RowMessage: Any = tuple[(*_FIELD_TYPES.values(), _TensorsMessage)]  # type: ignore[misc]
-"""A row as JSON: its fields in this order, then its tensors."""
+_GridsMessage = Annotated[list[tuple[_Count, _Count, bool, _Count]], msgspec.Meta(max_length=MAX_TENSORS)]
+_RowMessage: Any = tuple[(*_FIELD_TYPES.values(), _TensorsMessage, _GridsMessage)]  # type: ignore[misc]
+"""A row as JSON: its fields in this order, then its tensors and its grids."""
 
 
 def _row(message: tuple) -> Row:
-    *values, tensors = message
-    return Row(**dict(zip(_FIELDS, values, strict=True)), tensors=[Traffic(*tensor) for tensor in tensors])
+    *values, tensors, grids = message
+    fields = dict(zip(_FIELDS, values, strict=True))
+    return Row(**fields, tensors=[Traffic(*tensor) for tensor in tensors], grids=[Grid(*grid) for grid in grids])

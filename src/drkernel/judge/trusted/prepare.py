@@ -17,6 +17,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import attribution, cases, regimes, shrink, slices, structure
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
+from drkernel.judge.trusted.distinct_sizes import most_telling
 from drkernel.judge.trusted.least_work import least_work
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
 from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, PUBLISHED, Plan
@@ -138,7 +139,7 @@ def prepare(
     alternatives = cases.mode_alternatives(sized, seed)
     cost = lambda train: reference_cost(reference, seed, train, cost_model, record, published)
     costs = {train: cost(train) for train, *_ in alternatives}
-    hidden = list(itertools.islice(_hidden(task, base, seeds), HIDDEN_SHAPES))
+    hidden = most_telling(_hidden(task, base, seeds, published), HIDDEN_SHAPES, published, base)
     sources = structure.observe(base, seed)
     modes = {train for alternative in alternatives for train in alternative} if large else ()
     cuts = {train: cut for train in modes if (cut := slices.find_cut(base, seed, train))}
@@ -187,14 +188,15 @@ def _has_halves(reference: Reference, seed: int) -> bool:
     return any(isinstance(t, Tensor) and t.is_floating_point() and t.element_size() < 4 for t in tensors)
 
 
-def _hidden(task: Task, base: Reference, seeds: Seeds) -> Iterator[Reference]:
+def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference) -> Iterator[Reference]:
     """References at other sizes that run, stay finite and are not much larger."""
     seed = seeds("shapes")
     inputs = base.inputs(seed)
     known = {shrink.shapes_of(inputs)}
     limit = 4 * _elements(inputs) + 4096
     names = names_that_size_inputs(task, base, seed)
-    for constants in itertools.islice(shrink.hidden_shapes(base.constants, names, seed), _MAX_TRIES):
+    sizes = shrink.hidden_shapes(base.constants, names, seed, published.constants)
+    for constants in itertools.islice(sizes, _MAX_TRIES):
         try:
             other = Reference(task, constants)
             inputs = other.inputs(seed)

@@ -19,8 +19,9 @@ from torch import Tensor
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import lift
+from drkernel.judge.trusted.distinct_sizes import halved, parted
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.size_cost import Cost, cost_of, planned_cost
+from drkernel.judge.trusted.size_cost import LEAST_GROUP, Cost, cost_of, planned_cost
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -29,8 +30,6 @@ _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _MIN_SIZE = 16
 """Rows keep as many elements, where it is cheap."""
 _SMALLEST_CAPS = (8, 4, 2)
-_LEAST_GROUP = 8
-"""A norm over fewer elements tells little, and rounding may turn its signs."""
 _LEAST = (32, 8, 4)
 """What constants are lowered to one by one, in turn."""
 _HALVINGS = ((2, 3), (4, 5))
@@ -61,8 +60,10 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     Raises:
         DrKernelError: nothing that is small enough runs; the message says what the smallest attempt met.
     """
-    if task.small is not None:
-        return task
+    return task if task.small is not None else parted(_fit(task, target, limit, most), target)
+
+
+def _fit(task: Task, target: Cost, limit: Cost, most: Cost | None) -> Task:
     Reference(task)
     plain = dataclasses.replace(task, source=lift.lift(task.source))
     found, problem = _fitted_alike(task, target, limit)
@@ -148,7 +149,7 @@ def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int]
         if cost.exceeds(target) and (best is not None or cost.exceeds(limit)):
             problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
-        if cost.undefined or cost.group < _LEAST_GROUP:  # of an image of no pixels, or of one
+        if cost.undefined or cost.group < LEAST_GROUP:  # of an image of no pixels, or of one
             doubtful = small if doubtful is None or not cost.exceeds(target) else doubtful
             if cost.exceeds(target):
                 break
@@ -188,7 +189,7 @@ def _with_lower(
         for cap in (cap for cap in _CAPS if least <= cap < small[name]):
             changed = small | {other: min(small[other], halved(full[other], cap)) for other in names}
             cost = planned_cost(task, changed)
-            if cost and cost.group >= min(_LEAST_GROUP, before.group):
+            if cost and cost.group >= min(LEAST_GROUP, before.group):
                 return changed, cost
     return small, None
 
@@ -293,31 +294,38 @@ def _sizes_rows(task: Task, small: dict[str, int], name: str) -> bool:
         return False
 
 
-def halved(value: int, cap: int) -> int:
-    """The largest value / 2^k that is at most cap; an odd value beyond it becomes the cap itself."""
-    while value > cap:
-        value = value // 2 if value % 2 == 0 else cap
-    return value
-
-
-def hidden_shapes(before: Mapping[str, int], names: Sequence[str], offset: int) -> Iterator[dict[str, int]]:
+def hidden_shapes(
+    before: Mapping[str, int], names: Sequence[str], offset: int, published: Mapping[str, int] | None = None
+) -> Iterator[dict[str, int]]:
     """Other values of the constants that size the inputs, most telling first; the caller tries which of them run.
+
+    Constants that are equal here and not in the published task become different, in the first of them all.
 
     Args:
         before: all constants at their small values.
         names: those that size an input.
         offset: a secret number; rotates the order of equally good names.
+        published: all constants at their published values.
     """
+    published = published or before
     names = [name for name in names if before[name] >= 3]
     names = names[offset % len(names) :] + names[: offset % len(names)] if names else []
-    odd = {name: before[name] + 1 for name in names}
-    less = {name: max(2, before[name] - 3) for name in names}
-    smaller = {name: max(2, 3 * before[name] // 4) for name in names}
+    rank = {name: _rank(name, names, before, published) for name in names}
+    odd = {name: before[name] + 1 + 2 * rank[name] for name in names}
+    less = {name: max(2, before[name] - 3 - 2 * rank[name]) for name in names}
+    smaller = {name: max(2, (3 - rank[name] % 3) * before[name] // 4) for name in names}
     tried = [odd, less, {**odd, **{n: less[n] for n in names[::2]}}, smaller]
     tried += [{name: change[name]} for change, name in itertools.product((odd, less, smaller), reversed(names))]
     tried += [{name: 2 * before[name]} for name in reversed(names)]
+    tied = [[n for n in names if published[n] == published[name] and before[n] == before[name]] for name in names]
+    tried += [{n: f * before[n] // 4 for n in equal} for f in (8, 6, 2) for equal in tied if len(equal) > 1]
     for change in tried:
         yield {**before, **change}
+
+
+def _rank(name: str, names: Sequence[str], before: Mapping[str, int], published: Mapping[str, int]) -> int:
+    """How many published sizes that became equal to this one are smaller."""
+    return len({published[n] for n in names if before[n] == before[name] and published[n] < published[name]})
 
 
 def shapes_of(inputs: list) -> tuple[tuple[int, ...], ...]:

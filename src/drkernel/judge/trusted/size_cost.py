@@ -19,6 +19,9 @@ from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
+LEAST_GROUP = 8
+"""A norm over fewer elements tells little, and rounding may turn its signs."""
+
 
 @dataclass(frozen=True)
 class Cost:

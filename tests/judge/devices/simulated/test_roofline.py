@@ -216,3 +216,44 @@ def test_the_profile_is_sorted_and_says_who_launched():
 def test_no_kernel_is_faster_than_the_least_time():
     least = min_time_us(H200, Scale(), 5 * 10**8, 5 * 10**8)
     assert 0.8 * total(kernel()) < least < total(kernel())
+
+
+@triton.jit
+def add_rows(x, y, out, columns, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    at = tl.program_id(0) * columns + i
+    mask = i < columns
+    tl.store(out + at, tl.load(x + at, mask=mask) + tl.load(y + at, mask=mask), mask=mask)
+
+
+def test_a_program_that_reads_two_tensors_of_one_shape_in_one_block_does_not_loop():
+    x, y, out = (torch.randn(64, 128) for _ in range(3))
+    with record() as both:
+        add_rows[(64,)](x, y, out, 128, BLOCK=128)
+    with record() as one:
+        double_rows[(64,)](x, out, 128, BLOCK=128)
+    assert [grid.loops for grid in both.rows[0].grids] == [False]
+    assert total(both, scale_of(CHAIN)) == pytest.approx(1.5 * total(one, scale_of(CHAIN)), rel=0.1)
+    with record() as loop:
+        double_rows[(64,)](x, out, 128, BLOCK=16)
+    assert [grid.loops for grid in loop.rows[0].grids] == [True]
+
+
+def test_launches_on_tensors_of_two_sizes_grow_each_by_its_own_factor():
+    sides = dataclasses.replace(
+        CHAIN,
+        source=CHAIN.source.replace("x + self.bias", "torch.nn.functional.max_pool1d(x, 2) + self.bias").replace(
+            "torch.zeros(columns)", "torch.zeros(columns // 2)"
+        ),
+    )
+    scale = scale_of(sides)
+    large, small = torch.randn(64, 128), torch.randn(64, 64)
+
+    def price(*tensors):
+        with record() as trace:
+            for x in tensors:
+                double_rows[(x.numel() // 64,)](x, torch.empty_like(x), 64, BLOCK=64)
+        return total(trace, scale)
+
+    assert price(large, small) == pytest.approx(price(large) + price(small), rel=0.1)
+    assert price(large, small, small) == pytest.approx(price(large) + 2 * price(small), rel=0.1)

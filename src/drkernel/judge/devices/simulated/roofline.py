@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import DIRECTED, OUTER, TRAINING
-from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
+from drkernel.judge.boundary.op_trace import Grid, Math, OpTrace, Row
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.types import KernelTime, Precision
 
@@ -294,30 +294,41 @@ def _power_of_two(number: float) -> int:
 
 def _growth_of_accesses(row: Row, growth: float, programs: float) -> float:
     """More data mean more loads and stores, unless a program's whole data lie in one block."""
-    return growth if _loops(row) else min(growth, programs * row.calls / max(row.programs, 1))
+    loops = any(grid.loops for grid in _grids(row))
+    return growth if loops else min(growth, programs * row.calls / max(row.programs, 1))
 
 
-def _loops(row: Row) -> bool:
-    """Whether a program needs several blocks to get through its data in the small run."""
-    return max((t.unique for t in row.tensors), default=0) > 4 * row.block * row.programs
+def _grids(row: Row) -> list[Grid]:
+    """The launches of a kernel; as one kind where they are not told apart."""
+    if row.grids:
+        return row.grids
+    calls = max(row.calls, 1)
+    stored = max((t.numel for t in row.tensors if t.stored), default=1)
+    loops = max((t.unique for t in row.tensors), default=0) > 4 * row.block * row.programs
+    return [Grid(row.programs // calls, stored, loops, calls)]
 
 
 def _programs(row: Row, scale: Scale) -> tuple[float, float]:
-    """Programs per launch at full size, at least 1: the fewest and the most that the small grid may stand for.
+    """Programs per launch at full size, at least 1: the fewest and the most that the small grids may stand for."""
+    launches = sum(grid.launches for grid in _grids(row))
+    found = [(grid.launches / launches, _grown(grid, row.block, scale)) for grid in _grids(row)]
+    return sum(share * fewest for share, (fewest, _) in found), sum(share * most for share, (_, most) in found)
+
+
+def _grown(grid: Grid, block: int, scale: Scale) -> tuple[float, float]:
+    """The fewest and the most programs that a small grid may stand for.
 
     A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one
     program per block). One program stays one if it loops or stores no more at full size; else its block was large
     enough for all of the small tensor.
     """
-    programs = row.programs / max(row.calls, 1)
-    stored = max((t.numel for t in row.tensors if t.stored), default=1)
-    grown = scale.of_tensor(stored)
-    if programs <= 1:
-        single = grown == 1 or _loops(row) or not row.block
-        blocks = 1.0 if single else max(1.0, stored * grown / row.block)
+    grown = scale.of_tensor(grid.stored)
+    if grid.programs <= 1:
+        single = grown == 1 or grid.loops or not block
+        blocks = 1.0 if single else max(1.0, grid.stored * grown / block)
         return blocks, blocks
-    blocks = programs * grown
-    rows = programs * scale.extents.get(int(programs), grown)
+    blocks = grid.programs * grown
+    rows = grid.programs * scale.extents.get(grid.programs, grown)
     return min(rows, blocks), max(rows, blocks)
 
 

@@ -124,7 +124,7 @@ class Machine:
             row.programs += int(np.prod(sizes))
             self._run(kernel, values, sizes)
         session.budget -= meter.work
-        meter.finish()
+        meter.finish(int(np.prod(sizes)))
 
     @contextlib.contextmanager
     def _metering(self, meter: Meter) -> Iterator[None]:

@@ -242,8 +242,8 @@ class Meter:
         size = near.size // near.element
         return f"{verb} outside of every tensor: element {index} of `{near.name}`, which has {size} (mask missing?)"
 
-    def finish(self) -> None:
-        """Adds the launch to its row.
+    def finish(self, programs: int) -> None:
+        """Adds the launch, of so many programs, to its row.
 
         Masked lanes do arithmetic too, but they are far more frequent in a small task than in the full one. So work is
         counted for the unmasked share of the lanes alone: of two dimensions in a load or store, of three in a product.
@@ -256,12 +256,17 @@ class Meter:
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
+        largest, most = 1, 0
         for region in self.regions:
             for stored, touched in region.touched.items():
-                unique = min(int(np.count_nonzero(touched)) * region.element, region.size)
+                elements = int(np.count_nonzero(touched))
+                unique = min(elements * region.element, region.size)
+                most = max(most, elements)
                 self.row.add_traffic(region.extent(unique), unique, max(region.total[stored], unique), stored)
                 if stored:
+                    largest = max(largest, region.extent(unique))
                     self.row.output_numel = max(self.row.output_numel, unique // region.element)
+        self.row.add_grid(programs, largest, most > self.largest * programs)
 
 
 _NONE = np.uint64(2**64 - 1)
