@@ -45,9 +45,10 @@ PRODUCTS = frozenset(
 """Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
 _NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
-DIRECTED = frozenset({"_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp"})
+SOFTMAXES, SCANS = frozenset({"_softmax", "_log_softmax"}), frozenset({"cumsum", "cumprod", "logcumsumexp"})
+DIRECTED = SOFTMAXES | SCANS
 OUTER = ":outer"
-"""Suffix of these operators' names where they work along another dimension than the last, which is far slower."""
+"""Suffix of these operators' names where they work along another dimension than the last, which is slower."""
 
 _COUNTED = ("aten", "prims", "torchvision")
 """Namespaces of operators that run as kernels of a library."""
