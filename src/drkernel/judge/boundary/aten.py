@@ -45,9 +45,15 @@ PRODUCTS = frozenset(
 """Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
 _NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
-DIRECTED = frozenset({"_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp"})
+SOFTMAXES, SCANS = frozenset({"_softmax", "_log_softmax"}), frozenset({"cumsum", "cumprod", "logcumsumexp"})
+DIRECTED = SOFTMAXES | SCANS
 OUTER = ":outer"
-"""Suffix of these operators' names where they work along another dimension than the last, which is far slower."""
+"""Suffix of these operators' names where they work along another dimension than the last, which is slower."""
+
+_FACTORS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2)}
+"""Which arguments of products of matrices are their factors."""
+_LEAST_DIAGONAL = 8
+"""Rows of a matrix that may be taken for a diagonal one."""
 
 _COUNTED = ("aten", "prims", "torchvision")
 """Namespaces of operators that run as kernels of a library."""
@@ -74,13 +80,14 @@ class Recorder(TorchDispatchMode):
         merge: whether equal operators on equal sizes share a row.
         strict: whether operators raise whose work is not known: other libraries' that have no kernels for a GPU, and
             those that hide behind a dispatch key.
+        look: whether factors of products are looked at, which takes data; see Row.needless.
     """
 
-    def __init__(self, trace: OpTrace, merge: bool = True, strict: bool = False):
+    def __init__(self, trace: OpTrace, merge: bool = True, strict: bool = False, look: bool = False):
         super().__init__()
         self.trace = trace
         self.shapes: list[list[torch.Size]] = []
-        self._merge, self._strict = merge, strict
+        self._merge, self._strict, self._look = merge, strict, look
         self._rows: dict[tuple, Row] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -103,7 +110,10 @@ class Recorder(TorchDispatchMode):
             name += TRAINING if args[5] else ""
         strided = func._overloadpacket not in flop_registry
         scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
-        self.add(name, read, written, _flops(func, args, kwargs, result), strided, along, scattered)
+        flops = _flops(func, args, kwargs, result)
+        row = self.add(name, read, written, flops, strided, along, scattered)
+        if self._look and any(_is_diagonal(args[place]) for place in _FACTORS.get(name, ())):
+            row.needless += flops
 
     def add(
         self,
@@ -115,8 +125,8 @@ class Recorder(TorchDispatchMode):
         along: int = 0,
         scattered: bool = False,
         calls: int = 1,
-    ) -> None:
-        """Records one operator.
+    ) -> Row:
+        """Records one operator. Returns its row.
 
         Args:
             strided: transposed operands cost whole sectors.
@@ -143,6 +153,7 @@ class Recorder(TorchDispatchMode):
             unique, total = _bytes(tensor, written[-1] if strided and written else tensor, limit)
             total = max(total, limit * tensor.element_size()) if limit is not None else total
             row.add_traffic(min(distinct_elements(tensor), limit or tensor.numel()), unique, total, stored)
+        return row
 
 
 class _Recordings:
@@ -167,7 +178,7 @@ def record() -> Iterator[OpTrace]:
     Triton kernels are not seen: references have none, and submissions run elsewhere.
     """
     assert _Recordings.installed, "aten.record() before aten.install()"
-    recorder = Recorder(OpTrace())
+    recorder = Recorder(OpTrace(), look=True)
     outer, _Recordings.current = _Recordings.current, recorder
     try:
         with recorder:
@@ -292,6 +303,14 @@ def _math(tensors: list[Tensor]) -> Math:
     if torch.float64 in kinds:
         return "fp64"
     return "half" if kinds and kinds <= {torch.float16, torch.bfloat16} else "fp32"
+
+
+def _is_diagonal(matrix: Tensor) -> bool:
+    """Whether all matrices of a batch are diagonal, and too large to be so by chance. One of zeros is not."""
+    if matrix.shape[-1] != matrix.shape[-2] or matrix.shape[-1] < _LEAST_DIAGONAL:
+        return False
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1).count_nonzero()
+    return int(matrix.count_nonzero()) == int(diagonal) > matrix.shape[-1] // 2
 
 
 def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from drkernel.judge.boundary.aten import GATHERS, Recorder, distinct_elements
-from drkernel.judge.boundary.op_trace import Math, OpTrace
+from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.without_data import DRY_RUNS
 from drkernel.tasks.module import Reference
@@ -86,9 +86,8 @@ class _Counter(Recorder):
 
     def add(
         self, name: str, read: list[Tensor], written: list[Tensor], flops: float = 0.0, *more: Any, **others: Any
-    ) -> None:
-        super().add(name, read, written, flops, *more, **others)
-        row = self.trace.rows[-1]
+    ) -> Row:
+        row = super().add(name, read, written, flops, *more, **others)
         if flops:
             self.flops[row.math] = self.flops.get(row.math, 0.0) + flops * self._share
         for tensor in read:
@@ -96,6 +95,7 @@ class _Counter(Recorder):
                 place = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
                 gathered = name in GATHERS and tensor is read[0]
                 regions[place] = max(0 if gathered else _bytes(tensor), regions.get(place, 0))
+        return row
 
 
 def _causal_share(values: Mapping[str, Any]) -> float:

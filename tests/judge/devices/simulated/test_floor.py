@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -71,3 +72,41 @@ def test_kernels_beside_the_products_grow_like_their_data():
 def test_a_kernel_that_needs_no_products_is_not_said_to_compute_them():
     diagonal = kernel(arithmetic=4096)
     assert not floor.products_by_hand(REFERENCE, diagonal, SCALE).sites
+
+
+def recorded(forward, *inputs):
+    aten.install()
+    with aten.record() as trace:
+        forward(*inputs)
+    return trace
+
+
+def test_a_product_with_a_diagonal_matrix_need_not_happen():
+    x, d = torch.randn(64, 64), torch.randn(64)
+    diagonal, dense = (recorded(torch.matmul, x, factor) for factor in (torch.diag(d), torch.randn(64, 64)))
+    scaled = kernel(arithmetic=4096)
+
+    def least_of(reference):
+        return floor.least_us(reference, scaled, H200, SCALE, "ieee", [x, d], OUTPUTS)
+
+    assert least_of(dense) > 10 * least_of(diagonal)
+    assert least_of(diagonal) == pytest.approx(1e6 * stream_s(2 * 4 * 4096**2, 1, H200) + H200.kernel_us, rel=0.01)
+    assert not floor.products_by_hand(diagonal, kernel(arithmetic=10.0 * SMALL), SCALE).sites
+
+
+def test_other_zeros_in_a_factor_change_nothing():
+    x = torch.randn(64, 64)
+    factors = x.relu(), x.tril(), torch.zeros(64, 64), torch.diag(torch.ones(4)), x + torch.eye(64)
+    for factor in factors:
+        assert not any(row.needless for row in recorded(torch.matmul, x[:, : len(factor)], factor).rows)
+    added = recorded(lambda: torch.addmm(torch.eye(64), x, x.clone()))
+    assert not any(row.needless for row in added.rows)
+
+
+def test_products_with_a_diagonal_matrix_that_aten_does_save_nothing_of_others():
+    x, eye = torch.randn(64, 64), torch.eye(64)
+    both = recorded(lambda: (x @ eye) @ x)
+    left = OpTrace.from_json(OpTrace([*recorded(torch.matmul, x, eye).rows, *kernel().rows]).to_json())
+    least = floor.least_us(both, left, H200, SCALE, "ieee", INPUTS, OUTPUTS)
+    forged = total(estimate_times(left, H200, SCALE))
+    assert forged > floor.least_us(both, kernel(), H200, SCALE, "ieee", INPUTS, OUTPUTS) > least

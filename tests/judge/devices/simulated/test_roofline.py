@@ -257,3 +257,13 @@ def test_launches_on_tensors_of_two_sizes_grow_each_by_its_own_factor():
 
     assert price(large, small) == pytest.approx(price(large) + price(small), rel=0.1)
     assert price(large, small, small) == pytest.approx(price(large) + 2 * price(small), rel=0.1)
+
+
+def test_a_softmax_along_another_dimension_takes_a_few_passes_and_a_scan_many():
+    tensors = [Traffic(2**26, 2**28, 2**28), Traffic(2**26, 2**28, 2**28, True)]
+    last, outer, scan = (
+        total(OpTrace([Row(name, name, False, 1, output_numel=2**26, tensors=tensors)]))
+        for name in ("_softmax", "_softmax:outer", "cumsum:outer")
+    )
+    assert 2 < outer / last < 4
+    assert scan > 10 * last

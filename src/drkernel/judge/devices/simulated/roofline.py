@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
-from drkernel.judge.boundary.aten import DIRECTED, OUTER, TRAINING
+from drkernel.judge.boundary.aten import OUTER, SCANS, SOFTMAXES, TRAINING
 from drkernel.judge.boundary.op_trace import Grid, Math, OpTrace, Row
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.types import KernelTime, Precision
@@ -104,6 +104,9 @@ PROGRAMS_PER_SM = 12
 SPILLING_BLOCK, SPILLING_FACTOR = 32768, 4.0
 """Blocks above this many elements live in local memory."""
 
+SINGLE = 1.42
+"""How much longer element-wise operators take that address each element singly, see Row.accesses."""
+
 EAGER: dict[str, tuple[int, float]] = {
     "native_layer_norm": (1, 1.4), "native_group_norm": (3, 3.1),
     "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
@@ -115,15 +118,16 @@ EAGER: dict[str, tuple[int, float]] = {
     "binary_cross_entropy_with_logits": (8, 6.4), "rms_norm": (1, 1.13), "tril": (1, 1.35), "triu": (1, 1.35),
     "flip": (1, 1.4), "roll": (1, 2.4),
     "gather": (1, 1.8), "sort": (6, 19.0), "topk": (3, 14.0), "median": (6, 19.0), "_local_scalar_dense": (2, 1.0),
-    **{name + OUTER: (1, 20.0) for name in DIRECTED},
+    **{name + OUTER: (1, 20.0) for name in SCANS}, **{name + OUTER: (1, 2 * SINGLE) for name in SOFTMAXES},
 }  # fmt: skip
-"""How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0)."""
+"""How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0).
+
+A softmax along another dimension than the last was not measured. PyTorch's kernel (cunn_SpatialSoftMaxForward) reads
+its input three times and writes once, neighbours by neighbours: twice the traffic, with each element addressed singly.
+"""
 
 LONG_ROW, LONG_FACTORS = 2048, {"_softmax": 1.65, "_log_softmax": 1.45}
 """Rows longer than this fill a block of 1024 threads, of which few fit on an SM."""
-
-SINGLE = 1.42
-"""The same for element-wise operators that address each element singly, see Row.accesses."""
 
 POOL_OUTPUT = 170
 """Instructions that eager pooling spends on the place of each output, before it loads its window."""

@@ -16,6 +16,9 @@ from drkernel.judge.boundary.op_trace import Math, Row
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
 
+_WORD = 4
+"""Bytes of an element of a block. Of 16-bit tensors a program may take two blocks without a loop: halves of a row."""
+
 WORK_PER_STEP = 2000
 """Work of one interpreted operation beyond its elements: its overhead in Python. A unit takes 3 to 10 ns."""
 
@@ -259,14 +262,13 @@ class Meter:
         largest, most = 1, 0
         for region in self.regions:
             for stored, touched in region.touched.items():
-                elements = int(np.count_nonzero(touched))
-                unique = min(elements * region.element, region.size)
-                most = max(most, elements)
+                unique = min(int(np.count_nonzero(touched)) * region.element, region.size)
+                most = max(most, unique)
                 self.row.add_traffic(region.extent(unique), unique, max(region.total[stored], unique), stored)
                 if stored:
                     largest = max(largest, region.extent(unique))
                     self.row.output_numel = max(self.row.output_numel, unique // region.element)
-        self.row.add_grid(programs, largest, most > self.largest * programs)
+        self.row.add_grid(programs, largest, most > _WORD * self.largest * programs)
 
 
 _NONE = np.uint64(2**64 - 1)
