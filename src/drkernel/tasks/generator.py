@@ -62,7 +62,7 @@ def generate(
     if not names:
         raise DrKernelError("generated tasks: the list of families is empty")
     if unknown := [name for name in names if name not in known]:
-        raise DrKernelError(f"unknown task family {unknown[0]!r}; expected one of {', '.join(known)}")
+        raise DrKernelError(f"tasks.families: unknown task family {unknown[0]!r}; expected one of {', '.join(known)}")
     if not dtypes or (unknown := [dtype for dtype in dtypes if dtype not in DTYPES]):
         found = repr(unknown[0]) if dtypes else "none"
         raise DrKernelError(f"tasks.dtypes: found {found}, expected some of {', '.join(DTYPES)}")

@@ -90,8 +90,11 @@ _REPEATED = (*_CONSTANTS[:4], *_CANDIDATES["pool"], *_CANDIDATES["earlier"], "ad
 """Operators that may be in a chain twice, with other numbers."""
 
 
-_SHIFTS = ("add_constant", "subtract_constant", "add_parameter", "subtract_parameter", "dropout")
-"""Operators whose output differs from their input by something that is known."""
+_SHIFTS = (
+    *("add_constant", "subtract_constant", "add_parameter", "subtract_parameter"),
+    *("dropout", "subtract_from", "negative"),
+)
+"""Operators whose output differs from their input, or from its negative, by something that is known."""
 
 
 @dataclass
@@ -172,7 +175,7 @@ class Chain:
             and len(self.build.shape(value)) == len(shape)
             and all(map(same, self.build.shape(value), shape))
             and (last is None or value not in last.inputs or OPS[last.op].kind != "binary")
-            and not (name == "subtract" and last and value in last.inputs and last.op in _SHIFTS)
+            and not (name != "multiply" and last and value in last.inputs and last.op in _SHIFTS)
         ]
         fitting = [value for value in found if self.build.dtype_of(value) == self.build.dtype]
         return [self.rng.choice(fitting)] if fitting else None

@@ -162,7 +162,6 @@ class Builder:
 
 _STATES = {
     "rand": State(signed=False, bounded=True),
-    "probability": State(signed=False, bounded=True, size="small"),
     "near_one": State(signed=False, bounded=True),
     "sign": State(bounded=True),
 }
@@ -202,17 +201,15 @@ def _make(value: Input, sizes: Mapping[str, int], generator: torch.Generator) ->
     if value.distribution == "randint":
         assert value.high is not None
         return torch.randint(value.high.at(sizes), shape, generator=generator)
-    if value.distribution in ("mask", "causal"):
-        mask = torch.rand(shape, generator=generator) < 0.5
-        return mask if value.distribution == "mask" else torch.ones(shape).tril().bool()
-    uniform = value.distribution in ("rand", "probability", "near_one")
+    if value.distribution == "mask":
+        return torch.rand(shape, generator=generator) < 0.5
+    uniform = value.distribution in ("rand", "near_one")
     made = (torch.rand if uniform else torch.randn)(shape, generator=generator)
     changes: dict[str, Any] = {
         "upper": torch.triu,
         "lower": torch.tril,
         "symmetric": lambda x: (x + x.mT) / 2,
         "sign": torch.sign,
-        "probability": lambda x: x / x.sum(-1, keepdim=True),
         "near_one": lambda x: 0.95 + 0.1 * x,
     }
     return changes.get(value.distribution, lambda x: x)(made).to(getattr(torch, value.dtype))

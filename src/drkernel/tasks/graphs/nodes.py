@@ -12,20 +12,7 @@ from drkernel.tasks.operators.operator import State
 Attribute = Dim | int | float | str | bool | None | tuple
 """A number, a word, a size, or a tuple of these."""
 Attributes = Mapping[str, Any]
-Distribution = Literal[
-    "randn",
-    "rand",
-    "randint",
-    "upper",
-    "lower",
-    "diagonal",
-    "symmetric",
-    "mask",
-    "causal",
-    "sign",
-    "probability",
-    "near_one",
-]
+Distribution = Literal["randn", "rand", "randint", "upper", "lower", "symmetric", "mask", "sign", "near_one"]
 
 
 @dataclass(frozen=True)
@@ -38,9 +25,8 @@ class Input:
     dtype: str = "float32"
     """That of the graph, `int64` (indices) or `bool` (masks)."""
     distribution: Distribution = "randn"
-    """randn | rand (0 to 1) | randint (0 to `high`) | upper, lower (triangular matrices) | diagonal (a vector) |
-    symmetric | mask (of random bools) | causal (a lower triangle of bools) | sign (-1 or 1) | probability (rows that
-    sum to one) | near_one (0.95 to 1.05)."""
+    """randn | rand (0 to 1) | randint (0 to `high`) | upper, lower (triangular matrices) | symmetric | mask (of random
+    bools) | sign (-1 or 1) | near_one (0.95 to 1.05)."""
     high: Dim | None = None
     """The bound of `randint`, which is excluded."""
 

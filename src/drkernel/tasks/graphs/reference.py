@@ -97,7 +97,7 @@ def _class(graph: Graph, made: Constructor, signature: str, style: Style, rng: r
         return lines
     lines += [""] * style.documented[0] + [f"    def __init__({signature}):"]
     if style.documented[1] and made.arguments:
-        hints = {name: _hint(value) for name, value in made.arguments.items()}
+        hints = {name: _hint(made.hyper.get(value, value)) for name, value in made.arguments.items()}
         lines += _indented(docs.docstring(docs.constructor_doc(list(made.arguments), hints, rng), rng), 2)
     return [*lines, *_indented([style.super_call, *made.lines], 2), ""]
 
@@ -138,9 +138,12 @@ def _hint(value: str) -> str:
 def _get_inputs(graph: Graph, inputs: Mapping[str, str], constants: Mapping[str, str], style: Style) -> list[str]:
     """The body of `get_inputs`."""
     made = [_made(value, constants) for value in graph.inputs]
-    if style.inputs == "direct" or any(name in constants.values() for name in inputs.values()):
+    symmetric = [inputs[value.name] for value in graph.inputs if value.distribution == "symmetric"]
+    hidden = any(name in constants.values() for name in inputs.values())
+    if not symmetric and (style.inputs == "direct" or hidden):
         return [f"    return [{', '.join(made)}]"]
     lines = [f"    {name} = {text}" for name, text in zip(inputs.values(), made, strict=True)]
+    lines += [f"    {name} = ({name} + {name}.T) / 2" for name in symmetric]
     return [*lines, f"    return [{', '.join(inputs.values())}]"]
 
 
@@ -197,9 +200,7 @@ def _made(value: Input, constants: Mapping[str, str]) -> str:
         "upper": f"torch.triu(torch.randn({shape}{dtype}))",
         "lower": f"torch.tril(torch.randn({shape}{dtype}))",
         "mask": f"torch.rand({shape}) < 0.5",
-        "causal": f"torch.tril(torch.ones({shape})).bool()",
         "sign": f"torch.sign(torch.randn({shape}{dtype}))",
         "near_one": f"torch.rand({shape}{dtype}) * 0.1 + 0.95",
-        "probability": f"torch.softmax(torch.randn({shape}{dtype}), dim=-1)",
     }
     return texts.get(value.distribution, f"torch.randn({shape}{dtype})")

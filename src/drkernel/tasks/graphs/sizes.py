@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from drkernel.tasks.graphs.dims import Dim, count
+from drkernel.tasks.graphs.dims import Dim
 from drkernel.tasks.graphs.graph import Builder
 from drkernel.tasks.graphs.nodes import Distribution
 
@@ -96,7 +96,3 @@ def images(build: Builder, rng: random.Random, rank: int, least_small: int = 0) 
         other = rng.choice(full) if rng.random() < 0.2 else square
         sizes.append(build.size(place, other, max(rng.choice(small), least_small)))
     return (batch, build.size("channels", *channels), *sizes)
-
-
-def elements(build: Builder, value: str, small: bool = False) -> int:
-    return count(build.shape(value), small)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from drkernel.tasks.graphs.op import Op, Spelling
 from drkernel.tasks.graphs.ops.reductions import draw_dims
 from drkernel.tasks.graphs.ops.shapes import spell, unchanged
 from drkernel.tasks.graphs.ops.softmax import draw_dim
+from drkernel.tasks.operators.operator import State
 from drkernel.tasks.operators.rows import SMALL, UNIT
 
 _EPS = (1e-5, 1e-5, 1e-6, 1e-3)
@@ -92,7 +94,7 @@ def _batch_norm(rank: int) -> Op:
         parameters=_running,
         arguments={"eps": ("eps",)},
         attribute_names=("bn", "batch_norm", "norm"),
-        leaves=UNIT,
+        after=lambda state, a: replace(state, bounded=False) if state.size == "large" else State(),
     )
 
 

@@ -9,8 +9,6 @@ from drkernel.tasks.graphs.dims import Dim, Shape, as_dim, is_one, same
 from drkernel.tasks.graphs.nodes import Attributes
 from drkernel.tasks.graphs.op import Draw, Spelling
 
-FORWARD = ("functional", "method", "manual")
-
 
 def unchanged(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
     """The shape of the first input."""
