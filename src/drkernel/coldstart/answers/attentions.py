@@ -63,6 +63,6 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
             "a = u",
         )
     draft.add("tl.store(o_ptr + i, v / s[:, None], mask=m)")
-    draft.blocks |= {"BLOCK": "64", "WIDTH": f"max(16, triton.next_power_of_2({shape[-1].text}))"}
-    draft.grid = f"(triton.cdiv({shape[-2].text}, 64), {product(shape[:-2]).text})"
+    draft.blocks |= {"BLOCK": "32", "WIDTH": f"max(16, triton.next_power_of_2({shape[-1].text}))"}
+    draft.grid = f"(triton.cdiv({shape[-2].text}, 32), {product(shape[:-2]).text})"
     draft.host.append(f"{OUTPUT} = {allocation(context, host, node)}")

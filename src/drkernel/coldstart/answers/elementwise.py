@@ -98,7 +98,7 @@ def start(context: Context, host: Host, draft: Draft, last: Node, planes: bool) 
     shape, published = host.shape(last.id), context.shape(last.id)
     if planes:
         place = min(2, len(shape) - 1)
-        inner, block = product(shape[place:]), block_of(draft, count(published[place:]), count(published, small=True))
+        inner, block = product(shape[place:]), _block_of_plane(draft, count(published[place:]))
         size = draft.size(inner)
         draft.add("p = tl.program_id(0)", "j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)", f"m = j < {size}")
         draft.add(f"i = p * {size} + j")
@@ -111,6 +111,13 @@ def start(context: Context, host: Host, draft: Draft, last: Node, planes: bool) 
     draft.grid = f"(triton.cdiv(T, {block}),)"
     draft.tuned = True
     return Site(shape, "i", {"i": "m"})
+
+
+def _block_of_plane(draft: Draft, elements: int) -> int:
+    """A block size for a plane of so many elements."""
+    block = max(128, min(draft.style.block, 1 << (elements - 1).bit_length()))
+    draft.blocks["BLOCK"] = str(block)
+    return block
 
 
 def block_of(draft: Draft, elements: int, small: int, several: bool = False) -> int:

@@ -111,14 +111,12 @@ class _Rows:
         length = draft.number(f"triton.cdiv({self._count_host}, {self._piece})", "LEN")
         draft.add(f"end = tl.minimum({self._count}, z * {length} + {length})")
         draft.grid = f"({draft.grid[1:-1].removesuffix(',')}, {self._piece})"
-        dtype = f", dtype=torch.float32, device={source}.device"
         sizes = ", ".join(dim.text for dim in self._host.shape(core.id))
-        filled = PIECES[OPS[core.op].fold][1]
-        draft.host.append(
-            f"{OUTPUT} = torch.full(({sizes},), {filled}{dtype})"
-            if sizes
-            else f"{OUTPUT} = torch.full((), {filled}{dtype})"
-        )
+        before, device = PIECES[OPS[core.op].fold][1], f"device={source}.device"
+        made = f"torch.zeros({sizes or '()'}, {device})"
+        if before != "0.0":
+            made = f"torch.full(({sizes}{',' * (sizes.count(',') == 0 and bool(sizes))}), {before}, {device})"
+        self._draft.host.append(f"{OUTPUT} = {made}")
         root = ".sqrt()" if any("sqrt" in line for line in OPS[core.op].finish) else ""
         narrow = f".to({source}.dtype)" * self._context.narrow
         if root or narrow:

@@ -9,9 +9,10 @@ from drkernel.coldstart.answers.chain import Chain
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers
+from drkernel.coldstart.answers.joins import SHORTEST_ROW
 from drkernel.coldstart.answers.layouts import index, known, layout_of, places
 from drkernel.coldstart.answers.sites import Site
-from drkernel.coldstart.answers.sizes import product
+from drkernel.coldstart.answers.sizes import product, short
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
 
@@ -35,6 +36,7 @@ _CARRY = {"sum": "s = s + d", "prod": "s = s * d", "min": "s = tl.min(v, 0)"}
 _CARRY |= {"max": "s = tl.max(v, 0)", "logsumexp": "s = tl.max(v, 0)"}
 _HELPERS = {"max": "larger", "min": "smaller", "logsumexp": "log_add"}
 LONGEST = 8192
+"""Published length of a row up to which it is in one block."""
 
 
 def fits(context: Context, nodes: Sequence[Node]) -> bool:
@@ -66,13 +68,16 @@ class _Scan:
         self._fold = OPS[self._scan.op].fold
         self._count = product(self._layout.joined)
         self._n = draft.size(self._count)
-        self._short = product(layout_of(self._scan, context.shape(value)).joined).full <= LONGEST
+        length = product(layout_of(self._scan, context.shape(value)).joined).full
+        self._short, self._several = length <= LONGEST, length <= SHORTEST_ROW and bool(self._layout.kept)
         self._backwards = self._scan.op == "reverse_cumsum"
         self._exclusive = self._scan.op == "exclusive_cumsum"
         draft.helpers += [_HELPERS[self._fold] for _ in range(self._fold in _HELPERS)]
 
     def write(self) -> None:
-        if self._layout.in_rows:
+        if self._layout.in_rows and self._several:
+            self._short_rows()
+        elif self._layout.in_rows:
             self._rows()
         else:
             self._columns()
@@ -91,10 +96,25 @@ class _Scan:
         with draft.block(f"for t in range(0, {self._n}, BLOCK):"):
             self._block("t + tl.arange(0, BLOCK)", carry=True)
 
+    def _short_rows(self) -> None:
+        """Several rows per program."""
+        draft, rows = self._draft, product(self._layout.kept)
+        number = draft.size(rows) if short(rows) else draft.number(rows.text, "R")
+        draft.add("c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "j = tl.arange(0, ROWS)[:, None]")
+        draft.add(f"m = (j < {self._n}) & (c < {number})", *[f"j = {self._n} - 1 - j"] * self._backwards)
+        draft.blocks |= {"ROWS": f"triton.next_power_of_2({self._count.text})", "BLOCK": "32"}
+        draft.grid = f"(triton.cdiv({rows.text}, 32),)"
+        masks = {"i": "m", "j": f"(j >= 0) & (j < {self._n})", "c": f"c < {number}"}
+        self._joined(self._site("j", "c", "", masks), carry=False)
+
     def _block(self, counted: str, carry: bool) -> None:
-        draft, fold = self._draft, self._fold
+        draft = self._draft
         draft.add(f"j = {counted}", f"m = j < {self._n}", *[f"j = {self._n} - 1 - j"] * self._backwards)
-        site = self._site("j", "row", "", {"i": "m", "j": "m"})
+        self._joined(self._site("j", "row", "", {"i": "m", "j": "m"}), carry)
+
+    def _joined(self, site: Site, carry: bool) -> None:
+        """The scan of a block, and what is around it."""
+        draft, fold = self._draft, self._fold
         self._apply(self._before, site)
         self._chain.place(self._scan.inputs[0], site)
         draft.add(f"v = tl.where(m, v, {_NEUTRAL[fold]})", *["u = v"] * self._exclusive)
