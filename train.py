@@ -3,6 +3,7 @@
     python train.py algo=trloo reward=profiling filters=full     one run; the same command again resumes it
     python train.py policy=qwen3_8b trainer.gpus=7               seven GPUs train (FSDP2, vLLM), the eighth measures
     python train.py stage=coldstart                              make the seed policy that the default run starts from
+    python train.py stage=sft policy=qwen3_8b sft.data=FILE      supervised training on trajectories (training/sft.py)
 
 The algorithm is TRLOO with profiling rewards (Dr. Kernel, arXiv 2602.05885), or what the config groups choose instead:
 
@@ -47,7 +48,7 @@ from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.tasks.precision import summary
-from drkernel.training import build, completions, plan, report, update, validation
+from drkernel.training import build, completions, plan, report, sft, update, validation
 from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy
 from drkernel.training.completions import Prepared
 from drkernel.training.judging import described, judge_of_node, reserved_gpus
@@ -76,7 +77,8 @@ def main(composed: DictConfig) -> None:
         elif (code := launch(config.trainer.gpus, reserved_gpus(config))) is not None:
             sys.exit(code)
         else:
-            train(config, init_distributed(reserved_gpus(config)))
+            stage = sft.train if config.stage == "sft" else train
+            stage(config, init_distributed(reserved_gpus(config)))
 
 
 def train(config: Config, ranks: Ranks) -> None:

@@ -11,14 +11,20 @@ import pytest
 from tests.imports import ROOT, imports, modules
 
 FLOORS = (
-    {"types", "registry", "overrides", "lora", "trainer_config"},
+    {"types", "registry", "overrides", "lora", "trainer_config", "sft_config"},
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},
     {"training", "coldstart", "scaling"},
 )
 """The parts of drkernel, ground first. Programs stand on top: all modules outside the package."""
-SIDEWAYS = {("overrides", "types"), ("lora", "types"), ("config", "objective"), ("config", "tasks")}
+SIDEWAYS = {
+    ("overrides", "types"),
+    ("lora", "types"),
+    ("sft_config", "types"),
+    ("config", "objective"),
+    ("config", "tasks"),
+}
 SIDEWAYS |= {("coldstart", "training"), ("scaling", "training")}
 """(importer, imported) of one floor."""
 UPWARDS = {("config", "judge")}

@@ -1,5 +1,5 @@
-"""The configuration: one dataclass per config group of conf/, a docstring under every field (those of `trainer` are in
-trainer_config.py).
+"""The configuration: one dataclass per config group of conf/, a docstring under every field (those of `trainer` and
+`sft` are in trainer_config.py and sft_config.py).
 
 Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml). `load` turns what it composed into a
 `Config` in the first line of an entry point; nobody downstream sees OmegaConf. An unknown key, type or variant raises
@@ -32,6 +32,7 @@ from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import expect_a_gradient, expect_a_schedule, resolve
 from drkernel.registry import options_class, options_of, with_options_of
+from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, SftConfig, expect_trajectories
 from drkernel.tasks.generator import VERSION
 from drkernel.trainer_config import TrainerConfig
 from drkernel.types import PRECISIONS
@@ -43,7 +44,7 @@ SCHEDULES = ("constant", "linear", "cosine")
 BEST_BY = ("reward", "correct", *(f"fast@{threshold:g}" for threshold in THRESHOLDS))
 """The measures of a validation, each of the last turn, by which a checkpoint may be the best."""
 CHOICES: dict[str, tuple[str, ...]] = {
-    "stage": ("rl", "coldstart"),
+    "stage": ("rl", "sft", "coldstart"),
     "algo.advantage": tuple(ADVANTAGES),
     "algo.aggregation": tuple(AGGREGATIONS),
     "algo.importance_level": tuple(LEVELS),
@@ -64,11 +65,16 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "trainer.layout": ("trajectory", "turn"),
     "trainer.lr_schedule": SCHEDULES,
     "trainer.best_by": BEST_BY,
+    "sft.messages": MESSAGES,
+    "sft.loss_on": LOSS_ON,
+    "sft.optimizer": OPTIMIZERS,
+    "sft.too_long": TOO_LONG,
 }
 """The fields that take one of a few words."""
 POSITIVE = (
     *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots"),
     *("judge.workers", "judge.timed_shapes"),
+    *("sft.batch_size", "sft.batch_tokens", "sft.max_length", "sft.loss_every", "sft.save_every", "sft.max_steps"),
 )
 """The fields that must be at least 1."""
 
@@ -319,7 +325,7 @@ class Config:
     name: str = "train"
     """First part of the run folder: outputs/<name>/<overrides>."""
     stage: str = "rl"
-    """`rl`, or `coldstart` to make the seed policy first."""
+    """`rl`; before it `sft`, on trajectories, or `coldstart`, which makes the seed policy."""
     seed: int = 0
     """Seed of tasks drawn, rollouts and filters."""
     run_dir: str = "outputs/train/default"
@@ -335,8 +341,13 @@ class Config:
     filters: FiltersConfig = field(default_factory=FiltersConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     coldstart: ColdstartConfig = field(default_factory=ColdstartConfig)
+    sft: SftConfig = field(default_factory=SftConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
-    generates = True  # no field: a policy generates here, which needs GPUs beside those of the judge
+
+    @property
+    def generates(self) -> bool:
+        """Whether a policy generates here and a judge judges, each on GPUs of its own."""
+        return self.stage != "sft" or self.trainer.validate_every > 0
 
 
 class Judged(Protocol):
@@ -356,6 +367,7 @@ def load(composed: DictConfig) -> Config:
     config = located(resolve(composed, Config, CHOICES, POSITIVE))
     expect_a_gradient(config)
     expect_a_schedule(config.trainer)
+    expect_trajectories(config)
     return config
 
 

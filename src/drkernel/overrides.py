@@ -37,6 +37,7 @@ MAY_CHANGE = (
     *("trainer.steps", "trainer.keep", "trainer.save_every"),
     *("trainer.eval_samples", "trainer.eval_turns", "tasks.eval_count"),
     *("trainer.validate_every", "trainer.best_by", "trainer.stop_below"),
+    *("sft.max_steps", "sft.loss_every", "sft.save_every"),
     *MACHINE,
 )
 """Keys that a resumed run may change: its next step does not depend on them, but for rounding. All others may not, and

@@ -106,6 +106,17 @@ def test_the_prompt_says_what_the_precision_of_the_task_allows(tokenizer, chat_t
         assert tokenizer.decode(compact.first(given)) == f"<|task|>{condense(SOURCE)}{said}<|answer|>"
 
 
+def test_a_system_message_that_the_template_refuses_is_one_clear_error(code):
+    made = train_tokenizer(code, 500)
+    made.chat_template = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHATML
+    )
+    prompts = load_prompts("chat", made)
+    assert prompts.ask("faster") == prompts.ask("faster", system="")
+    with pytest.raises(DrKernelError, match="refuses the roles system, user: no system role"):
+        prompts.ask("faster", system="Be brief.")
+
+
 def test_the_example_answer_is_found_and_compiles(chat_tokenizer):
     prompts = load_prompts("chat", chat_tokenizer)
     source = prompts.extract(EXAMPLE)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from itertools import islice
 
 import torch
 
-from drkernel.coldstart import supervised
 from drkernel.coldstart.trajectories import JudgedSolution, draw_solutions, judge_solutions, make_trajectory
 from drkernel.config import Config, judge_options
 from drkernel.judge import Judge, feedback
@@ -21,8 +21,10 @@ from drkernel.policy.prompts import CompactPrompts, condense
 from drkernel.policy.tokenizer import END, PAD, train_tokenizer
 from drkernel.policy.transfer import export
 from drkernel.tasks.generator import generate
+from drkernel.training import supervised, update
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.run import Run
+from drkernel.training.supervised import Epochs
 from drkernel.types import Task, Trajectory
 
 
@@ -62,27 +64,21 @@ def train(
     config: Config, policy: Policy, data: list[Trajectory], held_out: list[Trajectory], folder: Run, progress: Progress
 ) -> None:
     """Supervised training from scratch; the loss of `held_out` is computed every 50 steps."""
-    options, advance = config.coldstart, None
-
-    def log(step: int, steps: int, metrics: dict[str, float]) -> None:
-        nonlocal advance
-        advance = advance or progress.bar("supervised training", steps)
+    options, limit = config.coldstart, config.trainer.micro_batch_tokens
+    rows, unseen = ([supervised.row_of(trajectory) for trajectory in part] for part in (data, held_out))
+    epochs = Epochs([*map(len, rows)], config.seed, options.epochs, batch_tokens=options.batch_tokens)
+    optimizer = update.make_optimizer(policy, options.lr, weight_decay=0.1, betas=(0.9, 0.95))
+    steps, advance = epochs.steps, progress.bar("supervised training", epochs.steps)
+    for done, chosen in enumerate(islice(epochs.batches(), steps)):
+        rate = options.lr * supervised.schedule(done, steps)
+        batch = [rows[i] for i in chosen]
+        metrics = supervised.step(policy, optimizer, batch, rate, max_tokens=limit, max_grad_norm=1.0)
+        step = done + 1
         advance(1)
         if step % 50 == 0 or step == steps:
-            metrics["held_out"] = supervised.loss(policy, held_out, config.trainer.micro_batch_tokens)
+            metrics["held_out"] = supervised.loss(policy, unseen, limit)
             progress.log(f"step {step}/{steps}: loss {metrics['loss']:.4f}, held out {metrics['held_out']:.4f}")
         folder.log(step, metrics)
-
-    supervised.train(
-        policy,
-        data,
-        epochs=options.epochs,
-        lr=options.lr,
-        batch_tokens=options.batch_tokens,
-        micro_batch_tokens=config.trainer.micro_batch_tokens,
-        seed=config.seed,
-        log=log,
-    )
 
 
 def trajectories(

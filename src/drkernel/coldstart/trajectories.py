@@ -7,20 +7,49 @@ written and not prefer them, so that reinforcement learning has something to fin
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pyarrow
 
 from drkernel.coldstart.solutions import solutions
-from drkernel.judge import Judge
+from drkernel.judge import JudgeProtocol, feedback
 from drkernel.policy.prompts import Prompts
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
 
 KIND_WEIGHTS = {"lazy": 0.44, "partial": 0.27, "mistaken": 0.25, "hack": 0.04}
 """Probability of each kind among the solutions that are not fused; see `ColdstartConfig.fused_share`."""
+
+
+WHOLE_FEEDBACK = 8000
+"""Most characters of feedback in a record; a training cuts it to `judge.feedback_tokens`."""
+SCHEMA = pyarrow.schema(
+    {
+        "messages": pyarrow.list_(pyarrow.struct({"role": pyarrow.string(), "content": pyarrow.string()})),
+        "uuid": pyarrow.int64(),  # a hash of task and number
+        "entry_point": pyarrow.string(),
+        "repo_name": pyarrow.string(),
+        "module_name": pyarrow.string(),  # the task's id
+        "final_speedup": pyarrow.float64(),  # of the best round; 0 where none is right
+        "num_rounds": pyarrow.int64(),
+        "original_python_code": pyarrow.string(),
+        "best_round": pyarrow.int64(),  # from 1; 0 where none is right
+        "timestamp": pyarrow.float64(),  # null, so that the same tasks give the same file
+        "conversion_mode": pyarrow.string(),  # `plain`
+        "enable_thinking": pyarrow.bool_(),
+        "precision": pyarrow.string(),  # from here on columns of our own
+        "grades": pyarrow.list_(pyarrow.string()),  # of each round: how it was made
+        "reasons": pyarrow.list_(pyarrow.string()),  # of each round: the verdict's
+        "speedups": pyarrow.list_(pyarrow.float64()),  # of each round; null where it is not right
+    }
+)
+"""Trajectories as records: the columns of the paper's published cold-start set, and four more."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +62,7 @@ class JudgedSolution:
 
 
 def judge_solutions(
-    tasks: list[Task], judge: Judge, path: Path, mistakes: int, progress: Callable[[int], None]
+    tasks: list[Task], judge: JudgeProtocol, path: Path, mistakes: int, progress: Callable[[int], None]
 ) -> dict[str, list[JudgedSolution]]:
     """Judges the solutions of every task.
 
@@ -68,6 +97,7 @@ def judge_solutions(
                 continue
             known[task_id, source] = verdict
             file.write(json.dumps({"task": task_id, "source": source, "verdict": verdict.to_dict()}) + "\n")
+            file.flush()
     judged = {
         task: [JudgedSolution(s.kind, s.source, known[task, s.source]) for s in found if (task, s.source) in known]
         for task, found in wanted.items()
@@ -101,6 +131,39 @@ def make_trajectory(
         response = prompts.completion(solution.source)
         trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), solution.source, solution.verdict))
     return trajectory
+
+
+def record(task: Task, drawn: list[JudgedSolution], number: int) -> dict[str, Any]:
+    """A row of SCHEMA: the `number`-th trajectory of a task.
+
+    Its messages are plain: the reference, a source, the feedback on it, the next source, ... What a policy reads is
+    rendered from them when it trains (training/sft_data.py).
+    """
+    messages = []
+    for k, solution in enumerate(drawn):
+        asked = feedback(drawn[k - 1].verdict, WHOLE_FEEDBACK, len) if k else task.source
+        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": solution.source}]
+    speedups = [s.verdict.speedup or 0.0 if s.verdict.ok else None for s in drawn]
+    best = max(speedup or 0.0 for speedup in speedups)
+    digest = hashlib.sha256(f"{task.id}/{task.digest}/{number}".encode()).digest()
+    return {
+        "messages": messages,
+        "uuid": int.from_bytes(digest[:8], "big") >> 1,
+        "entry_point": task.entry_point,
+        "repo_name": "drkernel",
+        "module_name": task.id,
+        "final_speedup": best,
+        "num_rounds": len(drawn),
+        "original_python_code": task.source,
+        "best_round": speedups.index(best) + 1 if best else 0,
+        "timestamp": None,
+        "conversion_mode": "plain",
+        "enable_thinking": False,
+        "precision": task.precision,
+        "grades": [solution.kind for solution in drawn],
+        "reasons": [solution.verdict.reason for solution in drawn],
+        "speedups": speedups,
+    }
 
 
 def _weight(kind: str, fused_share: float) -> float:

@@ -30,9 +30,13 @@ def feedback(verdict: Verdict, limit: int, count: Callable[[str], int]) -> str:
         limit: the text has at most so many tokens; the end is cut where even the first line is longer.
         count: the number of tokens of a text.
     """
-    lines = _lines(verdict, limit)
+    return fitted(_lines(verdict, limit), limit, count)
+
+
+def fitted(lines: list[str], limit: int, count: Callable[[str], int]) -> str:
+    """The first lines that have at most `limit` tokens together; of a first line that is longer its beginning."""
     while len(lines) > 1 and count("\n".join(lines)) > limit:
-        lines.pop()
+        lines = lines[:-1]
     text = "\n".join(lines)
     if count(text) <= limit:
         return text

@@ -10,6 +10,7 @@ import ast
 import re
 from typing import Protocol
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from drkernel.policy.templates import opening, revision
@@ -107,9 +108,13 @@ class ChatPrompts(_Base):
 
     def _pieces(self, contents: list[str], roles: tuple[str, ...]) -> list[list[int]]:
         messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
-        text = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
-        )
+        try:
+            text = self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+            )
+        except TemplateError as error:  # e.g. of a template without system messages
+            found = f"the chat template refuses the roles {', '.join(roles)}"
+            raise DrKernelError(f"policy.prompts: {found}: {error}") from None
         assert isinstance(text, str)
         pieces = re.split("|".join(contents), text)
         if len(pieces) != len(contents) + 1:
@@ -119,14 +124,28 @@ class ChatPrompts(_Base):
         return [self.tokenizer.encode(piece, add_special_tokens=False) for piece in pieces]
 
     def first(self, task: Task) -> list[int]:
-        return [*self._before, *encode(self.tokenizer, opening(task)), *self._after]
+        return self.ask(opening(task))
 
     def next(self, feedback: str, finished: bool = True) -> list[int]:
-        text = encode(self.tokenizer, revision(feedback, finished))
-        return [*([] if finished else self._end), *self._between, *text, *self._after_feedback]
+        return [*([] if finished else self._end), *self.ask(revision(feedback, finished), first=False)]
 
     def completion(self, source: str) -> list[int]:
-        return [*encode(self.tokenizer, f"```python\n{source.strip()}\n```"), *self._end]
+        return self.reply(f"```python\n{source.strip()}\n```")
+
+    def ask(self, text: str, first: bool = True, system: str = "") -> list[int]:
+        """The tokens of a user's message as it is: those before the first completion, or between two completions.
+        `system` is the text of a system message before the first one."""
+        words = encode(self.tokenizer, text)
+        if not first:
+            return [*self._between, *words, *self._after_feedback]
+        if not system:
+            return [*self._before, *words, *self._after]
+        before, between, after = self._pieces(["drkernel-mark-1", "drkernel-mark-2"], ("system", "user"))
+        return [*before, *encode(self.tokenizer, system), *between, *words, *after]
+
+    def reply(self, text: str) -> list[int]:
+        """The tokens of an assistant's message as it is, the end mark included."""
+        return [*encode(self.tokenizer, text), *self._end]
 
     def extract(self, completion: str, name: str = "ModelNew") -> str | None:
         return extract_code(completion, name)

@@ -8,7 +8,7 @@ head size, k = key heads x head size, i = width of the feed-forward part, V toke
     state           16 P / R: float32 weights, gradients and two moments; below 2**33 bytes gradients stay whole: 4 P
                     with LoRA 2 P / R of the frozen base, and the 16 of its adapters: whole gradients below 2**33 bytes
     reference       4 P / R where algo.kl_coef needs a second policy
-    engine          2 P (vLLM, bfloat16) or 4 P (transformers, float32)
+    engine          2 P (vLLM, bfloat16) or 4 P (transformers, float32); none in a supervised stage that plays no task
     cache           engine.kv_cache_gib, or of transformers all slots: 4 L k engine.max_tokens x 2 bytes each
     activations     2 T (4 h + 3 q + 3 k + 3 i) for each block that keeps them, 2 T h for each that computes them again;
                     2 T (4 h + 3 q + 3 k + 3 i) for the one that does so now; 2 T (2 i + 2 h) for its gradients;
@@ -135,12 +135,12 @@ def memory(config: Config, shape: Shape, ranks: int) -> dict[str, tuple[float, f
     awake = 0.0 if config.engine.sleep else 1.0
     judge = JUDGE_GIB if config.judge.share and _measures(config) else 0.0
     state = _state(config, shape, ranks) / GIB
-    reference = 4 * shape.parameters / ranks / GIB if config.algo.kl_coef else 0.0
+    reference = 4 * shape.parameters / ranks / GIB if config.algo.kl_coef and config.stage == "rl" else 0.0
     return {
         "state": (state, state),
         **({"reference policy": (reference, reference)} if reference else {}),
-        "engine weights": (engine / GIB, awake * engine / GIB),
-        "key-value cache": (cache / GIB, awake * cache / GIB),
+        **({"engine weights": (engine / GIB, awake * engine / GIB)} if config.generates else {}),
+        **({"key-value cache": (cache / GIB, awake * cache / GIB)} if config.generates else {}),
         "activations at the longest row": (0.0, _activations(config, shape) / GIB),
         "judge": (judge, judge),
         "CUDA and vLLM": (OVERHEAD_GIB, OVERHEAD_GIB),
@@ -162,6 +162,8 @@ def _state(config: Config, shape: Shape, ranks: int) -> float:
 
 def _engine(config: Config, shape: Shape) -> tuple[float, float]:
     """Bytes of its weights and of its cache."""
+    if not config.generates:
+        return 0.0, 0.0
     if _vllm(config):
         return 2 * shape.parameters, config.engine.kv_cache_gib * GIB
     per_token = 2 * shape.layers * shape.kv_heads * shape.head_size
@@ -170,12 +172,14 @@ def _engine(config: Config, shape: Shape) -> tuple[float, float]:
 
 def _vllm(config: Config) -> bool:
     """Whether vLLM generates. On a machine without a GPU the plan is for one that has both."""
+    if not config.generates:
+        return False
     absent = torch.cuda.is_available() and importlib.util.find_spec("vllm") is None
     return config.engine.name == "vllm" or (config.engine.name == "auto" and not absent)
 
 
 def _activations(config: Config, shape: Shape) -> float:
-    tokens = max(config.trainer.micro_batch_tokens, config.engine.max_tokens)
+    tokens = max(config.trainer.micro_batch_tokens, longest(config))
     again, lora = int(shape.layers * config.trainer.recompute), config.policy.lora
     kept = shape.kept + lora.rank * len(shape.linear if lora.targets is None else lora.targets)
     numbers = (shape.layers - again) * kept + again * shape.hidden + bool(again) * kept
@@ -185,8 +189,13 @@ def _activations(config: Config, shape: Shape) -> float:
     return 2 * tokens * numbers + head + (4 + gradients) * shape.block
 
 
+def longest(config: Config) -> int:
+    """Most tokens of a trajectory that trains."""
+    return (config.stage == "sft" and config.sft.max_length) or config.engine.max_tokens
+
+
 def _measures(config: Config) -> bool:
-    return placed(config)[0] == "cuda"
+    return config.generates and placed(config)[0] == "cuda"
 
 
 def remedy(config: Config, shape: Shape, ranks: int, card: float) -> str:
@@ -205,7 +214,7 @@ def _changes(config: Config, shape: Shape, ranks: int, card: float) -> Iterator[
     engine = lambda c, **values: dataclasses.replace(c, engine=dataclasses.replace(c.engine, **values))
     for gpus in (ranks, *(number for number in MORE_GPUS if number > ranks)):
         here = config if gpus == ranks else trainer(config, gpus=gpus)
-        recomputing = trainer(here, recompute=1.0, micro_batch_tokens=here.engine.max_tokens)
+        recomputing = trainer(here, recompute=1.0, micro_batch_tokens=longest(here))
         sleeping = [engine(here, sleep=True), engine(recomputing, sleep=True)] if _vllm(config) else []
         for changed in (here, recomputing, *sleeping):
             yield changed, gpus

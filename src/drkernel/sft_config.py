@@ -1,0 +1,73 @@
+"""The config group `sft`: a supervised stage on multi-turn trajectories, for any policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from drkernel.types import DrKernelError
+
+MESSAGES = ("auto", "plain", "ready", "own_opening")
+LOSS_ON = ("all", "until_best", "best")
+OPTIMIZERS = ("adamw", "muon")
+TOO_LONG = ("drop", "cut")
+
+
+@dataclass
+class SftConfig:
+    """`stage=sft`: supervised training on trajectories. The defaults are those of the paper's published scripts."""
+
+    data: str | None = None
+    """A parquet file, a folder of them, or `hub:<dataset id>`; columns as docs/supervised.md says."""
+    messages: str = "auto"
+    """`plain`: reference, sources and feedback, which policy.prompts renders; `ready`: whole prompts and answers, for
+    the chat template as they are; `own_opening`: ready, but the first prompt is that of policy.prompts; `auto`: plain
+    where the first message is `original_python_code`, else ready."""
+    loss_on: str = "all"
+    """Whose completions train: `all` turns, those `until_best` (the best included), or the `best` alone."""
+    loss_on_feedback: bool = False
+    """The messages after the first completion train, too."""
+    epochs: float = 4.0
+    """Passes over the trajectories."""
+    lr: float = 2e-5
+    """Peak learning rate; adapters (policy.lora) want about ten times as much."""
+    lr_warmup: float = 0.1
+    """Share of the steps over which the learning rate rises; then a cosine."""
+    lr_end: float = 0.0
+    """The last learning rate, as a share of `lr`."""
+    optimizer: str = "adamw"
+    """`adamw`, or `muon` for matrices, with AdamW for embedding, head and vectors; decay: trainer.weight_decay."""
+    batch_size: int = 64
+    """Trajectories per optimizer step."""
+    batch_tokens: int | None = None
+    """Instead of `batch_size`: tokens per optimizer step."""
+    max_length: int | None = None
+    """Most tokens of a trajectory; None: engine.max_tokens."""
+    too_long: str = "drop"
+    """What happens to longer ones: `drop`, or `cut` at that length. They are counted either way."""
+    held_out: float = 0.02
+    """Share of the tasks whose trajectories do not train: the loss is measured on them. 0: none."""
+    loss_every: int = 50
+    """Steps between two measurements. Validation by generating and judging: trainer.validate_every."""
+    save_every: int = 50
+    """Steps between checkpoints."""
+    max_steps: int | None = None
+    """End after so many steps; the learning rate is still that of all epochs. A resumed run may have another value."""
+
+
+def expect_trajectories(config: Any) -> None:
+    """Refuses a supervised stage (of a Config) that cannot begin, or that could not train."""
+    sft = config.sft
+    if config.stage != "sft":
+        return
+    if not sft.data:
+        raise DrKernelError("config: stage=sft without sft.data; expected a parquet file, a folder or hub:<dataset id>")
+    if not (sft.epochs > 0 and sft.lr > 0):
+        raise DrKernelError(f"config: sft.epochs={sft.epochs:g}, sft.lr={sft.lr:g}; expected more than 0")
+    shares = {"lr_warmup": sft.lr_warmup, "lr_end": sft.lr_end, "held_out": sft.held_out}
+    for name, share in shares.items():
+        if not 0 <= share <= 1 or (name == "held_out" and share == 1):
+            raise DrKernelError(f"config: sft.{name}={share:g}; expected a share between 0 and 1")
+    if config.policy.prompts != "chat" and sft.messages in ("ready", "own_opening"):
+        found = f"sft.messages={sft.messages} with policy.prompts={config.policy.prompts}"
+        raise DrKernelError(f"config: {found}; expected policy.prompts=chat, whose template such messages are for")

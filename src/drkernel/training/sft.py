@@ -1,0 +1,216 @@
+"""`python train.py stage=sft sft.data=...`: supervised training of a policy on trajectories, to be continued by RL.
+
+The run folder is that of any run (training/run.py): metrics.jsonl, checkpoints, best.json, and at the end policy/,
+which `policy.path=` takes. `SftConfig` has the options; sft_data.py says what a trajectory is. Ranks, adapters,
+activation checkpointing, signals and resumption are those of reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from contextlib import ExitStack, closing
+from typing import Any
+
+import torch
+
+from drkernel.config import Config
+from drkernel.policy.model import load_tokenizer
+from drkernel.policy.prompts import Prompts, load_prompts
+from drkernel.rollout import Stopped, too_long
+from drkernel.slurm.guard import SAVED
+from drkernel.training import plan, sft_data, supervised, validation
+from drkernel.training.build import export_policy, load_validation, make_engine, make_policy
+from drkernel.training.judging import described, judge_of_node
+from drkernel.training.optimizers import OPTIMIZERS
+from drkernel.training.preemption import Preemption
+from drkernel.training.progress import Progress, make_console
+from drkernel.training.ranks import Ranks
+from drkernel.training.run import Run
+from drkernel.training.sampler import Sampler
+from drkernel.training.sft_data import Renderer, SftData
+from drkernel.training.supervised import Epochs
+from drkernel.training.timer import Timer
+from drkernel.training.trainer import Trainer, resume, save, should_save, steps_to_take
+from drkernel.types import DrKernelError, Task
+
+DATA = "data.json"
+"""How many trajectories the run trains on, and their digest."""
+HELD_OUT = "held_out"
+"""The metric: the loss of trajectories that do not train."""
+
+
+def train(config: Config, ranks: Ranks) -> None:
+    """Build everything, resume, and take steps until the epochs are over or a signal ends the run."""
+    torch.manual_seed(config.seed)
+    torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
+    warning = plan.check(config, ranks)
+    run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
+    prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
+    with Preemption() as preemption, Progress(console) as progress, ExitStack() as stack:
+        data = load_data(config, prompts, ranks)
+        for line in filter(None, (warning, *data.lines())):
+            progress.log(line)
+        ranks.broadcast_object(lambda: check_data(run, data))
+        epochs = epochs_of(config, data)
+        policy = make_policy(config, ranks)
+        optimizer = OPTIMIZERS[config.sft.optimizer](policy, config.sft.lr, config.trainer.weight_decay)
+        players, tasks = make_players(config, policy, prompts, progress, ranks, stack)
+        trainer = Trainer(with_steps(config, epochs), policy=policy, prompts=prompts, ranks=ranks, run=run, **players)
+        trainer.should_stop = lambda: preemption.received
+        resume(trainer, optimizer)
+        to_validate = validation.usable_tasks(trainer, tasks) if tasks else []
+        begin(trainer, data)
+        batches = epochs.batches(after=trainer.state.step)
+        for _ in steps_to_take(trainer):
+            with contextlib.suppress(Stopped):  # then the state has a step to validate
+                metrics = trainer.state.pending or step(trainer, optimizer, data, epochs, next(batches))
+                log(trainer, validate(trainer, to_validate, metrics))
+            stop = preemption.agreed(ranks)
+            if stop or should_save(trainer):
+                save(trainer, optimizer)
+            if stop:
+                break
+        else:
+            stop = preemption.agreed(ranks)
+        if stop:
+            progress.log(f"{SAVED} {trainer.state.step}; the same command goes on")
+            preemption.call_previous_handler(ranks)
+        else:
+            preemption.release()
+            export_policy(config, policy, prompts, ranks)
+            where = f"policy.path={config.run_dir}/policy policy.prompts={config.policy.prompts}"
+            progress.log(f"python train.py {where} goes on from here")
+    if run:
+        run.close()
+    ranks.close()
+
+
+def load_data(config: Config, prompts: Prompts, ranks: Ranks) -> SftData:
+    """The rows that `sft.data` holds for this policy. Collective."""
+    assert config.sft.data
+    longest = plan.longest(config)
+    renderer = Renderer(prompts, config.sft, longest, config.judge.feedback_tokens)
+    return sft_data.load(config.sft.data, renderer, ranks)
+
+
+def epochs_of(config: Config, data: SftData) -> Epochs:
+    """Which rows each step takes."""
+    lengths = [*map(len, data.train)]
+    return Epochs(lengths, config.seed, config.sft.epochs, config.sft.batch_size, config.sft.batch_tokens)
+
+
+def with_steps(config: Config, epochs: Epochs) -> Config:
+    """The config with the steps of these epochs in place of reinforcement learning's."""
+    steps = min(epochs.steps, config.sft.max_steps or epochs.steps)
+    trainer = dataclasses.replace(config.trainer, steps=steps, save_every=config.sft.save_every)
+    return dataclasses.replace(config, trainer=trainer)
+
+
+def make_players(
+    config: Config, policy: Any, prompts: Prompts, progress: Progress, ranks: Ranks, stack: ExitStack
+) -> tuple[dict[str, Any], list[Task]]:
+    """What a validation by generating and judging plays with, as fields of the Trainer, and its tasks. Nothing of these
+    where `trainer.validate_every` asks for none. Collective."""
+    if not config.trainer.validate_every:
+        return {"sampler": None, "engine": None, "judge": None, "progress": progress}, []
+    judge = stack.enter_context(judge_of_node(config, ranks))
+    engine = stack.enter_context(closing(make_engine(config, policy, prompts)))
+    if config.engine.sleep:
+        engine.sleep()  # type: ignore[attr-defined]  # vLLM's engine alone has it
+    progress.log(described(config))
+    tasks = load_validation(config)
+    refuse = functools.partial(too_long, prompts=prompts, room=engine.context - config.engine.max_answer_tokens)
+    sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
+    return {"sampler": sampler, "engine": engine, "judge": judge, "progress": progress}, tasks
+
+
+def begin(trainer: Trainer, data: SftData) -> None:
+    """Before the first step: the loss of what is held out, as step 0 of the metrics."""
+    if trainer.state.step == 0 and data.held_out:
+        before = unseen_loss(trainer, data)
+        trainer.progress.log(f"before the first step: held out {before:.4f}")
+        if trainer.run:
+            trainer.run.log(0, {HELD_OUT: before})
+
+
+def step(
+    trainer: Trainer, optimizer: torch.optim.Optimizer, data: SftData, epochs: Epochs, chosen: list[int]
+) -> dict[str, float]:
+    """One optimizer step on the chosen rows, and the loss of what is held out where it is due. Moves the state."""
+    state, options, timer = trainer.state, trainer.config.sft, Timer()
+    rate = options.lr * supervised.schedule(state.step, epochs.steps, options.lr_warmup, options.lr_end)
+    rows = [data.train[i] for i in chosen]
+    limits = trainer.config.trainer
+    with timer("time/update"):
+        metrics = supervised.step(
+            trainer.policy,
+            optimizer,
+            rows,
+            rate,
+            max_tokens=limits.micro_batch_tokens,
+            max_grad_norm=limits.max_grad_norm,
+            ranks=trainer.ranks,
+        )
+    state.step += 1
+    state.skipped += int(metrics["skipped"])
+    metrics |= {"lr": rate, "epoch": options.epochs * state.step / epochs.steps}
+    metrics |= {"rows": len(rows), "trained_tokens": sum(int(row.trains.sum()) for row in rows)}
+    if data.held_out and (state.step % options.loss_every == 0 or state.step == epochs.steps):
+        with timer("time/held_out"):
+            metrics[HELD_OUT] = unseen_loss(trainer, data)
+        if not trainer.config.trainer.validate_every:
+            keep_best(trainer, metrics[HELD_OUT])
+    return metrics | timer.seconds
+
+
+def unseen_loss(trainer: Trainer, data: SftData) -> float:
+    """Collective."""
+    return supervised.loss(trainer.policy, data.held_out, trainer.config.trainer.micro_batch_tokens, trainer.ranks)
+
+
+def keep_best(trainer: Trainer, value: float) -> None:
+    """The step with the lowest loss is the best. Where tasks are played, `trainer.best_by` decides instead."""
+    best = trainer.state.best if trainer.state.best.get("measure") == HELD_OUT else {}
+    if not best or value < best["value"]:
+        trainer.state.best = {"measure": HELD_OUT, "step": trainer.state.step, "value": value}
+
+
+def validate(trainer: Trainer, tasks: list[Task], metrics: dict[str, float]) -> dict[str, float]:
+    """The step's metrics, with those of played tasks where `trainer.validate_every` asks for them. Collective."""
+    if not tasks:
+        return metrics
+    found = validation.validate(trainer, tasks, metrics)
+    if trainer.config.engine.sleep and found is not metrics:
+        trainer.engine.sleep()  # type: ignore[attr-defined]
+    return found
+
+
+def log(trainer: Trainer, metrics: dict[str, float]) -> None:
+    """One line of metrics.jsonl, and a shorter one on the console."""
+    state = trainer.state
+    if trainer.run:
+        trainer.run.log(state.step, metrics | {"skipped_total": state.skipped})
+    unseen = f"  held out {metrics[HELD_OUT]:.4f}" if HELD_OUT in metrics else ""
+    seconds = sum(value for name, value in metrics.items() if name.startswith("time/"))
+    shown = f"loss {metrics['loss']:.4f}{unseen}  epoch {metrics['epoch']:.2f}  lr {metrics['lr']:.1e}"
+    trainer.progress.log(f"step {state.step}/{trainer.config.trainer.steps}  {shown}  ({seconds:.0f} s)")
+
+
+def check_data(run: Run | None, data: SftData) -> None:
+    """Keep a digest of the rows in data.json of the run folder; without one (on other ranks) do nothing.
+
+    Raises DrKernelError where the run began with other rows.
+    """
+    if run is None:
+        return
+    now: dict[str, Any] = {"count": len(data.train), "digest": data.digest}
+    before = run.read(DATA) or now
+    if any(before[name] != value for name, value in now.items()):
+        found, expected = (f"{part['count']} with digest {part['digest']}" for part in (now, before))
+        raise DrKernelError(
+            f"{run.path / DATA}: this run trains on other trajectories ({expected}) than {run.config.sft.data} gives "
+            f"now ({found}); restore them, choose another name=... or remove the folder"
+        )
+    run.write(DATA, now | {"held_out": len(data.held_out), "left_out": dict(data.notes)})

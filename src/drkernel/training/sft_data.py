@@ -1,0 +1,273 @@
+"""Trajectories for `stage=sft`: records of messages become rows of tokens, laid out as a rollout lays them out.
+
+A record has `messages`, user and assistant in turn (a system message may come first), and may have the other columns of
+the paper's cold-start set: `original_python_code`, `entry_point`, `best_round` (from 1; 0: no answer is right),
+`enable_thinking`. Ours adds `precision`. Its messages are of one of two kinds:
+
+    plain    the reference, a submission, feedback, a submission, ...     `policy.prompts` renders them, chat or compact
+    ready    a whole prompt, an answer, a whole prompt, an answer, ...    go through the chat template as they are
+
+A record is plain where its first message is its `original_python_code`; `sft.messages` may say so instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from drkernel.judge.feedback import fitted
+from drkernel.policy.prompts import ChatPrompts, Prompts, extract_code
+from drkernel.sft_config import SftConfig
+from drkernel.tasks.precision import AUTO, with_precision
+from drkernel.training.ranks import Ranks
+from drkernel.training.supervised import Row, row
+from drkernel.types import PRECISIONS, DrKernelError, Task
+
+COLUMNS = ("messages", "original_python_code", "entry_point", "best_round", "enable_thinking", "precision")
+EXPECTED = "list<{role, content}>"
+CUT = "cut at sft.max_length"
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """One record."""
+
+    place: str
+    """Where it was found, for errors."""
+    system: str
+    messages: tuple[str, ...]
+    """User and assistant in turn; the assistant has the last word."""
+    reference: str
+    """`original_python_code`, or nothing."""
+    entry_point: str
+    best_round: int
+    """The best turn, from 1; 0 where none is right or nothing is said."""
+    thinking: bool
+    precision: str
+
+    @property
+    def key(self) -> str:
+        """The same for trajectories of one task."""
+        return hashlib.sha256((self.reference or self.messages[0]).strip().encode()).hexdigest()
+
+    @property
+    def is_plain(self) -> bool:
+        return bool(self.reference) and self.messages[0].strip() == self.reference.strip()
+
+    @property
+    def task(self) -> Task:
+        task = Task(self.key[:16], self.reference or self.messages[0], self.entry_point)
+        return with_precision(task, self.precision)
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """Records as rows."""
+
+    prompts: Prompts
+    options: SftConfig
+    max_length: int
+    feedback_tokens: int
+    """Most tokens of plain feedback: as many as in a rollout."""
+
+    def row(self, dialogue: Dialogue) -> tuple[Row | None, str]:
+        """The row of a record, or None; and what happened to it, if anything did."""
+        if dialogue.thinking:
+            return None, "with enable_thinking: prompts here ask for answers without thoughts"
+        if self.options.loss_on != "all" and not dialogue.best_round:
+            return None, "without a best turn (sft.loss_on)"
+        parts = self._parts(dialogue)
+        size = sum(len(ids) for ids, _ in parts)
+        if size > self.max_length and self.options.too_long == "drop":
+            return None, "longer than sft.max_length"
+        whole = row(parts)
+        cut = Row(whole.tokens[: self.max_length], whole.trains[: self.max_length])
+        if not cut.trains.any():
+            return None, "without a token to train on before sft.max_length"
+        return cut, CUT if size > self.max_length else ""
+
+    def _parts(self, dialogue: Dialogue) -> list[tuple[list[int], bool]]:
+        """(tokens, whether they train) of every message; those after the last that trains are left away."""
+        style = self.options.messages
+        plain = dialogue.is_plain if style == "auto" else style == "plain"
+        write = self._plain if plain else self._ready
+        parts = [(write(dialogue, number), self._trains(number, dialogue)) for number in range(len(dialogue.messages))]
+        return parts[: 1 + max(number for number, (_, trains) in enumerate(parts) if trains)]
+
+    def _trains(self, number: int, dialogue: Dialogue) -> bool:
+        turn, is_answer = number // 2 + 1, number % 2 == 1
+        if not is_answer and not (self.options.loss_on_feedback and number):
+            return False
+        if self.options.loss_on == "all":
+            return True
+        return turn == dialogue.best_round or (self.options.loss_on == "until_best" and turn < dialogue.best_round)
+
+    def _plain(self, dialogue: Dialogue, number: int) -> list[int]:
+        text, prompts = dialogue.messages[number], self.prompts
+        if number == 0:
+            return prompts.first(dialogue.task)
+        if number % 2 == 0:
+            return prompts.next(fitted(text.splitlines(), self.feedback_tokens, prompts.count))
+        if "```" in text and isinstance(prompts, ChatPrompts):
+            return prompts.reply(text)
+        return prompts.completion(extract_code(text, f"{dialogue.entry_point}New") or text)
+
+    def _ready(self, dialogue: Dialogue, number: int) -> list[int]:
+        if not isinstance(self.prompts, ChatPrompts):
+            found = "its messages are whole prompts (the first is not original_python_code)"
+            raise DrKernelError(f"{dialogue.place}: {found}; expected policy.prompts=chat for those")
+        if number == 0 and self.options.messages == "own_opening":
+            if not dialogue.reference:
+                raise DrKernelError(
+                    f"{dialogue.place}: found no original_python_code; sft.messages=own_opening needs it"
+                )
+            return self.prompts.first(dialogue.task)
+        if number % 2 == 0:
+            return self.prompts.ask(dialogue.messages[number], first=number == 0, system=dialogue.system)
+        return self.prompts.reply(dialogue.messages[number])
+
+
+@dataclass
+class SftData:
+    """What a supervised stage trains on."""
+
+    train: list[Row]
+    held_out: list[Row]
+    notes: Counter[str] = field(default_factory=Counter)
+    """How many trajectories were left out or cut, by reason."""
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits over the rows that train, in their order."""
+        found = hashlib.sha256()
+        for each in self.train:
+            found.update(b"%d;%b%b" % (len(each), each.tokens.tobytes(), each.trains.tobytes()))
+        return found.hexdigest()[:16]
+
+    def lines(self) -> list[str]:
+        """For the user: how many, how long, and what became of the others."""
+        lengths = sorted(map(len, self.train))
+        middle, most = lengths[len(lengths) // 2], lengths[-1]
+        trained = sum(int(each.trains.sum()) for each in self.train)
+        said = (
+            f"{len(self.train)} trajectories train, {len(self.held_out)} are held out; tokens each: median {middle}, "
+        )
+        said += f"longest {most}; {sum(lengths)} in all, {trained / sum(lengths):.0%} of them train"
+        return [said, *(f"{number} {'' if why == CUT else 'left out, '}{why}" for why, number in self.notes.items())]
+
+
+def load(source: str, renderer: Renderer, ranks: Ranks) -> SftData:
+    """The rows of a source; each rank tokenises a share of them. Collective.
+
+    Raises DrKernelError, on all ranks, where a file or a record cannot be read, or where no row is left.
+    """
+
+    def rendered() -> list[tuple[int, str, Row | None, str]]:
+        mine = enumerate(read(source))
+        return [(i, d.key, *renderer.row(d)) for i, d in mine if i % ranks.size == ranks.rank]
+
+    parts = ranks.all_gather_object(rendered)
+    found = sorted((entry for part in parts for entry in part), key=lambda entry: entry[0])
+    notes = Counter(why for *_, why in found if why)
+    rows = [(key, made) for _, key, made, _ in found if made is not None]
+    unseen = held_out({key for key, _ in rows}, renderer.options.held_out)
+    data = SftData(
+        [made for key, made in rows if key not in unseen], [made for key, made in rows if key in unseen], notes
+    )
+    if not data.train:
+        why = "; ".join(f"{number} {reason}" for reason, number in notes.items()) or "it has no record"
+        raise DrKernelError(f"sft.data={source}: nothing is left to train on ({why})")
+    return data
+
+
+def held_out(keys: set[str], share: float) -> set[str]:
+    """The tasks that do not train: the share of them with the smallest hashes, at least one of several."""
+    most = min(len(keys) - 1, math.ceil(share * len(keys)))
+    return set(sorted(keys)[:most])
+
+
+def read(source: str) -> Iterator[Dialogue]:
+    """The records of a parquet file, of all parquet files below a folder by name, or of `hub:<dataset id>`.
+
+    Raises DrKernelError naming the file, the column or row, what was found and what was expected.
+    """
+    if source.startswith("hub:"):
+        yield from _hub(source)
+        return
+    path = Path(source)
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() for file in files):
+        raise DrKernelError(f"sft.data={source}: found no such file, or no .parquet file in the folder")
+    for file in files:
+        yield from _parquet(file)
+
+
+def _parquet(path: Path) -> Iterator[Dialogue]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise DrKernelError(f"sft.data: {path}: not a parquet file: {error}") from None
+    names = file.schema_arrow.names
+    _expect_messages(str(path), names)
+    chosen = [name for name in COLUMNS if name in names]
+    records = (r for batch in file.iter_batches(batch_size=256, columns=chosen) for r in batch.to_pylist())
+    yield from (dialogue(record, f"{path}: row {number}") for number, record in enumerate(records))
+
+
+def _hub(source: str) -> Iterator[Dialogue]:
+    import datasets
+
+    try:
+        parts = datasets.load_dataset(source.removeprefix("hub:"))
+    except Exception as error:  # a dozen unrelated types
+        raise DrKernelError(f"sft.data={source}: cannot be loaded: {type(error).__name__}: {error}") from None
+    for name, rows in parts.items():
+        _expect_messages(f"{source}, {name}", rows.column_names)
+        yield from (dialogue(record, f"{source}: {name} row {number}") for number, record in enumerate(rows))
+
+
+def _expect_messages(place: str, names: Sequence[str]) -> None:
+    if "messages" not in names:
+        raise DrKernelError(f"sft.data: {place}: found columns {', '.join(names)}; expected 'messages', {EXPECTED}")
+
+
+def dialogue(record: Mapping[str, Any], place: str) -> Dialogue:
+    """A record, checked. Raises DrKernelError naming `place`."""
+    place, messages = f"sft.data: {place}", record["messages"]
+    if not isinstance(messages, list) or not all(_is_message(message) for message in messages):
+        raise DrKernelError(f"{place}: column 'messages': found {_short(messages)}, expected {EXPECTED}")
+    roles = [message["role"] for message in messages]
+    system = messages[0]["content"] if roles[:1] == ["system"] else ""
+    spoken = messages[1:] if roles[:1] == ["system"] else messages
+    if not spoken or [m["role"] for m in spoken] != ["user", "assistant"] * (len(spoken) // 2):
+        found = f"found the roles {', '.join(roles) or 'of nobody'}"
+        raise DrKernelError(f"{place}: column 'messages': {found}; expected user, assistant, ... in turn")
+    precision = record.get("precision") or AUTO
+    if precision not in PRECISIONS:
+        expected = f"expected one of {', '.join(PRECISIONS)}"
+        raise DrKernelError(f"{place}: column 'precision': found {precision!r}, {expected}")
+    best = int(record.get("best_round") or 0)
+    if not 0 <= best <= len(spoken) // 2:
+        raise DrKernelError(f"{place}: column 'best_round': found {best}, expected at most {len(spoken) // 2} turns")
+    contents = tuple(message["content"] for message in spoken)
+    known = {"reference": record.get("original_python_code") or "", "entry_point": record.get("entry_point") or "Model"}
+    thinking = bool(record.get("enable_thinking"))
+    return Dialogue(place, system, contents, **known, best_round=best, thinking=thinking, precision=precision)
+
+
+def _is_message(message: object) -> bool:
+    text = cast(Mapping[str, Any], message) if isinstance(message, dict) else {}
+    return isinstance(text.get("role"), str) and isinstance(text.get("content"), str)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

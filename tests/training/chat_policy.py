@@ -1,0 +1,31 @@
+"""A tiny policy with a chat template of its own, as a Hugging Face folder: what an instruct model is, in small."""
+
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerFast
+
+from drkernel.policy import export
+from drkernel.policy.model import Policy, new_policy
+from drkernel.policy.tokenizer import train_tokenizer
+from drkernel.tasks import generate
+
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def chat_tokenizer(vocabulary: int = 400) -> PreTrainedTokenizerFast:
+    made = train_tokenizer([task.source for task in generate("train", 8, 0)], vocabulary)
+    made.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"], "eos_token": "<|im_end|>"})
+    made.chat_template = TEMPLATE
+    return made
+
+
+def chat_policy(folder: Path) -> Policy:
+    """64 wide, two blocks; written to `folder`."""
+    tokenizer = chat_tokenizer()
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    policy = new_policy(len(tokenizer), hidden=64, layers=2, heads=2, kv_heads=1, positions=8192, **ids)
+    export(policy, folder, tokenizer)
+    return policy
