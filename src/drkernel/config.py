@@ -1,5 +1,5 @@
-"""The configuration: one dataclass per config group of conf/, a docstring under every field (those of `trainer` and
-`sft` are in trainer_config.py and sft_config.py).
+"""The configuration: one dataclass per config group of conf/, a docstring under every field (those of `policy` and
+`engine`, `trainer`, `sft` are in policy_config.py, trainer_config.py and sft_config.py).
 
 Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml). `load` turns what it composed into a
 `Config` in the first line of an entry point; nobody downstream sees OmegaConf. An unknown key, type or variant raises
@@ -23,7 +23,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from drkernel.judge.service import ACROSS, CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES
-from drkernel.lora import LoraConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.loss import AGGREGATIONS
@@ -31,6 +30,7 @@ from drkernel.objective.metrics import THRESHOLDS
 from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import expect_a_gradient, expect_a_schedule, resolve
+from drkernel.policy_config import EngineConfig, PolicyConfig
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, SftConfig, expect_trajectories
 from drkernel.tasks.generator import VERSION
@@ -104,46 +104,6 @@ class TasksConfig:
     """Where the test tasks come from; None: the test split of `source`, or the set published beside it."""
     eval_count: int = 48
     """How many test tasks the before/after table covers."""
-
-
-@dataclass
-class PolicyConfig:
-    """The language model that is trained (conf/policy/)."""
-
-    path: str = "assets/seed"
-    """A Hugging Face folder (looked up from the working directory, then from the repository) or hub id."""
-    prompts: str = "compact"
-    """`compact` for policies with drkernel's own tokenizer, `chat` for instruct models."""
-    lr: float = 1e-6
-    """AdamW learning rate, the highest that `trainer.lr_schedule` reaches. The paper's 1e-6 suits 8B and 14B; a policy
-    of a few million wants far more."""
-    lora: LoraConfig = field(default_factory=LoraConfig)
-    """Adapters that train in place of all weights; `policy.lora.rank=32` adds them."""
-
-
-@dataclass
-class EngineConfig:
-    """What generates (conf/engine/)."""
-
-    name: str = "auto"
-    """`auto` takes vLLM where there is a GPU and vLLM, else transformers."""
-    max_answer_tokens: int = 400
-    """Most tokens of one completion."""
-    max_tokens: int = 2048
-    """Most tokens of a trajectory, all turns together; a trajectory that would not fit ends early."""
-    slots: int = 64
-    """Sequences that decode together."""
-    temperature: float = 1.0
-    """Sampling temperature in training; log-probabilities of the engine and the trainer are at this temperature."""
-    kv_cache_gib: float = 16.0
-    """vLLM only: size of the key-value cache, set explicitly so that nothing has to be estimated."""
-    agreement: float = 0.1
-    """vLLM only: largest mean difference between the engine's log-probabilities and the trainer's after a sync, in nats
-    per token; beyond it the run stops. Two bf16 implementations differ by about 0.03."""
-    sleep: bool = False
-    """vLLM only: give the GPU's memory to the trainer during the update. For policies that do not fit otherwise."""
-    eager: bool = False
-    """vLLM only: no CUDA graphs; starts in seconds and decodes slowly."""
 
 
 @dataclass
