@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 from drkernel.judge.service import ACROSS, CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
-from drkernel.objective.loss import AGGREGATIONS
+from drkernel.objective.loss import AGGREGATIONS, RATIO_LEVELS
 from drkernel.objective.metrics import THRESHOLDS
 from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
@@ -48,6 +48,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "algo.advantage": tuple(ADVANTAGES),
     "algo.aggregation": tuple(AGGREGATIONS),
     "algo.importance_level": tuple(LEVELS),
+    "algo.ratio_level": RATIO_LEVELS,
     "reward.name": tuple(REWARDS),
     "tasks.precision": PRECISIONS,
     "policy.prompts": ("compact", "chat"),
@@ -162,6 +163,9 @@ class AlgoConfig:
     """Discount over turns."""
     updates: int = 1
     """Optimizer steps per rollout. With one, as in the paper, the probability ratio is 1 and clipping cannot act."""
+    ratio_level: str = "token"
+    """What the clipped ratio is of: a `token`, or the geometric mean over a turn (`turn_geometric`, GSPO) or over a
+    trajectory (`geometric`). Means vary far less than tokens, and want narrower clips (conf/algo/gspo.yaml)."""
     clip_low: float = 0.2
     """Lower clip of the probability ratio: 1 - clip_low."""
     clip_high: float = 0.28
@@ -171,6 +175,9 @@ class AlgoConfig:
     kl_coef: float = 0.0
     """Factor of the KL to the policy that the run began with, in the loss (k3). 0, as in the paper: no such term, no
     second policy in memory."""
+    entropy_coef: float = 0.0
+    """Factor of the entropy in nats, which the loss is lowered by, each token weighing as in the loss. 0, as in the
+    paper: no bonus."""
     aggregation: str = "token_mean"
     """How token losses are averaged (objective/loss.py). The paper's is `sequence_mean_token_sum`."""
     loss_scale: float = 1000.0

@@ -83,8 +83,12 @@ def expect_a_gradient(config: Any) -> None:
     if temperature <= 0:
         found = f"engine.temperature={temperature:g} has no log-probabilities to train on"
         raise DrKernelError(f"config: {found}; expected more than 0, the paper's is 1")
-    if config.algo.kl_coef < 0:
-        raise DrKernelError(f"config: algo.kl_coef={config.algo.kl_coef:g} rewards distance; expected 0 or more")
+    for key, why in (("kl_coef", "rewards distance"), ("entropy_coef", "punishes entropy")):
+        if (value := getattr(config.algo, key)) < 0:
+            raise DrKernelError(f"config: algo.{key}={value:g} {why}; expected 0 or more")
+    if config.algo.ratio_level == "geometric" and config.trainer.layout == "turn":
+        found = "algo.ratio_level=geometric with trainer.layout=turn, which cuts trajectories into rows"
+        raise DrKernelError(f"config: {found}; expected trainer.layout=trajectory or algo.ratio_level=turn_geometric")
     if samples < smallest:
         raise DrKernelError(
             f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, since each must have "
