@@ -109,6 +109,8 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
         ("algo.ratio_level=turn", ["algo.ratio_level", "turn_geometric"]),
         ("algo.ratio_level=geometric trainer.layout=turn", ["trainer.layout=trajectory"]),
         ("algo.entropy_coef=-1", ["algo.entropy_coef=-1", "0 or more"]),
+        ("reward.overlong_penalty=1", ["reward.overlong_window=0", "1 to 400 tokens", "e.g. 80"]),
+        ("reward.overlong_penalty=-1", ["reward.overlong_penalty=-1", "0 or more"]),
         ("trainer.samples=1", ["trainer.samples=1", "zero_variance", "min_size=2", "filters=none"]),
         ("engine.temperature=0", ["engine.temperature=0", "more than 0"]),
         ("reward.capp=1", ["reward.capp", "reward.cap"]),

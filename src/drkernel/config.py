@@ -29,7 +29,7 @@ from drkernel.objective.loss import AGGREGATIONS, RATIO_LEVELS
 from drkernel.objective.metrics import THRESHOLDS
 from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import expect_a_gradient, expect_a_schedule, resolve
+from drkernel.overrides import expect_a_gradient, expect_a_penalty, expect_a_schedule, resolve
 from drkernel.policy_config import EngineConfig, PolicyConfig
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, SftConfig, expect_trajectories
@@ -204,6 +204,12 @@ class RewardConfig:
     hack_check: bool = True
     """If False, hacks with correct outputs are rewarded and the policy's feedback does not mention them, as in the
     paper's ablation. Metrics and the table at the end still call them hacks."""
+    overlong_penalty: float = 0.0
+    """Largest penalty for a long completion, taken off its turn's reward in training; 0, as in the paper: none."""
+    overlong_window: int = 0
+    """Over so many tokens before `overlong_limit` the penalty grows linearly; DAPO: a fifth of the limit."""
+    overlong_limit: int | None = None
+    """The tokens of a completion at which the penalty is whole; None: engine.max_answer_tokens."""
 
 
 @dataclass
@@ -333,6 +339,7 @@ def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
     config = located(resolve(composed, Config, CHOICES, POSITIVE))
     expect_a_gradient(config)
+    expect_a_penalty(config)
     expect_a_schedule(config.trainer)
     expect_trajectories(config)
     return config

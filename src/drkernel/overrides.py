@@ -96,6 +96,21 @@ def expect_a_gradient(config: Any) -> None:
         )
 
 
+def expect_a_penalty(config: Any) -> None:
+    """Refuses a penalty for long completions without a window; sets the limit that is not given."""
+    reward = config.reward
+    limit = reward.overlong_limit or config.engine.max_answer_tokens
+    if reward.overlong_penalty < 0:
+        raise DrKernelError(f"config: reward.overlong_penalty={reward.overlong_penalty:g}; expected 0 or more")
+    if reward.overlong_penalty and not 1 <= reward.overlong_window <= limit:
+        found = (
+            f"reward.overlong_penalty={reward.overlong_penalty:g} over reward.overlong_window={reward.overlong_window}"
+        )
+        raise DrKernelError(f"config: {found}; expected a window of 1 to {limit} tokens, e.g. {limit // 5}")
+    if reward.overlong_penalty:
+        reward.overlong_limit = limit
+
+
 def expect_a_schedule(trainer: Any) -> None:
     """Refuses settings of the learning rate and the validation (a TrainerConfig) that contradict each other."""
     kind, end, steps, warm_up = trainer.lr_schedule, trainer.lr_end, trainer.lr_steps, trainer.lr_warmup

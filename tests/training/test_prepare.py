@@ -50,3 +50,37 @@ def test_metrics_of_what_trains_stand_beside_those_of_all():
     means = {name: (entry[0] / entry[1]).item() for name, entry in sums.items()}
     assert means["trained/correct"] == 1 / 2 and means["trained/speedup"] == 2.0 and means["prs/kept"] == 1 / 2
     assert torch.tensor(means["kept"]).isclose(torch.tensor(2 / 3))
+
+
+def of_length(sample: int, tokens: int, verdict: Verdict = WRONG, finished: bool = True) -> Trajectory:
+    turn = Turn([1], [2] * tokens, [-1.0] * tokens, verdict=verdict, finished=finished)
+    return Trajectory("t", 0, sample, [turn])
+
+
+def advantages(prepared) -> list[float]:
+    return prepared.advantages.flatten().tolist()
+
+
+def test_long_completions_are_plain_penalised_or_masked():
+    answers = [of_length(0, 50, right(2.0, 1.0)), of_length(1, 350, right(2.0, 1.0)), of_length(2, 400, finished=False)]
+    plain = prepared(answers, "filters=none", "reward=binary")
+    assert plain.rollouts.rewards.flatten().tolist() == [1.0, 1.0, 0.0] and advantages(plain) == [0.5, 0.5, -1.0]
+    penalty = ["reward.overlong_penalty=0.5", "reward.overlong_window=100"]
+    penalised = prepared(answers, "filters=none", "reward=binary", *penalty)
+    assert penalised.rollouts.rewards.flatten().tolist() == [1.0, 0.75, -0.5]
+    masked = prepared(answers, "filters=overlong", "reward=binary")
+    assert advantages(masked)[:2] == [0.0, 0.0] and masked.trained().flatten().tolist() == [1.0, 1.0, 0.0]
+    assert masked.rejected["overlong"].flatten().tolist() == [False, False, True]
+    compared = prepared(answers, "filters=overlong", "reward=binary", "filters.overlong.rejected_in_baseline=true")
+    assert advantages(compared)[:2] == [0.5, 0.5] and compared.trained().flatten().tolist() == [1.0, 1.0, 0.0]
+
+
+def test_an_answer_left_alone_is_compared_with_those_that_were_cut():
+    answers = [of_length(0, 50, right(2.0, 1.0)), of_length(1, 400, finished=False)]
+    assert advantages(prepared(answers, "filters=overlong", "reward=binary"))[0] == 1.0
+
+
+def test_the_limit_may_lie_below_the_longest_answer():
+    options = ["reward.overlong_penalty=1", "reward.overlong_window=10", "reward.overlong_limit=60"]
+    found = prepared([of_length(0, 55), of_length(1, 61)], "filters=none", "reward=binary", *options)
+    assert found.rollouts.rewards.flatten().tolist() == [-0.5, -1.0]
