@@ -26,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import sys
 from contextlib import closing
 
@@ -36,7 +37,7 @@ from omegaconf import DictConfig
 from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
 from drkernel.config import Config
-from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS, decide, keep_groups, surviving_groups
+from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS, decide, keep_groups
 from drkernel.objective.metric_sums import MetricSums, add, mean_of, means
 from drkernel.objective.mismatch import importance_weights
 from drkernel.objective.returns import reward_to_go, without_regressions
@@ -174,7 +175,8 @@ def sync(trainer: Trainer) -> dict[str, float]:
 
 
 def collect(trainer: Trainer) -> Played:
-    """Roll out until `prompts` groups carry signal, or the refills are used up. Groups without signal are dropped.
+    """Roll out until `prompts` groups carry signal, or the refills are used up. Groups without signal are dropped, and
+    those beyond `prompts`, where more were drawn: the ones that were drawn last.
 
     Trajectories on which the judge failed leave before that. If no group of a step carries signal, the last attempt is
     kept whole: such a step logs a gradient of zero.
@@ -188,22 +190,17 @@ def collect(trainer: Trainer) -> Played:
         missing = config.trainer.prompts - len({trajectory.group for trajectory in played.trajectories})
         if missing == 0:
             break
-        tasks, played.cursor, waited = draw(trainer, played.cursor, missing)
+        number = missing if attempt else math.ceil(missing * config.filters.oversample)
+        tasks, played.cursor, waited = draw(trainer, played.cursor, number)
         title = f"step {state.step + 1}" + (f", refill {attempt}" if attempt else "")
         sizes = config.trainer.samples, config.trainer.turns
         every, spent = play(trainer, tasks, *sizes, first_group=played.groups, seed=config.seed, title=title)
         fresh = without_judge_failures(every)
-        played.add(every, missing, waited + spent, refills=attempt > 0)
+        played.add(every, number, waited + spent, refills=attempt > 0)
         table = tabulate_rollouts(config.reward, fresh)
-        alive = set(table.groups.tolist())
-        for name, options in filters.items():
-            decision = GROUP_FILTERS[name](table, **options)
-            played.filter_sums = add(played.filter_sums, decision.metrics)
-            survivors = set(surviving_groups(decision, table.groups).tolist())
-            played.with_signal[name] |= survivors
-            alive &= survivors
+        alive = played.find_signal(table, filters)
         last_resort = attempt == config.filters.max_refills and not played.trajectories and not alive
-        played.trajectories += [trajectory for trajectory in fresh if trajectory.group in alive or last_resort]
+        played.take(fresh, alive, missing, last_resort)
     if not played.trajectories:
         raise WorkerLost(f"judge: it failed on all {len(played.every)} trajectories of step {state.step + 1}")
     return played

@@ -218,6 +218,9 @@ class RefillConfig:
 
     max_refills: int = 2
     """How many times a step may draw more prompts before it goes on with what it has."""
+    oversample: float = 1.0
+    """How many times trainer.prompts groups a step draws at first. The first that carry signal train, in the order in
+    which they were drawn: how soon a group is done, and so how short its answers are, has no part in it."""
 
 
 def one_field_each(config: type[C]) -> type[C]:
@@ -240,6 +243,11 @@ class FiltersConfig:
     def max_refills(self) -> int:
         """How many times a step may draw more prompts in place of groups that were dropped."""
         return max((getattr(self, name).max_refills for name in self.chosen(GROUP_FILTERS)), default=0)
+
+    @property
+    def oversample(self) -> float:
+        """How many times the groups that are needed a step draws at first."""
+        return max((getattr(self, name).oversample for name in self.chosen(GROUP_FILTERS)), default=1.0)
 
     def chosen(self, registry: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """The filters of a registry that are on, and their options."""

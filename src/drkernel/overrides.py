@@ -89,6 +89,9 @@ def expect_a_gradient(config: Any) -> None:
     if config.algo.ratio_level == "geometric" and config.trainer.layout == "turn":
         found = "algo.ratio_level=geometric with trainer.layout=turn, which cuts trajectories into rows"
         raise DrKernelError(f"config: {found}; expected trainer.layout=trajectory or algo.ratio_level=turn_geometric")
+    if config.filters.oversample < 1:
+        found = f"filters.zero_variance.oversample={config.filters.oversample:g} draws less than a step needs"
+        raise DrKernelError(f"config: {found}; expected 1 or more")
     if samples < smallest:
         raise DrKernelError(
             f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, since each must have "

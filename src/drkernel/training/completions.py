@@ -87,6 +87,7 @@ def write_step(trainer: Trainer, played: Played, prepared: Prepared) -> None:
     for trajectory in played.every:
         b = places.get(id(trajectory), -1)
         dropped = [name for name, groups in played.with_signal.items() if trajectory.group not in groups]
+        dropped += ["surplus"] if trajectory.group in played.surplus else []
         for t, turn in enumerate(trajectory.turns):
             found: dict[str, Any] = {"trained": 0.0}
             if b >= 0:

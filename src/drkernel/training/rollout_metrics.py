@@ -101,11 +101,12 @@ def reward_sums(rollouts: Rollouts, mask: Tensor) -> MetricSums:
 
 
 def describe_groups(
-    config: RewardConfig, every: Sequence[Trajectory], kept: Collection[int], refilled: int
+    config: RewardConfig, every: Sequence[Trajectory], kept: Collection[int], refilled: int, surplus: int = 0
 ) -> dict[str, float]:
     """What became of the groups of a step, as shares of the groups that were judged (`groups/refilled`: of all).
 
     kept: the groups that the group filters keep. refilled: how many groups were drawn in place of dropped ones.
+    surplus: how many of the kept ones a step did not need.
     A group is all solved if the last turn of each trajectory is correct, none solved if no turn is. It has a signal
     where two trajectories differ in the reward of a turn.
     """
@@ -119,6 +120,7 @@ def describe_groups(
         "groups/none_solved": share(sum(not table.correct[row].any() for row in rows.values())),
         "groups/with_signal": share(sum(_differs(table.rewards[row]) for row in rows.values())),
         "groups/dropped": share(sum(group not in kept for group in rows)),
+        "groups/surplus": share(surplus),
         "groups/refilled": refilled / max(played, 1),
     }
 
