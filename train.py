@@ -43,14 +43,12 @@ from drkernel.objective.mismatch import importance_weights
 from drkernel.objective.returns import reward_to_go, without_regressions
 from drkernel.objective.rollouts import without_judge_failures
 from drkernel.overrides import one_line_errors
-from drkernel.policy.model import load_tokenizer
-from drkernel.policy.prompts import load_prompts
 from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.tasks.precision import summary
 from drkernel.training import build, completions, plan, report, sft, update, validation
-from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy
+from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.completions import Prepared
 from drkernel.training.judging import described, judge_of_node, reserved_gpus
 from drkernel.training.packing import minibatches, pack, rows_that_train
@@ -91,7 +89,7 @@ def train(config: Config, ranks: Ranks) -> None:
     tasks, held_out = load_sets(config)
     ranks.broadcast_object(lambda: check_tasks(run, tasks, held_out))
     policy = make_policy(config, ranks)
-    prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
+    prompts = make_prompts(config)
     optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
     with (
         Preemption() as preemption,

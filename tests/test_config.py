@@ -107,7 +107,7 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
         ("trainer.samples=0", ["trainer.samples", "at least 1"]),
         ("algo.aggregation=token_men", ["token_men", "token_mean"]),
         ("algo.ratio_level=turn", ["algo.ratio_level", "turn_geometric"]),
-        ("algo.ratio_level=geometric trainer.layout=turn", ["trainer.layout=trajectory"]),
+        ("algo.ratio_level=geometric trainer.layout=turn", ["trainer.layout=turn", "turn_geometric"]),
         ("algo.entropy_coef=-1", ["algo.entropy_coef=-1", "0 or more"]),
         ("reward.overlong_penalty=1", ["reward.overlong_window=0", "1 to 400 tokens", "e.g. 80"]),
         ("filters.zero_variance.oversample=0.5", ["oversample=0.5", "1 or more"]),

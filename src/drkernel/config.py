@@ -52,6 +52,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "reward.name": tuple(REWARDS),
     "tasks.precision": PRECISIONS,
     "policy.prompts": ("compact", "chat"),
+    "policy.thinking": ("none", "kept", "stripped"),
     "engine.name": ("auto", "transformers", "vllm"),
     "judge.device": DEVICES,
     "judge.gpu": GPUS,
@@ -335,6 +336,7 @@ class Judged(Protocol):
     """What a training's config and a study's both say about the judge and the engine."""
 
     seed: int
+    policy: PolicyConfig
     engine: EngineConfig
     judge: JudgeConfig
     reward: RewardConfig
@@ -354,9 +356,11 @@ def load(composed: DictConfig) -> Config:
 
 
 def located(config: Any) -> Any:
-    """The config with a policy folder of the repository found from any working directory."""
-    if not Path(config.policy.path).exists() and (REPOSITORY / config.policy.path).exists():
-        config.policy.path = str(REPOSITORY / config.policy.path)
+    """The config with a policy folder and a template of the repository found from any working directory."""
+    for key in ("path", "template"):
+        given = getattr(config.policy, key)
+        if given and not Path(given).exists() and (REPOSITORY / given).exists():
+            setattr(config.policy, key, str(REPOSITORY / given))
     return config
 
 

@@ -86,9 +86,13 @@ def expect_a_gradient(config: Any) -> None:
     for key, why in (("kl_coef", "rewards distance"), ("entropy_coef", "punishes entropy")):
         if (value := getattr(config.algo, key)) < 0:
             raise DrKernelError(f"config: algo.{key}={value:g} {why}; expected 0 or more")
-    if config.algo.ratio_level == "geometric" and config.trainer.layout == "turn":
-        found = "algo.ratio_level=geometric with trainer.layout=turn, which cuts trajectories into rows"
-        raise DrKernelError(f"config: {found}; expected trainer.layout=trajectory or algo.ratio_level=turn_geometric")
+    stripped = config.policy.thinking == "stripped"
+    if config.algo.ratio_level == "geometric" and (stripped or config.trainer.layout == "turn"):
+        cuts = "policy.thinking=stripped" if stripped else "trainer.layout=turn"
+        found = f"algo.ratio_level=geometric with {cuts}, which cuts trajectories into rows"
+        raise DrKernelError(f"config: {found}; expected algo.ratio_level=turn_geometric")
+    if config.stage == "sft" and stripped:
+        raise DrKernelError("config: policy.thinking=stripped with stage=sft; expected none or kept")
     if config.filters.oversample < 1:
         found = f"filters.zero_variance.oversample={config.filters.oversample:g} draws less than a step needs"
         raise DrKernelError(f"config: {found}; expected 1 or more")

@@ -15,6 +15,12 @@ class PolicyConfig:
     """A Hugging Face folder (looked up from the working directory, then from the repository) or hub id."""
     prompts: str = "compact"
     """`compact` for policies with drkernel's own tokenizer, `chat` for instruct models."""
+    template: str | None = None
+    """`chat` only: a YAML file with the texts of the prompts, own system message included (docs/policies.md, Prompts);
+    looked up as `path`. None: the texts of policy/templates.py."""
+    thinking: str = "none"
+    """`chat` only. `none`: the chat template asks for answers without thoughts. `kept`: the model thinks, and its
+    thoughts stay in the history. `stripped`: later turns see its answers alone; each turn is then a row of its own."""
     lr: float = 1e-6
     """AdamW learning rate, the highest that `trainer.lr_schedule` reaches. The paper's 1e-6 suits 8B and 14B; a policy
     of a few million wants far more."""

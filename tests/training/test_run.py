@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from drkernel.config import AlgoConfig, Config, LoggerConfig, TrainerConfig
+from drkernel.config import AlgoConfig, Config, LoggerConfig, PolicyConfig, TrainerConfig
 from drkernel.training.run import Run, check_tasks
 from drkernel.types import DrKernelError, Task
 
@@ -120,3 +120,14 @@ def test_offline_wandb_keeps_its_files_in_the_run_folder_and_resumes_its_id(tmp_
         run.log(step, {"reward": 1.0})
         run.close()
     assert any((tmp_path / "wandb").rglob(f"run-{identity}.wandb"))
+
+
+def test_a_run_goes_on_with_the_texts_of_prompts_that_it_began_with(tmp_path):
+    file = tmp_path / "prompts.yaml"
+    config = config_for(tmp_path / "run", policy=PolicyConfig(template=str(file)))
+    file.write_text("system: Be brief.")
+    Run(config).close()
+    Run(config).close()
+    file.write_text("system: Be long.")
+    with pytest.raises(DrKernelError, match=r"prompts.yaml: found other texts than this run began with"):
+        Run(config)

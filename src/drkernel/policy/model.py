@@ -14,7 +14,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen3Config,
+)
 from transformers.utils import logging
 
 from drkernel.lora import Base, LoraConfig
@@ -191,6 +198,15 @@ def plain_name(name: str) -> str:
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a local folder or hub id. Raises DrKernelError where it is missing or damaged."""
     return _pretrained("tokenizer", source, AutoTokenizer.from_pretrained)
+
+
+def stop_tokens(source: str | Path) -> set[int]:
+    """The tokens that end a completion by generation_config.json, which may name several; none without such a file."""
+    try:
+        found = GenerationConfig.from_pretrained(source).eos_token_id
+    except (OSError, ValueError):
+        return set()
+    return set(found) if isinstance(found, list | tuple) else {found} - {None}
 
 
 def _pretrained(what: str, source: str | Path, load: Callable[..., M], **options: Any) -> M:

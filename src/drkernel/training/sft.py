@@ -16,12 +16,11 @@ from typing import Any
 import torch
 
 from drkernel.config import Config
-from drkernel.policy.model import load_tokenizer
-from drkernel.policy.prompts import Prompts, load_prompts
+from drkernel.policy.prompts import Prompts
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.training import plan, sft_data, supervised, validation
-from drkernel.training.build import export_policy, load_validation, make_engine, make_policy
+from drkernel.training.build import export_policy, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.judging import described, judge_of_node
 from drkernel.training.optimizers import OPTIMIZERS
 from drkernel.training.preemption import Preemption
@@ -47,7 +46,7 @@ def train(config: Config, ranks: Ranks) -> None:
     torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
     warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
-    prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
+    prompts = make_prompts(config)
     with Preemption() as preemption, Progress(console) as progress, ExitStack() as stack:
         data = load_data(config, prompts, ranks)
         for line in filter(None, (warning, *data.lines())):
