@@ -58,6 +58,7 @@ from drkernel.training.ranks import Ranks, init_distributed, launch
 from drkernel.training.rollout_metrics import reward_sums, tabulate_rollouts
 from drkernel.training.run import Run, check_tasks
 from drkernel.training.sampler import Sampler
+from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import Played, describe_rollouts, draw, play
 from drkernel.training.timer import Timer
@@ -96,6 +97,7 @@ def train(config: Config, ranks: Ranks) -> None:
         judge_of_node(config, ranks) as judge,
         closing(make_engine(config, policy, prompts)) as engine,
         Progress(console) as progress,
+        Saver(ranks, config.trainer.save_async) as saver,
     ):
         room = engine.context - config.engine.max_answer_tokens
         refuse = functools.partial(too_long, prompts=prompts, room=room)
@@ -104,7 +106,7 @@ def train(config: Config, ranks: Ranks) -> None:
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
         reference = make_policy(config, ranks) if config.algo.kl_coef else None
         trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks, reference=reference)
-        trainer.run = run
+        trainer.run, trainer.saver = run, saver
         trainer.should_stop = lambda: preemption.received
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, load_validation(config))
@@ -119,6 +121,7 @@ def train(config: Config, ranks: Ranks) -> None:
                 break
         else:
             stop = preemption.agreed(ranks)
+        saver.wait()
         if stop:
             progress.log(f"{SAVED} {trainer.state.step}; the same command goes on")
             preemption.call_previous_handler(ranks)

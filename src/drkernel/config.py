@@ -75,7 +75,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """The fields that take one of a few words."""
 POSITIVE = (
     *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots"),
-    *("judge.workers", "judge.timed_shapes"),
+    *("judge.workers", "judge.timed_shapes", "trainer.keep_every"),
     *("sft.batch_size", "sft.batch_tokens", "sft.max_length", "sft.loss_every", "sft.save_every", "sft.max_steps"),
 )
 """The fields that must be at least 1."""

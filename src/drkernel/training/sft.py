@@ -28,6 +28,7 @@ from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks
 from drkernel.training.run import Run
 from drkernel.training.sampler import Sampler
+from drkernel.training.saving import Saver
 from drkernel.training.sft_data import Renderer, SftData
 from drkernel.training.supervised import Epochs
 from drkernel.training.timer import Timer
@@ -58,6 +59,7 @@ def train(config: Config, ranks: Ranks) -> None:
         players, tasks = make_players(config, policy, prompts, progress, ranks, stack)
         trainer = Trainer(with_steps(config, epochs), policy=policy, prompts=prompts, ranks=ranks, run=run, **players)
         trainer.should_stop = lambda: preemption.received
+        trainer.saver = saver = stack.enter_context(Saver(ranks, config.trainer.save_async))
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, tasks) if tasks else []
         begin(trainer, data)
@@ -73,6 +75,7 @@ def train(config: Config, ranks: Ranks) -> None:
                 break
         else:
             stop = preemption.agreed(ranks)
+        saver.wait()
         if stop:
             progress.log(f"{SAVED} {trainer.state.step}; the same command goes on")
             preemption.call_previous_handler(ranks)
