@@ -133,6 +133,8 @@ def train(config: Config, ranks: Ranks) -> None:
                 finish(trainer, held_out)
             if run and (table := run.read("report.json")):
                 report.show(table, console)
+            if run:
+                report.publish(run)
     if run:
         run.close()
     ranks.close()

@@ -34,6 +34,7 @@ MACHINE = (
 a last resort, since a submission's work is bounded otherwise."""
 MAY_CHANGE = (
     *("run_dir", "name", "plan", "sweep", "logger", "logger.wandb", "logger.plots", "logger.completions"),
+    *("logger.samples", "logger.page"),
     *("trainer.steps", "trainer.keep", "trainer.save_every", "trainer.keep_every", "trainer.save_async"),
     *("trainer.eval_samples", "trainer.eval_turns", "tasks.eval_count"),
     *("trainer.validate_every", "trainer.best_by", "trainer.stop_below"),

@@ -120,6 +120,23 @@ class Run:
         self._wandb.define_metric("*", step_metric="step")
         return self._wandb.id
 
+    def log_table(self, step: int, name: str, rows: list[dict[str, Any]]) -> None:
+        """A table for wandb, where that runs; the keys of the first row are the columns."""
+        if self._wandb and rows:
+            import wandb
+
+            data = [[row[column] for column in rows[0]] for row in rows]
+            self._wandb.log({"step": step, name: wandb.Table(columns=list(rows[0]), data=data)})
+
+    def log_file(self, path: Path, kind: str) -> None:
+        """A file as an artifact of wandb, where that runs."""
+        if self._wandb:
+            import wandb
+
+            artifact = wandb.Artifact(f"{kind}-{self._wandb.id}", type=kind)
+            artifact.add_file(str(path))
+            self._wandb.log_artifact(artifact)
+
     def close(self) -> None:
         self._metrics.close()
         if self._wandb:

@@ -19,7 +19,7 @@ from drkernel.config import Config
 from drkernel.policy.prompts import Prompts
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
-from drkernel.training import plan, sft_data, supervised, validation
+from drkernel.training import plan, report, sft_data, supervised, validation
 from drkernel.training.build import export_policy, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.judging import described, judge_of_node
 from drkernel.training.optimizers import OPTIMIZERS
@@ -82,6 +82,8 @@ def train(config: Config, ranks: Ranks) -> None:
         else:
             preemption.release()
             export_policy(config, policy, prompts, ranks)
+            if run:
+                report.publish(run)
             where = f"policy.path={config.run_dir}/policy policy.prompts={config.policy.prompts}"
             progress.log(f"python train.py {where} goes on from here")
     if run:
