@@ -26,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import sys
 from contextlib import closing
 
@@ -36,20 +37,18 @@ from omegaconf import DictConfig
 from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
 from drkernel.config import Config
-from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS, decide, keep_groups, surviving_groups
+from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS, decide, keep_groups
 from drkernel.objective.metric_sums import MetricSums, add, mean_of, means
 from drkernel.objective.mismatch import importance_weights
 from drkernel.objective.returns import reward_to_go, without_regressions
 from drkernel.objective.rollouts import without_judge_failures
 from drkernel.overrides import one_line_errors
-from drkernel.policy.model import load_tokenizer
-from drkernel.policy.prompts import load_prompts
 from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.tasks.precision import summary
 from drkernel.training import build, completions, plan, report, sft, update, validation
-from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy
+from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.completions import Prepared
 from drkernel.training.judging import described, judge_of_node, reserved_gpus
 from drkernel.training.packing import minibatches, pack, rows_that_train
@@ -59,6 +58,7 @@ from drkernel.training.ranks import Ranks, init_distributed, launch
 from drkernel.training.rollout_metrics import reward_sums, tabulate_rollouts
 from drkernel.training.run import Run, check_tasks
 from drkernel.training.sampler import Sampler
+from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import Played, describe_rollouts, draw, play
 from drkernel.training.timer import Timer
@@ -90,13 +90,14 @@ def train(config: Config, ranks: Ranks) -> None:
     tasks, held_out = load_sets(config)
     ranks.broadcast_object(lambda: check_tasks(run, tasks, held_out))
     policy = make_policy(config, ranks)
-    prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
+    prompts = make_prompts(config)
     optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
     with (
         Preemption() as preemption,
         judge_of_node(config, ranks) as judge,
         closing(make_engine(config, policy, prompts)) as engine,
         Progress(console) as progress,
+        Saver(ranks, config.trainer.save_async) as saver,
     ):
         room = engine.context - config.engine.max_answer_tokens
         refuse = functools.partial(too_long, prompts=prompts, room=room)
@@ -105,7 +106,7 @@ def train(config: Config, ranks: Ranks) -> None:
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
         reference = make_policy(config, ranks) if config.algo.kl_coef else None
         trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks, reference=reference)
-        trainer.run = run
+        trainer.run, trainer.saver = run, saver
         trainer.should_stop = lambda: preemption.received
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, load_validation(config))
@@ -120,6 +121,7 @@ def train(config: Config, ranks: Ranks) -> None:
                 break
         else:
             stop = preemption.agreed(ranks)
+        saver.wait()
         if stop:
             progress.log(f"{SAVED} {trainer.state.step}; the same command goes on")
             preemption.call_previous_handler(ranks)
@@ -131,6 +133,8 @@ def train(config: Config, ranks: Ranks) -> None:
                 finish(trainer, held_out)
             if run and (table := run.read("report.json")):
                 report.show(table, console)
+            if run:
+                report.publish(run)
     if run:
         run.close()
     ranks.close()
@@ -174,7 +178,8 @@ def sync(trainer: Trainer) -> dict[str, float]:
 
 
 def collect(trainer: Trainer) -> Played:
-    """Roll out until `prompts` groups carry signal, or the refills are used up. Groups without signal are dropped.
+    """Roll out until `prompts` groups carry signal, or the refills are used up. Groups without signal are dropped, and
+    those beyond `prompts`, where more were drawn: the ones that were drawn last.
 
     Trajectories on which the judge failed leave before that. If no group of a step carries signal, the last attempt is
     kept whole: such a step logs a gradient of zero.
@@ -188,22 +193,17 @@ def collect(trainer: Trainer) -> Played:
         missing = config.trainer.prompts - len({trajectory.group for trajectory in played.trajectories})
         if missing == 0:
             break
-        tasks, played.cursor, waited = draw(trainer, played.cursor, missing)
+        number = missing if attempt else math.ceil(missing * config.filters.oversample)
+        tasks, played.cursor, waited = draw(trainer, played.cursor, number)
         title = f"step {state.step + 1}" + (f", refill {attempt}" if attempt else "")
         sizes = config.trainer.samples, config.trainer.turns
         every, spent = play(trainer, tasks, *sizes, first_group=played.groups, seed=config.seed, title=title)
         fresh = without_judge_failures(every)
-        played.add(every, missing, waited + spent, refills=attempt > 0)
+        played.add(every, number, waited + spent, refills=attempt > 0)
         table = tabulate_rollouts(config.reward, fresh)
-        alive = set(table.groups.tolist())
-        for name, options in filters.items():
-            decision = GROUP_FILTERS[name](table, **options)
-            played.filter_sums = add(played.filter_sums, decision.metrics)
-            survivors = set(surviving_groups(decision, table.groups).tolist())
-            played.with_signal[name] |= survivors
-            alive &= survivors
+        alive = played.find_signal(table, filters)
         last_resort = attempt == config.filters.max_refills and not played.trajectories and not alive
-        played.trajectories += [trajectory for trajectory in fresh if trajectory.group in alive or last_resort]
+        played.take(fresh, alive, missing, last_resort)
     if not played.trajectories:
         raise WorkerLost(f"judge: it failed on all {len(played.every)} trajectories of step {state.step + 1}")
     return played

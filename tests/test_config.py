@@ -76,8 +76,8 @@ def test_every_registered_name_has_a_yaml_file_and_the_other_way_round():
     def files(group):
         return {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
 
-    assert files("algo") == set(ADVANTAGES) and files("reward") == set(REWARDS)
-    assert files("filters") - {"none", "full"} == set(NAMES)
+    assert files("algo") == {*ADVANTAGES, "gspo"} and files("reward") == set(REWARDS)
+    assert files("filters") - {"none", "full", "oversampled"} == set(NAMES)
 
 
 def test_what_a_resumed_run_may_change_is_no_part_of_its_folders_name():
@@ -106,6 +106,12 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
         ("trainer.steps=many", ["trainer.steps", "many", "Integer"]),
         ("trainer.samples=0", ["trainer.samples", "at least 1"]),
         ("algo.aggregation=token_men", ["token_men", "token_mean"]),
+        ("algo.ratio_level=turn", ["algo.ratio_level", "turn_geometric"]),
+        ("algo.ratio_level=geometric trainer.layout=turn", ["trainer.layout=turn", "turn_geometric"]),
+        ("algo.entropy_coef=-1", ["algo.entropy_coef=-1", "0 or more"]),
+        ("reward.overlong_penalty=1", ["reward.overlong_window=0", "1 to 400 tokens", "e.g. 80"]),
+        ("filters.zero_variance.oversample=0.5", ["oversample=0.5", "1 or more"]),
+        ("reward.overlong_penalty=-1", ["reward.overlong_penalty=-1", "0 or more"]),
         ("trainer.samples=1", ["trainer.samples=1", "zero_variance", "min_size=2", "filters=none"]),
         ("engine.temperature=0", ["engine.temperature=0", "more than 0"]),
         ("reward.capp=1", ["reward.capp", "reward.cap"]),

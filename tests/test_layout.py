@@ -11,7 +11,7 @@ import pytest
 from tests.imports import ROOT, imports, modules
 
 FLOORS = (
-    {"types", "registry", "overrides", "lora", "trainer_config", "sft_config"},
+    {"types", "registry", "overrides", "lora", "policy_config", "trainer_config", "sft_config"},
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},
@@ -21,6 +21,7 @@ FLOORS = (
 SIDEWAYS = {
     ("overrides", "types"),
     ("lora", "types"),
+    ("policy_config", "lora"),
     ("sft_config", "types"),
     ("config", "objective"),
     ("config", "tasks"),

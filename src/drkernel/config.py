@@ -1,5 +1,5 @@
-"""The configuration: one dataclass per config group of conf/, a docstring under every field (those of `trainer` and
-`sft` are in trainer_config.py and sft_config.py).
+"""The configuration: one dataclass per config group of conf/, a docstring under every field (those of `policy` and
+`engine`, `trainer`, `sft` are in policy_config.py, trainer_config.py and sft_config.py).
 
 Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml). `load` turns what it composed into a
 `Config` in the first line of an entry point; nobody downstream sees OmegaConf. An unknown key, type or variant raises
@@ -23,14 +23,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from drkernel.judge.service import ACROSS, CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES
-from drkernel.lora import LoraConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
-from drkernel.objective.loss import AGGREGATIONS
+from drkernel.objective.loss import AGGREGATIONS, RATIO_LEVELS
 from drkernel.objective.metrics import THRESHOLDS
 from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import expect_a_gradient, expect_a_schedule, resolve
+from drkernel.overrides import expect_a_gradient, expect_a_penalty, expect_a_schedule, resolve
+from drkernel.policy_config import EngineConfig, PolicyConfig
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, ColdstartConfig, SftConfig, expect_trajectories
 from drkernel.tasks.generator import VERSION
@@ -48,9 +48,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "algo.advantage": tuple(ADVANTAGES),
     "algo.aggregation": tuple(AGGREGATIONS),
     "algo.importance_level": tuple(LEVELS),
+    "algo.ratio_level": RATIO_LEVELS,
     "reward.name": tuple(REWARDS),
     "tasks.precision": PRECISIONS,
     "policy.prompts": ("compact", "chat"),
+    "policy.thinking": ("none", "kept", "stripped"),
     "engine.name": ("auto", "transformers", "vllm"),
     "judge.device": DEVICES,
     "judge.gpu": GPUS,
@@ -74,7 +76,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """The fields that take one of a few words."""
 POSITIVE = (
     *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots"),
-    *("judge.workers", "judge.timed_shapes"),
+    *("judge.workers", "judge.timed_shapes", "trainer.keep_every"),
     *("sft.batch_size", "sft.batch_tokens", "sft.max_length", "sft.loss_every", "sft.save_every", "sft.max_steps"),
     *("coldstart.tasks", "coldstart.trajectories", "coldstart.hidden", "coldstart.layers", "coldstart.positions"),
 )
@@ -107,46 +109,6 @@ class TasksConfig:
     """Where the test tasks come from; None: the test split of `source`, or the set published beside it."""
     eval_count: int = 48
     """How many test tasks the before/after table covers."""
-
-
-@dataclass
-class PolicyConfig:
-    """The language model that is trained (conf/policy/)."""
-
-    path: str = "assets/seed"
-    """A Hugging Face folder (looked up from the working directory, then from the repository) or hub id."""
-    prompts: str = "compact"
-    """`compact` for policies with drkernel's own tokenizer, `chat` for instruct models."""
-    lr: float = 1e-6
-    """AdamW learning rate, the highest that `trainer.lr_schedule` reaches. The paper's 1e-6 suits 8B and 14B; a policy
-    of a few million wants far more."""
-    lora: LoraConfig = field(default_factory=LoraConfig)
-    """Adapters that train in place of all weights; `policy.lora.rank=32` adds them."""
-
-
-@dataclass
-class EngineConfig:
-    """What generates (conf/engine/)."""
-
-    name: str = "auto"
-    """`auto` takes vLLM where there is a GPU and vLLM, else transformers."""
-    max_answer_tokens: int = 400
-    """Most tokens of one completion."""
-    max_tokens: int = 2048
-    """Most tokens of a trajectory, all turns together; a trajectory that would not fit ends early."""
-    slots: int = 64
-    """Sequences that decode together."""
-    temperature: float = 1.0
-    """Sampling temperature in training; log-probabilities of the engine and the trainer are at this temperature."""
-    kv_cache_gib: float = 16.0
-    """vLLM only: size of the key-value cache, set explicitly so that nothing has to be estimated."""
-    agreement: float = 0.1
-    """vLLM only: largest mean difference between the engine's log-probabilities and the trainer's after a sync, in nats
-    per token; beyond it the run stops. Two bf16 implementations differ by about 0.03."""
-    sleep: bool = False
-    """vLLM only: give the GPU's memory to the trainer during the update. For policies that do not fit otherwise."""
-    eager: bool = False
-    """vLLM only: no CUDA graphs; starts in seconds and decodes slowly."""
 
 
 @dataclass
@@ -205,6 +167,9 @@ class AlgoConfig:
     """Discount over turns."""
     updates: int = 1
     """Optimizer steps per rollout. With one, as in the paper, the probability ratio is 1 and clipping cannot act."""
+    ratio_level: str = "token"
+    """What the clipped ratio is of: a `token`, or the geometric mean over a turn (`turn_geometric`, GSPO) or over a
+    trajectory (`geometric`). Means vary far less than tokens, and want narrower clips (conf/algo/gspo.yaml)."""
     clip_low: float = 0.2
     """Lower clip of the probability ratio: 1 - clip_low."""
     clip_high: float = 0.28
@@ -214,6 +179,9 @@ class AlgoConfig:
     kl_coef: float = 0.0
     """Factor of the KL to the policy that the run began with, in the loss (k3). 0, as in the paper: no such term, no
     second policy in memory."""
+    entropy_coef: float = 0.0
+    """Factor of the entropy in nats, which the loss is lowered by, each token weighing as in the loss. 0, as in the
+    paper: no bonus."""
     aggregation: str = "token_mean"
     """How token losses are averaged (objective/loss.py). The paper's is `sequence_mean_token_sum`."""
     loss_scale: float = 1000.0
@@ -240,6 +208,12 @@ class RewardConfig:
     hack_check: bool = True
     """If False, hacks with correct outputs are rewarded and the policy's feedback does not mention them, as in the
     paper's ablation. Metrics and the table at the end still call them hacks."""
+    overlong_penalty: float = 0.0
+    """Largest penalty for a long completion, taken off its turn's reward in training; 0, as in the paper: none."""
+    overlong_window: int = 0
+    """Over so many tokens before `overlong_limit` the penalty grows linearly; DAPO: a fifth of the limit."""
+    overlong_limit: int | None = None
+    """The tokens of a completion at which the penalty is whole; None: engine.max_answer_tokens."""
 
 
 @dataclass
@@ -248,6 +222,9 @@ class RefillConfig:
 
     max_refills: int = 2
     """How many times a step may draw more prompts before it goes on with what it has."""
+    oversample: float = 1.0
+    """How many times trainer.prompts groups a step draws at first. The first that carry signal train, in the order in
+    which they were drawn: how soon a group is done, and so how short its answers are, has no part in it."""
 
 
 def one_field_each(config: type[C]) -> type[C]:
@@ -271,6 +248,11 @@ class FiltersConfig:
         """How many times a step may draw more prompts in place of groups that were dropped."""
         return max((getattr(self, name).max_refills for name in self.chosen(GROUP_FILTERS)), default=0)
 
+    @property
+    def oversample(self) -> float:
+        """How many times the groups that are needed a step draws at first."""
+        return max((getattr(self, name).oversample for name in self.chosen(GROUP_FILTERS)), default=1.0)
+
     def chosen(self, registry: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """The filters of a registry that are on, and their options."""
         on = {name: getattr(self, name) for name in registry if getattr(self, name) is not None}
@@ -289,6 +271,10 @@ class LoggerConfig:
     """Write PNG plots at the end of the run."""
     completions: bool = True
     """Keep every completion with its verdict, reward and advantage: completions/ of the run folder, a file per step."""
+    samples: int = 0
+    """wandb: trajectories in a table of each validation, with their texts, verdicts and rewards; 0: no table."""
+    page: bool = False
+    """Write the page of the run (view.html, training/view.py) at its end; with wandb also as an artifact."""
 
 
 @dataclass
@@ -327,6 +313,7 @@ class Judged(Protocol):
     """What a training's config and a study's both say about the judge and the engine."""
 
     seed: int
+    policy: PolicyConfig
     engine: EngineConfig
     judge: JudgeConfig
     reward: RewardConfig
@@ -339,15 +326,18 @@ def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
     config = located(resolve(composed, Config, CHOICES, POSITIVE))
     expect_a_gradient(config)
+    expect_a_penalty(config)
     expect_a_schedule(config.trainer)
     expect_trajectories(config)
     return config
 
 
 def located(config: Any) -> Any:
-    """The config with a policy folder of the repository found from any working directory."""
-    if not Path(config.policy.path).exists() and (REPOSITORY / config.policy.path).exists():
-        config.policy.path = str(REPOSITORY / config.policy.path)
+    """The config with a policy folder and a template of the repository found from any working directory."""
+    for key in ("path", "template"):
+        given = getattr(config.policy, key)
+        if given and not Path(given).exists() and (REPOSITORY / given).exists():
+            setattr(config.policy, key, str(REPOSITORY / given))
     return config
 
 

@@ -34,7 +34,8 @@ MACHINE = (
 a last resort, since a submission's work is bounded otherwise."""
 MAY_CHANGE = (
     *("run_dir", "name", "plan", "sweep", "logger", "logger.wandb", "logger.plots", "logger.completions"),
-    *("trainer.steps", "trainer.keep", "trainer.save_every"),
+    *("logger.samples", "logger.page"),
+    *("trainer.steps", "trainer.keep", "trainer.save_every", "trainer.keep_every", "trainer.save_async"),
     *("trainer.eval_samples", "trainer.eval_turns", "tasks.eval_count"),
     *("trainer.validate_every", "trainer.best_by", "trainer.stop_below"),
     *("sft.max_steps", "sft.loss_every", "sft.save_every"),
@@ -83,13 +84,39 @@ def expect_a_gradient(config: Any) -> None:
     if temperature <= 0:
         found = f"engine.temperature={temperature:g} has no log-probabilities to train on"
         raise DrKernelError(f"config: {found}; expected more than 0, the paper's is 1")
-    if config.algo.kl_coef < 0:
-        raise DrKernelError(f"config: algo.kl_coef={config.algo.kl_coef:g} rewards distance; expected 0 or more")
+    for key, why in (("kl_coef", "rewards distance"), ("entropy_coef", "punishes entropy")):
+        if (value := getattr(config.algo, key)) < 0:
+            raise DrKernelError(f"config: algo.{key}={value:g} {why}; expected 0 or more")
+    stripped = config.policy.thinking == "stripped"
+    if config.algo.ratio_level == "geometric" and (stripped or config.trainer.layout == "turn"):
+        cuts = "policy.thinking=stripped" if stripped else "trainer.layout=turn"
+        found = f"algo.ratio_level=geometric with {cuts}, which cuts trajectories into rows"
+        raise DrKernelError(f"config: {found}; expected algo.ratio_level=turn_geometric")
+    if config.stage == "sft" and stripped:
+        raise DrKernelError("config: policy.thinking=stripped with stage=sft; expected none or kept")
+    if config.filters.oversample < 1:
+        found = f"filters.zero_variance.oversample={config.filters.oversample:g} draws less than a step needs"
+        raise DrKernelError(f"config: {found}; expected 1 or more")
     if samples < smallest:
         raise DrKernelError(
             f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, since each must have "
             f"min_size={smallest}; expected trainer.samples of at least {smallest}, or filters=none"
         )
+
+
+def expect_a_penalty(config: Any) -> None:
+    """Refuses a penalty for long completions without a window; sets the limit that is not given."""
+    reward = config.reward
+    limit = reward.overlong_limit or config.engine.max_answer_tokens
+    if reward.overlong_penalty < 0:
+        raise DrKernelError(f"config: reward.overlong_penalty={reward.overlong_penalty:g}; expected 0 or more")
+    if reward.overlong_penalty and not 1 <= reward.overlong_window <= limit:
+        found = (
+            f"reward.overlong_penalty={reward.overlong_penalty:g} over reward.overlong_window={reward.overlong_window}"
+        )
+        raise DrKernelError(f"config: {found}; expected a window of 1 to {limit} tokens, e.g. {limit // 5}")
+    if reward.overlong_penalty:
+        reward.overlong_limit = limit
 
 
 def expect_a_schedule(trainer: Any) -> None:

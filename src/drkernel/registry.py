@@ -9,6 +9,7 @@ function, one line in its registry, and a YAML file that names it.
     ADVANTAGES                                    objective/advantages.py    algo.advantage
     AGGREGATIONS                                  objective/loss.py          algo.aggregation
     LEVELS                                        objective/mismatch.py      filters.mrs.level, algo.importance_level
+    RATIO_LEVELS                                  objective/loss.py          algo.ratio_level
 """
 
 from __future__ import annotations

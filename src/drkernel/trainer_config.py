@@ -45,6 +45,10 @@ class TrainerConfig:
     """Steps between checkpoints."""
     keep: int = 2
     """Newest checkpoints kept; the best one of the validation is kept besides."""
+    keep_every: int | None = None
+    """Checkpoints whose step this divides are made and kept for ever, besides; None: none."""
+    save_async: bool = False
+    """Write checkpoints behind the steps that follow, from a copy in the host's memory (training/saving.py)."""
     validate_every: int = 0
     """Steps between validations: `tasks.eval_count` tasks of the validation split, played as for the table at the end.
     0: none."""

@@ -148,11 +148,15 @@ class Turn:
     verdict: Verdict | None = None
     finished: bool = True
     """False where the completion was cut at its token limit."""
+    history: list[int] | None = None
+    """What stands before `prompt_ids`, where that is not the turns before, token by token: their thoughts were
+    stripped."""
 
 
 @dataclass
 class Trajectory:
-    """The turns of one episode on one task. Turn k's full prompt is everything before it, token by token."""
+    """The turns of one episode on one task. Turn k's full prompt is everything before it, token by token, back to the
+    last turn with a `history`, which comes first."""
 
     task_id: str
     group: int
@@ -170,7 +174,7 @@ class Trajectory:
 
 @dataclass
 class Batch:
-    """Trajectories packed end to end. T tokens, R rows (one per trajectory, or one per turn).
+    """Trajectories packed end to end. T tokens, R rows (one per trajectory, or one per turn or `Turn.history`).
 
     Position t predicts the token at t: `loss_mask[t]` says that token t was sampled by the policy, and its
     log-probability comes from the hidden state at t - 1 of the same row.

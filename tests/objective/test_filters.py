@@ -153,20 +153,28 @@ def test_the_one_turn_that_prs_leaves_of_a_group_is_compared_with_those_it_rejec
 
 def test_filters_compose_in_any_order():
     rollouts = covered([[0.9], [0.1], [0.9], [0.9]], rewards=[[3.0], [2.0], [1.0], [1.0]], groups=[0, 0, 1, 1])
+    rollouts = replace(rollouts, finished=torch.tensor([[True], [True], [True], [False]]))
     uniforms = chance(rollouts)
     names = [*GROUP_FILTERS, *TURN_FILTERS]
     decisions = [decide({name: {} for name in order}, rollouts, uniforms) for order in (names, names[::-1])]
     for decision in decisions:
         assert decision.keep.tolist() == [[True], [False], [False], [False]]
         assert decision.in_baseline.tolist() == [[True], [True], [False], [False]]
-        assert means(decision.metrics) == {"zero_variance/kept": 0.5, "prs/kept": 0.75}
+        assert means(decision.metrics) == {"zero_variance/kept": 0.5, "prs/kept": 0.75, "overlong/kept": 0.75}
     assert decide({}, rollouts, uniforms).keep.all()
     assert decide({"prs": {"tau": 0.0}}, rollouts, uniforms).keep.all()
 
 
+def test_the_one_turn_that_two_filters_leave_together_is_compared_with_those_they_reject():
+    rollouts = covered([[0.9], [0.0], [0.9]], finished=[[True], [True], [False]])
+    decision = decide({"prs": {}, "overlong": {}}, rollouts, chance(rollouts))
+    assert decision.keep.tolist() == [[True], [False], [False]]
+    assert decision.in_baseline.tolist() == [[True], [True], [True]]
+
+
 def test_an_unknown_filter_or_mode_is_refused_with_the_known_ones():
     rollouts = table(1, 1)
-    with pytest.raises(DrKernelError, match="found 'psr', expected one of zero_variance, prs"):
+    with pytest.raises(DrKernelError, match="found 'psr', expected one of zero_variance, prs, overlong"):
         decide({"psr": {}}, rollouts, chance(rollouts))
     for name, options in [("prs", {"mode": "x"}), ("zero_variance", {"turns": "x"})]:
         with pytest.raises(DrKernelError, match="found 'x', expected"):

@@ -7,10 +7,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, fields
 
 import pytest
+import torch
 
 from drkernel.policy import Sampling, load_engine, load_prompts, new_policy
 from drkernel.policy.tokenizer import train_tokenizer
 from drkernel.rollout import EpisodeConfig, Stopped, rollout
+from drkernel.training.packing import pack
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
 SOURCE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * {}\n"
@@ -270,3 +272,22 @@ def test_a_task_that_the_judge_no_longer_takes_is_its_failure_and_ends_only_thes
     assert refused and {t.task_id for t in refused} == {"t1"}
     assert refused[0].turns[-1].verdict.reason == "not_prepared"
     assert "out of memory" in refused[0].turns[-1].verdict.detail
+
+
+def test_turns_after_stripped_thoughts_have_a_history_of_their_own(prompts, policy, monkeypatch):
+    """A stand-in for thoughts: the first half of every completion."""
+    shown = lambda self, prompt, completion, finished=True: prompt + completion[len(completion) // 2 :]
+    monkeypatch.setattr(type(prompts), "history", shown)
+    judge = SlowJudge(0, longest=0.0)
+    trajectories = play(prompts, policy, judge)
+    for trajectory in trajectories:
+        sequence = []
+        for number, turn in enumerate(trajectory.turns):
+            assert turn.history == (sequence if number else None)
+            sequence = sequence + shown(prompts, turn.prompt_ids, turn.response_ids)
+    assert content(play(prompts, policy, SlowJudge(1), slots=5)) == content(trajectories)
+    batch = pack(trajectories[:2])
+    scores = policy.logprobs(batch)
+    assert len(batch.cu_seqlens) - 1 == sum(len(t.turns) for t in trajectories[:2])
+    assert (scores.logprobs - batch.rollout_logprobs)[batch.loss_mask].abs().max() < 1e-4
+    assert torch.equal(pack(trajectories, "turn").tokens, pack(trajectories).tokens)

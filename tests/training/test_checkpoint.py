@@ -1,7 +1,11 @@
 """A checkpoint is whole or not there, says so, and fits any number of ranks."""
 
+import copy
+import errno
 import json
+import os
 import random
+import time
 
 import numpy
 import pytest
@@ -10,6 +14,7 @@ import torch
 from drkernel.policy.model import new_policy
 from drkernel.training import checkpoint, sharding, update
 from drkernel.training.ranks import Ranks
+from drkernel.training.saving import Saver
 from drkernel.types import DrKernelError
 from tests.training import gloo
 from tests.training.test_sharding import batch, full, loss, make_policy
@@ -51,7 +56,54 @@ def work(ranks: Ranks, folder) -> dict:
     plain = sharding.shard(make_policy(), ranks)
     found["plain"] = checkpoint.load_latest(folder / "plain", plain, torch.optim.SGD(plain.parameters(), 1.0), ranks)
     found["damaged"] = refusal(folder / "damaged", ranks)
+    found["behind"] = behind(ranks, folder / f"behind{ranks.size}")
+    found["failed"] = failed(ranks, folder / f"failed{ranks.size}")
     return found
+
+
+def behind(ranks: Ranks, folder) -> tuple[dict, dict]:
+    """What was saved while training went on, with collectives of its own; and what is loaded of it."""
+    policy, optimizer = run(sharding.shard(make_policy(), ranks), seed=1)
+    saved = copy.deepcopy(everything(policy, optimizer))
+    with Saver(ranks, in_background=True) as saver:
+        save_behind(saver, folder, policy, optimizer, ranks)
+        for seed in range(3):
+            policy.backward(batch([seed]), loss)
+            optimizer.step()
+            ranks.all_gather_object(lambda: 1)
+        assert not (folder / "step_000004").exists(), "the write waits, training does not"
+        ranks.barrier()
+        (folder.parent / f"go{ranks.size}").touch()
+    other = run(sharding.shard(make_policy(), ranks), seed=3)
+    assert checkpoint.load_latest(folder, *other, ranks) == {"count": [1]}
+    return saved, everything(*other)
+
+
+def save_behind(saver, folder, policy, optimizer, ranks):
+    state = {"count": [1]}
+    snapshot = checkpoint.take(4, policy, optimizer, state, ranks).copied()
+    state["count"].append(2)
+
+    def write(others):
+        while not (folder.parent / f"go{ranks.size}").exists():
+            time.sleep(0.01)
+        checkpoint.write(folder, snapshot, checkpoint.Keep(2), others)
+
+    saver.run(write)
+
+
+def failed(ranks: Ranks, folder) -> str:
+    """What is said where one rank cannot write."""
+    policy, optimizer = run(sharding.shard(make_policy(), ranks))
+    snapshot = checkpoint.take(4, policy, optimizer, {}, ranks)
+    if ranks.rank == ranks.size - 1:
+        snapshot.files["nowhere/rng.pt"] = b""
+    saver = Saver(ranks, in_background=True)
+    saver.run(lambda others: checkpoint.write(folder, snapshot, checkpoint.Keep(2), others) and None)
+    with pytest.raises(DrKernelError) as error:
+        saver.wait()
+    ranks.barrier()
+    return f"{error.value} {[*folder.iterdir()]}"
 
 
 def refusal(folder, ranks) -> str:
@@ -123,6 +175,19 @@ def test_another_number_of_ranks_draws_from_seed_step_and_rank(found):
 def test_damage_that_one_rank_sees_is_one_line_on_all(found, size):
     for rank in found[size]:
         assert "safetensors: corrupt checkpoint (SHA-256 is" in rank["damaged"] and "\n" not in rank["damaged"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_what_is_written_behind_later_steps_is_what_was_there_when_it_was_saved(found, size):
+    for rank in found[size]:
+        same(rank["behind"][1], rank["behind"][0])
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_write_that_fails_on_one_rank_names_the_file_on_all_and_leaves_nothing(found, size):
+    for rank in found[size]:
+        assert "nowhere/rng.pt" in rank["failed"] and rank["failed"].endswith("[]")
+        assert "\n" not in rank["failed"]
 
 
 def test_every_file_has_its_hash(found, folder):
@@ -231,3 +296,44 @@ def test_what_interrupted_saves_left_is_removed_at_the_next_start(tmp_path):
     save(tmp_path, 1, {"step": 1})
     (tmp_path / ".step_000002.tmp" / "tensors").mkdir(parents=True)
     assert load(tmp_path)["step"] == 1 and not list(tmp_path.glob(".*.tmp"))
+    (tmp_path / "step_000003").mkdir()
+    assert load(tmp_path)["step"] == 1 and not (tmp_path / "step_000003").exists()
+
+
+def written(folder, step, keep):
+    policy = make_policy()
+    optimizer = torch.optim.SGD(policy.parameters(), 1.0)
+    checkpoint.write(folder, checkpoint.take(step, policy, optimizer, {}, ALONE), keep, ALONE)
+
+
+def test_every_nth_is_kept_for_ever_and_so_is_the_best(tmp_path):
+    for step in range(1, 9):
+        written(tmp_path, step, checkpoint.Keep(1, best=5, every=3))
+    assert [int(path.name[-1]) for path in checkpoint.complete(tmp_path)] == [3, 5, 6, 8]
+
+
+def test_a_full_disk_is_one_line_that_names_the_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DrKernelError, match=r"step_000002.* cannot be written \(No space left on device\)"):
+        written(tmp_path, 2, checkpoint.Keep(2))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_exit_waits_for_the_write_and_raises_what_it_raised(tmp_path):
+    def slow(ranks):
+        time.sleep(0.2)
+        (tmp_path / "done").touch()
+        raise DrKernelError("disk")
+
+    with pytest.raises(DrKernelError, match="disk"), Saver(ALONE, in_background=True) as saver:
+        saver.run(slow)
+        assert not (tmp_path / "done").exists()
+    assert (tmp_path / "done").exists()
+    (tmp_path / "done").unlink()
+    with pytest.raises(ZeroDivisionError), Saver(ALONE, in_background=True) as saver:
+        saver.run(slow)
+        raise ZeroDivisionError
+    assert (tmp_path / "done").exists()

@@ -8,9 +8,12 @@ import torch
 from safetensors.torch import load_file
 
 from drkernel.config import REPOSITORY
+from drkernel.lora import LoraConfig
 from drkernel.policy import Policy, load_tokenizer, transfer
+from drkernel.policy.lora import adapted, add_adapters
 from drkernel.training import checkpoint, sharding, update
 from drkernel.training.export import main
+from drkernel.training.loading import set_adapters
 from drkernel.training.ranks import Ranks
 from tests.training import gloo
 from tests.training.test_sharding import make_policy
@@ -97,6 +100,61 @@ def test_another_policy_is_refused_by_name(run, tmp_path, capsys):
     transfer.export(policy, origin, load_tokenizer(SEED))
     assert main([str(run / "checkpoints/step_5"), str(tmp_path / "out"), "--policy", str(origin)]) == 2
     assert f"does not hold the weights of {origin}" in capsys.readouterr().err
+
+
+LORA = {"rank": 3, "alpha": 6.0, "targets": ["q_proj", "down_proj"]}
+
+
+def adapters_of(dtype: torch.dtype) -> Policy:
+    policy = add_adapters(Policy.load(SEED, dtype), LoraConfig(**LORA))
+    set_adapters(policy, str(SEED), 0, Ranks())
+    for number, (_, layer) in enumerate(adapted(policy.model)):
+        torch.nn.init.constant_(layer.lora_B.weight, 0.01 * (1 + number))
+    return policy
+
+
+@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def lora(request, tmp_path_factory):
+    """A run with adapters, and the policy itself."""
+    run, policy = tmp_path_factory.mktemp("lora"), adapters_of(request.param)
+    save(run, 5, policy, Ranks(), SEED)
+    config = {"policy": {"path": str(SEED), "prompts": "compact", "lora": LORA}}
+    (run / "config.yaml").write_text(json.dumps(config))
+    return run, policy
+
+
+def test_adapters_are_merged_as_the_engine_has_them(lora, tmp_path, capsys):
+    run, policy = lora
+    assert " parameters of step_000005 in bfloat16" in exported(capsys, run / "checkpoints/5", tmp_path / "out")
+    transfer.export(policy, tmp_path / "expected", load_tokenizer(SEED), torch.bfloat16)
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {p.name for p in (tmp_path / "expected").iterdir()}
+    found, expected = (load_file(tmp_path / side / "model.safetensors") for side in ("out", "expected"))
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in found)
+
+
+def test_adapters_alone_are_a_folder_that_peft_loads(lora, tmp_path, capsys):
+    run, policy = lora
+    said = exported(capsys, run / "checkpoints/5", tmp_path / "out", "--adapter")
+    assert "parameters of adapters of step_000005 in float32" in said
+    transfer.export_adapters(policy, tmp_path / "expected")
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
+
+
+def test_adapters_are_not_added_to_weights_that_they_were_not_trained_on(lora, tmp_path, capsys):
+    run, _ = lora
+    other = Policy.load(SEED)
+    with torch.no_grad():
+        other.body.norm.weight.add_(1)
+    transfer.export(other, tmp_path / "other", load_tokenizer(SEED))
+    arguments = [str(run / "checkpoints/5"), str(tmp_path / "out")]
+    assert main([*arguments, "--policy", str(tmp_path / "other")]) == 2
+    assert "other: found other weights (digest" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_a_run_without_adapters_has_none_to_export(run, tmp_path, capsys):
+    assert main([str(run / "checkpoints/5"), str(tmp_path / "out"), "--adapter"]) == 2
+    assert "found all weights, expected adapters for --adapter" in capsys.readouterr().err
 
 
 def work(ranks: Ranks, folder) -> None:

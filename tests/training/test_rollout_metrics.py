@@ -60,13 +60,14 @@ def test_failures_of_the_judge_are_counted_and_are_no_part_of_any_other_figure()
 
 
 def test_groups_are_counted_before_filters_drop_them():
-    groups = describe_groups(RewardConfig(name="binary"), EVERY, kept={2}, refilled=1)
+    groups = describe_groups(RewardConfig(name="binary"), EVERY, kept={2}, refilled=1, surplus=1)
     assert groups == {
         "groups/played": 4,
         "groups/all_solved": pytest.approx(1 / 3),
         "groups/none_solved": pytest.approx(1 / 3),
         "groups/with_signal": pytest.approx(1 / 3),
         "groups/dropped": pytest.approx(2 / 3),
+        "groups/surplus": pytest.approx(1 / 3),
         "groups/refilled": 1 / 4,
     }
 

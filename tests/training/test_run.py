@@ -2,12 +2,17 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from drkernel.config import AlgoConfig, Config, LoggerConfig, TrainerConfig
+from drkernel.config import AlgoConfig, Config, LoggerConfig, PolicyConfig, TrainerConfig
+from drkernel.objective.rewards import speedup
+from drkernel.objective.rollouts import tabulate
+from drkernel.training import completions, report
 from drkernel.training.run import Run, check_tasks
-from drkernel.types import DrKernelError, Task
+from drkernel.training.trainer import State
+from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
 
 
 def config_for(folder, **changes):
@@ -120,3 +125,54 @@ def test_offline_wandb_keeps_its_files_in_the_run_folder_and_resumes_its_id(tmp_
         run.log(step, {"reward": 1.0})
         run.close()
     assert any((tmp_path / "wandb").rglob(f"run-{identity}.wandb"))
+
+
+def test_a_run_goes_on_with_the_texts_of_prompts_that_it_began_with(tmp_path):
+    file = tmp_path / "prompts.yaml"
+    config = config_for(tmp_path / "run", policy=PolicyConfig(template=str(file)))
+    file.write_text("system: Be brief.")
+    Run(config).close()
+    Run(config).close()
+    file.write_text("system: Be long.")
+    with pytest.raises(DrKernelError, match=r"prompts.yaml: found other texts than this run began with"):
+        Run(config)
+
+
+def files_of(folder, pattern: str) -> list:
+    return [path for path in (folder / "wandb").rglob(pattern) if path.is_file()]
+
+
+def test_wandb_gets_a_table_of_samples_at_a_validation_and_the_page_at_the_end(tmp_path, monkeypatch):
+    options = LoggerConfig(wandb="offline", samples=2, page=True)
+    run = Run(config_for(tmp_path, logger=options))
+    run.start_wandb(None)
+    turns = [Turn([1], [2], [0.0], None, Verdict("ok", "faster", speedup=s, coverage=1.0)) for s in (1.5, 2.0)]
+    trajectories = [Trajectory(f"t{g}", g, s, turns) for g in range(3) for s in range(2)]
+    prompts = SimpleNamespace(tokenizer=SimpleNamespace(decode=lambda ids: f"ids {ids}"))
+    table = tabulate(trajectories, speedup)
+    completions.write_validation(
+        SimpleNamespace(run=run, config=run.config, prompts=prompts, state=State(step=4)),
+        table,
+        trajectories,
+        trajectories,
+    )
+    (shown,) = [json.loads(path.read_text()) for path in files_of(tmp_path, "*.table.json")]
+    assert shown["columns"] == ["task", "sample", "turn", "text", "verdict", "speedup", "coverage", "reward"]
+    assert [row[:3] for row in shown["data"]] == [["t0", 0, 0], ["t0", 0, 1], ["t1", 1, 0], ["t1", 1, 1]]
+    assert shown["data"][1][3:] == ["ids [2]", "ok: faster", 2.0, 1.0, 3.0]
+    run.log(4, {"reward": 1.0})
+    logged, real = [], run._wandb.log_artifact
+    monkeypatch.setattr(run._wandb, "log_artifact", lambda artifact: logged.append(artifact) or real(artifact))
+    report.publish(run)
+    run.close()
+    assert "<html" in (tmp_path / "view.html").read_text()
+    assert [(artifact.type, [*artifact.manifest.entries]) for artifact in logged] == [("page", ["view.html"])]
+
+
+def test_without_wandb_the_page_is_written_all_the_same_and_nothing_where_none_is_asked_for(tmp_path):
+    for page in (False, True):
+        run = Run(config_for(tmp_path, logger=LoggerConfig(wandb="disabled", page=page)))
+        run.log(1, {"reward": 1.0})
+        report.publish(run)
+        run.close()
+        assert (tmp_path / "view.html").exists() == page

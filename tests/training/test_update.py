@@ -8,6 +8,7 @@ from threading import Barrier
 import pytest
 import torch
 
+from drkernel.config import AlgoConfig
 from drkernel.objective.loss import count, policy_loss, token_weights
 from drkernel.policy.model import new_policy
 from drkernel.training import update
@@ -144,3 +145,72 @@ def test_gradients_are_clipped_over_all_parameters_together(episodes):
     metrics, gradient, _ = one_step(episodes, update.SINGLE)
     assert metrics["grad_norm"] > 0.5
     assert float(gradient.norm()) == pytest.approx(0.5, rel=1e-4)
+
+
+OPTIONS = {"clip_low": 0.02, "clip_high": 0.03, "dual_clip": float("inf"), "aggregation": "sequence_mean_token_mean"}
+
+
+def second_step(episodes, algo, ranks=update.SINGLE, max_tokens=30, chunk=5):
+    """The loss and its gradient where the policy has moved since the rollout."""
+    policy, batch = deepcopy(POLICY), pack(episodes)
+    policy.chunk = chunk
+    batch.advantages = to_tokens(torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(4, 3), batch)
+    old = policy.logprobs(batch).logprobs + 0.1 * torch.sin(torch.arange(len(batch.tokens)))
+    loss = update.PolicyLoss.of(algo, batch, old, policy.device)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.0)
+    metrics = update.step(
+        policy, optimizer, batch, loss, max_tokens=max_tokens, max_grad_norm=float("inf"), ranks=ranks
+    )
+    return metrics, torch.cat([p.grad.flatten() for p in policy.parameters()]), (policy, batch, old)
+
+
+@pytest.mark.parametrize("level", ["turn_geometric", "geometric"])
+def test_the_ratio_of_a_sequence_has_the_gradient_of_gspo_however_rows_are_cut(episodes, level):
+    """Against the objective written out with all logits at once: the mean over turns of min(s A, clip(s) A)."""
+    metrics, found, (policy, batch, old) = second_step(episodes, AlgoConfig(ratio_level=level, **OPTIONS))
+    logits = policy.head(policy(batch)).log_softmax(-1)
+    index = batch.loss_mask.nonzero().squeeze(1)
+    gaps = logits[index - 1].gather(1, batch.tokens[index, None]).squeeze(1) - old[index]
+    turns, sequences = batch.turn_ids[index], (batch.turn_ids if level == "turn_geometric" else batch.trajectory_ids)
+    total = 0
+    for turn in turns.unique():
+        ratio = gaps[sequences[index] == sequences[index][turns == turn][0]].mean().exp()
+        # In a trajectory of several turns a token's own derivative counts for its own turn alone.
+        own = gaps[turns == turn].mean()
+        ratio = ratio.detach() * (own - own.detach()).exp()
+        advantage = batch.advantages[index][turns == turn][0]
+        total = total - torch.minimum(ratio * advantage, ratio.clamp(1 - 0.02, 1 + 0.03) * advantage)
+    loss = total / len(turns.unique())
+    policy.zero_grad()
+    loss.backward()
+    torch.testing.assert_close(found, torch.cat([p.grad.flatten() for p in policy.parameters()]), rtol=1e-4, atol=1e-7)
+    assert metrics["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
+
+
+def test_entropy_is_rewarded_as_much_as_the_coefficient_says(episodes):
+    metrics, found, (policy, batch, _) = second_step(episodes, AlgoConfig(entropy_coef=0.3))
+    plain, without, _ = second_step(episodes, AlgoConfig())
+    index = batch.loss_mask.nonzero().squeeze(1)
+    logp = policy.head(policy(batch))[index - 1].log_softmax(-1)
+    entropy = -(logp.exp() * logp).sum(-1).mean()
+    policy.zero_grad()
+    (-0.3 * entropy).backward()
+    expected = torch.cat([p.grad.flatten() for p in policy.parameters()])
+    torch.testing.assert_close(found - without, expected, rtol=1e-4, atol=1e-7)
+    assert metrics["entropy"] == plain["entropy"] == pytest.approx(float(entropy.detach()), rel=1e-5)
+    assert metrics["loss"] == pytest.approx(plain["loss"] - 0.3 * float(entropy.detach()), rel=1e-4)
+
+
+@pytest.mark.parametrize("size", [2, 7])
+def test_ranks_take_the_same_step_with_ratios_of_sequences_and_a_bonus(episodes, size):
+    algo = AlgoConfig(ratio_level="turn_geometric", entropy_coef=0.1, **OPTIONS)
+    metrics, gradient, _ = second_step(episodes, algo)
+    for others in on_ranks(size, lambda ranks: second_step(episodes, algo, ranks)):
+        assert others[0] == pytest.approx(metrics, rel=1e-5)
+        torch.testing.assert_close(others[1], gradient, rtol=1e-5, atol=1e-8)
+
+
+def test_the_ratio_of_a_first_step_is_1_at_any_level_and_asks_for_no_second_pass(episodes):
+    batch = pack(episodes)
+    loss = update.PolicyLoss.of(AlgoConfig(ratio_level="turn_geometric"), batch, None, torch.device("cpu"))
+    assert not loss.needs_all and loss.log_ratio is None

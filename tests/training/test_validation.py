@@ -138,7 +138,7 @@ def test_the_best_checkpoint_stays_beside_the_newest(tmp_path):
     for step in range(1, 7):
         (tmp_path / checkpoint.name_of(step)).mkdir()
         (tmp_path / checkpoint.name_of(step) / "COMPLETE").write_text("{}")
-    checkpoint._remove_old(tmp_path, 2, best=3)
+    checkpoint._remove_old(tmp_path, checkpoint.Keep(2, best=3))
     assert [path.name for path in checkpoint.complete(tmp_path)] == ["step_000003", "step_000005", "step_000006"]
 
 

@@ -12,13 +12,13 @@ the keys below that.
 A filter sees the rollouts as they are, never what another filter left of them, so their order does not matter. In the
 published code every rejected turn stays in the baseline. Here each filter says what its rejected turns do. With `mrs`
 they stay: their returns are as good as any, and only their log-probabilities are in doubt. With `zero_variance` the
-question does not arise, since whole groups go. With `prs` they leave; its docstring says why.
+question does not arise, since whole groups go. With `prs` and `overlong` they leave; their docstrings say why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -160,6 +160,30 @@ def prs(
     return Decision(keep, in_baseline, metrics, {"prs": rollouts.turn_mask & ~keep})
 
 
+def overlong(rollouts: Rollouts, uniforms: Tensor, *, rejected_in_baseline: bool = False) -> Decision:
+    """Drop turns whose completion was cut at its token limit: what it would have earned is not known.
+
+    Source: DAPO (Yu et al. 2025), overlong filtering. Off in the paper's recipe. Nothing then tells the policy not to
+    write long completions; `reward.overlong_penalty` does.
+
+    rejected_in_baseline   True compares the other turns with the cut ones, too, which earn nothing
+
+    A turn that is left alone in its group is still compared with the cut ones, as with `prs`.
+
+    >>> from dataclasses import replace
+    >>> mask = torch.ones(3, 1, dtype=torch.bool)
+    >>> table = replace(Rollouts.empty(3, 1), turn_mask=mask, finished=torch.tensor([[True], [False], [True]]))
+    >>> decision = overlong(table, torch.zeros(3, 1))
+    >>> decision.keep.flatten().tolist(), decision.in_baseline.flatten().tolist()
+    ([True, False, True], [True, False, True])
+    """
+    keep = rollouts.turn_mask & rollouts.finished
+    alone = segment_sum(keep.long(), rollouts.groups) <= 1
+    in_baseline = torch.where(alone | rejected_in_baseline, rollouts.turn_mask, keep)
+    metrics = {"overlong/kept": mean_of(keep.double(), rollouts.turn_mask)}
+    return Decision(keep, in_baseline, metrics, {"overlong": rollouts.turn_mask & ~keep})
+
+
 def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Over the turns in `mask`: [B, T], bool [B, T] -> [B, 1], 1 where there is none."""
     logs = torch.where(mask, values, 1.0).log().sum(1, keepdim=True)
@@ -169,7 +193,8 @@ def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:
 def decide(filters: Mapping[str, Mapping[str, Any]], rollouts: Rollouts, uniforms: Tensor | None = None) -> Decision:
     """What several group and turn filters, name -> options, say together; `{}` keeps all.
 
-    uniforms: as above; group filters need none.
+    uniforms: as above; group filters need none. A turn that is left alone in its group by several filters together is
+    compared with the turns that they reject, as where one of them leaves it alone.
     """
     decision = keep_all(rollouts)
     for name, options in filters.items():
@@ -181,7 +206,9 @@ def decide(filters: Mapping[str, Mapping[str, Any]], rollouts: Rollouts, uniform
         else:
             known = ", ".join([*GROUP_FILTERS, *TURN_FILTERS])
             raise DrKernelError(f"turn filter: found {name!r}, expected one of {known}")
-    return decision
+    alone = decision.keep & (segment_sum(decision.in_baseline.long(), rollouts.groups) <= 1)
+    together = segment_sum(alone.long(), rollouts.groups) > 0
+    return replace(decision, in_baseline=torch.where(together, rollouts.turn_mask, decision.in_baseline))
 
 
 def surviving_groups(decision: Decision, groups: Tensor) -> Tensor:
@@ -190,5 +217,5 @@ def surviving_groups(decision: Decision, groups: Tensor) -> Tensor:
 
 
 GROUP_FILTERS = {"zero_variance": zero_variance}
-TURN_FILTERS = {"prs": prs}
+TURN_FILTERS = {"prs": prs, "overlong": overlong}
 TOKEN_FILTERS = {"mrs": rollout_correction}

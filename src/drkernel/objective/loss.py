@@ -18,6 +18,8 @@ from drkernel.objective.segments import segment_sum
 from drkernel.types import DrKernelError
 
 LOG_RATIO_LIMIT = 20.0
+RATIO_LEVELS = ("token", "turn_geometric", "geometric")
+"""The values of `algo.ratio_level`: what the clipped ratio is of (`mismatch.LEVELS` says what the words mean)."""
 
 
 def count(loss_mask: Tensor, sequence_ids: Tensor) -> Tensor:
@@ -73,11 +75,29 @@ AGGREGATIONS: dict[str, Callable[[Tensor, Tensor, float, Tensor], Tensor | float
 """The values of `algo.aggregation`: what a token's loss is divided by; `lengths` are those of the tokens' sequences."""
 
 
+def mean_log_ratio(logp: Tensor, logp_old: Tensor, sequence_ids: Tensor, loss_mask: Tensor) -> Tensor:
+    """The log of GSPO's ratio, by token: the mean of logp - logp_old over the tokens of its sequence that train.
+
+    Source: Zheng et al. 2025 (GSPO), eq. 7. float [T] without a gradient, 0 outside `loss_mask`.
+
+    logp, logp_old   float [T]   as for `policy_loss`
+    sequence_ids     int64 [T]   `Batch.turn_ids` or `Batch.trajectory_ids`; no sequence may be split between calls
+
+    >>> ids, mask = torch.tensor([0, 0, 1]), torch.tensor([True, True, True])
+    >>> mean_log_ratio(torch.tensor([-1.0, -2.0, -3.0]), torch.tensor([-2.0, -2.0, -2.0]), ids, mask).tolist()
+    [0.5, 0.5, -1.0]
+    """
+    gaps = torch.where(loss_mask, (logp - logp_old).detach(), 0.0)
+    means = segment_sum(gaps, sequence_ids) / segment_sum(loss_mask.to(gaps.dtype), sequence_ids).clamp(min=1)
+    return torch.where(loss_mask, means, 0.0)
+
+
 def policy_loss(
     logp: Tensor,
     logp_old: Tensor,
     advantages: Tensor,
     weights: Tensor,
+    log_ratio: Tensor | None = None,
     *,
     clip_low: float = 0.2,
     clip_high: float = 0.28,
@@ -87,7 +107,7 @@ def policy_loss(
 
     Source: Schulman et al. 2017; unequal bounds, Yu et al. 2025; dual clip, Ye et al. 2020; numbers, paper section 6.1.
 
-    With r = exp(logp - logp_old), per token
+    With r = exp(logp - logp_old), per token, or r = exp(log_ratio) of the token's sequence,
 
         l = max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high))
         l = min(l, -A dual_clip)   where A < 0; dual_clip = inf leaves this out
@@ -97,6 +117,8 @@ def policy_loss(
                            the only one, as in the paper's recipe: then r = 1 and no clip can act
     advantages  float [T]
     weights     float [T]  `token_weights`, if wanted times `importance_weights`; a token of weight 0 is not looked at
+    log_ratio   float [T]  `mean_log_ratio`. The derivative of r is then r times that of the token's own logp, so that
+                           with weights of `sequence_mean_token_mean` the gradient is that of GSPO's objective
 
     Returns the loss, a scalar, and metrics: the share of tokens that each clip holds back, the KL of old to new (k3).
 
@@ -107,8 +129,11 @@ def policy_loss(
     (-0.5, [-1.0, 0.5])
     """
     active = weights != 0
-    log_ratio = torch.where(active, logp - logp_old, 0.0).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    ratio = log_ratio.exp()
+    gap = torch.where(active, logp - logp_old, 0.0).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    ratio = gap.exp()
+    if log_ratio is not None:
+        own = torch.where(active, logp - logp.detach(), 0.0)  # 0, with the derivative of logp
+        ratio = (own + log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)).exp()
     plain = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
     losses = torch.maximum(plain, clipped)
@@ -121,7 +146,7 @@ def policy_loss(
         "policy/clipped_low": mean_of((held & (advantages < 0)).double(), active),
         "policy/clipped_high": mean_of((held & (advantages > 0)).double(), active),
         "policy/clipped_dual": mean_of(bounded.double(), active),
-        "policy/kl": mean_of((ratio - 1 - log_ratio).detach(), active),
+        "policy/kl": mean_of((gap.exp() - 1 - gap).detach(), active),
     }
 
 

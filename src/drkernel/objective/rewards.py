@@ -71,6 +71,21 @@ def profiling(
     return scale * (correct + speed + own_work * (speed >= coverage_from))
 
 
+def overlong(lengths: Tensor, limit: int, window: int) -> Tensor:
+    """How much of the penalty for long completions is due: 0 up to limit - window tokens, then linearly up to 1 at the
+    limit. float32 [...].
+
+    Source: DAPO (Yu et al. 2025), eq. 13, where the largest penalty is 1. The paper's recipe has none. It is no part of
+    what a verdict is worth: it is taken off the reward of any turn, of a failed one too.
+
+    lengths   float [...]   tokens of the completion
+
+    >>> overlong(torch.tensor([600.0, 900.0, 1000.0]), limit=1000, window=200).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return ((lengths - (limit - window)) / window).clamp(0, 1)
+
+
 def _measured(correct: Tensor, values: Tensor) -> Tensor:
     """`values` of correct submissions; 0 for the others and for what was not measured."""
     return torch.where(correct, values.nan_to_num(0.0), 0.0)

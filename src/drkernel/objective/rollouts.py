@@ -27,13 +27,14 @@ class Rollouts:
     hack: Tensor  # bool [B, T]
     lazy: Tensor  # bool [B, T]
     finished: Tensor  # bool [B, T], False where the completion was cut at its token limit
+    lengths: Tensor  # float32 [B, T], tokens of the completion
     turn_mask: Tensor  # bool [B, T], which turns there are: a trajectory may end before turn T
     groups: Tensor  # int64 [B], trajectories of one group answer the same prompt
 
     @classmethod
     def empty(cls, rows: int, turns: int) -> Rollouts:
         """A table without a turn."""
-        measures = {name: torch.zeros(rows, turns) for name in ("rewards", "speedup", "coverage")}
+        measures = {name: torch.zeros(rows, turns) for name in ("rewards", "speedup", "coverage", "lengths")}
         names = ("correct", "rewarded", "hack", "lazy", "finished", "turn_mask")
         flags = {name: torch.zeros(rows, turns, dtype=torch.bool) for name in names}
         return cls(**measures, **flags, groups=torch.zeros(rows, dtype=torch.int64))
@@ -71,6 +72,7 @@ def tabulate(
         for column, turn in enumerate(trajectory.turns):
             table.turn_mask[row, column] = True
             table.finished[row, column] = turn.finished
+            table.lengths[row, column] = len(turn.response_ids)
             if turn.verdict is None:
                 continue
             table.correct[row, column] = turn.verdict.ok

@@ -14,7 +14,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen3Config,
+)
 from transformers.utils import logging
 
 from drkernel.lora import Base, LoraConfig
@@ -89,17 +96,30 @@ class Policy(nn.Module):
         return self._score(batch, self(batch), temperature)
 
     def backward(
-        self, batch: Batch, token_loss: Callable[[Tensor, Tensor], Tensor], temperature: float = 1.0
+        self,
+        batch: Batch,
+        token_loss: Callable[[Tensor, Tensor], Tensor],
+        temperature: float = 1.0,
+        *,
+        entropy_bonus: Tensor | None = None,
+        see_all: Callable[[Tensor], None] | None = None,
     ) -> Scores:
         """Adds the gradient of a loss that is a sum over tokens to the parameters' `.grad`; returns what was scored.
 
         token_loss(logprobs float32 [n], index int64 [n]) -> scalar: the summed loss of the tokens at `index` of the
         batch, already weighted and normalised. A batch without sampled tokens runs the same backward with a zero
         gradient, so that sharded ranks stay in step.
+
+        entropy_bonus: float32 [T], how much each token's entropy takes off the loss.
+        see_all: gets all log-probabilities of the batch, float32 [T], before the losses are asked for. For losses of
+        tokens that depend on other tokens of their row; it costs the head twice, and the body once.
         """
         hidden = self(batch)
+        if see_all:
+            with torch.no_grad():
+                see_all(self._score(batch, hidden.detach(), temperature).logprobs)
         gradient = torch.zeros_like(hidden)
-        scores = self._score(batch, hidden.detach(), temperature, token_loss, gradient)
+        scores = self._score(batch, hidden.detach(), temperature, token_loss, gradient, entropy_bonus)
         hidden.backward(gradient)
         return scores
 
@@ -110,6 +130,7 @@ class Policy(nn.Module):
         temperature: float,
         token_loss: Callable[[Tensor, Tensor], Tensor] | None = None,
         gradient: Tensor | None = None,
+        entropy_bonus: Tensor | None = None,
     ) -> Scores:
         """Chunk by chunk; with a loss also its gradient, for the head at once and for `hidden` into `gradient`."""
         index = batch.loss_mask.nonzero().squeeze(1)
@@ -120,9 +141,11 @@ class Policy(nn.Module):
             before = hidden[part - 1].requires_grad_(token_loss is not None)
             taken, entropy = token_scores(self.head(before), tokens[part], temperature)
             scores.logprobs[part] = taken.detach()
-            scores.entropy[part] = entropy
+            scores.entropy[part] = entropy.detach()
             if token_loss is not None and gradient is not None:
                 loss = token_loss(taken, part)
+                if entropy_bonus is not None:
+                    loss = loss - (entropy_bonus[part] * entropy).sum()
                 loss.backward()
                 scores.loss.add_(loss.detach().float())
                 assert before.grad is not None
@@ -176,6 +199,15 @@ def plain_name(name: str) -> str:
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a local folder or hub id. Raises DrKernelError where it is missing or damaged."""
     return _pretrained("tokenizer", source, AutoTokenizer.from_pretrained)
+
+
+def stop_tokens(source: str | Path) -> set[int]:
+    """The tokens that end a completion by generation_config.json, which may name several; none without such a file."""
+    try:
+        found = GenerationConfig.from_pretrained(source).eos_token_id
+    except (OSError, ValueError):
+        return set()
+    return set(found) if isinstance(found, list | tuple) else {found} - {None}
 
 
 def _pretrained(what: str, source: str | Path, load: Callable[..., M], **options: Any) -> M:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from typing import Protocol
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
-from drkernel.policy.templates import opening, revision
+from drkernel.policy.templates import TEMPLATE, Template, load_template
+from drkernel.policy.thinking import Stripper, answer_in, is_open
 from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, TASK, decode, encode
 from drkernel.types import DrKernelError, Task
 
@@ -26,8 +28,12 @@ class Prompts(Protocol):
     def first(self, task: Task) -> list[int]:
         """The tokens before the first completion."""
 
-    def next(self, feedback: str, finished: bool = True) -> list[int]:
-        """The tokens between a completion and the next one; `finished=False` also ends one that was cut short."""
+    def next(self, feedback: str, finished: bool = True, last: int | None = None) -> list[int]:
+        """The tokens between a completion and the next one; they also end one that was cut short (`finished=False`), or
+        whose `last` token is another stop token than the dialogue's."""
+
+    def history(self, prompt: list[int], completion: list[int], finished: bool = True) -> list[int]:
+        """What later turns see of a turn: all of it, unless thoughts are stripped."""
 
     def completion(self, source: str) -> list[int]:
         """The tokens of a completion that submits `source`, the end mark included (for supervised training)."""
@@ -52,6 +58,9 @@ class _Base:
     def count(self, text: str) -> int:
         return len(encode(self.tokenizer, text))
 
+    def history(self, prompt: list[int], completion: list[int], finished: bool = True) -> list[int]:
+        return prompt + completion
+
 
 class CompactPrompts(_Base):
     """<|task|> source <|answer|> submission <|end|> <|feedback|> text <|answer|> submission <|end|> ...
@@ -72,7 +81,7 @@ class CompactPrompts(_Base):
         precision = "" if task.precision == "ieee" else f"# precision: {task.precision}\n"
         return [self._task, *encode(self.tokenizer, condense(task.source) + precision), self._answer]
 
-    def next(self, feedback: str, finished: bool = True) -> list[int]:
+    def next(self, feedback: str, finished: bool = True, last: int | None = None) -> list[int]:
         cut = [] if finished else [self._end]
         return [*cut, self._feedback, *encode(self.tokenizer, feedback), self._answer]
 
@@ -89,19 +98,28 @@ class ChatPrompts(_Base):
     The template is rendered once around marks; the pieces between them are the glue that surrounds every message.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        template: Template = TEMPLATE,
+        thinking: str = "none",
+        stops: Collection[int] = (),
+    ):
+        """thinking: as in policy/thinking.py. stops: more tokens that end a completion."""
         super().__init__(tokenizer)
+        self.template, self.thinking = template, thinking
+        self._strip = Stripper(tokenizer) if thinking == "stripped" else None
         if not tokenizer.chat_template:
             raise DrKernelError("policy.prompts: 'chat' wants a tokenizer with a chat template; use 'compact'")
         marks = ["drkernel-mark-1", "drkernel-mark-2", "drkernel-mark-3"]
         roles = ("user", "assistant", "user")
-        opening = self._pieces(marks[:1], roles[:1])
-        dialogue = self._pieces(marks, roles)
-        self._before, self._after = opening
-        between, self._after_feedback = dialogue[2], dialogue[3]
+        self._before, self._after = self._pieces(marks[:1], roles[:1])
+        _, self._before_answer, between, self._after_feedback = self._pieces(marks, roles)
+        self._opened = thinking != "none" and is_open("".join(tokenizer.batch_decode([self._after])))
+        self._system = self._with_system() if template.system else None
         if tokenizer.eos_token_id is None or not between:
             raise DrKernelError("policy.prompts: the chat template ends an answer with nothing that can be recognised")
-        self.stop_ids = {tokenizer.eos_token_id}
+        self.stop_ids = {tokenizer.eos_token_id, *stops}
         if between[0] in tokenizer.all_special_ids:
             self.stop_ids.add(between[0])
         self._end, self._between = ([between[0]], between[1:]) if between[0] in self.stop_ids else ([], between)
@@ -110,7 +128,7 @@ class ChatPrompts(_Base):
         messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
         try:
             text = self.tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+                messages, tokenize=False, add_generation_prompt=True, enable_thinking=self.thinking != "none"
             )
         except TemplateError as error:  # e.g. of a template without system messages
             found = f"the chat template refuses the roles {', '.join(roles)}"
@@ -123,11 +141,24 @@ class ChatPrompts(_Base):
             )
         return [self.tokenizer.encode(piece, add_special_tokens=False) for piece in pieces]
 
-    def first(self, task: Task) -> list[int]:
-        return self.ask(opening(task))
+    def _with_system(self) -> tuple[list[int], list[int], list[int]]:
+        before, between, after = self._pieces(["drkernel-mark-1", "drkernel-mark-2"], ("system", "user"))
+        return before, between, after
 
-    def next(self, feedback: str, finished: bool = True) -> list[int]:
-        return [*([] if finished else self._end), *self.ask(revision(feedback, finished), first=False)]
+    def first(self, task: Task) -> list[int]:
+        return self.ask(self.template.opening_of(task), system=self.template.system)
+
+    def next(self, feedback: str, finished: bool = True, last: int | None = None) -> list[int]:
+        ended = finished and (last is None or [last] == self._end or not self._end)
+        text = self.template.revision_of(feedback, finished)
+        return [*([] if ended else self._end), *self.ask(text, first=False)]
+
+    def history(self, prompt: list[int], completion: list[int], finished: bool = True) -> list[int]:
+        if self._strip is None:
+            return prompt + completion
+        ends = (len(prompt) - len(glue) for glue in (self._after, self._after_feedback))
+        end = next(end for end in ends if prompt[end:] in (self._after, self._after_feedback))
+        return [*prompt[:end], *self._before_answer, *self._strip(completion, self._opened, finished)]
 
     def completion(self, source: str) -> list[int]:
         return self.reply(f"```python\n{source.strip()}\n```")
@@ -140,7 +171,7 @@ class ChatPrompts(_Base):
             return [*self._between, *words, *self._after_feedback]
         if not system:
             return [*self._before, *words, *self._after]
-        before, between, after = self._pieces(["drkernel-mark-1", "drkernel-mark-2"], ("system", "user"))
+        before, between, after = self._system or self._with_system()
         return [*before, *encode(self.tokenizer, system), *between, *words, *after]
 
     def reply(self, text: str) -> list[int]:
@@ -148,13 +179,27 @@ class ChatPrompts(_Base):
         return [*encode(self.tokenizer, text), *self._end]
 
     def extract(self, completion: str, name: str = "ModelNew") -> str | None:
+        if self.thinking != "none":
+            completion = answer_in(completion, self._opened)
         return extract_code(completion, name)
 
 
-def load_prompts(style: str, tokenizer: PreTrainedTokenizerBase) -> Prompts:
-    """The prompts of that style."""
+def load_prompts(
+    style: str,
+    tokenizer: PreTrainedTokenizerBase,
+    template: str | None = None,
+    thinking: str = "none",
+    stops: Collection[int] = (),
+) -> Prompts:
+    """The prompts of that style. For `chat` alone: the file with its texts, its thoughts (policy/thinking.py), and more
+    tokens that end a completion than the tokenizer knows of."""
     if style not in PROMPTS:
         raise DrKernelError(f"policy.prompts: found {style!r}, expected one of {', '.join(PROMPTS)}")
+    if style != "chat" and (template or thinking != "none"):
+        found = f"policy.template={template}" if template else f"policy.thinking={thinking}"
+        raise DrKernelError(f"config: {found} with policy.prompts={style}; expected policy.prompts=chat")
+    if style == "chat":
+        return ChatPrompts(tokenizer, load_template(template) if template else TEMPLATE, thinking, stops)
     return PROMPTS[style](tokenizer)
 
 

@@ -19,10 +19,19 @@ def scores(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, 
     return logprobs, entropies, lse
 
 
-def logits_to_gradient(logits: Tensor, tokens: Tensor, lse: Tensor, gradient: Tensor, temperature: float) -> None:
-    """Overwrite logits [n, V] with the gradient that `gradient` float32 [n] of the log-probabilities gives them."""
-    size = logits.shape[1]
-    _gradient[(len(logits),)](logits, tokens, lse, gradient, 1 / temperature, size, BLOCK, num_warps=8)
+def logits_to_gradient(
+    logits: Tensor,
+    tokens: Tensor,
+    lse: Tensor,
+    entropy: Tensor,
+    of_logprobs: Tensor,
+    of_entropy: Tensor,
+    temperature: float,
+) -> None:
+    """Overwrite logits [n, V] with the gradient that those of the log-probabilities and of the entropies, float32 [n],
+    give them."""
+    size, rows = logits.shape[1], (lse, entropy, of_logprobs, of_entropy)
+    _gradient[(len(logits),)](logits, tokens, *rows, 1 / temperature, size, BLOCK, num_warps=8)
 
 
 @triton.jit
@@ -49,14 +58,20 @@ def _scores(logits, tokens, logprobs, entropies, lses, inverse_temperature, size
 
 
 @triton.jit
-def _gradient(logits, tokens, lses, gradients, inverse_temperature, size, BLOCK: tl.constexpr):
+def _gradient(
+    logits, tokens, lses, entropies, of_logprobs, of_entropies, inverse_temperature, size, BLOCK: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     start = logits + row * size
     token = tl.load(tokens + row)
     lse = tl.load(lses + row)
-    gradient = tl.load(gradients + row) * inverse_temperature
+    entropy = tl.load(entropies + row)
+    gradient = tl.load(of_logprobs + row) * inverse_temperature
+    of_entropy = tl.load(of_entropies + row) * inverse_temperature
     for first in range(0, size, BLOCK):
         column = first + tl.arange(0, BLOCK)
         x = tl.load(start + column, mask=column < size, other=0.0).to(tl.float32) * inverse_temperature
-        value = gradient * (tl.where(column == token, 1.0, 0.0) - tl.exp(x - lse))
+        share = tl.exp(x - lse)
+        value = gradient * (tl.where(column == token, 1.0, 0.0) - share)
+        value -= of_entropy * tl.where(share > 0, share * (x - lse + entropy), 0.0)
         tl.store(start + column, value.to(logits.dtype.element_ty), mask=column < size)

@@ -1,7 +1,16 @@
 """The text of the `chat` prompts. It says all that the paper's prompts say (arXiv 2602.05885), in other words,
-and which precision a task asks for."""
+and which precision a task asks for. A file of one's own may replace any of its parts (`load_template`)."""
 
-from drkernel.types import Precision, Task
+from __future__ import annotations
+
+import dataclasses
+import string
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from drkernel.types import DrKernelError, Precision, Task
 
 EXAMPLE = """\
 ```python
@@ -92,12 +101,72 @@ Think step by step, then give one ```python block with the complete new code of 
 CUT = "Your last answer was cut off at the limit of its length, so write a shorter one.\n\n"
 
 
-def opening(task: Task) -> str:
+PLACES = {
+    "system": (set(), set()),
+    "opening": ({"source"}, {"source", "name", "entry", "example", "precision"}),
+    "revision": ({"feedback"}, {"feedback"}),
+    "cut": (set(), set()),
+}
+"""For each field of a template the {places} that it must have, and those that it may have."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """The texts of the prompts, with {places} that are filled in."""
+
+    system: str = ""
+    """The system message; none where it is empty."""
+    opening: str = OPENING
     """The first message about a task."""
-    words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
-    return OPENING.format(source=task.source.strip(), precision=PRECISION[task.precision], **words)
+    revision: str = REVISION
+    """The message after an answer."""
+    cut: str = CUT
+    """What stands before that where the answer was cut short."""
+
+    def opening_of(self, task: Task) -> str:
+        words = {"name": task.answer_name, "entry": task.entry_point, "example": EXAMPLE.strip()}
+        return self.opening.format(source=task.source.strip(), precision=PRECISION[task.precision], **words)
+
+    def revision_of(self, feedback: str, finished: bool) -> str:
+        return ("" if finished else self.cut) + self.revision.format(feedback=feedback.strip())
 
 
-def revision(feedback: str, finished: bool) -> str:
-    """The message after an answer: what the judge says, and, for one that was cut short, that it was."""
-    return ("" if finished else CUT) + REVISION.format(feedback=feedback.strip())
+TEMPLATE = Template()
+
+
+def load_template(path: str | Path) -> Template:
+    """The texts of a YAML file with some of the fields of `Template`; the others stay as they are.
+
+    Raises DrKernelError naming the file, the field, what was found and what was expected.
+    """
+    try:
+        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise DrKernelError(f"policy.template: {path}: not readable ({reason}); expected a YAML file") from None
+    known = ", ".join(PLACES)
+    if not isinstance(found, dict):
+        raise DrKernelError(f"policy.template: {path}: found {type(found).__name__}, expected the fields {known}")
+    for name, text in found.items():
+        if name not in PLACES:
+            raise DrKernelError(f"policy.template: {path}: found a field {name!r}, expected some of {known}")
+        _check_places(f"policy.template: {path}: {name}", text, *PLACES[name])
+    return dataclasses.replace(TEMPLATE, **found)
+
+
+def _check_places(where: str, text: object, needed: set[str], allowed: set[str]) -> None:
+    if not isinstance(text, str):
+        raise DrKernelError(f"{where}: found {text!r}, expected text")
+    if not allowed:  # nothing is filled in, so braces are braces
+        return
+    try:
+        places = {place for _, place, _, _ in string.Formatter().parse(text) if place is not None}
+    except ValueError as error:
+        raise DrKernelError(
+            f"{where}: found a brace that is no place ({error}); expected it doubled: {{{{ }}}}"
+        ) from None
+    names = lambda chosen: ", ".join(f"{{{name}}}" for name in sorted(chosen))
+    if unknown := places - allowed:
+        raise DrKernelError(f"{where}: found {names(unknown)}, expected {names(allowed)}; other braces are doubled")
+    if missing := needed - places:
+        raise DrKernelError(f"{where}: found no {names(missing)}, expected it in the text")

@@ -121,6 +121,8 @@ class _Episode:
     """The whole sequence so far."""
     prompt_ids: list[int]
     """What the present turn added before its completion."""
+    history: list[int] | None = None
+    """What stands before that, where it is not the turns before (`Turn.history`)."""
 
     def request_id(self, turn: int) -> str:
         return f"{self.trajectory.group}.{self.trajectory.sample}.{turn}"
@@ -175,12 +177,13 @@ class _Rollout:
         turn = len(episode.trajectory.turns)
         episode.prompt_ids = prompt_ids
         episode.tokens += prompt_ids
+        extends = turn > 0 and episode.history is None
         request = Request(
             id=episode.request_id(turn),
             prompt_ids=list(episode.tokens),
             max_tokens=self.config.max_tokens,
             seed=completion_seed(self.seed, episode.trajectory.group, episode.trajectory.sample, turn),
-            parent=episode.request_id(turn - 1) if turn else None,
+            parent=episode.request_id(turn - 1) if extends else None,
             sampling=self.config.sampling,
         )
         self.generating[request.id] = episode
@@ -189,9 +192,13 @@ class _Rollout:
     def _completed(self, episode: _Episode, completion: Completion) -> None:
         """Hands a completion to the judge."""
         source = self.prompts.extract(self.prompts.text(completion.token_ids), episode.task.answer_name)
+        whole = episode.prompt_ids + completion.token_ids
         turn = Turn(episode.prompt_ids, completion.token_ids, completion.logprobs, source, None, completion.finished)
+        turn.history = episode.history
         episode.trajectory.turns.append(turn)
-        episode.tokens += completion.token_ids
+        kept = self.prompts.history(episode.prompt_ids, completion.token_ids, completion.finished)
+        episode.tokens[len(episode.tokens) - len(episode.prompt_ids) :] = kept
+        episode.history = None if kept == whole else list(episode.tokens)
         self.tokens += len(completion.token_ids)
         verdict = resolved(no_code(episode.task)) if source is None else self.judge.submit(episode.task, source)
         self.verdicts.add(verdict, self._judged, episode)
@@ -205,8 +212,10 @@ class _Rollout:
         if turns < self.config.turns and not turn.verdict.is_judge_failure:
             shown = self.config.feedback_view(turn.verdict)
             text = feedback(shown, self.config.feedback_limit, self.prompts.count)
-            following = self.prompts.next(text, turn.finished)
+            following = self.prompts.next(text, turn.finished, turn.response_ids[-1])
         if following and len(episode.tokens) + len(following) + self.config.max_tokens <= self.engine.context:
+            if episode.history is not None:
+                self.engine.release(episode.request_id(turns - 1))  # the next turn extends it no more
             self._request(episode, following)
         else:
             self.turns_total -= self.config.turns - turns

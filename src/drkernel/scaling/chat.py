@@ -12,7 +12,7 @@ from drkernel.judge import feedback
 from drkernel.policy.endpoint import ChatEndpoint, Refused, Reply, TooLong
 from drkernel.policy.engine import Sampling
 from drkernel.policy.prompts import extract_code
-from drkernel.policy.templates import opening, revision
+from drkernel.policy.templates import TEMPLATE, Template
 from drkernel.scaling.models import TaskCompletion
 from drkernel.scaling.records import Record
 from drkernel.types import DrKernelError, Task
@@ -31,9 +31,18 @@ class ChatModel:
     nothing else is under way. A server that refuses everything ends the study, and must leave no turns behind.
     """
 
-    def __init__(self, label: str, endpoint: ChatEndpoint, *, max_tokens: int, feedback_limit: int, sampling: Sampling):
-        """max_tokens: longest completion. feedback_limit: in tokens, about."""
-        self.label, self._endpoint = label, endpoint
+    def __init__(
+        self,
+        label: str,
+        endpoint: ChatEndpoint,
+        *,
+        max_tokens: int,
+        feedback_limit: int,
+        sampling: Sampling,
+        template: Template = TEMPLATE,
+    ):
+        """max_tokens: longest completion. feedback_limit: in tokens, about. template: the texts of the prompts."""
+        self.label, self._endpoint, self._template = label, endpoint, template
         self._max_tokens, self._feedback_limit, self._sampling = max_tokens, feedback_limit, sampling
         self._done: SimpleQueue[tuple[str, Task, Future[Reply]]] = SimpleQueue()
         self._awaited = 0
@@ -57,7 +66,7 @@ class ChatModel:
         return self._awaited > 0
 
     def add(self, id: str, task: Task, shown: Sequence[Record], seed: int) -> bool:
-        conversation = messages(task, shown, self._feedback_limit)
+        conversation = messages(task, shown, self._feedback_limit, self._template)
         length = sum(len(message["content"]) for message in conversation)
         if self._room is not None and length > self._room:
             return False
@@ -105,14 +114,17 @@ class ChatModel:
         return taken
 
 
-def messages(task: Task, shown: Sequence[Record], feedback_limit: int) -> list[dict]:
+def messages(
+    task: Task, shown: Sequence[Record], feedback_limit: int, template: Template = TEMPLATE
+) -> list[dict[str, str]]:
     """The conversation whose next message is the completion: the task, then each shown turn with what was found."""
-    conversation = [{"role": "user", "content": opening(task)}]
+    conversation = [{"role": "system", "content": template.system}] if template.system else []
+    conversation.append({"role": "user", "content": template.opening_of(task)})
     for record in shown:
         text = feedback(record.verdict, feedback_limit, _tokens)
         conversation += [
             {"role": "assistant", "content": (record.answer or "").strip() or "(no answer)"},  # "" is often refused
-            {"role": "user", "content": revision(text, record.finished)},
+            {"role": "user", "content": template.revision_of(text, record.finished)},
         ]
     return conversation
 

@@ -79,16 +79,20 @@ class TokenModel:
         return bool(self._waiting or self._running)
 
     def add(self, id: str, task: Task, shown: Sequence[Record], seed: int) -> bool:
-        ids = list(self._prompts.first(task))
+        prompt, ids = list(self._prompts.first(task)), []
         for record in shown:
-            text = feedback(record.verdict, self._feedback_limit, self._prompts.count)
-            ids += unpack(record.answer) if record.answer else []
-            ids += self._prompts.next(text, record.finished)
+            text, answer = self._feedback(record), unpack(record.answer) if record.answer else []
+            ids += self._prompts.history(prompt, answer, record.finished)
+            prompt = self._prompts.next(text, record.finished, answer[-1] if answer else None)
+        ids += prompt
         if len(ids) + self._max_tokens > self._engine.context:
             return False
         # Never as an extension of an earlier request: a study that resumes has none, and must get the same bits.
         self._waiting.append((Request(id, ids, self._max_tokens, seed, sampling=self._sampling), task))
         return True
+
+    def _feedback(self, record: Record) -> str:
+        return feedback(record.verdict, self._feedback_limit, self._prompts.count)
 
     def step(self) -> list[TaskCompletion]:
         while self._waiting and len(self._running) < self._slots:

@@ -15,15 +15,15 @@ import torch
 from drkernel.config import REPOSITORY
 from drkernel.policy.endpoint import ChatEndpoint
 from drkernel.policy.engine import Sampling
-from drkernel.policy.model import Policy, load_tokenizer
-from drkernel.policy.prompts import load_prompts
+from drkernel.policy.model import Policy
+from drkernel.policy.templates import TEMPLATE, load_template
 from drkernel.rollout import RolloutProgress
 from drkernel.scaling import settings
 from drkernel.scaling.chat import ChatModel
 from drkernel.scaling.models import Model, TokenModel
 from drkernel.scaling.settings import EvaluateConfig
 from drkernel.tasks import load_tasks, test_source
-from drkernel.training.build import make_engine
+from drkernel.training.build import make_engine, make_prompts
 from drkernel.training.judging import measured_on, workers
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
@@ -87,14 +87,16 @@ def open_model(config: EvaluateConfig, ranks: Ranks, log: Callable[[str], None])
     sampling = Sampling(temperature=config.engine.temperature, top_p=config.top_p)
     if config.endpoint.url:
         limits = {"max_tokens": config.endpoint.max_answer_tokens, "feedback_limit": config.endpoint.feedback_tokens}
+        template = load_template(config.policy.template) if config.policy.template else TEMPLATE
         with open_endpoint(config) as endpoint:
-            yield ChatModel(config.label or endpoint.model, endpoint, sampling=sampling, **limits)
+            label = config.label or endpoint.model
+            yield ChatModel(label, endpoint, template=template, sampling=sampling, **limits)
             refused = f"; the server does not take {', '.join(sorted(endpoint.not_sent))}" if endpoint.not_sent else ""
             log(f"{endpoint.model}: {endpoint.usage}{refused}")
         return
     torch.set_num_threads(max(1, (config.trainer.threads or torch.get_num_threads()) - workers(config)))
     path, dtype = config.policy.path, torch.bfloat16 if ranks.device.type == "cuda" else torch.float32
-    prompts = load_prompts(config.policy.prompts, load_tokenizer(path))
+    prompts = make_prompts(config)
     limits = {"max_tokens": config.engine.max_answer_tokens, "feedback_limit": config.judge.feedback_tokens}
     with closing(make_engine(config, Policy.load(path, dtype, str(ranks.device)), prompts)) as engine:
         yield TokenModel(model_label(config), engine, prompts, slots=config.engine.slots, sampling=sampling, **limits)

@@ -11,8 +11,8 @@ from drkernel.objective.rollouts import ignoring_hack_check
 from drkernel.policy import load_engine
 from drkernel.policy.engine import Engine, Sampling
 from drkernel.policy.lora import add_adapters, without_adapters
-from drkernel.policy.model import Policy
-from drkernel.policy.prompts import Prompts
+from drkernel.policy.model import Policy, load_tokenizer, stop_tokens
+from drkernel.policy.prompts import Prompts, load_prompts
 from drkernel.policy.transfer import export, export_adapters, export_dtype
 from drkernel.rollout import EpisodeConfig
 from drkernel.tasks import load_tasks, test_source
@@ -82,6 +82,13 @@ def make_policy(config: Config, ranks: Ranks) -> Policy:
     compiled = {"fullgraph": True, "dynamic": True} if config.trainer.compile and ranks.device.type == "cuda" else None
     options: dict[str, Any] = {"activation_checkpointing": config.trainer.recompute, "compile": compiled}
     return load_policy(path, ranks, lora=lora, lora_seed=config.seed, **options)
+
+
+def make_prompts(config: Judged) -> Prompts:
+    """The prompts that the config chooses, with the stop tokens of the policy's generation_config.json."""
+    options = config.policy
+    tokenizer, stops = load_tokenizer(options.path), stop_tokens(options.path)
+    return load_prompts(options.prompts, tokenizer, options.template, options.thinking, stops)
 
 
 def sync_first_policy(config: Config, policy: Policy, engine: Engine, ranks: Ranks) -> None:

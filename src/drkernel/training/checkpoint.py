@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import random
@@ -39,6 +40,7 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.staging import BlockingAsyncStager
 
 from drkernel.lora import Base
 from drkernel.policy.model import Policy
@@ -51,6 +53,79 @@ FILE_BYTES = 2 << 30
 """Most bytes, over all ranks, of one round of files: DCP holds a rank's part of a round twice in host memory."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """What a checkpoint will hold, as it is now: this rank's part of it."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    files: dict[str, bytes]
+    base: dict[str, Any]
+
+    def copied(self) -> Snapshot:
+        """With tensors of its own in the host's memory, so that training may go on."""
+        return dataclasses.replace(self, tensors=BlockingAsyncStager().stage(self.tensors))
+
+
+@dataclasses.dataclass(frozen=True)
+class Keep:
+    """Which checkpoints stay once a new one is whole."""
+
+    newest: int
+    """So many of them ..."""
+    best: int | None = None
+    """... and this step's ..."""
+    every: int | None = None
+    """... and every step's that this divides."""
+
+    def __call__(self, step: int) -> bool:
+        """Whether a checkpoint stays though it is none of the newest."""
+        return step == self.best or (self.every is not None and step % self.every == 0)
+
+
+def take(step: int, policy: Policy, optimizer: torch.optim.Optimizer, state: dict[str, Any], ranks: Ranks) -> Snapshot:
+    """What `write` writes of step `step`.
+
+    state: plain values, tensors and containers of them, the same on all ranks; rank 0's are written.
+    """
+    tensors, scalars = _optimizer_state(policy, optimizer)
+    tensors |= dict(_weights(policy))
+    plain = {"state.pt": {"state": state, "optimizer": scalars}} if ranks.is_main else {}
+    plain[f"rng_{ranks.rank:05d}.pt"] = rng_state()
+    files = {name: _serialised(value) for name, value in plain.items()}
+    return Snapshot(step, tensors, files, {"base": dataclasses.asdict(policy.base)} if policy.base else {})
+
+
+def write(folder: Path, snapshot: Snapshot, keep: Keep, ranks: Ranks) -> Path:
+    """Write a checkpoint, unless it is there already, and remove those that need not stay. Collective, all ranks must
+    call it.
+
+    Raises DrKernelError on all ranks, naming the file, where it cannot be written; nothing of it is left then.
+    """
+    step = snapshot.step
+    final, partial = folder / name_of(step), folder / f".{name_of(step)}.tmp"
+    if ranks.broadcast_object((final / "COMPLETE").exists):
+        return final
+    try:
+        ranks.broadcast_object(lambda: _fresh(partial))
+        _write_tensors(partial / "tensors", snapshot.tensors, ranks)
+        hashes = ranks.all_gather_object(lambda: _write(partial, snapshot.files) | _shard_hashes(partial, ranks))
+        files = dict(sorted(chain.from_iterable(part.items() for part in hashes)))
+        text = json.dumps({"step": step, "ranks": ranks.size, **snapshot.base, "files": files}, indent=1)
+        ranks.broadcast_object(lambda: _publish(partial, final, text))
+    except (DrKernelError, OSError) as error:
+        if ranks.is_main:
+            shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, DrKernelError):
+            raise
+        named = error.filename or partial
+        failure = DrKernelError(f"{named}: the checkpoint of step {step} cannot be written ({error.strerror or error})")
+        failure.on_every_rank = ranks.size > 1
+        raise failure from None
+    ranks.broadcast_object(lambda: _remove_old(folder, keep))
+    return final
+
+
 def save(
     folder: Path,
     step: int,
@@ -61,31 +136,19 @@ def save(
     ranks: Ranks,
     best: int | None = None,
 ) -> Path:
-    """Write step `step`, unless it is there already; keep the newest `keep`, and step `best` besides. Collective, all
-    ranks must call it.
+    """`take` and `write` at once; keep the newest `keep`, and step `best` besides. Collective."""
+    return write(folder, take(step, policy, optimizer, state, ranks), Keep(keep, best), ranks)
 
-    state: plain values, tensors and containers of them, the same on all ranks; rank 0's are written.
-    """
-    final, partial = folder / name_of(step), folder / f".{name_of(step)}.tmp"
-    if ranks.broadcast_object((final / "COMPLETE").exists):
-        return final
-    ranks.broadcast_object(lambda: _fresh(partial))
-    tensors, scalars = _optimizer_state(policy, optimizer)
-    tensors |= dict(_weights(policy))
-    writer = HuggingFaceStorageWriter(
-        str(partial / "tensors"), fqn_to_index_mapping=_file_of(tensors), save_distributed=True
-    )
-    with without_warning():
-        dcp.save(tensors, storage_writer=writer, no_dist=not dist.is_initialized())
-    plain = {"state.pt": {"state": state, "optimizer": scalars}} if ranks.is_main else {}
-    plain[f"rng_{ranks.rank:05d}.pt"] = rng_state()
-    hashes = ranks.all_gather_object(lambda: _write(partial, plain) | _shard_hashes(partial, ranks))
-    files = dict(sorted(chain.from_iterable(part.items() for part in hashes)))
-    base = {"base": dataclasses.asdict(policy.base)} if policy.base else {}
-    text = json.dumps({"step": step, "ranks": ranks.size, **base, "files": files}, indent=1)
-    ranks.broadcast_object(lambda: _publish(partial, final, text))
-    ranks.broadcast_object(lambda: _remove_old(folder, keep, best))
-    return final
+
+def _write_tensors(folder: Path, tensors: dict[str, Tensor], ranks: Ranks) -> None:
+    writer = HuggingFaceStorageWriter(str(folder), fqn_to_index_mapping=_file_of(tensors), save_distributed=True)
+    try:
+        with without_warning():
+            dcp.save(tensors, storage_writer=writer, process_group=ranks.group, no_dist=not dist.is_initialized())
+    except CheckpointException as error:
+        failed = next(iter(error.failures.values()))[0]
+        reason = getattr(failed, "strerror", None) or one_line(error)
+        raise OSError(getattr(failed, "errno", None), reason, str(folder)) from None
 
 
 def load_latest(
@@ -117,8 +180,9 @@ def load_latest(
 
 
 def _without_partial(folder: Path) -> list[Path]:
-    """`complete`, after the removal of what interrupted saves left: each is as large as a checkpoint."""
-    for partial in folder.glob(".step_*.tmp"):
+    """`complete`, after the removal of what interrupted saves and removals left: each is as large as a checkpoint."""
+    halves = [path for path in folder.glob("step_*") if not (path / "COMPLETE").exists()]
+    for partial in [*folder.glob(".step_*.tmp"), *halves]:
         shutil.rmtree(partial, ignore_errors=True)
     return complete(folder)
 
@@ -194,14 +258,20 @@ def _fresh(partial: Path) -> None:
     (partial / "tensors").mkdir(parents=True)
 
 
-def _write(partial: Path, values: dict[str, Any]) -> dict[str, str]:
-    """Writes each value to the file of its name; returns the hashes."""
-    for name, value in values.items():
+def _serialised(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def _write(partial: Path, files: dict[str, bytes]) -> dict[str, str]:
+    """Writes each file; returns the hashes."""
+    for name, content in files.items():
         with open(partial / name, "wb") as file:
-            torch.save(value, file)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    return {name: _sha256(partial / name) for name in values}
+    return {name: _sha256(partial / name) for name in files}
 
 
 def _shard_hashes(partial: Path, ranks: Ranks) -> dict[str, str]:
@@ -216,9 +286,10 @@ def _publish(partial: Path, final: Path, text: str) -> None:
     os.replace(partial, final)
 
 
-def _remove_old(folder: Path, keep: int, best: int | None) -> None:
-    for old in complete(folder)[:-keep]:
-        if best is None or old.name != name_of(best):
+def _remove_old(folder: Path, keep: Keep) -> None:
+    for old in complete(folder)[: -keep.newest]:
+        if not keep(int(old.name.removeprefix("step_"))):
+            (old / "COMPLETE").unlink()  # first: what is left half-way is no checkpoint
             shutil.rmtree(old)
 
 

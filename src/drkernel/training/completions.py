@@ -87,6 +87,7 @@ def write_step(trainer: Trainer, played: Played, prepared: Prepared) -> None:
     for trajectory in played.every:
         b = places.get(id(trajectory), -1)
         dropped = [name for name, groups in played.with_signal.items() if trajectory.group not in groups]
+        dropped += ["surplus"] if trajectory.group in played.surplus else []
         for t, turn in enumerate(trajectory.turns):
             found: dict[str, Any] = {"trained": 0.0}
             if b >= 0:
@@ -103,8 +104,9 @@ def write_step(trainer: Trainer, played: Played, prepared: Prepared) -> None:
 
 
 def write_validation(trainer: Trainer, table: Rollouts, judged: list[Trajectory], every: list[Trajectory]) -> None:
-    """The trajectories of a validation; `judged` are the rows of `table`."""
-    if not trainer.run or not trainer.config.logger.completions:
+    """The trajectories of a validation; `judged` are the rows of `table`. Some of them also as a table of wandb."""
+    logger = trainer.config.logger
+    if not trainer.run or not (logger.completions or logger.samples):
         return
     rewards, rows = _rewards(table, judged), []
     for trajectory in every:
@@ -112,7 +114,25 @@ def write_validation(trainer: Trainer, table: Rollouts, judged: list[Trajectory]
         for t, turn in enumerate(trajectory.turns):
             found = {"trained": 0.0, "reward": known and known[t], "why_not": "" if known else JUDGE_FAILURE}
             rows.append(_row(trainer.prompts, trajectory, t, turn) | found)
-    _write(trainer.run, f"validation_{trainer.state.step:06d}", rows)
+    if logger.completions:
+        _write(trainer.run, f"validation_{trainer.state.step:06d}", rows)
+    trainer.run.log_table(trainer.state.step, "validation/samples", samples(rows, logger.samples))
+
+
+def samples(rows: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+    """The turns of `number` trajectories at equal distances, with what a reader asks of them first."""
+    places = sorted({(row["group"], row["sample"]) for row in rows})
+    chosen = {places[k * len(places) // number] for k in range(number)} if places else set()
+    return [
+        {
+            **{name: row[name] for name in ("task", "sample", "turn")},
+            "text": row["completion"],
+            "verdict": ": ".join(filter(None, (row["status"], row["reason"], row["detail"]))),
+            **{name: row[name] for name in ("speedup", "coverage", "reward")},
+        }
+        for row in rows
+        if (row["group"], row["sample"]) in chosen
+    ]
 
 
 def _rewards(table: Rollouts, rows: list[Trajectory]) -> dict[int, list[float]]:

@@ -2,9 +2,11 @@
 
     python -m drkernel.training.export RUN/checkpoints/step_40 OUT
     python -m drkernel.training.export RUN/checkpoints/best OUT       the one that RUN/best.json names
+    python -m drkernel.training.export RUN/checkpoints/best OUT --adapter     of LoRA the adapters alone, for peft
 
 One process reads what any number of ranks wrote, on a CPU, and holds the weights in bfloat16 and nothing else of them.
-Config and tokenizer come from the policy that the run began with, as RUN/config.yaml names it.
+Config and tokenizer come from the policy that the run began with, as RUN/config.yaml names it. Adapters are added to
+the weights that they were trained on, which must be there with the digest that the checkpoint states.
 """
 
 from __future__ import annotations
@@ -24,41 +26,100 @@ from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.api import CheckpointException
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
+from drkernel.lora import Base, LoraConfig
+from drkernel.policy import transfer
+from drkernel.policy.lora import add_adapters, is_adapter, write_adapters
 from drkernel.policy.model import Policy, load_tokenizer
 from drkernel.training import checkpoint
-from drkernel.training.loading import RANDOM
+from drkernel.training.loading import RANDOM, base_digest
+from drkernel.training.ranks import Ranks
 from drkernel.training.run import BEST
 from drkernel.training.sharding import parameters
 from drkernel.types import DrKernelError
 
 
-def export(source: Path, folder: Path, origin: str | None = None, dtype: torch.dtype = torch.bfloat16) -> str:
-    """Write the policy of the checkpoint `source` to `folder`. Returns a line for the user.
+def export(
+    source: Path,
+    folder: Path,
+    origin: str | None = None,
+    dtype: torch.dtype = torch.bfloat16,
+    adapter: bool = False,
+) -> str:
+    """Write the policy of the checkpoint `source` to `folder`, or the adapters alone. Returns a line for the user.
 
-    origin: the folder or hub id that config and tokenizer are taken from; None: what the run's config.yaml says.
+    origin: the folder or hub id that config, tokenizer and the base of adapters are taken from; None: what the run's
+    config.yaml says.
     Raises DrKernelError where the checkpoint is missing or damaged, does not fit, or where `folder` is not empty.
     """
     source = _checkpoint(source)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DrKernelError(f"{folder}: found something there already, expected no such folder or an empty one")
     chosen = {"path": origin} if origin else {}
-    policy = _policy_of_run(source.parents[1]) | chosen
-    origin = str(policy["path"]).removeprefix(RANDOM)
+    run = _policy_of_run(source.parents[1]) | chosen
+    origin = str(run["path"]).removeprefix(RANDOM)
     hint = "choose another checkpoint"
     description = checkpoint.described(source, hint)
-    if description["base"]:
-        raise DrKernelError(
-            f"{source}: found adapters, expected all weights; the end of a run exports adapter/ and policy/"
-        )
+    if adapter and not description["base"]:
+        raise DrKernelError(f"{source}: found all weights, expected adapters for --adapter; leave it out")
     checkpoint.verify(source, list(description["files"].items()), hint)
+    if description["base"]:
+        settings, base = _lora(source, run["lora"]), Base(str(run["path"]), description["base"]["digest"])
+        size = (_export_adapters if adapter else _export_merged)(source, folder, settings, base, dtype)
+    else:
+        size = _export_whole(source, folder, origin, dtype)
+    what = "parameters of adapters" if adapter else "parameters"
+    said = f"{folder}: {size:,} {what} of {source.name} in {str(torch.float32 if adapter else dtype).partition('.')[2]}"
+    return said if adapter else f"{said}; python evaluate.py policy.path={folder} policy.prompts={run['prompts']}"
+
+
+def _export_whole(source: Path, folder: Path, origin: str, dtype: torch.dtype) -> int:
+    """Returns the number of parameters, as the others do."""
     tokenizer, model = load_tokenizer(origin), _empty(origin)
     weights = {name: torch.empty(weight.shape, dtype=dtype) for name, weight in parameters(Policy(model))}
     _read(source, weights, origin)
     model.to(dtype).save_pretrained(folder, state_dict={n.removeprefix("model."): w for n, w in weights.items()})
     tokenizer.save_pretrained(folder)
-    size = sum(weight.numel() for weight in weights.values())
-    said = f"{folder}: {size:,} parameters of {source.name} in {str(dtype).removeprefix('torch.')}"
-    return f"{said}; python evaluate.py policy.path={folder} policy.prompts={policy['prompts']}"
+    return sum(weight.numel() for weight in weights.values())
+
+
+def _export_adapters(source: Path, folder: Path, settings: LoraConfig, base: Base, dtype: torch.dtype) -> int:
+    """In float32, as they were trained; the base's weights are not read."""
+    policy = add_adapters(Policy(_empty(base.source.removeprefix(RANDOM))), settings)
+    policy.base = base
+    weights = {name: torch.empty(weight.shape) for name, weight in parameters(policy) if is_adapter(name)}
+    _read(source, weights, f"the adapters of {base.source}")
+    write_adapters(policy, folder, {name.removeprefix("model."): weight for name, weight in weights.items()})
+    return sum(weight.numel() for weight in weights.values())
+
+
+def _export_merged(source: Path, folder: Path, settings: LoraConfig, base: Base, dtype: torch.dtype) -> int:
+    tokenizer, policy = load_tokenizer(base.source.removeprefix(RANDOM)), _based_policy(settings, base)
+    weights = {name: weight.detach() for name, weight in parameters(policy) if is_adapter(name)}
+    _read(source, weights, f"the adapters of {base.source}")
+    transfer.export(policy, folder, tokenizer, dtype)
+    return sum(weight.numel() for name, weight in parameters(policy) if not is_adapter(name))
+
+
+def _based_policy(settings: LoraConfig, base: Base) -> Policy:
+    """The base with adapters that are not set, in the type in which it was trained with: bfloat16 on GPUs."""
+    if base.source.startswith(RANDOM):
+        raise DrKernelError(f"{base.source}: found random weights as the base of adapters, expected a folder or hub id")
+    found = ""
+    for dtype in (torch.bfloat16, torch.float32):
+        policy = add_adapters(Policy.load(base.source, dtype), settings)
+        if (found := base_digest(policy, Ranks())) == base.digest:
+            return policy
+    raise DrKernelError(
+        f"{base.source}: found other weights (digest {found}) than the adapters were trained on ({base.digest}); "
+        "name their base with --policy"
+    )
+
+
+def _lora(source: Path, settings: dict[str, Any]) -> LoraConfig:
+    try:
+        return LoraConfig(**settings)
+    except TypeError as error:
+        raise DrKernelError(f"{source.parents[1] / 'config.yaml'}: policy.lora: {error}") from None
 
 
 def _checkpoint(path: Path) -> Path:
@@ -81,7 +142,7 @@ def _policy_of_run(run: Path) -> dict[str, Any]:
     path = run / "config.yaml"
     try:
         policy = yaml.safe_load(path.read_text(encoding="utf-8"))["policy"]
-        return {"path": policy["path"], "prompts": policy["prompts"]}
+        return {"path": policy["path"], "prompts": policy["prompts"], "lora": policy.get("lora", {})}
     except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
         raise DrKernelError(
             f"{path}: found no policy in it ({checkpoint.one_line(error)}); expected policy.path and policy.prompts"
@@ -122,9 +183,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("checkpoint", type=Path, help="RUN/checkpoints/step_40, or RUN/checkpoints/best")
     parser.add_argument("folder", type=Path, help="where the Hugging Face folder goes")
     parser.add_argument("--policy", help="where config and tokenizer come from, if not from the run's policy.path")
+    parser.add_argument(
+        "--adapter", action="store_true", help="of a run with LoRA the adapters alone, in peft's format"
+    )
     given = parser.parse_args(arguments)
     try:
-        print(export(given.checkpoint, given.folder, given.policy))
+        print(export(given.checkpoint, given.folder, given.policy, adapter=given.adapter))
     except DrKernelError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -7,20 +7,21 @@ all its response tokens get:
     mask   |  0   |      1       |     0      |      1       |     0      |      1       |
     turn   |  -1  |      0       |    -1      |      1       |    -1      |      2       |
 
+A turn whose history is not the turns before (`Turn.history`: their thoughts were stripped) begins a row of its own.
 `layout="turn"` writes one row per turn instead: its prefix, then its completion. This is the paper's way. It has two to
 three times the tokens and the same gradient up to rounding (tests/training/test_update.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
 import numpy
 import torch
 from torch import Tensor
 
-from drkernel.types import Batch, Trajectory, Turn
+from drkernel.types import Batch, Trajectory
 
 BREAK_EVEN = 16_384
 """Tokens of a row whose attention takes about as long as its matrix products with weights."""
@@ -46,9 +47,13 @@ def pack(
     runs: list[tuple[int, int]] = []
     lengths, owners = [], []
     for b, trajectory in enumerate(trajectories):
-        for turns, trained in _rows(trajectory, layout):
+        for numbers, trained in _rows(trajectory, layout):
             start = len(tokens)
-            for k, turn in enumerate(turns):
+            history = trajectory.turns[numbers[0]].history or []
+            tokens += history
+            runs.append((-1, len(history)))
+            for k in numbers:
+                turn = trajectory.turns[k]
                 tokens += turn.prompt_ids + turn.response_ids
                 logprobs += turn.logprobs if k in trained else []
                 runs += (-1, len(turn.prompt_ids)), (b * most + k if k in trained else -1, len(turn.response_ids))
@@ -74,12 +79,14 @@ def pack(
     return batch
 
 
-def _rows(trajectory: Trajectory, layout: str) -> list[tuple[list[Turn], Sequence[int]]]:
-    """The turns of each row, and which of them it trains."""
-    turns = trajectory.turns
+def _rows(trajectory: Trajectory, layout: str) -> list[tuple[range, range]]:
+    """The turns of each row, and which of them it trains. A turn with a history of its own begins a row."""
+    number = len(trajectory.turns)
+    begins = [0, *(k for k in range(1, number) if trajectory.turns[k].history is not None), number]
+    rows = [range(begin, end) for begin, end in pairwise(begins)]
     if layout == "trajectory":
-        return [(turns, range(len(turns)))]
-    return [(turns[: k + 1], [k]) for k in range(len(turns))]
+        return [(row, row) for row in rows]
+    return [(range(row[0], k + 1), range(k, k + 1)) for row in rows for k in row]
 
 
 def to_tokens(per_turn: Tensor, batch: Batch) -> Tensor:

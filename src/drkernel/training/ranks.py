@@ -62,6 +62,8 @@ class Ranks:
     local_size: int = 1
     """Ranks on this node."""
     device: torch.device = CPU
+    group: dist.ProcessGroup | None = None
+    """The process group of the collectives; None: the default one."""
 
     @property
     def is_main(self) -> bool:
@@ -77,7 +79,7 @@ class Ranks:
             return [make()]
         mine = _attempt(make)
         outcomes: list[Any] = [None] * self.size
-        dist.all_gather_object(outcomes, mine.message)
+        dist.all_gather_object(outcomes, mine.message, self.group)
         _raise_first([mine.error, *(error for value, error in outcomes if error)])
         return [pickle.loads(value) for value, _ in outcomes]
 
@@ -90,7 +92,7 @@ class Ranks:
             return make()
         mine = _attempt(make) if self.is_main else _Outcome(None, (None, None), None)
         box = [mine.message]
-        dist.broadcast_object_list(box, src=0)
+        dist.broadcast_object_list(box, 0, self.group)
         value, error = box[0]
         _raise_first([mine.error, error])
         if self.is_main:
@@ -105,7 +107,7 @@ class Ranks:
     def all_reduce_sum(self, tensor: Tensor) -> Tensor:
         """Collective, all ranks must call it. Sums over ranks, in place, and returns the tensor."""
         if self.size > 1:
-            dist.all_reduce(tensor)
+            dist.all_reduce(tensor, group=self.group)
         return tensor
 
     def all_reduce_any(self, flag: bool) -> bool:
@@ -113,7 +115,7 @@ class Ranks:
         if self.size == 1:
             return flag
         votes = torch.tensor(int(flag))
-        dist.all_reduce(votes, dist.ReduceOp.MAX)
+        dist.all_reduce(votes, dist.ReduceOp.MAX, self.group)
         return bool(votes)
 
     def barrier(self) -> None:

@@ -14,6 +14,7 @@ from rich.table import Table
 from drkernel.config import Config
 from drkernel.objective.metrics import Estimate, difference, summary
 from drkernel.objective.rollouts import Rollouts
+from drkernel.training import view
 from drkernel.training.run import Run
 from drkernel.types import Task
 
@@ -34,6 +35,14 @@ def write(run: Run, step: int, before: Rollouts, after: Rollouts, title: str, en
     run.write("report.json", about | ({"ended_early": ended_early} if ended_early else {}) | plain)
     if run.config.logger.plots:
         plot(run.metrics(), table, run.path / "plots")
+
+
+def publish(run: Run) -> None:
+    """The page of a run that is over, where the config asks for one."""
+    if run.config.logger.page:
+        out = run.path / "view.html"
+        view.write(run.path, out)
+        run.log_file(out, "page")
 
 
 def evaluation(config: Config) -> dict[str, Any]:

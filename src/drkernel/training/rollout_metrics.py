@@ -8,21 +8,32 @@ from collections.abc import Callable, Collection, Sequence
 from textwrap import shorten
 from typing import get_args
 
+import torch
 from torch import Tensor
 
 from drkernel.config import AlgoConfig, RewardConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.metric_sums import MetricSums, mean_of, means
 from drkernel.objective.metrics import fast_at
-from drkernel.objective.rewards import REWARDS
+from drkernel.objective.rewards import REWARDS, overlong
 from drkernel.objective.rollouts import Rollouts, last_turn, tabulate, without_judge_failures
 from drkernel.registry import bind
 from drkernel.types import Status, Trajectory
 
 
 def tabulate_rollouts(config: RewardConfig, trajectories: Sequence[Trajectory]) -> Rollouts:
-    """Verdicts as tensors, and the reward that the config chooses."""
-    return tabulate(trajectories, make_reward(config), config.hack_check)
+    """Verdicts as tensors, and the reward that the config chooses, less the penalty for long completions."""
+    table = tabulate(trajectories, make_reward(config), config.hack_check)
+    return dataclasses.replace(table, rewards=table.rewards - overlong_penalty(config, table))
+
+
+def overlong_penalty(config: RewardConfig, table: Rollouts) -> Tensor:
+    """What is taken off the reward of each turn, float32 [B, T]."""
+    if not config.overlong_penalty:
+        return torch.zeros_like(table.rewards)
+    assert config.overlong_limit, "config.load sets it"
+    due = overlong(table.lengths, config.overlong_limit, config.overlong_window)
+    return torch.where(table.turn_mask, config.overlong_penalty * due, 0.0)
 
 
 def make_reward(config: RewardConfig) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
@@ -59,6 +70,9 @@ def describe_all(config: RewardConfig, every: Sequence[Trajectory]) -> dict[str,
         "rollouts": len(every),
         "turns": len(turns) / max(len(judged), 1),
         "truncated": share(sum(not turn.finished for turn in turns)),
+        **(
+            {"overlong_penalty": share(overlong_penalty(config, table).sum().item())} if config.overlong_penalty else {}
+        ),
         "no_code": share(reasons["no_code"]),
         "length/completion": share(sum(lengths)),
         "length/completion_max": max(lengths, default=0),
@@ -87,11 +101,12 @@ def reward_sums(rollouts: Rollouts, mask: Tensor) -> MetricSums:
 
 
 def describe_groups(
-    config: RewardConfig, every: Sequence[Trajectory], kept: Collection[int], refilled: int
+    config: RewardConfig, every: Sequence[Trajectory], kept: Collection[int], refilled: int, surplus: int = 0
 ) -> dict[str, float]:
     """What became of the groups of a step, as shares of the groups that were judged (`groups/refilled`: of all).
 
     kept: the groups that the group filters keep. refilled: how many groups were drawn in place of dropped ones.
+    surplus: how many of the kept ones a step did not need.
     A group is all solved if the last turn of each trajectory is correct, none solved if no turn is. It has a signal
     where two trajectories differ in the reward of a turn.
     """
@@ -105,6 +120,7 @@ def describe_groups(
         "groups/none_solved": share(sum(not table.correct[row].any() for row in rows.values())),
         "groups/with_signal": share(sum(_differs(table.rewards[row]) for row in rows.values())),
         "groups/dropped": share(sum(group not in kept for group in rows)),
+        "groups/surplus": share(surplus),
         "groups/refilled": refilled / max(played, 1),
     }
 

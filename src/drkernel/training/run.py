@@ -2,7 +2,7 @@
 
     outputs/<name>/<overrides>/
       config.yaml diff.patch environment.txt starts.jsonl               what was run: command, commit, changes to it
-      tasks.json                                                        which tasks: number and digest
+      tasks.json template.yaml                                          which tasks: number and digest; own prompts
       metrics.jsonl                                                     one line per step; the truth
       completions/                                                      every completion, a file per step
       checkpoints/ best.json policy/ plots/ report.json wandb/          what came out; best.json names a checkpoint
@@ -37,6 +37,7 @@ from drkernel.types import DrKernelError, Task
 OWNER = ".owner"
 """A token of the newest start, which alone may write to the folder."""
 COMPLETIONS, BEST = "completions", "best.json"
+TEMPLATE = "template.yaml"
 TASKS = "tasks.json"
 """How many tasks the run trains on and is tested on, and their digests."""
 
@@ -50,6 +51,7 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         self._check_same_config()
         device = self._check_same_device()
+        self._check_same_template()
         self._token = uuid.uuid4().hex
         write_text(self.path / OWNER, self._token)
         describe(self.path, configuration.to_yaml(self.config), judge=device)
@@ -118,6 +120,23 @@ class Run:
         self._wandb.define_metric("*", step_metric="step")
         return self._wandb.id
 
+    def log_table(self, step: int, name: str, rows: list[dict[str, Any]]) -> None:
+        """A table for wandb, where that runs; the keys of the first row are the columns."""
+        if self._wandb and rows:
+            import wandb
+
+            data = [[row[column] for column in rows[0]] for row in rows]
+            self._wandb.log({"step": step, name: wandb.Table(columns=list(rows[0]), data=data)})
+
+    def log_file(self, path: Path, kind: str) -> None:
+        """A file as an artifact of wandb, where that runs."""
+        if self._wandb:
+            import wandb
+
+            artifact = wandb.Artifact(f"{kind}-{self._wandb.id}", type=kind)
+            artifact.add_file(str(path))
+            self._wandb.log_artifact(artifact)
+
     def close(self) -> None:
         self._metrics.close()
         if self._wandb:
@@ -141,6 +160,18 @@ class Run:
                     f"{path}: this run folder was made with {key}={before.get(key)}, now it is {now.get(key)}; "
                     "choose another name=... or remove the folder"
                 )
+
+    def _check_same_template(self) -> None:
+        """Keeps the texts of the prompts, where they are a file's: a run goes on with those that it began with."""
+        if not (given := self.config.policy.template) or not Path(given).exists():
+            return
+        kept, text = self.path / TEMPLATE, Path(given).read_text(encoding="utf-8")
+        if kept.exists() and kept.read_text(encoding="utf-8") != text:
+            raise DrKernelError(
+                f"{given}: found other texts than this run began with ({kept}); restore them, choose another name=... "
+                "or remove the folder"
+            )
+        write_text(kept, text)
 
     def _check_same_device(self) -> str:
         """What submissions are measured on. Another kind of device gives other rewards, so a run keeps to one."""

@@ -16,12 +16,11 @@ from typing import Any
 import torch
 
 from drkernel.config import Config
-from drkernel.policy.model import load_tokenizer
-from drkernel.policy.prompts import Prompts, load_prompts
+from drkernel.policy.prompts import Prompts
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
-from drkernel.training import plan, sft_data, supervised, validation
-from drkernel.training.build import export_policy, load_validation, make_engine, make_policy
+from drkernel.training import plan, report, sft_data, supervised, validation
+from drkernel.training.build import export_policy, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.judging import described, judge_of_node
 from drkernel.training.optimizers import OPTIMIZERS
 from drkernel.training.preemption import Preemption
@@ -29,6 +28,7 @@ from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks
 from drkernel.training.run import Run
 from drkernel.training.sampler import Sampler
+from drkernel.training.saving import Saver
 from drkernel.training.sft_data import Renderer, SftData
 from drkernel.training.supervised import Epochs
 from drkernel.training.timer import Timer
@@ -47,7 +47,7 @@ def train(config: Config, ranks: Ranks) -> None:
     torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
     warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
-    prompts = load_prompts(config.policy.prompts, load_tokenizer(config.policy.path))
+    prompts = make_prompts(config)
     with Preemption() as preemption, Progress(console) as progress, ExitStack() as stack:
         data = load_data(config, prompts, ranks)
         for line in filter(None, (warning, *data.lines())):
@@ -59,6 +59,7 @@ def train(config: Config, ranks: Ranks) -> None:
         players, tasks = make_players(config, policy, prompts, progress, ranks, stack)
         trainer = Trainer(with_steps(config, epochs), policy=policy, prompts=prompts, ranks=ranks, run=run, **players)
         trainer.should_stop = lambda: preemption.received
+        trainer.saver = saver = stack.enter_context(Saver(ranks, config.trainer.save_async))
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, tasks) if tasks else []
         begin(trainer, data)
@@ -74,12 +75,15 @@ def train(config: Config, ranks: Ranks) -> None:
                 break
         else:
             stop = preemption.agreed(ranks)
+        saver.wait()
         if stop:
             progress.log(f"{SAVED} {trainer.state.step}; the same command goes on")
             preemption.call_previous_handler(ranks)
         else:
             preemption.release()
             export_policy(config, policy, prompts, ranks)
+            if run:
+                report.publish(run)
             where = f"policy.path={config.run_dir}/policy policy.prompts={config.policy.prompts}"
             progress.log(f"python train.py {where} goes on from here")
     if run:

@@ -77,7 +77,7 @@ class Renderer:
 
     def row(self, dialogue: Dialogue) -> tuple[Row | None, str]:
         """The row of a record, or None; and what happened to it, if anything did."""
-        if dialogue.thinking:
+        if dialogue.thinking and getattr(self.prompts, "thinking", "none") == "none":
             return None, "with enable_thinking: prompts here ask for answers without thoughts"
         if self.options.loss_on != "all" and not dialogue.best_round:
             return None, "without a best turn (sft.loss_on)"

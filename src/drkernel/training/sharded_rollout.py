@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from drkernel.objective.metric_sums import MetricSums
+from drkernel.objective.filters import GROUP_FILTERS, surviving_groups
+from drkernel.objective.metric_sums import MetricSums, add
+from drkernel.objective.rollouts import Rollouts
 from drkernel.rollout import RolloutTimes, Stopped, rollout
 from drkernel.training.build import episode_config
 from drkernel.training.judging import cores_for_judge, paused_s, workers
@@ -33,12 +37,33 @@ class Played:
     """The metrics of the group filters, over all groups."""
     refilled: int = 0
     """Groups drawn in place of dropped ones."""
+    surplus: set[int] = field(default_factory=set)
+    """Groups that could train, but were drawn after as many as a step needs."""
     times: RolloutTimes = field(default_factory=RolloutTimes)
 
     def add(self, every: list[Trajectory], groups: int, times: RolloutTimes, refills: bool) -> None:
         """Counts the rollouts of `groups` more groups."""
         self.every, self.groups, self.times = self.every + every, self.groups + groups, self.times + times
         self.refilled += groups if refills else 0
+
+    def find_signal(self, table: Rollouts, filters: Mapping[str, Mapping[str, Any]]) -> set[int]:
+        """The groups of a table that all group filters, name -> options, keep; remembers what each of them says."""
+        alive = set(table.groups.tolist())
+        for name, options in filters.items():
+            decision = GROUP_FILTERS[name](table, **options)
+            self.filter_sums = add(self.filter_sums, decision.metrics)
+            survivors = set(surviving_groups(decision, table.groups).tolist())
+            self.with_signal[name] |= survivors
+            alive &= survivors
+        return alive
+
+    def take(self, fresh: list[Trajectory], alive: set[int], missing: int, last_resort: bool) -> None:
+        """Keeps the trajectories of the first `missing` groups of `alive`, in the order in which they were drawn; as a
+        last resort of all groups, `alive` or not."""
+        groups = {trajectory.group for trajectory in fresh} if last_resort else alive
+        taken = sorted(groups)[:missing]
+        self.surplus |= alive.difference(taken)
+        self.trajectories += [trajectory for trajectory in fresh if trajectory.group in taken]
 
 
 def describe_rollouts(trainer: Trainer, played: Played) -> dict[str, float]:
@@ -47,7 +72,8 @@ def describe_rollouts(trainer: Trainer, played: Played) -> dict[str, float]:
     kept = {trajectory.group for trajectory in played.every}.intersection(*played.with_signal.values())
     if line := why_no_signal(reward, played.every, kept):
         trainer.progress.log(f"step {trainer.state.step}: {line}")
-    return describe_all(reward, played.every) | describe_groups(reward, played.every, kept, played.refilled)
+    groups = describe_groups(reward, played.every, kept, played.refilled, len(played.surplus))
+    return describe_all(reward, played.every) | groups
 
 
 def draw(trainer: Trainer, cursor: int, number: int) -> tuple[list[Task], int, RolloutTimes]:

@@ -22,6 +22,7 @@ from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import make_estimator
 from drkernel.training.run import BEST, Run
 from drkernel.training.sampler import Sampler
+from drkernel.training.saving import Saver
 
 
 @dataclass
@@ -58,6 +59,8 @@ class Trainer:
     """The policy that the run began with, where `algo.kl_coef` asks for it."""
     run: Run | None = None
     """The run folder; rank 0 alone has it."""
+    saver: Saver = field(default_factory=Saver)
+    """What writes checkpoints."""
     should_stop: Callable[[], bool] = lambda: False
     """Whether a signal asks to give up a rollout."""
     estimate_advantages: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = field(init=False)
@@ -100,25 +103,39 @@ def steps_to_take(trainer: Trainer) -> Iterator[int]:
 
 
 def should_save(trainer: Trainer) -> bool:
-    """Whether the present step becomes a checkpoint: every few steps, the last one, and the best one so far."""
+    """Whether the present step becomes a checkpoint: every few steps, the last one, the best one so far, and those to
+    keep for ever."""
     step, config = trainer.state.step, trainer.config.trainer
+    if config.keep_every and step % config.keep_every == 0:
+        return True
     is_last = step == config.steps or bool(ended_early(trainer))
     return is_last or step % config.save_every == 0 or step == trainer.state.best.get("step")
 
 
 def save(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
-    """Write a checkpoint of the present step, and say in best.json which one is the best. Collective."""
+    """Write a checkpoint of the present step, and say in best.json which one is the best. Collective.
+
+    With `trainer.save_async` it is written behind the steps that follow; `trainer.saver.wait()` waits for it.
+    """
     run, state, estimator = trainer.run, trainer.state, trainer.estimate_advantages
     if run:
         state.metrics_offset = run.metrics_offset
     if hasattr(estimator, "state_dict"):
         state.estimator = estimator.state_dict()
-    folder, keep, best = checkpoints(trainer.config), trainer.config.trainer.keep, state.best.get("step")
-    plain = dataclasses.asdict(state)
-    checkpoint.save(folder, state.step, trainer.policy, optimizer, plain, keep, trainer.ranks, best)
-    if run and best is not None:
-        why = {"ended_early": ended_early(trainer)} if ended_early(trainer) else {}
-        run.write(BEST, {"checkpoint": f"{folder.name}/{checkpoint.name_of(best)}", **state.best, **why})
+    folder, best, options = checkpoints(trainer.config), state.best.get("step"), trainer.config.trainer
+    keep = checkpoint.Keep(options.keep, best, options.keep_every)
+    why = {"ended_early": ended_early(trainer)} if ended_early(trainer) else {}
+    named = best and {"checkpoint": f"{folder.name}/{checkpoint.name_of(best)}", **state.best, **why}
+    trainer.saver.wait()
+    snapshot = checkpoint.take(state.step, trainer.policy, optimizer, dataclasses.asdict(state), trainer.ranks)
+    snapshot = snapshot.copied() if trainer.saver.in_background else snapshot
+
+    def write(ranks: Ranks) -> None:
+        checkpoint.write(folder, snapshot, keep, ranks)
+        if run and named:
+            run.write(BEST, named)
+
+    trainer.saver.run(write)
 
 
 def resume(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:

@@ -11,13 +11,14 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from drkernel.config import AlgoConfig, TrainerConfig
-from drkernel.objective.loss import count, kl_to_reference, policy_loss, token_weights
+from drkernel.objective.loss import count, kl_to_reference, mean_log_ratio, policy_loss, token_weights
 from drkernel.objective.metric_sums import MetricSums
 from drkernel.policy.attention import to_device
 from drkernel.policy.model import Policy
@@ -41,6 +42,8 @@ class PolicyLoss:
     weights: Tensor  # float32 [T], from the counts of the whole minibatch
     old_logprobs: Tensor | None  # float32 [T], before the rollout's first optimizer step; None: this is the first
     reference: Tensor | None = None  # float32 [T], log-probabilities under the reference policy (algo.kl_coef)
+    sequence_ids: Tensor | None = None  # int64 [T], the sequences of algo.ratio_level; None: each token has its own
+    log_ratio: Tensor | None = None  # float32 [T], of the sequences that `see_all` saw
     metrics: list[MetricSums] = field(default_factory=list)
     """Those of each call; they add up."""
 
@@ -56,12 +59,33 @@ class PolicyLoss:
         """For a packed batch that holds its advantages and the tokens that train."""
         mask, turns = minibatch.loss_mask, minibatch.turn_ids
         weights = token_weights(algo.aggregation, mask, turns, count(mask, turns), algo.loss_scale)
-        return cls(algo, minibatch.advantages.to(device), weights.to(device), old_logprobs, reference)
+        loss = cls(algo, minibatch.advantages.to(device), weights.to(device), old_logprobs, reference)
+        if algo.ratio_level != "token" and old_logprobs is not None:  # the ratio of a first step is 1 at any level
+            loss.sequence_ids = (turns if algo.ratio_level == "turn_geometric" else minibatch.trajectory_ids).to(device)
+            loss.log_ratio = torch.zeros_like(loss.weights)
+        return loss
+
+    @property
+    def entropy_bonus(self) -> Tensor | None:
+        """How much each token's entropy takes off the loss, float32 [T]."""
+        return self.algo.entropy_coef * self.weights if self.algo.entropy_coef else None
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether `see_all` must come before a call."""
+        return self.sequence_ids is not None
+
+    def see_all(self, logprobs: Tensor, positions: Tensor) -> None:
+        """Take in the log-probabilities of whole rows, float32 [n], that lie at `positions` of the minibatch."""
+        assert self.sequence_ids is not None and self.old_logprobs is not None and self.log_ratio is not None
+        old, trains = self.old_logprobs[positions], self.weights[positions] != 0
+        self.log_ratio[positions] = mean_log_ratio(logprobs, old, self.sequence_ids[positions], trains)
 
     def __call__(self, logprobs: Tensor, index: Tensor) -> Tensor:
         old = logprobs.detach() if self.old_logprobs is None else self.old_logprobs[index]
         clip = {"clip_low": self.algo.clip_low, "clip_high": self.algo.clip_high, "dual_clip": self.algo.dual_clip}
-        loss, metrics = policy_loss(logprobs, old, self.advantages[index], self.weights[index], **clip)
+        whole = None if self.log_ratio is None else self.log_ratio[index]
+        loss, metrics = policy_loss(logprobs, old, self.advantages[index], self.weights[index], whole, **clip)
         if self.reference is not None:
             penalty, measured = kl_to_reference(logprobs, self.reference[index], self.weights[index])
             loss, metrics = loss + self.algo.kl_coef * penalty, metrics | measured
@@ -117,7 +141,8 @@ def step(
 
     batch: the whole optimizer step's, on the CPU, the same on every rank.
     token_loss(logprobs float32 [n], index int64 [n]) -> scalar: the sum of the losses of the tokens at `index` of
-    `batch`, already divided by the counts of the whole batch. Both are on the policy's device.
+    `batch`, already divided by the counts of the whole batch. Both are on the policy's device. A PolicyLoss may also
+    add a bonus for entropy, and see whole rows before it is called.
 
     A step is skipped, by all ranks, if its gradient is not finite or if the filters left no token to train on.
 
@@ -133,7 +158,8 @@ def step(
         if sync_once:
             set_gradient_sync(policy, number == len(microbatches))
         with autocast(policy):
-            scores = policy.backward(micro, _Indexed(token_loss, to_device(index, device)), temperature)
+            indexed = _Indexed(token_loss, to_device(index, device))
+            scores = policy.backward(micro, indexed, temperature, **indexed.more())
         sums += torch.stack((scores.loss, scores.entropy.sum()))
     norm = clip_gradients(policy, max_grad_norm, ranks)
     sampled = int(batch.loss_mask.sum())
@@ -164,6 +190,15 @@ class _Indexed:
 
     def __call__(self, logprobs: Tensor, index: Tensor) -> Tensor:
         return self.token_loss(logprobs, self.positions[index])
+
+    def more(self) -> dict[str, Any]:
+        """The options of `Policy.backward` that a PolicyLoss asks for."""
+        loss, more = self.token_loss, dict[str, Any]()
+        if isinstance(loss, PolicyLoss) and loss.entropy_bonus is not None:
+            more["entropy_bonus"] = loss.entropy_bonus[self.positions]
+        if isinstance(loss, PolicyLoss) and loss.needs_all:
+            more["see_all"] = lambda logprobs: loss.see_all(logprobs, self.positions)
+        return more
 
 
 def merge_steps(steps: list[dict[str, float]]) -> dict[str, float]:

@@ -30,10 +30,11 @@ def evaluate(
     Returns a table whose groups are tasks, its rows as trajectories, and all trajectories, those included on which the
     judge failed.
 
-    Hacks count as hacks here, whatever they earn in training. Collective. Raises Stopped where a signal comes.
+    Hacks count as hacks here, whatever they earn in training, and length costs nothing. Collective.
+    Raises Stopped where a signal comes.
     """
     config = trainer.config
-    reward = dataclasses.replace(config.reward, hack_check=True)
+    reward = dataclasses.replace(config.reward, hack_check=True, overlong_penalty=0.0)
     trainer = dataclasses.replace(trainer, config=dataclasses.replace(config, reward=reward))
     turns = config.trainer.eval_turns or config.trainer.turns
     sync() if sync else trainer.engine.sync(trainer.policy)

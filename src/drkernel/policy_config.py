@@ -1,0 +1,53 @@
+"""The config groups `policy` and `engine`: the language model that is trained, and what generates with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from drkernel.lora import LoraConfig
+
+
+@dataclass
+class PolicyConfig:
+    """The language model that is trained (conf/policy/)."""
+
+    path: str = "assets/seed"
+    """A Hugging Face folder (looked up from the working directory, then from the repository) or hub id."""
+    prompts: str = "compact"
+    """`compact` for policies with drkernel's own tokenizer, `chat` for instruct models."""
+    template: str | None = None
+    """`chat` only: a YAML file with the texts of the prompts, own system message included (docs/policies.md, Prompts);
+    looked up as `path`. None: the texts of policy/templates.py."""
+    thinking: str = "none"
+    """`chat` only. `none`: the chat template asks for answers without thoughts. `kept`: the model thinks, and its
+    thoughts stay in the history. `stripped`: later turns see its answers alone; each turn is then a row of its own."""
+    lr: float = 1e-6
+    """AdamW learning rate, the highest that `trainer.lr_schedule` reaches. The paper's 1e-6 suits 8B and 14B; a policy
+    of a few million wants far more."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    """Adapters that train in place of all weights; `policy.lora.rank=32` adds them."""
+
+
+@dataclass
+class EngineConfig:
+    """What generates (conf/engine/)."""
+
+    name: str = "auto"
+    """`auto` takes vLLM where there is a GPU and vLLM, else transformers."""
+    max_answer_tokens: int = 400
+    """Most tokens of one completion."""
+    max_tokens: int = 2048
+    """Most tokens of a trajectory, all turns together; a trajectory that would not fit ends early."""
+    slots: int = 64
+    """Sequences that decode together."""
+    temperature: float = 1.0
+    """Sampling temperature in training; log-probabilities of the engine and the trainer are at this temperature."""
+    kv_cache_gib: float = 16.0
+    """vLLM only: size of the key-value cache, set explicitly so that nothing has to be estimated."""
+    agreement: float = 0.1
+    """vLLM only: largest mean difference between the engine's log-probabilities and the trainer's after a sync, in nats
+    per token; beyond it the run stops. Two bf16 implementations differ by about 0.03."""
+    sleep: bool = False
+    """vLLM only: give the GPU's memory to the trainer during the update. For policies that do not fit otherwise."""
+    eager: bool = False
+    """vLLM only: no CUDA graphs; starts in seconds and decodes slowly."""
