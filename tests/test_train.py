@@ -146,6 +146,18 @@ RUN += ["trainer.threads=1", "judge.workers=1", "policy.lr=1e-6"]
 RUN += ["trainer.validate_every=1", "trainer.lr_schedule=cosine", "trainer.lr_steps=2"]
 
 
+OPTIONS = [
+    "algo=gspo",
+    "algo.updates=2",
+    "algo.clip_high=0.2",
+    "algo.entropy_coef=0.01",
+    "filters=[oversampled,overlong]",
+]
+OPTIONS += ["reward.overlong_penalty=1", "reward.overlong_window=300", "policy.fp32_head=true"]
+OPTIONS += ["trainer.save_async=true", "trainer.keep=1", "trainer.keep_every=1"]
+"""Everything at once that is off by default and has a part in a step or a checkpoint."""
+
+
 def arguments(folder: Path, *overrides: str) -> list[str]:
     return ["train.py", f"hydra.run.dir={folder}", *SMALL, *RUN, *overrides]
 
@@ -167,9 +179,11 @@ def succeed(run: commands.Command) -> str:
     return run.output
 
 
-@pytest.fixture(scope="module", params=[[], ["policy.lora.rank=4"]], ids=["all weights", "adapters"])
+@pytest.fixture(
+    scope="module", params=[[], ["policy.lora.rank=4"], OPTIONS], ids=["all weights", "adapters", "options"]
+)
 def trained(request) -> list[str]:
-    """The overrides that say what trains."""
+    """The overrides that say what trains, and how."""
     return request.param
 
 

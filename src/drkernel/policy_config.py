@@ -24,6 +24,9 @@ class PolicyConfig:
     lr: float = 1e-6
     """AdamW learning rate, the highest that `trainer.lr_schedule` reaches. The paper's 1e-6 suits 8B and 14B; a policy
     of a few million wants far more."""
+    fp32_head: bool = False
+    """On GPUs: the trainer's logits in float32, not in bfloat16 as the rest. Costs memory for a float32 head, and time;
+    vLLM's stay in bfloat16."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     """Adapters that train in place of all weights; `policy.lora.rank=32` adds them."""
 

@@ -82,6 +82,21 @@ def test_packed_row_equals_the_row_alone_in_float32():
     torch.testing.assert_close(together, alone, rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_logits_of_a_float32_head_are_not_rounded_to_16_bits(tied):
+    ours, data = policy(tied, torch.bfloat16), batch([9, 5])
+    rounded = ours.logprobs(data).logprobs
+    ours.fp32_head = True
+    index = data.loss_mask.nonzero().squeeze(1)
+    with torch.no_grad():
+        logits = ours(data)[index - 1].double() @ ours.head.weight.double().T
+    expected = logits.log_softmax(-1).gather(1, data.tokens[index, None]).squeeze(1).float()
+    torch.testing.assert_close(ours.logprobs(data).logprobs[index], expected, rtol=1e-5, atol=1e-5)
+    assert (rounded[index] - expected).abs().max() > 1e-4
+    ours.backward(data, lambda logp, _: -logp.sum())
+    assert all(p.grad is not None and p.grad.dtype == torch.bfloat16 for p in ours.parameters())
+
+
 def test_a_row_does_not_see_its_neighbours():
     data, ours = batch([20, 20]), policy()
     before = ours(data)[20:]

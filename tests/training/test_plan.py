@@ -75,6 +75,13 @@ def test_a_reference_policy_has_a_part_where_there_is_one():
     assert "reference policy" not in plan.memory(load("policy=qwen3_8b"), EIGHT, 8)
 
 
+def test_a_float32_head_takes_memory_for_a_copy_its_gradient_and_wider_logits():
+    shape = plan.QWEN3["Qwen/Qwen3-8B"]
+    part = lambda *more: plan.memory(load("policy=qwen3_8b", *more), shape, 7)["activations at the longest row"][1]
+    found = part("policy.fp32_head=true") - part()
+    assert found == pytest.approx((8 * 4096 * 151_936 + 2 * 151_936 * 4096) / 2**30)
+
+
 @pytest.mark.parametrize(
     ("overrides", "ranks", "card", "words"),
     [

@@ -92,6 +92,9 @@ def work(ranks: Ranks, folder) -> dict:
     found["late"] = two_steps(sharding.shard(make_policy(), ranks), share(ranks), synchronise_all=False)
     found["untied"] = two_steps(sharding.shard(make_policy(untied=True), ranks), share(ranks))
     found["bf16"] = two_steps(sharding.shard(make_policy(), ranks, dtype=torch.bfloat16), share(ranks))
+    wide = sharding.shard(make_policy(), ranks, dtype=torch.bfloat16)
+    wide.fp32_head = True
+    found["bf16, float32 head"] = two_steps(wide, share(ranks))
     found["odd"] = [full(p.grad) for p in odd(ranks)]
     found["stale"] = stale(ranks)
     found["silent"] = silent(ranks)
@@ -160,6 +163,14 @@ def test_bfloat16_computes_in_half_precision_and_learns_in_whole(found, whole, s
     assert torch.cosine_similarity(gradients, expected, dim=0) > 0.999
     assert not torch.allclose(gradients, expected, rtol=1e-4, atol=1e-6)
     assert {weight.dtype for weight in result["weights"].values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_float32_head_over_a_body_in_half_precision_has_the_gradients_of_one_rank(found, whole, size):
+    mine, one = (flat(found[n][0]["bf16, float32 head"]["gradients"]) for n in (size, 1))
+    assert torch.cosine_similarity(mine, one, dim=0) > 0.9999
+    assert torch.cosine_similarity(mine, flat(whole[False]["gradients"]), dim=0) > 0.999
+    assert not torch.equal(mine, flat(found[size][0]["bf16"]["gradients"]))
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

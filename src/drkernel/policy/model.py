@@ -10,10 +10,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -51,6 +52,8 @@ class Policy(nn.Module):
     """The settings of its adapters (policy/lora.py); None: all weights train."""
     base: Base | None = None
     """Which weights its adapters belong to."""
+    fp32_head: bool = False
+    """Compute logits in float32, from hidden states and head as they are, whatever the rest computes in."""
 
     def __init__(self, model: PreTrainedModel, chunk: int = 4096):
         super().__init__()
@@ -89,6 +92,16 @@ class Policy(nn.Module):
             use_cache=False,
         )
         return output.last_hidden_state[0]
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        if not self.fp32_head:
+            return self.head(hidden)
+        weight, bias = (
+            None if each is None else cast(Tensor, each).float() for each in (self.head.weight, self.head.bias)
+        )
+        assert weight is not None
+        with torch.autocast(hidden.device.type, enabled=False):
+            return functional.linear(hidden.float(), weight, bias)
 
     @torch.no_grad()
     def logprobs(self, batch: Batch, temperature: float = 1.0) -> Scores:
@@ -139,7 +152,7 @@ class Policy(nn.Module):
         scores = Scores(*(torch.zeros(n, device=hidden.device) for n in (len(tokens), len(tokens), ())))
         for part in index.split(self.chunk) if len(index) else ():
             before = hidden[part - 1].requires_grad_(token_loss is not None)
-            taken, entropy = token_scores(self.head(before), tokens[part], temperature)
+            taken, entropy = token_scores(self._logits(before), tokens[part], temperature)
             scores.logprobs[part] = taken.detach()
             scores.entropy[part] = entropy.detach()
             if token_loss is not None and gradient is not None:

@@ -75,6 +75,12 @@ def episode_config(config: Config, turns: int) -> EpisodeConfig:
 
 def make_policy(config: Config, ranks: Ranks) -> Policy:
     """The policy, sharded over the ranks. A single CPU process has it whole, so that its results repeat bit for bit."""
+    policy = _load(config, ranks)
+    policy.fp32_head = config.policy.fp32_head
+    return policy
+
+
+def _load(config: Config, ranks: Ranks) -> Policy:
     path, lora = config.policy.path, config.policy.lora if config.policy.lora.rank else None
     if ranks.size == 1 and ranks.device.type == "cpu":
         policy = Policy.load(path)

@@ -14,6 +14,7 @@ head size, k = key heads x head size, i = width of the feed-forward part, V toke
                     2 T (4 h + 3 q + 3 k + 3 i) for the one that does so now; 2 T (2 i + 2 h) for its gradients;
                     with LoRA 2 T rank more for each adapter of a block that keeps them
     head            6 h V (bfloat16 copy and float32 gradient; 2 h V with LoRA) and 2 V for each of 4,096 tokens' logits
+                    and with policy.fp32_head 8 h V (4 with LoRA) and 2 V more
     blocks          8 bytes per parameter of a block: two gathered in bfloat16, one whole gradient; 4 with LoRA
     judge           JUDGE_GIB where it measures on the GPUs that train
     CUDA            OVERHEAD_GIB: contexts, NCCL, vLLM's graphs and buffers
@@ -186,6 +187,8 @@ def _activations(config: Config, shape: Shape) -> float:
     numbers += 2 * shape.intermediate + 2 * shape.hidden
     gradients = 0 if lora.rank else 4  # bytes of each weight's whole float32 gradient
     head = (2 + gradients) * shape.hidden * shape.vocabulary + 2 * shape.vocabulary * min(LOGITS, tokens)
+    if config.policy.fp32_head:
+        head += (4 + gradients) * shape.hidden * shape.vocabulary + 2 * shape.vocabulary * min(LOGITS, tokens)
     return 2 * tokens * numbers + head + (4 + gradients) * shape.block
 
 
