@@ -254,8 +254,11 @@ class Stub:
     def first(self, task: Task) -> list[int]:
         return self.draw.choices(self.vocabulary, k=self.length)
 
-    def next(self, feedback: str, finished: bool) -> list[int]:
+    def next(self, feedback: str, finished: bool, last: int | None = None) -> list[int]:
         return self.draw.choices(self.vocabulary, k=FEEDBACK_TOKENS)
+
+    def history(self, prompt: list[int], completion: list[int], finished: bool = True) -> list[int]:
+        return prompt + completion
 
     def text(self, token_ids: list[int]) -> str:
         return ""

@@ -32,6 +32,7 @@ from drkernel.training.sampler import Sampler
 from drkernel.training.trainer import State
 from drkernel.types import Trajectory, Verdict, WorkerLost
 from tests import commands
+from tests.training.chat_policy import chat_policy
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["trainer.prompts=2", "trainer.samples=3", "trainer.turns=2", "engine.slots=8", "tasks.count=8", "logger=none"]
@@ -243,6 +244,36 @@ def test_two_ranks_do_what_one_does_and_either_goes_on_where_the_other_was_stopp
     assert [m["step"] for m in twos] == [1, 2]
     for key in ("reward", "tokens", "entropy", "grad_norm", "loss"):
         assert [m[key] for m in twos] == pytest.approx([m[key] for m in ones], rel=1e-3, abs=1e-5), key
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("launches")
+def test_two_ranks_train_on_stripped_thoughts_and_own_prompts_as_one_does(tmp_path):
+    chat_policy(tmp_path / "policy", thinks=True)
+    (tmp_path / "prompts.yaml").write_text("system: Be brief.\nopening: '{source}'\nrevision: '{feedback}'\n")
+    given = [
+        f"policy.path={tmp_path / 'policy'}",
+        "policy.prompts=chat",
+        f"policy.template={tmp_path / 'prompts.yaml'}",
+    ]
+    given += ["policy.thinking=stripped", "engine.max_answer_tokens=20", "filters=none", "trainer.steps=1", "algo=rloo"]
+    given += [
+        "trainer.validate_every=0",
+        "tasks.eval_count=1",
+        "reward.overlong_penalty=1",
+        "reward.overlong_window=20",
+    ]
+    given += ["algo.entropy_coef=0.1"]  # all answers are cut, so nothing else has a gradient
+    for name, gpus in (("one", 1), ("two", 2)):
+        succeed(launch(tmp_path / name, *given, f"trainer.gpus={gpus}"))
+    (one,), (two,) = metrics(tmp_path / "one"), metrics(tmp_path / "two")
+    assert one["turns"] == 2.0 and one["overlong_penalty"] > 0 and (tmp_path / "one" / "template.yaml").exists()
+    assert one["grad_norm"] > 0
+    for key in ("reward", "tokens", "entropy", "grad_norm", "loss"):
+        assert two[key] == pytest.approx(one[key], rel=1e-3, abs=1e-5), key
+    turns = completions(tmp_path / "one")["step_000001"]
+    assert turns[0]["prompt"].startswith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n")
+    assert all(turn["prompt"].endswith("<think>\n") for turn in turns)
 
 
 @pytest.mark.slow

@@ -1,13 +1,16 @@
 """Thoughts stay or go as policy.thinking says, token by token; own texts come from a file; all end tokens stop."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from drkernel.policy import load_prompts
+from drkernel.policy import Sampling, load_prompts
 from drkernel.policy.model import stop_tokens
 from drkernel.policy.tokenizer import train_tokenizer
-from drkernel.types import DrKernelError, Task
+from drkernel.scaling.models import TokenModel
+from drkernel.scaling.records import pack
+from drkernel.types import DrKernelError, Task, Verdict
 
 TASK = Task("t", "class Model(nn.Module):\n    pass\n")
 QWEN = (
@@ -153,3 +156,30 @@ def test_what_needs_a_chat_template_is_refused_without_one(tokenizer, tmp_path):
             load_prompts("compact", tokenizer, **options)
     with pytest.raises(DrKernelError, match=r"nowhere.yaml: not readable \(No such file"):
         load_prompts("chat", tokenizer, template="nowhere.yaml")
+
+
+class Silent:
+    """An engine that keeps what it is asked."""
+
+    context = 10_000
+
+    def __init__(self):
+        self.asked = []
+
+    def add(self, request):
+        self.asked.append(request)
+
+    def step(self):
+        return []
+
+
+def test_a_study_strips_thoughts_as_a_rollout_does(code):
+    prompts, engine = load_prompts("chat", made(code), thinking="stripped"), Silent()
+    limits = {"max_tokens": 10, "feedback_limit": 20, "slots": 4, "sampling": Sampling()}
+    model = TokenModel("m", engine, prompts, **limits)
+    answer = said(prompts, f"<think>long thoughts</think>\n\n{CODE.format(1)}<|im_end|>")
+    record = SimpleNamespace(verdict=Verdict("invalid", "no_code"), answer=pack(answer), finished=True)
+    assert model.add("a", TASK, [record], 0)
+    model.step()
+    text = prompts.tokenizer.decode(engine.asked[0].prompt_ids)
+    assert "long thoughts" not in text and CODE.format(1) in text and "no_code" in text

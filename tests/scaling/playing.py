@@ -26,8 +26,11 @@ class Prompts:
     def first(self, task):
         return [int(task.id[-1]) + 10] * 3
 
-    def next(self, feedback, finished=True):
+    def next(self, feedback, finished=True, last=None):
         return [*([] if finished else [END]), FEEDBACK, len(feedback)]
+
+    def history(self, prompt, completion, finished=True):
+        return prompt + completion
 
     def text(self, ids):
         return " ".join(map(str, ids))

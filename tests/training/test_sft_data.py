@@ -172,6 +172,7 @@ def test_records_with_thoughts_are_left_out_and_counted(chat, tmp_path):
     data = load(path, chat)
     assert len(data.train) == 1 and [why for why in data.notes if "enable_thinking" in why]
     assert "1 left out, with enable_thinking" in data.lines()[1]
+    assert len(load(path, load_prompts("chat", chat.tokenizer, thinking="kept")).train) == 2
 
 
 def test_the_tasks_that_are_held_out_have_no_trajectory_that_trains(chat, tmp_path):

@@ -16,7 +16,8 @@ optimizer step is
 
     rollouts -> rewards -> reward_to_go -> decide -> ADVANTAGES -> (packing) -> rollout_correction -> policy_loss
 
-The capitals are the registries: REWARDS, GROUP_FILTERS, TURN_FILTERS, TOKEN_FILTERS, ADVANTAGES, AGGREGATIONS, LEVELS.
+The capitals are the registries: REWARDS, GROUP_FILTERS, TURN_FILTERS, TOKEN_FILTERS, ADVANTAGES, AGGREGATIONS, LEVELS,
+RATIO_LEVELS.
 A configuration may name what they hold and set its keyword-only parameters, and nothing else (`drkernel.registry`).
 Nothing here reads a configuration, a file, a clock or a random number, and nothing talks to another process.
 """
