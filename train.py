@@ -216,7 +216,7 @@ def prepare(trainer: Trainer, played: Played) -> Prepared:
     uniforms = torch.rand(rollouts.turn_mask.shape, generator=generator(config.seed, trainer.state.step))
     turn_mask = rollouts.turn_mask
     if algo.drop_regressions:
-        turn_mask = without_regressions(rollouts.rewards, turn_mask)
+        turn_mask = without_regressions(rollouts.rewarded.float(), turn_mask)
     remaining = dataclasses.replace(rollouts, turn_mask=turn_mask)  # filters compare the turns that there are
     decision = decide(config.filters.chosen(TURN_FILTERS), remaining, uniforms)
     for name, groups in played.with_signal.items():
@@ -263,8 +263,9 @@ def learn(trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch) -> d
     rate = update.learning_rate(trainer.config.policy.lr, trainer.config.trainer, trainer.state.step)
     update.set_learning_rate(optimizer, rate)
     losses, steps = [], []
-    for index, part in minibatches(batch, algo.updates):
-        before, origin = (None if each is None else each[index.to(policy.device)] for each in (old, reference))
+    for number, (index, part) in enumerate(minibatches(batch, algo.updates)):
+        still = None if number == 0 else old  # the policy has not moved yet: its ratio is exactly one
+        before, origin = (None if each is None else each[index.to(policy.device)] for each in (still, reference))
         losses.append(update.PolicyLoss.of(algo, part, before, policy.device, origin))
         max_norm = trainer.config.trainer.max_grad_norm
         steps.append(update.step(policy, optimizer, part, losses[-1], max_grad_norm=max_norm, **options))

@@ -95,8 +95,13 @@ class ColdstartConfig:
 def expect_trajectories(config: Any) -> None:
     """Refuses a supervised stage (of a Config) that cannot begin, or that could not train."""
     sft = config.sft
+    if config.stage == "coldstart":
+        _expect_tasks(config)
     if config.stage != "sft":
         return
+    if sft.optimizer == "muon" and config.policy.lora.rank:
+        found = f"sft.optimizer=muon with policy.lora.rank={config.policy.lora.rank}"
+        raise DrKernelError(f"config: {found}; expected sft.optimizer=adamw for adapters")
     if not sft.data:
         raise DrKernelError("config: stage=sft without sft.data; expected a parquet file, a folder or hub:<dataset id>")
     if not (sft.epochs > 0 and sft.lr > 0):
@@ -108,3 +113,12 @@ def expect_trajectories(config: Any) -> None:
     if config.policy.prompts != "chat" and sft.messages in ("ready", "own_opening"):
         found = f"sft.messages={sft.messages} with policy.prompts={config.policy.prompts}"
         raise DrKernelError(f"config: {found}; expected policy.prompts=chat, whose template such messages are for")
+
+
+def _expect_tasks(config: Any) -> None:
+    """Refuses a cold start that nobody can mean."""
+    for name in ("unjudged", "mistakes"):
+        if (number := getattr(config.coldstart, name)) < 0:
+            raise DrKernelError(f"config: coldstart.{name}={number}; expected 0 or more")
+    if config.plan:
+        raise DrKernelError("config: plan=true with stage=coldstart; expected stage=rl or sft, whose memory is planned")

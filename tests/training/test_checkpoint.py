@@ -300,6 +300,17 @@ def test_what_interrupted_saves_left_is_removed_at_the_next_start(tmp_path):
     assert load(tmp_path)["step"] == 1 and not (tmp_path / "step_000003").exists()
 
 
+def test_folders_of_the_users_own_beside_checkpoints_stay_and_are_no_checkpoints(tmp_path):
+    save(tmp_path, 1, {"step": 1})
+    (tmp_path / "step_000001_hf").mkdir()
+    (tmp_path / "step_000002_copy").mkdir()
+    (tmp_path / "step_000002_copy" / "COMPLETE").write_text("{}")
+    assert load(tmp_path)["step"] == 1
+    for step in (3, 4, 5):
+        save(tmp_path, step, {"step": step})
+    assert (tmp_path / "step_000001_hf").exists() and (tmp_path / "step_000002_copy").exists()
+
+
 def written(folder, step, keep):
     policy = make_policy()
     optimizer = torch.optim.SGD(policy.parameters(), 1.0)

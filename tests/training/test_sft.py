@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow
 import pytest
@@ -16,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from drkernel import config as configuration
 from drkernel.config import REPOSITORY
-from drkernel.training import plan, view
+from drkernel.training import plan, sft, view
 from drkernel.training.export import export
 from drkernel.types import DrKernelError
 from tests import commands
@@ -180,12 +181,18 @@ def test_a_validation_may_play_tasks_and_then_decides_which_step_is_best(world):
         (["sft.data=x", "sft.held_out=1"], r"sft\.held_out=1; expected a share"),
         (["sft.data=x", "sft.epochs=0"], r"sft\.epochs=0, .*expected more than 0"),
         (["sft.data=x", "sft.batch_size=0"], r"sft\.batch_size=0 must be at least 1"),
+        (["sft.data=x", "sft.optimizer=muon", "policy.lora.rank=8"], r"sft\.optimizer=muon with policy\.lora\.rank=8"),
         (["sft.data=x", "sft.messages=ready"], r"sft\.messages=ready with policy\.prompts=compact"),
     ],
 )
 def test_settings_that_cannot_train_are_refused(overrides, words):
     with pytest.raises(DrKernelError, match=words):
         config_of(*overrides)
+
+
+def test_a_step_that_waits_for_a_validation_which_is_off_now_is_over():
+    trainer = SimpleNamespace(state=SimpleNamespace(pending={"loss": 1.0}))
+    assert sft.validate(trainer, [], {"loss": 1.0}) == {"loss": 1.0} and trainer.state.pending == {}
 
 
 def test_a_stage_that_plays_nothing_needs_neither_judge_nor_engine():

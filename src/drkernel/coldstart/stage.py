@@ -67,6 +67,7 @@ def run(config: Config) -> None:
         data, validation = build(train_tasks, options.trajectories), build(held_out, 2)
         data += [unjudged_trajectory(task, solution, prompts) for task, solution in answered]
         whole = [shortened(trajectory, options.positions) for trajectory in data]
+        validation = [short for each in validation if (short := shortened(each, options.positions)).turns]
         if left_out := len(data) - len(data := [trajectory for trajectory in whole if trajectory.turns]):
             progress.log(f"{left_out} trajectories left out, whose first turn has more than {options.positions} tokens")
         vocabulary = tokenizer.get_vocab()

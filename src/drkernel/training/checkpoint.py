@@ -25,6 +25,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import textwrap
 import warnings
@@ -181,7 +182,7 @@ def load_latest(
 
 def _without_partial(folder: Path) -> list[Path]:
     """`complete`, after the removal of what interrupted saves and removals left: each is as large as a checkpoint."""
-    halves = [path for path in folder.glob("step_*") if not (path / "COMPLETE").exists()]
+    halves = [path for path in folder.glob("step_*") if _is_ours(path) and not (path / "COMPLETE").exists()]
     for partial in [*folder.glob(".step_*.tmp"), *halves]:
         shutil.rmtree(partial, ignore_errors=True)
     return complete(folder)
@@ -193,7 +194,12 @@ def name_of(step: int) -> str:
 
 def complete(folder: Path) -> list[Path]:
     """Whole checkpoints, oldest first."""
-    return sorted(path.parent for path in folder.glob("step_*/COMPLETE"))
+    return sorted(path.parent for path in folder.glob("step_*/COMPLETE") if _is_ours(path.parent))
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a folder has the name of a checkpoint: an export or a copy beside them is the user's."""
+    return re.fullmatch(r"step_\d{6,}", path.name) is not None
 
 
 def _weights(policy: Policy) -> list[tuple[str, Tensor]]:

@@ -161,7 +161,7 @@ def step(
     state.skipped += int(metrics["skipped"])
     metrics |= {"lr": rate, "epoch": options.epochs * state.step / epochs.steps}
     metrics |= {"rows": len(rows), "trained_tokens": sum(int(row.trains.sum()) for row in rows)}
-    if data.held_out and (state.step % options.loss_every == 0 or state.step == epochs.steps):
+    if data.held_out and (state.step % options.loss_every == 0 or state.step == limits.steps):
         with timer("time/held_out"):
             metrics[HELD_OUT] = unseen_loss(trainer, data)
         if not trainer.config.trainer.validate_every:
@@ -184,6 +184,7 @@ def keep_best(trainer: Trainer, value: float) -> None:
 def validate(trainer: Trainer, tasks: list[Task], metrics: dict[str, float]) -> dict[str, float]:
     """The step's metrics, with those of played tasks where `trainer.validate_every` asks for them. Collective."""
     if not tasks:
+        trainer.state.pending = {}
         return metrics
     found = validation.validate(trainer, tasks, metrics)
     if trainer.config.engine.sleep and found is not metrics:

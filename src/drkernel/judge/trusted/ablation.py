@@ -32,6 +32,13 @@ def without_effect(pair: PairedModels, sites: tuple[str, ...], at_published: lis
     return left_out
 
 
+def decide(pair: PairedModels, sites: tuple[str, ...], case: Case) -> bool:
+    """Whether the outputs depend on these launches, and are more than what PyTorch computes without them."""
+    if not sites or not pair.depend_on(sites, [case]):
+        return False
+    return case.large or not case.is_among(pair.computed_by_aten(case, sites))
+
+
 def evidence(
     pair: PairedModels, sites: tuple[str, ...], without_effect: tuple[str, ...], at_hidden_shapes: list[Case]
 ) -> dict[str, Any]:

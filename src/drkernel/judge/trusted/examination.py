@@ -31,7 +31,7 @@ from drkernel.judge.devices.base import Device, Measurement, P, Submission
 from drkernel.judge.trusted import ablation, attribution, cases, plans, ptx_scan
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
-from drkernel.judge.trusted.generality import Generality
+from drkernel.judge.trusted.generality import Generality, without_words
 from drkernel.judge.trusted.mismatch import OVERWRITES
 from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
@@ -365,7 +365,7 @@ class Examination(Generic[P]):
         if not asked:
             return ShapeTime.of(prepared, None, refused=self.generality.evidence["other_shape"])
         case, trace, effect = asked
-        measured = self.device.measure(prepared, self._submission(case, trace))
+        measured = without_words(lambda: self.device.measure(prepared, self._submission(case, trace)))
         return ShapeTime.elsewhere(prepared, measured, case.plan.train, trace, effect)
 
     def _asked_elsewhere(self, number: int) -> tuple[Case, OpTrace, bool]:
@@ -378,7 +378,7 @@ class Examination(Generic[P]):
         assert case
         trace = self.pair.ask(case).trace
         sites = tuple(row.site for row in trace.rows if row.triton and row.programs)
-        return case, trace, bool(sites) and self.pair.depend_on(sites, [case])
+        return case, trace, ablation.decide(self.pair, sites, case)
 
     def _submission(self, case: Case, trace: OpTrace) -> Submission:
         """The submission as a device sees it."""

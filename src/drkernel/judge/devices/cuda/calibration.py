@@ -21,6 +21,8 @@ from drkernel.judge.trusted.runner_client import RunnerClient
 
 _START_S = 60.0
 """Seconds that the runner may take to answer."""
+MOST_START_US = 8.0
+"""What is taken off single calls at most: a disturbed start must not lower all floors."""
 _SINGLE_CALLS = 16
 """Single calls of each kind."""
 
@@ -50,7 +52,7 @@ def measure_single_calls(process: Process, prepared: CudaPreparedTask, buffers: 
     buffers.flush_kernel = max((one for one in watch.block_work if one.kernel), key=lambda one: one.us).kernel
     for kind in KINDS:
         calls = [watch.singles.ask(kind) for _ in range(_SINGLE_CALLS)]
-        start_us = max(0.0, _low([call.reported.forward[0] for call in calls]) - in_blocks_us)
+        start_us = min(MOST_START_US, max(0.0, _low([call.reported.forward[0] for call in calls]) - in_blocks_us))
         overhead_us = _low([call.overhead_us() for call in calls])
         buffers.usual[kind] = Usual(overhead_us, 0.0 if kind == WAITING else start_us)
 

@@ -76,8 +76,9 @@ class SingleCall:
         return busy / 1e3
 
     def _moved_us(self, kernels: Collection[str]) -> float:
-        """For how long the device did what is not forward's."""
-        return sum(work.us for work in self.work if work.kernel not in kernels)
+        """For how long the device copied once forward's kernels had ended."""
+        ended = max((work.end for work in self.work if work.kernel in kernels), default=0)
+        return sum(work.us for work in self.work if not work.kernel and work.start >= ended)
 
     def at_least_us(self, usual: Usual, usual_copy_us: float, kernels: Collection[str]) -> float:
         """What a call of a block takes at least: by the examiner's clock, by the device, and by the runner's report.
@@ -110,8 +111,9 @@ def floor_us(
 
 
 def true_us(floor_us: float) -> float:
-    """What calls take of which `floor_us` says that they take at least so much, without what it grants."""
-    return floor_us / LEEWAY + SLACK_US[RESIDENT]
+    """What calls take of which `floor_us` says that they take at least so much, without the proportion that it
+    grants."""
+    return floor_us / LEEWAY
 
 
 def _low(values: list[float]) -> float:
