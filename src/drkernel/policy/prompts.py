@@ -1,7 +1,8 @@
 """What the policy reads: `chat` for instruct models, `compact` for small policies with drkernel's own tokenizer.
 
-A trajectory is one growing token sequence: first(task) completion next(feedback) completion ... Nothing generated is
-ever re-tokenised. Text of tasks and feedback is encoded with special tokens off, so that it cannot end or forge a turn.
+A trajectory is one growing token sequence: first(task) completion next(feedback) completion ..., or, where thoughts are
+stripped, the `history` of each turn in place of the turn. Nothing generated is ever re-tokenised. Text of tasks and
+feedback is encoded with special tokens off, so that it cannot end or forge a turn.
 """
 
 from __future__ import annotations
