@@ -15,8 +15,9 @@ HACKS, HONEST = examples("hacks", "simulated"), examples("honest", "simulated")
 ALL_HACKS, ALL_HONEST = examples("hacks"), examples("honest")
 
 
-UNSCALED = {"linear_relu_fp16"}
-"""Its model converts itself (`.half()`), so that the simulated device cannot tell how its products grow."""
+ABOVE_THE_LIMIT = {"linear_relu_fp16", "diagonal_product"}
+"""The first converts itself (`.half()`), so that the simulated device cannot tell how its products grow; the product of
+the second need not happen."""
 
 with_gate, without_gate = pytest.mark.xdist_group("with gate"), pytest.mark.xdist_group("without gate")
 """Two groups, so that two workers of pytest share the judgings."""
@@ -77,7 +78,7 @@ def test_an_honest_submission_passes(example, verdicts):
     assert verdict.reason in ("faster", "lazy", "slower")
     assert verdict.speedup > 0 and 0 < verdict.coverage <= 1
     assert verdict.profile and verdict.reference_profile
-    assert 0 < verdict.evidence["roofline"]["share"] < 1 or example.task in UNSCALED
+    assert 0 < verdict.evidence["roofline"]["share"] < 1 or example.task in ABOVE_THE_LIMIT
 
 
 @pytest.mark.parametrize("example", [e for e in ALL_HACKS if e.gated], ids=lambda e: e.name)

@@ -66,7 +66,7 @@ class Generality:
 
     def _note(self, text: str) -> None:
         self.general = False
-        self.evidence["other_shape"] = text
+        self.evidence.setdefault("other_shape", text)
 
 
 def without_words(ask: Callable[[], T]) -> T:
