@@ -161,7 +161,7 @@ def step(
     state.skipped += int(metrics["skipped"])
     metrics |= {"lr": rate, "epoch": options.epochs * state.step / epochs.steps}
     metrics |= {"rows": len(rows), "trained_tokens": sum(int(row.trains.sum()) for row in rows)}
-    if data.held_out and (state.step % options.loss_every == 0 or state.step == limits.steps):
+    if data.held_out and (state.step % options.loss_every == 0 or state.step == epochs.steps):
         with timer("time/held_out"):
             metrics[HELD_OUT] = unseen_loss(trainer, data)
         if not trainer.config.trainer.validate_every:
