@@ -134,10 +134,10 @@ def _median(values: Iterable[float | None]) -> str:
 
 
 def tokens(source: str) -> int:
-    """Words, numbers, signs and runs of white space: about the tokens of a small tokenizer.
+    """Words, numbers, signs and indentation: about the tokens of a small tokenizer.
 
     >>> tokens("v = tl.load(x)")
-    10
+    8
     """
     return len([token for token in _TOKEN.findall(source) if token != " "])
 
