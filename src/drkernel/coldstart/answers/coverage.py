@@ -64,13 +64,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--families", default="", help="names with commas between them; all")
     parser.add_argument("--wrong", type=int, default=2, help="mistaken answers per task")
     parser.add_argument("--plan", action="store_true", help="texts begin with the plan")
-    parser.add_argument("--verdicts", default="/tmp/answers_verdicts.jsonl")
+    parser.add_argument("--verdicts", default="outputs/answers_verdicts.jsonl", help="where verdicts are kept")
     parser.add_argument("--workers", type=int, default=1)
     return parser.parse_args()
 
 
 def _judged(tasks: list[Task], answered: dict[str, list[Solution]], path: Path, workers: int) -> Iterator[Judged]:
     """Verdicts on all answers; those that the file has are not asked for again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     known = {}
     if path.exists():
         known = {row["key"]: row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
