@@ -191,7 +191,8 @@ def test_settings_that_cannot_train_are_refused(overrides, words):
 
 
 def test_a_step_that_waits_for_a_validation_which_is_off_now_is_over():
-    trainer = SimpleNamespace(state=SimpleNamespace(pending={"loss": 1.0}))
+    state = SimpleNamespace(pending={"loss": 1.0}, step=2)
+    trainer = SimpleNamespace(state=state, config=config_of("sft.data=x"))
     assert sft.validate(trainer, [], {"loss": 1.0}) == {"loss": 1.0} and trainer.state.pending == {}
 
 

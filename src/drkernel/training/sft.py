@@ -183,9 +183,6 @@ def keep_best(trainer: Trainer, value: float) -> None:
 
 def validate(trainer: Trainer, tasks: list[Task], metrics: dict[str, float]) -> dict[str, float]:
     """The step's metrics, with those of played tasks where `trainer.validate_every` asks for them. Collective."""
-    if not tasks:
-        trainer.state.pending = {}
-        return metrics
     found = validation.validate(trainer, tasks, metrics)
     if trainer.config.engine.sleep and found is not metrics:
         trainer.engine.sleep()  # type: ignore[attr-defined]
