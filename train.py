@@ -2,7 +2,7 @@
 
     python train.py algo=trloo reward=profiling filters=full     one run; the same command again resumes it
     python train.py policy=qwen3_8b trainer.gpus=7               seven GPUs train (FSDP2, vLLM), the eighth measures
-    python train.py stage=coldstart                              make the seed policy that the default run starts from
+    python train.py coldstart=seed                               make the seed policy that the default run starts from
     python train.py stage=sft policy=qwen3_8b sft.data=FILE      supervised training on trajectories (training/sft.py)
 
 The algorithm is TRLOO with profiling rewards (Dr. Kernel, arXiv 2602.05885), or what the config groups choose instead:
@@ -70,14 +70,12 @@ from drkernel.types import Batch, Task, WorkerLost
 def main(composed: DictConfig) -> None:
     with one_line_errors(Config):
         config = configuration.load(composed)
-        if config.stage == "coldstart":
-            coldstart.run(config)
-        elif config.plan:
+        if config.plan:
             plan.show(config, config.trainer.gpus, make_console())
         elif (code := launch(config.trainer.gpus, reserved_gpus(config))) is not None:
             sys.exit(code)
         else:
-            stage = sft.train if config.stage == "sft" else train
+            stage = {"rl": train, "sft": sft.train, "coldstart": coldstart.train}[config.stage]
             stage(config, init_distributed(reserved_gpus(config)))
 
 

@@ -14,6 +14,7 @@ import sys
 import time
 from concurrent.futures import Future, as_completed
 from statistics import median
+from typing import Any
 
 import judging
 
@@ -47,18 +48,18 @@ def main() -> int:
     with Judge(device=given.device, workers=given.workers) as judge:
         begin = time.monotonic()
         futures: dict[Future[Verdict], str] = {judge.submit(task, answer.source): task.id for task, answer in asked}
-        rows = []
+        rows: list[dict[str, Any]] = []
         for future in as_completed(futures):
             verdict, seconds = future.result(), time.monotonic() - begin
             rows.append({"task": futures[future], "seconds": round(seconds, 2), "verdict": verdict.to_dict()})
     with open(given.out / "verdicts.jsonl", "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    seconds = [row["seconds"] for row in rows]
+    times = [row["seconds"] for row in rows]
     refused = [row for row in rows if row["verdict"]["status"] != "ok"]
     lines = [
         "| tasks | ok | first verdict, s | half of them, s | all, s |",
         "|---:|---:|---:|---:|---:|",
-        f"| {len(rows)} | {len(rows) - len(refused)} | {seconds[0]} | {median(seconds)} | {seconds[-1]} |",
+        f"| {len(rows)} | {len(rows) - len(refused)} | {times[0]} | {median(times)} | {times[-1]} |",
     ]
     judging.write_table(given.out, lines)
     print("\n".join(lines))

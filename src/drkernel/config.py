@@ -70,7 +70,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sft.messages": MESSAGES,
     "sft.loss_on": LOSS_ON,
     "sft.optimizer": OPTIMIZERS,
-    "coldstart.optimizer": OPTIMIZERS,
     "sft.too_long": TOO_LONG,
 }
 """The fields that take one of a few words."""
@@ -79,7 +78,7 @@ POSITIVE = (
     *("judge.workers", "judge.timed_shapes", "trainer.keep", "trainer.keep_every", "trainer.save_every"),
     *("sft.batch_size", "sft.batch_tokens", "sft.max_length", "sft.loss_every", "sft.save_every", "sft.max_steps"),
     *("coldstart.tasks", "coldstart.trajectories", "coldstart.hidden", "coldstart.layers", "coldstart.positions"),
-    *("coldstart.held_out", "coldstart.batch_tokens"),
+    *("coldstart.kv_heads", "coldstart.unjudged_trajectories"),
 )
 """The fields that must be at least 1."""
 
@@ -285,7 +284,8 @@ class Config:
     name: str = "train"
     """First part of the run folder: outputs/<name>/<overrides>."""
     stage: str = "rl"
-    """`rl`; before it `sft`, on trajectories, or `coldstart`, which makes the seed policy."""
+    """`rl`; before it `sft`, on trajectories, or `coldstart`, which makes a
+    policy from nothing (conf/coldstart/)."""
     seed: int = 0
     """Seed of tasks drawn, rollouts and filters."""
     run_dir: str = "outputs/train/default"
@@ -307,7 +307,7 @@ class Config:
     @property
     def generates(self) -> bool:
         """Whether a policy generates here and a judge judges, each on GPUs of its own."""
-        return self.stage != "sft" or self.trainer.validate_every > 0
+        return self.stage == "rl" or self.trainer.validate_every > 0
 
 
 class Judged(Protocol):

@@ -92,8 +92,9 @@ def expect_a_gradient(config: Any) -> None:
         cuts = "policy.thinking=stripped" if stripped else "trainer.layout=turn"
         found = f"algo.ratio_level=geometric with {cuts}, which cuts trajectories into rows"
         raise DrKernelError(f"config: {found}; expected algo.ratio_level=turn_geometric")
-    if config.stage == "sft" and stripped:
-        raise DrKernelError("config: policy.thinking=stripped with stage=sft; expected none or kept")
+    if config.stage != "rl" and stripped:
+        found = f"policy.thinking=stripped with stage={config.stage}"
+        raise DrKernelError(f"config: {found}; expected none or kept")
     if config.filters.oversample < 1:
         found = f"filters.zero_variance.oversample={config.filters.oversample:g} draws less than a step needs"
         raise DrKernelError(f"config: {found}; expected 1 or more")

@@ -57,19 +57,20 @@ class SftConfig:
 
 @dataclass
 class ColdstartConfig:
-    """`stage=coldstart`: trajectories from graded solutions, then supervised training from scratch."""
+    """`stage=coldstart` (conf/coldstart/): a set of trajectories from graded solutions, if `sft.data` names none, a
+    tokenizer and a policy with random weights; then supervised training, for which `sft` has the options."""
 
     tasks: int = 3000
     """Generated training tasks whose solutions are judged."""
     unjudged: int = 0
     """Further training tasks whose solutions are not judged, since that is expensive: each gives trajectories of one
     turn, with a solution that is right by construction."""
+    unjudged_trajectories: int = 1
+    """Trajectories of each of them."""
     mistakes: int = 2
     """Mistaken solutions judged per task, of the sixteen kinds there are."""
     trajectories: int = 8
     """Trajectories built per task."""
-    held_out: int = 32
-    """Validation tasks whose trajectories measure the policy during training."""
     vocabulary: int = 1024
     """Size of the byte-level BPE."""
     longest_token: int = 16
@@ -78,16 +79,10 @@ class ColdstartConfig:
     """Width of the policy."""
     layers: int = 6
     """Depth of the policy."""
+    kv_heads: int = 2
+    """Its key-value heads of 64; few make generation fast."""
     positions: int = 4096
-    """Most tokens of a trajectory; longer ones lose their last turns, or are left out and counted."""
-    epochs: float = 3.0
-    """Passes over the trajectories."""
-    optimizer: str = "adamw"
-    """`adamw`, or `muon` for matrices, as in `sft.optimizer`."""
-    lr: float = 2e-3
-    """Peak learning rate; linear warm-up over 5 %, then cosine to a tenth."""
-    batch_tokens: int = 16384
-    """Tokens per optimizer step."""
+    """Most tokens that the policy reads, and of a trajectory (`sft.too_long`)."""
     fused_share: float = 0.15
     """Share of the best solutions among the completions, so low that reinforcement learning has something to find."""
 
@@ -96,13 +91,13 @@ def expect_trajectories(config: Any) -> None:
     """Refuses a supervised stage (of a Config) that cannot begin, or that could not train."""
     sft = config.sft
     if config.stage == "coldstart":
-        _expect_tasks(config)
-    if config.stage != "sft":
+        _expect_a_set(config)
+    if config.stage == "rl":
         return
     if sft.optimizer == "muon" and config.policy.lora.rank:
         found = f"sft.optimizer=muon with policy.lora.rank={config.policy.lora.rank}"
         raise DrKernelError(f"config: {found}; expected sft.optimizer=adamw for adapters")
-    if not sft.data:
+    if not sft.data and config.stage == "sft":
         raise DrKernelError("config: stage=sft without sft.data; expected a parquet file, a folder or hub:<dataset id>")
     if not (sft.epochs > 0 and sft.lr > 0):
         raise DrKernelError(f"config: sft.epochs={sft.epochs:g}, sft.lr={sft.lr:g}; expected more than 0")
@@ -115,8 +110,11 @@ def expect_trajectories(config: Any) -> None:
         raise DrKernelError(f"config: {found}; expected policy.prompts=chat, whose template such messages are for")
 
 
-def _expect_tasks(config: Any) -> None:
+def _expect_a_set(config: Any) -> None:
     """Refuses a cold start that nobody can mean."""
+    if config.policy.prompts != "compact":
+        found = f"policy.prompts={config.policy.prompts} with stage=coldstart, whose tokenizer is drkernel's own"
+        raise DrKernelError(f"config: {found}; expected compact")
     for name in ("unjudged", "mistakes"):
         if (number := getattr(config.coldstart, name)) < 0:
             raise DrKernelError(f"config: coldstart.{name}={number}; expected 0 or more")

@@ -10,18 +10,13 @@ import pytest
 from pyarrow import parquet
 
 from drkernel.coldstart import __main__ as coldstart
-from drkernel.coldstart import stage
-from drkernel.coldstart.trajectories import (
-    SCHEMA,
-    JudgedSolution,
-    draw_unjudged,
-    make_trajectory,
-    record,
-    unjudged_record,
-)
+from drkernel.coldstart.counts import Counts
+from drkernel.coldstart.dataset import write as write_set
+from drkernel.coldstart.trajectories import SCHEMA, JudgedSolution, draw_unjudged, record, unjudged_record
 from drkernel.config import REPOSITORY
 from drkernel.judge import feedback
 from drkernel.policy import load_prompts, load_tokenizer
+from drkernel.policy.model import Policy
 from drkernel.sft_config import SftConfig
 from drkernel.tasks import generate, load_tasks
 from drkernel.training import sft_data
@@ -58,7 +53,7 @@ DRAWN = [WRONG, right("fused", 2.5), right("partial", 1.5)]
 
 
 def test_a_record_has_the_published_columns(tmp_path):
-    coldstart.write(tmp_path / "t.parquet", [record(TASK, DRAWN, 0)])
+    write_set(tmp_path / "t.parquet", [record(TASK, DRAWN, 0)])
     found = {field.name: str(field.type) for field in parquet.read_schema(tmp_path / "t.parquet")}
     assert {name: kind.replace("item:", "element:") for name, kind in found.items() if name in PUBLISHED} == PUBLISHED
     (row,) = parquet.read_table(tmp_path / "t.parquet").to_pylist()
@@ -83,16 +78,20 @@ def test_an_answer_that_nobody_judged_is_one_round_and_the_best_one(tmp_path):
     drawn = [draw_unjudged(task, 0.3, random.Random(seed)) for seed in range(40)]
     grades = {solution.kind for solution in drawn if solution}
     assert "fused" in grades and not grades & {"mistaken", "hack"}
-    coldstart.write(tmp_path / "t.parquet", [unjudged_record(task, solution, 0)])
+    write_set(tmp_path / "t.parquet", [unjudged_record(task, solution, 0)])
     (row,) = parquet.read_table(tmp_path / "t.parquet").to_pylist()
     assert (row["num_rounds"], row["best_round"], row["speedups"], row["reasons"]) == (1, 1, [None], ["not_judged"])
     assert [m["content"] for m in row["messages"]] == [task.source, solution.source]
 
 
-def test_a_trajectory_that_is_too_long_loses_its_last_turns():
-    turns = [Turn([0] * 10, [1] * 10, [0.0] * 10) for _ in range(3)]
-    trajectory = Trajectory("t", 0, 0, turns)
-    assert [len(stage.shortened(trajectory, most).turns) for most in (60, 59, 40, 19)] == [3, 2, 2, 0]
+def played(task, drawn, prompts, told) -> Trajectory:
+    """Solutions as tokens, laid out as a rollout produces them."""
+    trajectory = Trajectory(task.id, 0, 0)
+    for k, solution in enumerate(drawn):
+        prompt = prompts.next(told(drawn[k - 1].verdict)) if k else prompts.first(task)
+        response = prompts.completion(solution.source)
+        trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), solution.source, solution.verdict))
+    return trajectory
 
 
 @pytest.mark.parametrize("style", ["chat", "compact"])
@@ -100,16 +99,16 @@ def test_a_trajectory_that_is_too_long_loses_its_last_turns():
 def test_training_on_a_record_is_training_on_the_trajectory(style, limit, tmp_path):
     tokenizer = chat_tokenizer() if style == "chat" else load_tokenizer(REPOSITORY / "assets/seed")
     prompts = load_prompts(style, tokenizer)
-    coldstart.write(tmp_path / "t.parquet", [record(TASK, DRAWN, 0)])
+    write_set(tmp_path / "t.parquet", [record(TASK, DRAWN, 0)])
     renderer = sft_data.Renderer(prompts, SftConfig(held_out=0), 10_000, limit)
     (found,) = sft_data.load(str(tmp_path / "t.parquet"), renderer, Ranks()).train
     told = lambda verdict: feedback(verdict, limit, prompts.count)
-    expected = row_of(make_trajectory(TASK, DRAWN, prompts, told))
+    expected = row_of(played(TASK, DRAWN, prompts, told))
     assert found.tokens.tolist() == expected.tokens.tolist() and found.trains.tolist() == expected.trains.tolist()
 
 
 def test_the_tables_count_grades_turns_lengths_and_operators():
-    counts = coldstart.Counts()
+    counts = Counts()
     rows = [(TASK, record(TASK, DRAWN, 0)), (TASK, record(TASK, DRAWN[::-1], 1))]
     assert list(counts.seen(iter(rows))) == [row for _, row in rows]
     assert counts.trajectories == 2 and counts.operators == dict.fromkeys(TASK.info["composition"], 2)
@@ -178,6 +177,23 @@ def test_the_command_judges_once_and_goes_on_where_it_was_stopped(made, tmp_path
 def test_the_file_is_a_set_of_tasks_too(made):
     tasks = load_tasks(str(made[0]), split="train")
     assert {task.source for task in tasks} <= {task.source for task in generate("train", 4, 0)}
+
+
+@pytest.mark.slow
+def test_a_policy_from_nothing_learns_a_set_and_goes_on_where_it_was_stopped(made, tmp_path):
+    words = ["train.py", "coldstart=seed", "logger=none", f"sft.data={made[0]}", f"hydra.run.dir={tmp_path}"]
+    words += ["coldstart.hidden=64", "coldstart.layers=2", "coldstart.vocabulary=400", "trainer.threads=1"]
+    words += ["sft.epochs=8", "sft.batch_tokens=8192", "sft.held_out=0.3"]
+    done = commands.run([*words, "sft.max_steps=2"], REPOSITORY, os.environ, 300)
+    assert done.returncode == 0, done.output
+    begun = (tmp_path / "start" / "model.safetensors").read_bytes()
+    done = commands.run([*words, "sft.max_steps=4"], REPOSITORY, os.environ, 300)
+    assert done.returncode == 0, done.output
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4] and lines[-1]["loss"] < lines[1]["loss"]
+    assert (tmp_path / "start" / "model.safetensors").read_bytes() == begun
+    policy = Policy.load(tmp_path / "policy")
+    assert policy.model.config.num_key_value_heads == 2 and len(load_tokenizer(tmp_path / "policy")) == 400
 
 
 @pytest.mark.slow

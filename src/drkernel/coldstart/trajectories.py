@@ -20,8 +20,7 @@ import pyarrow
 
 from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import JudgeProtocol, feedback
-from drkernel.policy.prompts import Prompts
-from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
+from drkernel.types import DrKernelError, Task, Verdict
 
 KIND_WEIGHTS = {"lazy": 0.44, "partial": 0.27, "mistaken": 0.25, "hack": 0.04}
 """Probability of each kind among the solutions that are not fused; see `ColdstartConfig.fused_share`."""
@@ -133,25 +132,6 @@ def draw_unjudged(task: Task, fused_share: float, draw: random.Random) -> Soluti
         return None
     weights = [_weight(s.kind, fused_share) / sum(other.kind == s.kind for other in right) for s in right]
     return draw.choices(right, weights)[0]
-
-
-def unjudged_trajectory(task: Task, solution: Solution, prompts: Prompts) -> Trajectory:
-    """One turn without a verdict."""
-    response = prompts.completion(solution.source)
-    turn = Turn(prompts.first(task), response, [0.0] * len(response), solution.source)
-    return Trajectory(task.id, 0, 0, [turn])
-
-
-def make_trajectory(
-    task: Task, drawn: list[JudgedSolution], prompts: Prompts, feedback: Callable[[Verdict], str]
-) -> Trajectory:
-    """Solutions as tokens, laid out exactly as a rollout would have produced them."""
-    trajectory = Trajectory(task.id, 0, 0)
-    for k, solution in enumerate(drawn):
-        prompt = prompts.next(feedback(drawn[k - 1].verdict)) if k else prompts.first(task)
-        response = prompts.completion(solution.source)
-        trajectory.turns.append(Turn(prompt, response, [0.0] * len(response), solution.source, solution.verdict))
-    return trajectory
 
 
 def record(task: Task, drawn: list[JudgedSolution], number: int) -> dict[str, Any]:

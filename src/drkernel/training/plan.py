@@ -194,7 +194,7 @@ def _activations(config: Config, shape: Shape) -> float:
 
 def longest(config: Config) -> int:
     """Most tokens of a trajectory that trains."""
-    return (config.stage == "sft" and config.sft.max_length) or config.engine.max_tokens
+    return (config.stage != "rl" and config.sft.max_length) or config.engine.max_tokens
 
 
 def _measures(config: Config) -> bool:

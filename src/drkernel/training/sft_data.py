@@ -24,6 +24,7 @@ from drkernel.judge.feedback import fitted
 from drkernel.policy.prompts import ChatPrompts, Prompts, extract_code
 from drkernel.sft_config import SftConfig
 from drkernel.tasks.precision import AUTO, with_precision
+from drkernel.training.processes import spread
 from drkernel.training.ranks import Ranks
 from drkernel.training.supervised import Row, row
 from drkernel.types import PRECISIONS, DrKernelError, Task
@@ -168,8 +169,9 @@ def load(source: str, renderer: Renderer, ranks: Ranks) -> SftData:
     """
 
     def rendered() -> list[tuple[int, str, Row | None, str]]:
-        mine = enumerate(read(source))
-        return [(i, d.key, *renderer.row(d)) for i, d in mine if i % ranks.size == ranks.rank]
+        mine = [(i, d) for i, d in enumerate(read(source)) if i % ranks.size == ranks.rank]
+        rows = spread(renderer.row, (d for _, d in mine), share=ranks.size)
+        return [(i, d.key, *row) for (i, d), row in zip(mine, rows, strict=True)]
 
     parts = ranks.all_gather_object(rendered)
     found = sorted((entry for part in parts for entry in part), key=lambda entry: entry[0])
