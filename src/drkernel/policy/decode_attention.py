@@ -1,0 +1,189 @@
+"""Triton kernels of the graphs engine: attention of one new token per sequence over its cached keys, and RMSNorm.
+
+Everything that differs between sequences (slot, length, whether it still runs) is read from tensors on the device, so
+that a CUDA graph can replay the kernels. A program per sequence and key head reads every key once, for all query heads
+that share it, in float32; it also writes the new key and value to the cache.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor, nn
+
+DOT_ROWS = 16
+"""Fewest rows of a product on tensor cores."""
+DOT_GROUP = 4
+"""From so many query heads per key head on, padding them to DOT_ROWS is faster than products element by element."""
+TILE = 8192
+"""Most elements (query heads x keys x head size) of a step without tensor cores: 64 registers per thread."""
+NORM_TILE = 2048
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cache: Tensor,
+    rows: Tensor,
+    alive: Tensor,
+    positions: Tensor,
+    scale: float,
+) -> Tensor:
+    """query [R, Hq, D], key and value [R, Hkv, D] of the new tokens, cache [2, S, Hkv, context, D] -> [R, Hq, D].
+
+    Row i belongs to slot rows[i]; the new token's place is positions[slot], and all earlier ones are in the cache.
+    rows int64 [R], alive and positions int64 [S]. Of rows that are not alive nothing is written, and their result is any
+    finite number.
+    """
+    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    heads, size = key.shape[1:]
+    group = query.shape[1] // heads
+    dot = group >= DOT_GROUP
+    width = max(16, triton.next_power_of_2(size))
+    padded = max(DOT_ROWS, triton.next_power_of_2(group)) if dot else triton.next_power_of_2(group)
+    block = (64 if width <= 128 else 32) if dot else max(16, min(128, TILE // (padded * width)))
+    out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    strides = [stride for x in (query, key, value) for stride in x.stride()[:2]]
+    _attend[(len(rows), heads)](
+        *(query, key, value, cache[0], cache[1], out, rows, alive, positions, scale),
+        *strides,
+        *cache.stride()[1:3],
+        GROUP=group,
+        PADDED=padded,
+        SIZE=size,
+        WIDTH=width,
+        BLOCK=block,
+        DOT=dot,
+        num_warps=4,
+    )
+    return out
+
+
+@triton.jit
+def _attend(
+    query,
+    key,
+    value,
+    keys,
+    values,
+    out,
+    rows,
+    alive,
+    positions,
+    scale,
+    query_row,
+    query_head,
+    key_row,
+    key_head,
+    value_row,
+    value_head,
+    cache_slot,
+    cache_head,
+    GROUP: tl.constexpr,
+    PADDED: tl.constexpr,
+    SIZE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DOT: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
+    slot = tl.load(rows + row)
+    runs = tl.load(alive + slot) != 0
+    length = tl.where(runs, tl.load(positions + slot), 0).to(tl.int32)  # keys in the cache
+    column = tl.arange(0, WIDTH)
+    inside = column < SIZE
+    member = tl.arange(0, PADDED)
+    there = (member[:, None] < GROUP) & inside[None, :]
+    heads = head * GROUP + member[:, None]
+    q = tl.load(query + row * query_row + heads * query_head + column[None, :], mask=there, other=0.0)
+    new_key = tl.load(key + row * key_row + head * key_head + column, mask=inside, other=0.0)
+    new_value = tl.load(value + row * value_row + head * value_head + column, mask=inside, other=0.0)
+    start = slot * cache_slot + head * cache_head
+    tl.store(keys + start + length * SIZE + column, new_key, mask=inside & runs)
+    tl.store(values + start + length * SIZE + column, new_value, mask=inside & runs)
+    # The new token comes first, from registers, so that nothing is read that this kernel writes.
+    wide = q.to(tl.float32)
+    top = tl.sum(wide * new_key.to(tl.float32)[None, :], 1) * scale
+    total = tl.full([PADDED], 1.0, tl.float32)
+    result = tl.zeros([PADDED, WIDTH], tl.float32) + new_value.to(tl.float32)[None, :]
+    for first in range(0, length, BLOCK):
+        token = first + tl.arange(0, BLOCK)
+        place = start + token[:, None] * SIZE + column[None, :]
+        valid = (token[:, None] < length) & inside[None, :]
+        k = tl.load(keys + place, mask=valid, other=0.0)
+        v = tl.load(values + place, mask=valid, other=0.0)
+        if DOT:
+            score = tl.dot(q, tl.trans(k), input_precision="ieee")
+        else:
+            score = tl.sum(wide[:, None, :] * k.to(tl.float32)[None, :, :], 2)
+        score = tl.where(token[None, :] < length, score * scale, -float("inf"))
+        higher = tl.maximum(top, tl.max(score, 1))
+        share = tl.exp(score - higher[:, None])
+        shrink = tl.exp(top - higher)
+        total = total * shrink + tl.sum(share, 1)
+        if DOT:
+            part = tl.dot(share.to(v.dtype), v, input_precision="ieee")
+        else:
+            part = tl.sum(share[:, :, None] * v.to(tl.float32)[None, :, :], 1)
+        result = result * shrink[:, None] + part
+        top = higher
+    place = (row * tl.num_programs(1) * GROUP + heads) * SIZE + column[None, :]
+    tl.store(out + place, (result / total[:, None]).to(out.dtype.element_ty), mask=there)
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """x [..., D], weight [D] -> x / sqrt(mean x² + epsilon), rounded to x's type, times weight: as in transformers."""
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    size = x.shape[-1]
+    width = triton.next_power_of_2(size)
+    block = max(1, NORM_TILE // width)
+    count = x.numel() // size
+    _rms_norm[(triton.cdiv(count, block),)](x, weight, out, epsilon, count, SIZE=size, WIDTH=width, BLOCK=block)
+    return out
+
+
+@triton.jit
+def _rms_norm(x, weight, out, epsilon, count, SIZE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column = tl.arange(0, WIDTH)
+    inside = (row[:, None] < count) & (column[None, :] < SIZE)
+    place = row[:, None].to(tl.int64) * SIZE + column[None, :]
+    wide = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    factor = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32)
+    mean = tl.sum(wide * wide, 1) / SIZE
+    normal = (wide * tl.rsqrt(mean + epsilon)[:, None]).to(out.dtype.element_ty).to(tl.float32)
+    tl.store(out + place, (factor[None, :] * normal).to(out.dtype.element_ty), mask=inside)
+
+
+@torch.no_grad()
+def fuse_norms(model: nn.Module) -> int:
+    """Lets `rms_norm` compute every layer of the model that is such a norm; returns how many there are.
+
+    A layer is taken by what it computes: its result on random numbers must be that of `rms_norm`. Seven kernels become
+    one, and norms are half of a small decoder's kernels.
+    """
+    fused = 0
+    for module in model.modules():
+        weight, epsilon = getattr(module, "weight", None), getattr(module, "variance_epsilon", None)
+        if not isinstance(weight, Tensor) or weight.ndim != 1 or not isinstance(epsilon, float):
+            continue
+        generator = torch.Generator(weight.device).manual_seed(0)
+        x = torch.randn(3, len(weight), generator=generator, device=weight.device, dtype=weight.dtype)
+        try:
+            torch.testing.assert_close(rms_norm(x, weight, epsilon), module(x))
+        except AssertionError:
+            continue
+        module.forward = functools.partial(_forward, module)
+        fused += 1
+    return fused
+
+
+def _forward(module: Any, x: Tensor) -> Tensor:
+    return rms_norm(x, module.weight, module.variance_epsilon)
