@@ -37,8 +37,7 @@ def attend(
     """query [R, Hq, D], key and value [R, Hkv, D] of the new tokens, cache [2, S, Hkv, context, D] -> [R, Hq, D].
 
     Row i belongs to slot rows[i]; the new token's place is positions[slot], and all earlier ones are in the cache.
-    rows int64 [R], alive and positions int64 [S]. Of rows that are not alive nothing is written, and their result is any
-    finite number.
+    rows int64 [R], alive and positions int64 [S]. Rows that are not alive write nothing and have any finite result.
     """
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     heads, size = key.shape[1:]
