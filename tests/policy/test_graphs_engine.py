@@ -301,7 +301,7 @@ def check_norm(size: int, dtype: torch.dtype, device: str = "cpu") -> None:
     torch.testing.assert_close(layer(x), expected, rtol=tolerance, atol=1e-5)
 
 
-ATTENTION_CASES = [(64, 2, 2), (32, 2, 1), (48, 1, 3), (128, 1, 4), (64, 1, 8)]
+ATTENTION_CASES = [(64, 2, 2), (32, 2, 1), (48, 1, 3), (128, 1, 4), (64, 1, 8), (16, 2, 1)]
 """Head size, key heads, query heads per key head."""
 
 
@@ -309,7 +309,7 @@ def check_kernels(device: str) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         for size, heads, group in ATTENTION_CASES:
             # Triton's interpreter multiplies the bits of bfloat16 in a product on tensor cores.
-            half = torch.float16 if device == "cpu" and group >= 4 else torch.bfloat16
+            half = torch.float16 if device == "cpu" else torch.bfloat16
             check_attention(size, heads, group, half if dtype == torch.bfloat16 else dtype, device)
         for vocabulary in (64, 5_000):
             check_sampling(vocabulary, dtype, device)
@@ -369,5 +369,18 @@ def test_graphs_draw_what_the_same_steps_without_graphs_draw(policy):
     assert run(engine(policy), batch) == run(eager, batch)
 
 
+def check_engine() -> None:
+    """The engine with the kernels, in the interpreter."""
+    from drkernel.policy.decode_attention import fuse_norms
+
+    made = new_policy(VOCABULARY, hidden=64, layers=2, seed=2)
+    batch = [Request(str(i), tokens(i // 2, 2 + 7 * i), 4 + i, i) for i in range(6)]
+    plain, ours = GraphsEngine(made, {STOP}, 4, 64), GraphsEngine(made, {STOP}, 4, 64)
+    ours._state.kernels = True
+    assert fuse_norms(ours.model) == 2 * 4 + 1
+    same(run(ours, batch), run(plain, batch))
+
+
 if __name__ == "__main__":
     check_kernels("cpu")
+    check_engine()

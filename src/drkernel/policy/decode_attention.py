@@ -16,11 +16,11 @@ import triton.language as tl
 from torch import Tensor, nn
 
 DOT_ROWS = 16
-"""Fewest rows of a product on tensor cores."""
+"""Fewest rows of a product on tensor cores; query heads that share a key head are padded to them."""
 DOT_GROUP = 4
-"""From so many query heads per key head on, padding them to DOT_ROWS is faster than products element by element."""
-TILE = 8192
-"""Most elements (query heads x keys x head size) of a step without tensor cores: 64 registers per thread."""
+"""In float32, where tensor cores are not exact, fewer query heads per key head multiply element by element."""
+TILE = 4096
+"""Most elements (query heads x keys x head size) of a step that multiplies so: 32 registers per thread."""
 NORM_TILE = 2048
 
 
@@ -39,10 +39,11 @@ def attend(
     Row i belongs to slot rows[i]; the new token's place is positions[slot], and all earlier ones are in the cache.
     rows int64 [R], alive and positions int64 [S]. Rows that are not alive write nothing and have any finite result.
     """
+    assert cache.is_contiguous() and query.dtype == key.dtype == value.dtype == cache.dtype
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     heads, size = key.shape[1:]
     group = query.shape[1] // heads
-    dot = group >= DOT_GROUP
+    dot = query.dtype != torch.float32 or group >= DOT_GROUP
     width = max(16, triton.next_power_of_2(size))
     padded = max(DOT_ROWS, triton.next_power_of_2(group)) if dot else triton.next_power_of_2(group)
     block = (64 if width <= 128 else 32) if dot else max(16, min(128, TILE // (padded * width)))
