@@ -289,7 +289,7 @@ def stop_at(state: State, logits: torch.Tensor, rows: torch.Tensor) -> None:
 def check_norm(size: int, dtype: torch.dtype, device: str = "cpu") -> None:
     from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-    from drkernel.policy.decode_attention import fuse_norms, rms_norm
+    from drkernel.policy.decode_fusion import fuse_norms, rms_norm
 
     layer = Qwen3RMSNorm(size).to(device, dtype)
     torch.nn.init.normal_(layer.weight)
@@ -299,6 +299,31 @@ def check_norm(size: int, dtype: torch.dtype, device: str = "cpu") -> None:
     torch.testing.assert_close(rms_norm(x, layer.weight, layer.variance_epsilon), expected, rtol=tolerance, atol=1e-5)
     assert fuse_norms(torch.nn.Sequential(layer, torch.nn.LayerNorm(size, device=device))) == 1
     torch.testing.assert_close(layer(x), expected, rtol=tolerance, atol=1e-5)
+
+
+def check_fusion(size: int, dtype: torch.dtype, device: str = "cpu") -> None:
+    """Qwen3's blocks, with norms that are not 1, against transformers' own."""
+    from drkernel.policy.attention import Packed
+    from drkernel.policy.decode_fusion import fuse
+
+    model = new_policy(VOCABULARY, hidden=48, layers=2, heads=3, kv_heads=1, seed=2).model
+    config = model.config
+    config.head_dim = size
+    model = type(model)._from_config(config, dtype=torch.float32, attn_implementation="drkernel").to(device, dtype)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn_like(p) * (0.3 if p.ndim > 1 else 1))
+    options = {"input_ids": torch.arange(2, 32, device=device)[None], "use_cache": False}
+    options["position_ids"] = torch.cat([torch.arange(10), torch.arange(20)]).to(device)[None]
+    options["layout"] = Packed(torch.tensor([0, 10, 30], dtype=torch.int32), torch.device(device))
+    with torch.no_grad():
+        expected = model.base_model(**options).last_hidden_state
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        fuse(model)
+        found = model.base_model(**options).last_hidden_state
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    distance = (found - expected).float().norm() / expected.float().norm()
+    assert distance < (1e-5 if dtype == torch.float32 else 0.05), distance
 
 
 ATTENTION_CASES = [(64, 2, 2), (32, 2, 1), (48, 1, 3), (128, 1, 4), (64, 1, 8), (16, 2, 1)]
@@ -313,8 +338,9 @@ def check_kernels(device: str) -> None:
             check_attention(size, heads, group, half if dtype == torch.bfloat16 else dtype, device)
         for vocabulary in (64, 5_000):
             check_sampling(vocabulary, dtype, device)
-        for size in (48, 64, 192):
+        for size in (48, 64, 128):
             check_norm(size, dtype, device)
+            check_fusion(size, dtype, device)
 
 
 @pytest.mark.slow
@@ -371,13 +397,17 @@ def test_graphs_draw_what_the_same_steps_without_graphs_draw(policy):
 
 def check_engine() -> None:
     """The engine with the kernels, in the interpreter."""
-    from drkernel.policy.decode_attention import fuse_norms
+    from drkernel.policy.decode_fusion import fuse
 
     made = new_policy(VOCABULARY, hidden=64, layers=2, seed=2)
     batch = [Request(str(i), tokens(i // 2, 2 + 7 * i), 4 + i, i) for i in range(6)]
     plain, ours = GraphsEngine(made, {STOP}, 4, 64), GraphsEngine(made, {STOP}, 4, 64)
     ours._state.kernels = True
-    assert fuse_norms(ours.model) == 2 * 4 + 1
+    fuse(ours.model)
+    same(run(ours, batch), run(plain, batch))
+    other = new_policy(VOCABULARY, hidden=64, layers=2, seed=3)
+    for each in (ours, plain):
+        each.sync(other)
     same(run(ours, batch), run(plain, batch))
 
 

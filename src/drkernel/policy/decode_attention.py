@@ -1,19 +1,16 @@
-"""Triton kernels of the graphs engine: attention of one new token per sequence over its cached keys, and RMSNorm.
+"""The Triton kernel of the graphs engine's attention: one new token per sequence over its cached keys.
 
 Everything that differs between sequences (slot, length, whether it still runs) is read from tensors on the device, so
-that a CUDA graph can replay the kernels. A program per sequence and key head reads every key once, for all query heads
+that a CUDA graph can replay it. A program per sequence and key head reads every key once, for all query heads
 that share it, in float32; it also writes the new key and value to the cache.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor, nn
+from torch import Tensor
 
 DOT_ROWS = 16
 """Fewest rows of a product on tensor cores; query heads that share a key head are padded to them."""
@@ -21,7 +18,6 @@ DOT_GROUP = 4
 """In float32, where tensor cores are not exact, fewer query heads per key head multiply element by element."""
 TILE = 4096
 """Most elements (query heads x keys x head size) of a step that multiplies so: 32 registers per thread."""
-NORM_TILE = 2048
 
 
 def attend(
@@ -135,55 +131,3 @@ def _attend(
         top = higher
     place = (row * tl.num_programs(1) * GROUP + heads) * SIZE + column[None, :]
     tl.store(out + place, (result / total[:, None]).to(out.dtype.element_ty), mask=there)
-
-
-def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """x [..., D], weight [D] -> x / sqrt(mean x² + epsilon), rounded to x's type, times weight: as in transformers."""
-    x = x.contiguous()
-    out = torch.empty_like(x)
-    size = x.shape[-1]
-    width = triton.next_power_of_2(size)
-    block = max(1, NORM_TILE // width)
-    count = x.numel() // size
-    _rms_norm[(triton.cdiv(count, block),)](x, weight, out, epsilon, count, SIZE=size, WIDTH=width, BLOCK=block)
-    return out
-
-
-@triton.jit
-def _rms_norm(x, weight, out, epsilon, count, SIZE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    column = tl.arange(0, WIDTH)
-    inside = (row[:, None] < count) & (column[None, :] < SIZE)
-    place = row[:, None].to(tl.int64) * SIZE + column[None, :]
-    wide = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
-    factor = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32)
-    mean = tl.sum(wide * wide, 1) / SIZE
-    normal = (wide * tl.rsqrt(mean + epsilon)[:, None]).to(out.dtype.element_ty).to(tl.float32)
-    tl.store(out + place, (factor[None, :] * normal).to(out.dtype.element_ty), mask=inside)
-
-
-@torch.no_grad()
-def fuse_norms(model: nn.Module) -> int:
-    """Lets `rms_norm` compute every layer of the model that is such a norm; returns how many there are.
-
-    A layer is taken by what it computes: its result on random numbers must be that of `rms_norm`. Seven kernels become
-    one, and norms are half of a small decoder's kernels.
-    """
-    fused = 0
-    for module in model.modules():
-        weight, epsilon = getattr(module, "weight", None), getattr(module, "variance_epsilon", None)
-        if not isinstance(weight, Tensor) or weight.ndim != 1 or not isinstance(epsilon, float):
-            continue
-        generator = torch.Generator(weight.device).manual_seed(0)
-        x = torch.randn(3, len(weight), generator=generator, device=weight.device, dtype=weight.dtype)
-        try:
-            torch.testing.assert_close(rms_norm(x, weight, epsilon), module(x))
-        except AssertionError:
-            continue
-        module.forward = functools.partial(_forward, module)
-        fused += 1
-    return fused
-
-
-def _forward(module: Any, x: Tensor) -> Tensor:
-    return rms_norm(x, module.weight, module.variance_epsilon)

@@ -6,31 +6,35 @@ exponentials, then for the token at which the cumulative sum passes the random n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from drkernel.policy.decode_state import State
-
 BLOCK = 4096
 
 
-def advance(state: State, logits: Tensor, rows: Tensor) -> None:
-    """State.advance without truncation: logits [R, V] of the slots rows [R]. Rows that are not alive change nothing."""
-    assert logits.is_contiguous()
+def advance(
+    logits: Tensor,
+    rows: Tensor,
+    alive: Tensor,
+    counts: Tensor,
+    tokens: Tensor,
+    positions: Tensor,
+    limits: Tensor,
+    temperatures: Tensor,
+    uniforms: Tensor,
+    drawn: Tensor,
+    logprobs: Tensor,
+    stops: Tensor,
+) -> None:
+    """One token for each of the slots rows [R] from logits [R, V], without truncation; the other tensors are those of
+    decode_state.State, and stops are the tokens that end a sequence. Rows that are not alive change nothing."""
+    assert logits.is_contiguous() and uniforms.is_contiguous() and drawn.is_contiguous() and logprobs.is_contiguous()
     block = min(BLOCK, triton.next_power_of_2(logits.shape[1]))
     _advance[(len(rows),)](
-        logits,
-        rows,
-        *(state.alive, state.counts, state.tokens, state.positions, state.limits),
-        *(state.temperatures, state.uniforms, state.drawn, state.logprobs, state.stops),
-        logits.shape[1],
-        state.context,
-        len(state.stops),
-        STOPS=triton.next_power_of_2(len(state.stops)),
+        *(logits, rows, alive, counts, tokens, positions, limits, temperatures, uniforms, drawn, logprobs, stops),
+        *(logits.shape[1], uniforms.shape[1], len(stops)),
+        STOPS=triton.next_power_of_2(len(stops)),
         BLOCK=block,
         num_warps=8 if block > 1024 else 4,
     )

@@ -82,7 +82,9 @@ class State:
         if self.kernels and not truncated:
             from drkernel.policy import decode_sampling
 
-            decode_sampling.advance(self, logits, rows)
+            where = (self.alive, self.counts, self.tokens, self.positions, self.limits)
+            output = (self.uniforms, self.drawn, self.logprobs, self.stops)
+            decode_sampling.advance(logits, rows, *where, self.temperatures, *output)
         else:
             self._note(rows, *self._draw(logits, rows, truncated))
 
@@ -127,7 +129,7 @@ class Read:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         for cached, new in zip(self.cache[layer], (key, value), strict=True):
             cached[self.slots, :, self.places] = new[self.source].to(cached.dtype)
-        return self.packed.attend(None, query, key, value, scale)
+        return self.packed.attend(None, query.contiguous(), key.contiguous(), value.contiguous(), scale)
 
 
 class Next:

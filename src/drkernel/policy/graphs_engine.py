@@ -96,9 +96,13 @@ class GraphsEngine:
         self._waiting: deque[_Sequence] = deque()
         self._running: dict[int, _Sequence] = {}
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self.sync(policy)
         if self._state.kernels:
-            self._prepare(eager)
+            from drkernel.policy.decode_fusion import fuse
+
+            fuse(self.model)
+        self.sync(policy)
+        if self._state.kernels and not eager:
+            self._capture()
 
     @property
     def busy(self) -> bool:
@@ -251,14 +255,9 @@ class GraphsEngine:
         return output.last_hidden_state[0]
 
     @torch.inference_mode()
-    def _prepare(self, eager: bool) -> None:
-        """Fuses norms and captures a graph per size. No row has a sequence yet, so that nothing is drawn."""
-        from drkernel.policy.decode_attention import fuse_norms
-
+    def _capture(self) -> None:
+        """Captures a graph per size. No row has a sequence yet, so that nothing is drawn."""
         with torch.cuda.device(self._rows.device):
-            fuse_norms(self.model)
-            if eager:
-                return
             stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
             for size in reversed(self._sizes):  # the largest first: the others fit into its memory
                 # Before the capture kernels are compiled and libraries allocate what they keep.
