@@ -29,7 +29,7 @@ Draw = Callable[[int, int], list[Request]]
 def arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("part small")
     group.add_argument("--engines", nargs="+", default=["graphs"])
-    group.add_argument("--sizes", nargs="+", default=["3m", "8m", "60m"], choices=SIZES)
+    group.add_argument("--sizes", nargs="*", default=["3m", "8m", "60m"], choices=SIZES)
     group.add_argument("--slot-counts", nargs="+", type=int, default=[64, 128, 256, 512])
     group.add_argument("--own", nargs=3, type=int, metavar=("VOCABULARY", "HIDDEN", "LAYERS"), help="another size")
 

@@ -2,7 +2,8 @@
 
 A model of some million parameters takes less time for a step than Python needs to start its kernels. So everything that
 a step reads and writes stays on the device (decode_state.py): it draws its own tokens, and notes by itself which
-sequences ended. The host replays STEPS of them, asks once who is done, and fills the free slots.
+sequences ended. The host replays STEPS of them and then looks at what the STEPS before did, while the GPU is busy:
+it collects what ended and fills the free slots.
 
 A step has one row per sequence. Graphs exist for all slots, half of them, a quarter and an eighth; rows point to slots,
 so that the last sequences of a rollout move into a small graph without moving their keys. Without CUDA the same steps
@@ -29,8 +30,8 @@ from drkernel.policy.sampling import uniforms
 from drkernel.policy.transfer import copy_weights, whole_copy
 from drkernel.types import DrKernelError
 
-STEPS = 16
-"""Most decode steps between two looks at the device."""
+STEPS = 8
+"""Most decode steps that are launched together."""
 REFILL = 8
 """Prompts are read when this part of the slots (one in REFILL) is free, or all that wait find room: reading a few takes
 as long as reading many."""
@@ -52,6 +53,17 @@ class _Sequence:
     slot: int = -1
     left: int = 0
     """Most tokens that it may still draw after the steps that were launched."""
+
+
+@dataclass
+class _Flight:
+    """Decode steps that were launched together."""
+
+    sequences: dict[int, _Sequence]
+    """By slot."""
+    flags: Tensor
+    """On the host, once they have `landed`: who is alive and how many tokens each has drawn, int64 [2, slots + 1]."""
+    landed: torch.cuda.Event | None
 
 
 def unsupported(config: PretrainedConfig) -> str | None:
@@ -95,7 +107,10 @@ class GraphsEngine:
         self._free = list(range(slots))
         self._waiting: deque[_Sequence] = deque()
         self._running: dict[int, _Sequence] = {}
+        self._flight: _Flight | None = None
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._side = torch.cuda.Stream(policy.device) if self._state.kernels else None
+        """Brings results to the host beside the decode steps; what ended is not written any more."""
         if self._state.kernels:
             from drkernel.policy.decode_fusion import fuse
 
@@ -126,25 +141,32 @@ class GraphsEngine:
     def close(self) -> None:
         self._waiting.clear()
         self._running.clear()
+        self._flight = None
         self._graphs.clear()
 
     @torch.inference_mode()
     def step(self) -> list[Completion]:
-        """Collects what the last call's decode steps completed and launches more, which nobody waits for."""
-        ended = self._collect()
+        """Launches more decode steps, which nobody waits for, and collects what those of the last call completed."""
+        before, self._flight = self._flight, None
+        if self._state.kernels:  # else nothing goes on while the host looks
+            self._flight = self._launch()
+        ended = self._collect(before) if before else []
         self._admit()
-        self._launch()
+        self._flight = self._flight or self._launch()
         return [self._completion(*each) for each in ended]
 
-    def _collect(self) -> list[tuple[_Sequence, Tensor, Tensor]]:
+    def _collect(self, flight: _Flight) -> list[tuple[_Sequence, Tensor, Tensor]]:
         """Sequences that ended, with their tokens and log-probabilities on the host; their slots are free."""
-        if not self._running:
-            return []
-        alive, counts = self._state.integers[:2].tolist()
-        ended = [slot for slot in self._running if not alive[slot]]
+        if flight.landed is not None:
+            flight.landed.synchronize()
+        alive, counts = flight.flags.tolist()
+        # A later flight may have begun with a sequence that had ended already.
+        flown = [slot for slot, sequence in flight.sequences.items() if self._running.get(slot) is sequence]
+        ended = [slot for slot in flown if not alive[slot]]
         if not ended:
             return []
-        tokens, logprobs = self._state.results(ended, max(counts[slot] for slot in ended))
+        with torch.cuda.stream(self._side):
+            tokens, logprobs = self._state.results(ended, max(counts[slot] for slot in ended))
         collected = []
         for row, slot in enumerate(ended):
             length = counts[slot]
@@ -217,23 +239,35 @@ class GraphsEngine:
             to_device(torch.from_numpy(numbers), device),
         )
 
-    def _launch(self) -> None:
-        """Starts up to STEPS decode steps of all sequences."""
-        if not self._running:
-            return
-        slots = sorted(self._running)
-        size = next(size for size in self._sizes if size >= len(slots))
-        self._show(slots + [self._state.count] * (size - len(slots)))
-        steps = min(STEPS, max(sequence.left for sequence in self._running.values()))
-        truncated = any(s.request.sampling.top_k > 0 or s.request.sampling.top_p < 1 for s in self._running.values())
+    def _launch(self) -> _Flight | None:
+        """Starts up to STEPS decode steps of all sequences that may have tokens left to draw."""
+        sequences = {slot: s for slot, s in sorted(self._running.items()) if s.left > 0}
+        if not sequences:
+            return None
+        size = next(size for size in self._sizes if size >= len(sequences))
+        self._show([*sequences, *[self._state.count] * (size - len(sequences))])
+        steps = min(STEPS, max(sequence.left for sequence in sequences.values()))
+        truncated = any(s.request.sampling.top_k > 0 or s.request.sampling.top_p < 1 for s in sequences.values())
         graph = None if truncated else self._graphs.get(size)
         for _ in range(steps):
             if graph is not None:
                 graph.replay()
             else:
                 self._decode(size, truncated)
-        for sequence in self._running.values():
+        for sequence in sequences.values():
             sequence.left -= steps
+        return self._flight_of(sequences)
+
+    def _flight_of(self, sequences: dict[int, _Sequence]) -> _Flight:
+        """Copies the flags as they are after the steps that were launched, without waiting for them."""
+        flags = self._state.integers[:2]
+        if not flags.is_cuda:
+            return _Flight(sequences, flags.clone(), None)
+        landed = torch.cuda.Event()
+        on_host = torch.empty(flags.shape, dtype=flags.dtype, pin_memory=True)
+        on_host.copy_(flags, non_blocking=True)
+        landed.record()
+        return _Flight(sequences, on_host, landed)
 
     def _show(self, rows: list[int]) -> None:
         if rows != self._shown:
