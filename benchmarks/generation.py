@@ -2,6 +2,7 @@
 
     python benchmarks/generation.py OUT [--shape 0.6b] --part engine       about 5 minutes on an H200
     python benchmarks/generation.py OUT [--shape 0.6b] --part rollout      about 9
+    python benchmarks/generation.py OUT --part small --engines graphs vllm  small policies (generation_small.py)
 
 engine   The same 512 requests (random prompts of 512 tokens, log-normal completions of prescribed length, nothing stops
          them) through our engine's add and step, and through the vLLM engine inside it directly: with the same sampling
@@ -31,6 +32,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
+import generation_small
 import torch
 from shapes import SHAPES, config_of
 
@@ -51,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--shape", default="0.6b", choices=SHAPES)
-    parser.add_argument("--part", default="engine", choices=WAYS)
+    parser.add_argument("--part", default="engine", choices=[*WAYS, "small"])
     parser.add_argument("--seconds", type=float, default=300, help="no round begins later than this")
     parser.add_argument("--rounds", type=int, help="timed ones; 5 in part engine, 3 in part rollout")
     parser.add_argument("--requests", type=int, default=512)
@@ -64,9 +66,14 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--judge-seconds", type=float, default=2.0, help="median")
     parser.add_argument("--kv", type=float, default=90.0, help="GiB")
+    generation_small.arguments(parser)
     options = parser.parse_args()
-    options.median = options.median or (160 if options.part == "engine" else 2048)
+    options.median = options.median or (2048 if options.part == "rollout" else 160)
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.part == "small":
+        few = lambda turn, count, vocabulary: requests(options, turn, count, vocabulary)
+        generation_small.measure(options, few, options.prompt + longest(options.median))
+        return
     policy = random_policy(config_of(options.shape), init_distributed())
     started = time.perf_counter()
     context = options.prompt + 3 * (longest(options.median) + FEEDBACK_TOKENS)
@@ -142,12 +149,14 @@ def engine_ways(engine: VllmEngine, options: argparse.Namespace) -> dict[str, Ca
     return {"ours": ours, "bare vLLM": bare(engine.parameters), "bare vLLM, no seeds or logprobs": bare(plain)}
 
 
-def requests(options: argparse.Namespace, turn: int) -> list[Request]:
+def requests(
+    options: argparse.Namespace, turn: int, count: int | None = None, vocabulary: int | None = None
+) -> list[Request]:
     draw = random.Random(turn)
-    vocabulary = SHAPES[options.shape]["vocab_size"]
+    words = range(vocabulary or SHAPES[options.shape]["vocab_size"])
     return [
-        Request(f"{turn}.{i}", draw.choices(range(vocabulary), k=options.prompt), length(draw, options.median), seed=i)
-        for i in range(options.requests)
+        Request(f"{turn}.{i}", draw.choices(words, k=options.prompt), length(draw, options.median), seed=i)
+        for i in range(count or options.requests)
     ]
 
 

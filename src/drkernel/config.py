@@ -53,7 +53,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tasks.precision": PRECISIONS,
     "policy.prompts": ("compact", "chat"),
     "policy.thinking": ("none", "kept", "stripped"),
-    "engine.name": ("auto", "transformers", "vllm"),
+    "engine.name": ("auto", "graphs", "transformers", "vllm"),
     "judge.device": DEVICES,
     "judge.gpu": GPUS,
     "judge.shapes": SHAPES,

@@ -36,7 +36,7 @@ class EngineConfig:
     """What generates (conf/engine/)."""
 
     name: str = "auto"
-    """`auto` takes vLLM where there is a GPU and vLLM, else transformers."""
+    """`auto` takes vLLM where there is a GPU and vLLM, `graphs` where there is only a GPU, else transformers."""
     max_answer_tokens: int = 400
     """Most tokens of one completion."""
     max_tokens: int = 2048
@@ -48,9 +48,9 @@ class EngineConfig:
     kv_cache_gib: float = 16.0
     """vLLM only: size of the key-value cache, set explicitly so that nothing has to be estimated."""
     agreement: float = 0.1
-    """vLLM only: largest mean difference between the engine's log-probabilities and the trainer's after a sync, in nats
-    per token; beyond it the run stops. Two bf16 implementations differ by about 0.03."""
+    """vLLM, graphs: largest mean difference between the engine's log-probabilities and the trainer's after a sync, in
+    nats per token; beyond it the run stops. Two bf16 implementations differ by about 0.03."""
     sleep: bool = False
     """vLLM only: give the GPU's memory to the trainer during the update. For policies that do not fit otherwise."""
     eager: bool = False
-    """vLLM only: no CUDA graphs; starts in seconds and decodes slowly."""
+    """vLLM, graphs: no CUDA graphs; starts in seconds and decodes slowly."""

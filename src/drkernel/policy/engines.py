@@ -26,7 +26,8 @@ def load_engine(
     """The engine of that name, with the policy's weights.
 
     slots: sequences that decode together; context: most tokens of a trajectory. For vLLM alone: kv_cache_gib;
-    may_sleep, so that `sleep()` gives the GPU's memory to the trainer; eager, to start in seconds and decode slowly.
+    may_sleep, so that `sleep()` gives the GPU's memory to the trainer. eager: no CUDA graphs, to start in seconds and
+    decode slowly (vLLM, graphs).
     """
     if name not in ENGINES:
         raise DrKernelError(f"engine.name: found {name!r}, expected one of {', '.join(ENGINES)}")
@@ -34,9 +35,29 @@ def load_engine(
 
 
 def _auto(policy: Policy, stop_ids: set[int], *options: Any) -> Engine:
-    """vLLM where there is a GPU and vLLM, else transformers."""
-    name = "vllm" if torch.cuda.is_available() and importlib.util.find_spec("vllm") else "transformers"
-    return ENGINES[name](policy, stop_ids, *options)
+    """On a GPU vLLM; without vLLM graphs, if it supports the decoder; else transformers."""
+    return ENGINES[_best(policy)](policy, stop_ids, *options)
+
+
+def _best(policy: Policy) -> str:
+    if not torch.cuda.is_available():
+        return "transformers"
+    if importlib.util.find_spec("vllm"):
+        return "vllm"
+    from drkernel.policy.graphs_engine import unsupported
+
+    on_gpu = policy.device.type == "cuda" and unsupported(policy.model.config) is None
+    return "graphs" if on_gpu and importlib.util.find_spec("triton") else "transformers"
+
+
+def _graphs(
+    policy: Policy, stop_ids: set[int], slots: int, context: int, kv_cache_gib: float, may_sleep: bool, eager: bool
+) -> Engine:
+    if may_sleep:
+        raise DrKernelError("engine.sleep: found true, which engine.name=graphs does not have")
+    from drkernel.policy.graphs_engine import GraphsEngine
+
+    return GraphsEngine(policy, stop_ids, slots, context, eager)
 
 
 def _transformers(
@@ -57,5 +78,10 @@ def _vllm(
     return VllmEngine(policy, stop_ids, slots, context, kv_cache_gib, may_sleep, eager)
 
 
-ENGINES: dict[str, Callable[..., Engine]] = {"auto": _auto, "transformers": _transformers, "vllm": _vllm}
+ENGINES: dict[str, Callable[..., Engine]] = {
+    "auto": _auto,
+    "graphs": _graphs,
+    "transformers": _transformers,
+    "vllm": _vllm,
+}
 """What `engine.name` may be, and what makes it."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from drkernel.policy.attention import ATTENTION
 from drkernel.policy.engine import Engine, Request
 from drkernel.policy.lora import adapted, is_adapter, merged, write_adapters
 from drkernel.policy.model import Policy, plain_name
@@ -38,6 +41,24 @@ def weights(policy: Policy, dtype: torch.dtype, bucket_bytes: int = BUCKET_BYTES
     may be the policy's own, so do not write to them. Collective for a sharded policy: every rank iterates to the end.
     """
     yield from _whole(_merged(policy, dtype), dtype, bucket_bytes)
+
+
+def whole_copy(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """A whole model of the same shape and device, for an engine; FSDP's cannot be copied. `copy_weights` fills it."""
+    whole = (kind for kind in type(model).__mro__ if not issubclass(kind, FSDPModule))
+    kind = next(kind for kind in whole if issubclass(kind, PreTrainedModel))
+    head = model.get_output_embeddings().weight
+    with torch.random.fork_rng(devices=[]):
+        own = kind._from_config(deepcopy(model.config), dtype=dtype, attn_implementation=ATTENTION)
+    return own.to(head.device).eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def copy_weights(policy: Policy, model: PreTrainedModel, dtype: torch.dtype) -> None:
+    """Overwrites the weights of a `whole_copy` in place. Collective for a sharded policy."""
+    own = model.state_dict()
+    for name, tensor in weights(policy, dtype):
+        own[name].copy_(tensor)
 
 
 def adapters(policy: Policy) -> Iterator[tuple[str, Tensor]]:

@@ -13,21 +13,17 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, deque
-from copy import deepcopy
 from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
-from transformers import PreTrainedModel
 
-from drkernel.policy.attention import ATTENTION
 from drkernel.policy.engine import Completion, Request
 from drkernel.policy.kv import Decode, Prefill, Slots
 from drkernel.policy.model import Policy
 from drkernel.policy.sampling import sample, uniforms
-from drkernel.policy.transfer import weights
+from drkernel.policy.transfer import copy_weights, whole_copy
 from drkernel.types import DrKernelError
 
 SHARED_PROMPTS = 32
@@ -62,7 +58,7 @@ class TransformersEngine:
     own_kernels = False
 
     def __init__(self, policy: Policy, stop_ids: set[int], slots: int = 64, context: int = 2048):
-        self.model = _unsharded(policy.model)
+        self.model = whole_copy(policy.model, policy.model.get_output_embeddings().weight.dtype)
         self.context = min(context, self.model.config.max_position_embeddings)
         self.stop_ids = frozenset(stop_ids)
         head = self.model.get_output_embeddings().weight
@@ -95,10 +91,7 @@ class TransformersEngine:
     def sync(self, policy: Policy) -> None:
         """Collective for a sharded policy."""
         assert not self.busy, "weights change only between rollouts"
-        with torch.no_grad():
-            own = self.model.state_dict()
-            for name, tensor in weights(policy, self._slots.keys.dtype):
-                own[name].copy_(tensor)
+        copy_weights(policy, self.model, self._slots.keys.dtype)
         self._kept.clear()
         self._prompts.clear()
 
@@ -197,16 +190,6 @@ class TransformersEngine:
             use_cache=False,
         )
         return output.last_hidden_state[0]
-
-
-def _unsharded(model: PreTrainedModel) -> PreTrainedModel:
-    """A whole model of the same shape, type and device; FSDP's cannot be copied. The weights are still to come."""
-    whole = (kind for kind in type(model).__mro__ if not issubclass(kind, FSDPModule))
-    kind = next(kind for kind in whole if issubclass(kind, PreTrainedModel))
-    head = model.get_output_embeddings().weight
-    with torch.random.fork_rng(devices=[]):
-        own = kind._from_config(deepcopy(model.config), dtype=head.dtype, attn_implementation=ATTENTION)
-    return own.to(head.device).eval().requires_grad_(False)
 
 
 def _round_up(count: int, step: int) -> int:

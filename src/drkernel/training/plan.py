@@ -8,8 +8,9 @@ head size, k = key heads x head size, i = width of the feed-forward part, V toke
     state           16 P / R: float32 weights, gradients and two moments; below 2**33 bytes gradients stay whole: 4 P
                     with LoRA 2 P / R of the frozen base, and the 16 of its adapters: whole gradients below 2**33 bytes
     reference       4 P / R where algo.kl_coef needs a second policy
-    engine          2 P (vLLM, bfloat16) or 4 P (transformers, float32); none in a supervised stage that plays no task
-    cache           engine.kv_cache_gib, or of transformers all slots: 4 L k engine.max_tokens x 2 bytes each
+    engine          2 P (vLLM, graphs: bfloat16) or 4 P (transformers, float32); none in a supervised stage that plays
+                    no task
+    cache           engine.kv_cache_gib of vLLM, else all slots: 2 L k engine.max_tokens numbers each
     activations     2 T (4 h + 3 q + 3 k + 3 i) for each block that keeps them, 2 T h for each that computes them again;
                     2 T (4 h + 3 q + 3 k + 3 i) for the one that does so now; 2 T (2 i + 2 h) for its gradients;
                     with LoRA 2 T rank more for each adapter of a block that keeps them
@@ -167,12 +168,14 @@ def _engine(config: Config, shape: Shape) -> tuple[float, float]:
         return 0.0, 0.0
     if _vllm(config):
         return 2 * shape.parameters, config.engine.kv_cache_gib * GIB
+    size = 4 if config.engine.name == "transformers" else 2
     per_token = 2 * shape.layers * shape.kv_heads * shape.head_size
-    return 4 * shape.parameters, 4 * per_token * config.engine.slots * config.engine.max_tokens
+    return size * shape.parameters, size * per_token * config.engine.slots * config.engine.max_tokens
 
 
 def _vllm(config: Config) -> bool:
-    """Whether vLLM generates. On a machine without a GPU the plan is for one that has both."""
+    """Whether vLLM generates. On a machine without a GPU the plan is for one that has both; `auto` is `graphs` on one
+    that has no vLLM."""
     if not config.generates:
         return False
     absent = torch.cuda.is_available() and importlib.util.find_spec("vllm") is None
