@@ -8,7 +8,7 @@ from typing import Any
 from drkernel.types import DrKernelError
 
 MESSAGES = ("auto", "plain", "ready", "own_opening")
-LOSS_ON = ("all", "until_best", "best")
+LOSS_ON = ("all", "right", "until_best", "best")
 OPTIMIZERS = ("adamw", "muon")
 TOO_LONG = ("drop", "cut")
 
@@ -24,7 +24,8 @@ class SftConfig:
     the chat template as they are; `own_opening`: ready, but the first prompt is that of policy.prompts; `auto`: plain
     where the first message is `original_python_code`, else ready."""
     loss_on: str = "all"
-    """Whose completions train: `all` turns, those `until_best` (the best included), or the `best` alone."""
+    """Whose completions train: `all` turns, those that are `right` (records of our own say which), those `until_best`
+    (the best included), or the `best` alone."""
     loss_on_feedback: bool = False
     """The messages after the first completion train, too."""
     epochs: float = 4.0

@@ -57,7 +57,7 @@ def check_attention(size: int, heads: int, group: int, dtype: torch.dtype, devic
 
 def check_sampling(vocabulary: int, dtype: torch.dtype, device: str = "cpu") -> None:
     torch.manual_seed(0)
-    logits = (2 * torch.randn(7, vocabulary, device=device)).to(dtype)
+    logits = (2 * torch.randn(7, vocabulary)).to(device, dtype)
     logits[2, vocabulary // 2 :] = -torch.inf
     rows = torch.tensor([5, 0, 1, 7, 3, 2, 4], device=device)
     states = [state_of(32, 1, torch.float32, device) for _ in range(2)]

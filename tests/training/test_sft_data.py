@@ -140,6 +140,16 @@ def test_the_loss_is_on_all_turns_those_until_the_best_or_the_best(options, turn
     assert row.trains[-1], "what follows the last token that trains would be computed for nothing"
 
 
+def test_the_loss_may_be_on_what_is_right_alone(chat, tmp_path):
+    said = {"reasons": ["wrong_values", "not_judged", "faster"], "speedups": [None, None, 1.5]}
+    row = only(write(tmp_path / "t.parquet", record(PROMPT, **said)), chat, loss_on="right")
+    assert trains(row, chat) == [f"{ANSWERS[turn]}<|im_end|>" for turn in (1, 2)]
+    data = load(write(tmp_path / "u.parquet", record(PROMPT, **said), record(PROMPT)), chat, loss_on="right")
+    assert len(data.train) == 1 and data.notes == {"without a turn to train on (sft.loss_on=right)": 1}
+    with pytest.raises(DrKernelError, match="'speedups': found 1, expected 3"):
+        load(write(tmp_path / "v.parquet", record(PROMPT, reasons=["faster"], speedups=[1.5])), chat)
+
+
 def test_the_loss_may_be_on_feedback_too(chat, tmp_path):
     row = only(write(tmp_path / "t.parquet", record(PROMPT)), chat, loss_on_feedback=True)
     (text,) = trains(row, chat)
@@ -150,7 +160,7 @@ def test_without_a_best_turn_a_record_trains_where_all_turns_do(chat, tmp_path):
     path = write(tmp_path / "t.parquet", record(PROMPT, best_round=0), record(PROMPT))
     assert len(load(path, chat).train) == 2
     data = load(path, chat, loss_on="best")
-    assert len(data.train) == 1 and data.notes == {"without a best turn (sft.loss_on)": 1}
+    assert len(data.train) == 1 and data.notes == {"without a turn to train on (sft.loss_on=best)": 1}
 
 
 def test_longer_ones_are_dropped_or_cut_and_counted(chat, tmp_path):

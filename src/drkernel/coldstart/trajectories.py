@@ -20,6 +20,7 @@ import pyarrow
 
 from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import JudgeProtocol, feedback
+from drkernel.training.sft_data import NOT_JUDGED
 from drkernel.types import DrKernelError, Task, Verdict
 
 KIND_WEIGHTS = {"lazy": 0.44, "partial": 0.27, "mistaken": 0.25, "hack": 0.04}
@@ -49,10 +50,6 @@ SCHEMA = pyarrow.schema(
     }
 )
 """Trajectories as records: the columns of the paper's published cold-start set, and four more."""
-
-
-NOT_JUDGED = "not_judged"
-"""The reason of a round that nobody judged."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ from drkernel.training.supervised import Row, row
 from drkernel.types import PRECISIONS, DrKernelError, Task
 
 COLUMNS = ("messages", "original_python_code", "entry_point", "best_round", "enable_thinking", "precision")
+COLUMNS += ("reasons", "speedups")
+NOT_JUDGED = "not_judged"
+"""The reason of a turn that is right by construction, and that nobody judged."""
 EXPECTED = "list<{role, content}>"
 CUT = "cut at sft.max_length"
 
@@ -50,6 +53,8 @@ class Dialogue:
     """The best turn, from 1; 0 where none is right or nothing is said."""
     thinking: bool
     precision: str
+    right: tuple[bool, ...] | None = None
+    """Whether each turn is right; None where nothing is said."""
 
     @property
     def key(self) -> str:
@@ -80,8 +85,8 @@ class Renderer:
         """The row of a record, or None; and what happened to it, if anything did."""
         if dialogue.thinking and getattr(self.prompts, "thinking", "none") == "none":
             return None, "with enable_thinking: prompts here ask for answers without thoughts"
-        if self.options.loss_on != "all" and not dialogue.best_round:
-            return None, "without a best turn (sft.loss_on)"
+        if not any(self._trains(number, dialogue) for number in range(len(dialogue.messages))):
+            return None, f"without a turn to train on (sft.loss_on={self.options.loss_on})"
         parts = self._parts(dialogue)
         size = sum(len(ids) for ids, _ in parts)
         if size > self.max_length and self.options.too_long == "drop":
@@ -102,9 +107,11 @@ class Renderer:
 
     def _trains(self, number: int, dialogue: Dialogue) -> bool:
         turn, is_answer = number // 2 + 1, number % 2 == 1
+        if is_answer and self.options.loss_on == "right":
+            return bool(dialogue.right and dialogue.right[turn - 1])
         if not is_answer and not (self.options.loss_on_feedback and number):
             return False
-        if self.options.loss_on == "all":
+        if self.options.loss_on in ("all", "right"):
             return True
         return turn == dialogue.best_round or (self.options.loss_on == "until_best" and turn < dialogue.best_round)
 
@@ -260,9 +267,18 @@ def dialogue(record: Mapping[str, Any], place: str) -> Dialogue:
     if not 0 <= best <= len(spoken) // 2:
         raise DrKernelError(f"{place}: column 'best_round': found {best}, expected at most {len(spoken) // 2} turns")
     contents = tuple(message["content"] for message in spoken)
-    known = {"reference": record.get("original_python_code") or "", "entry_point": record.get("entry_point") or "Model"}
-    thinking = bool(record.get("enable_thinking"))
-    return Dialogue(place, system, contents, **known, best_round=best, thinking=thinking, precision=precision)
+    known: dict[str, Any] = {
+        "reference": record.get("original_python_code") or "",
+        "entry_point": record.get("entry_point") or "Model",
+    }
+    thinking, reasons, speedups = bool(record.get("enable_thinking")), record.get("reasons"), record.get("speedups")
+    right = None
+    if reasons and speedups:
+        right = tuple(s is not None or r == NOT_JUDGED for r, s in zip(reasons, speedups, strict=True))
+    if right and len(right) != len(spoken) // 2:
+        raise DrKernelError(f"{place}: column 'speedups': found {len(right)}, expected {len(spoken) // 2}, one a turn")
+    known |= {"best_round": best, "thinking": thinking, "precision": precision, "right": right}
+    return Dialogue(place, system, contents, **known)
 
 
 def _is_message(message: object) -> bool:

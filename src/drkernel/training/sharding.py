@@ -50,16 +50,10 @@ def shard(
     dtype: bfloat16 on GPUs and float32 elsewhere where it is None.
     """
     dtype = dtype or compute_dtype(ranks.device)
-    draws = bool(policy.lora and policy.lora.dropout)  # a block computed again must drop the same inputs
     precision = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.promote_types(dtype, torch.float32))
     options: dict[str, Any] = {"mesh": mesh(ranks), "mp_policy": precision}
-    layers = cast(nn.ModuleList, policy.body.layers)
-    for index in range(len(layers)):
-        if int((index + 1) * activation_checkpointing) > int(index * activation_checkpointing):
-            layers[index] = checkpoint_wrapper(layers[index], preserve_rng_state=draws)
-        if compile is not None:
-            layers[index].compile(**compile)
-        fully_shard(layers[index], reshard_after_forward=reshard_after_forward, **options)
+    for layer in prepare_blocks(policy, activation_checkpointing, compile):
+        fully_shard(layer, reshard_after_forward=reshard_after_forward, **options)
     if not tied(policy):
         fully_shard(
             cast(Any, policy.model).get_input_embeddings(), reshard_after_forward=reshard_after_forward, **options
@@ -74,6 +68,20 @@ def shard(
         module.set_force_sum_reduction_for_comms(True)
     policy.register_forward_pre_hook(lambda module, _: reshard(module), prepend=True)
     return policy
+
+
+def prepare_blocks(
+    policy: Policy, activation_checkpointing: float = 0.0, compile: Mapping[str, Any] | None = None
+) -> nn.ModuleList:
+    """The policy's blocks, which are wrapped and compiled in place as `shard` says."""
+    draws = bool(policy.lora and policy.lora.dropout)  # a block computed again must drop the same inputs
+    layers = cast(nn.ModuleList, policy.body.layers)
+    for index in range(len(layers)):
+        if int((index + 1) * activation_checkpointing) > int(index * activation_checkpointing):
+            layers[index] = checkpoint_wrapper(layers[index], preserve_rng_state=draws)
+        if compile is not None:
+            layers[index].compile(**compile)
+    return layers
 
 
 def mesh(ranks: Ranks) -> DeviceMesh:
