@@ -67,6 +67,11 @@ class PreparedTask:
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
 
+    @property
+    def reduces(self) -> bool:
+        """Whether it is large and its outputs come from the whole batch."""
+        return not all(cut.separable for cut in self.cuts.values())
+
     def reference_of(self, model: int) -> Reference:
         """The reference for a model by its number; see plans."""
         if model >= FIRST_TIMED:
