@@ -181,7 +181,7 @@ def _make_few(values: Tensor, source: Source, size: float, places: torch.Generat
     small = size * number / (4 * values.numel())
     _fill(values, source, _plain(lambda x, z: small * z), places)
     scale = torch.rand(number, generator=places, device=values.device).mul_(2).add_(0.5).mul_(size)
-    scale[1::2].neg_()
+    scale[3::4].neg_()  # some of both signs, without cancelling each other
     values.view(-1)[where] = scale.to(values.dtype)
 
 
