@@ -11,8 +11,9 @@ submission is honest. Static gate and screen are off (--gate switches them on). 
 
 The host is examined while the judge is idle: at first, half-way and at the end. By half-way examiners have met every
 task, so that their GPU memory should not grow any more.
-OUT/verdicts.jsonl has every outcome, OUT/host.jsonl the host's state over time, OUT/table.md the counts,
-OUT/hostile.png both. Exit code 1 if a check fails.
+OUT/verdicts.jsonl has every outcome as it comes, OUT/host.jsonl the host's state over time, OUT/table.md the counts,
+OUT/hostile.png both. The table is there with the last verdict; its line on the closed judge follows. Exit code 1 if a
+check fails.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, as_completed
+from concurrent.futures import as_completed
 from pathlib import Path
 
 import judging
-from rich.progress import track
+from rich.progress import Progress
 
 from drkernel.judge import Judge
 from drkernel.types import Verdict
@@ -108,39 +109,50 @@ def main(options: argparse.Namespace) -> int:
     known, listed = tasks(), list(campaign(options.count, options.device, options.seed))
     before, files_before = state(), files()
     checks = {"gate": options.gate, "screen": None if options.gate else False}
-    judge = Judge(device=options.device, workers=options.workers, timeout_s=options.timeout, **checks)
-    with judge:
+    states, verdicts, wall, watch = {"before the judge": before}, list[Verdict](), 0.0, Watch()
+    with Judge(device=options.device, workers=options.workers, timeout_s=options.timeout, **checks) as judge:
         for example in {example for example, _ in listed if example.name in HONEST}:
             judge.judge(known[example.task], example.source)
         time.sleep(_IDLE_S)
-        idle, watch, verdicts, wall = [state()], Watch(), [], 0.0
-        for part in (listed[: len(listed) // 2], listed[len(listed) // 2 :]):
-            start = time.monotonic()
-            pending = [judge.submit(known[example.task], source) for example, source in part]
-            verdicts += collected(pending, watch)
-            wall += time.monotonic() - start
-            time.sleep(_IDLE_S)
-            idle.append(state())
+        states["warm"] = state()
+        with open(options.out / "verdicts.jsonl", "w", encoding="utf-8") as file, Progress() as progress:
+            bar = progress.add_task("judging both halves", total=len(listed))
+            halves = (listed[: len(listed) // 2], listed[len(listed) // 2 :])
+            for name, part in zip(("half-way", "after the last verdict"), halves, strict=True):
+                start = time.monotonic()
+                pending = {judge.submit(known[example.task], source): example for example, source in part}
+                for future in as_completed(pending):
+                    file.write(json.dumps(record(pending[future], future.result())) + "\n")
+                    file.flush()
+                    watch.done += 1
+                    progress.advance(bar)
+                verdicts += [future.result() for future in pending]
+                wall += time.monotonic() - start
+                if len(verdicts) == len(listed):  # whoever waits need not wait for what follows
+                    conclude(options, listed, verdicts, states, [], wall)
+                time.sleep(_IDLE_S)
+                states[name] = state()
         watch.stop()
     deadline = time.monotonic() + _END_S
     while (closed := state())["processes"] > before["processes"] and time.monotonic() < deadline:
         time.sleep(0.2)
-    new_files = sorted(files() - files_before)
-    names = ("before the judge", "warm", "half-way", "after the last verdict", "closed")
-    states = dict(zip(names, (before, *idle, closed), strict=True))
-    problems = [*of_verdicts(listed, verdicts), *of_states(states, new_files)]
-    write(options, listed, verdicts, watch.samples)
-    lines = table(listed, verdicts, states, new_files, problems, wall)
-    judging.write_table(options.out, lines)
-    print("\n".join(lines))
+    states["closed"] = closed
+    problems = conclude(options, listed, verdicts, states, sorted(files() - files_before), wall)
+    with open(options.out / "host.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(sample) + "\n" for sample in watch.samples)
     plot(listed, verdicts, watch.samples, options.out / "hostile.png")
     return int(bool(problems))
 
 
-def collected(pending: list[Future], watch: Watch) -> list[Verdict]:
-    for _ in track(as_completed(pending), "judging", total=len(pending)):
-        watch.done += 1
-    return [future.result() for future in pending]
+def conclude(
+    options: argparse.Namespace, listed: list, verdicts: list[Verdict], states: dict, new_files: list[str], wall: float
+) -> list[str]:
+    """Writes and prints the table. Returns the problems."""
+    problems = [*of_verdicts(listed, verdicts), *of_states(states, new_files)]
+    lines = table(listed, verdicts, states, new_files, problems, wall)
+    judging.write_table(options.out, lines)
+    print("\n".join(lines), flush=True)
+    return problems
 
 
 def of_verdicts(listed: list, verdicts: list[Verdict]) -> Iterator[str]:
@@ -178,27 +190,26 @@ def by_honest(listed: list, verdicts: list[Verdict]) -> dict[str, list[Verdict]]
 
 
 def of_states(states: dict[str, dict], new_files: list[str]) -> Iterator[str]:
-    before, warm, half, after, closed = states.values()
-    if closed["processes"] > before["processes"]:
+    """Why the host is not as it should be; nothing is said of states that are still to come."""
+    before, warm = states["before the judge"], states["warm"]
+    half, after, closed = (states.get(name) for name in ("half-way", "after the last verdict", "closed"))
+    if closed and closed["processes"] > before["processes"]:
         yield f"{closed['processes'] - before['processes']} processes outlive the judge"
-    if after["processes"] > warm["processes"]:
+    if after and after["processes"] > warm["processes"]:
         yield f"{after['processes'] - warm['processes']} more processes after the campaign than before it"
-    if after["resident_mb"] > MEMORY_GROWTH * warm["resident_mb"]:
+    if after and after["resident_mb"] > MEMORY_GROWTH * warm["resident_mb"]:
         yield f"resident memory grew from {warm['resident_mb']:.0f} to {after['resident_mb']:.0f} MB"
-    if None not in (half["gpu_mb"], after["gpu_mb"]) and after["gpu_mb"] > half["gpu_mb"] + GPU_GROWTH_MB:
+    known = half and after and None not in (half["gpu_mb"], after["gpu_mb"])
+    if half and after and known and after["gpu_mb"] > half["gpu_mb"] + GPU_GROWTH_MB:
         yield f"GPU memory grew from {half['gpu_mb']:.0f} to {after['gpu_mb']:.0f} MB in the second half"
     if left := [name for name in new_files if "drkernel" in name and not name.endswith(".lock")]:
         yield f"files left: {', '.join(left[:10])}"
 
 
-def write(options: argparse.Namespace, listed: list, verdicts: list[Verdict], samples: list[dict]) -> None:
-    with open(options.out / "verdicts.jsonl", "w", encoding="utf-8") as file:
-        for (example, _), verdict in zip(listed, verdicts, strict=True):
-            keys = ("status", "reason", "detail", "speedup", "seconds", "evidence")
-            record = {"example": example.name, "honest": example.name in HONEST}
-            file.write(json.dumps(record | {key: getattr(verdict, key) for key in keys}) + "\n")
-    with open(options.out / "host.jsonl", "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(sample) + "\n" for sample in samples)
+def record(example: Example, verdict: Verdict) -> dict:
+    keys = ("status", "reason", "detail", "speedup", "seconds", "evidence")
+    found = {"example": example.name, "honest": example.name in HONEST}
+    return found | {key: getattr(verdict, key) for key in keys}
 
 
 def table(

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from drkernel.judge.trusted import cases, slices
+from drkernel.judge.trusted import cases, slices, structure
 from drkernel.judge.trusted.cases import Perturbation
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.plans import Plan
@@ -52,12 +52,13 @@ def task(names: str, body: str, inputs: str) -> Task:
     return Task("t", TASK.format(names=names, body=body, inputs=inputs))
 
 
-def case_of(given: Task, train: bool = True) -> cases.Case:
+def case_of(given: Task, train: bool = True, regime: str = "given", seed: int = 7) -> cases.Case:
     """A large case, whose slices have some four rows."""
     reference = Reference(given)
     cut = find_cut(reference, 0, train)
     model = cases.build(reference, 1, Perturbation.NONE)
-    return cases.case_with(lambda: reference.inputs(7), given, Plan("given", train=train), model, 7, cut)
+    sources = structure.observe(reference, 0)
+    return cases.draw(given, Plan("a case", 0, regime, train), model, seed, sources, cut)
 
 
 @pytest.fixture(autouse=True)
@@ -66,11 +67,15 @@ def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SAMPLE", 3 * 40 * 4)
 
 
+def _widened(value: torch.Tensor) -> torch.Tensor:
+    return value.double() if value.is_floating_point() else value
+
+
 def answer(case: cases.Case, given: Task, change=lambda tensor: None, train: bool = True):
     """What an honest submission returns, computed in fp64 and rounded, then changed in place."""
     reference = Reference(given)
     model = cases.build(reference, 1, Perturbation.NONE).model.double().train(train)
-    found = reference.forward(model, [value.double() for value in case.inputs])
+    found = reference.forward(model, [_widened(value) for value in case.inputs])
     found = list(found) if isinstance(found, tuple) else [found]
     found = [value.float() if value.is_floating_point() else value for value in found]
     change(found[0])
@@ -154,3 +159,78 @@ def test_a_reference_that_changes_its_inputs_is_right_as_well() -> None:
 def test_inputs_are_drawn_anew_and_not_kept() -> None:
     case = case_of(task(*SEPARABLE["element-wise"]))
     assert case.inputs[0] is not case.inputs[0] and torch.equal(case.inputs[0], case.inputs[0])
+
+
+REDUCED = {
+    "a mean square": ("x, y", "((x - y) ** 2).mean()", "torch.randn(B, N), torch.randn(B, N)"),
+    "a mean of positive numbers": ("x", "x.mean()", "torch.rand(B, N)"),
+    "an absolute sum": ("x", "x.abs().sum()", "torch.randn(B, N)"),
+    "a norm": ("x", "x.norm()", "torch.randn(B, N)"),
+    "a loss of rows": ("x", "torch.logsumexp(x, 1).mean()", "torch.randn(B, N)"),
+    "a norm of everything": ("x", "x / x.norm()", "torch.randn(B, N)"),
+    "a loss of classes": (
+        "x, y", "F.cross_entropy(x, y)", "torch.randn(B, N), torch.randint(0, N, (B,))"
+    ),
+}  # fmt: skip
+SIZES = "B, N = 4096, 64"
+
+
+@pytest.fixture
+def _more_rows(monkeypatch: pytest.MonkeyPatch, _small_slices: None) -> None:
+    monkeypatch.setattr(slices, "SLICE", 2**17)
+    monkeypatch.setattr(slices, "SAMPLE", 2**14)
+
+
+def reduced(name: str) -> Task:
+    given = task(*REDUCED[name])
+    return dataclasses.replace(given, source=given.source.replace("B, N = 24, 40", SIZES))
+
+
+def of_most(case: cases.Case, given: Task, left_out: float, seed: int):
+    """What a submission returns that takes the statistics of most rows, at fixed places, for those of all."""
+    reference, inputs = Reference(given), case.inputs
+    kept = torch.rand(len(inputs[0]), generator=torch.Generator().manual_seed(seed)) >= left_out
+    model = cases.build(reference, 1, Perturbation.NONE).model
+    some, share = [_widened(value[kept]) for value in inputs], kept.double().mean()
+    if "x / x.norm()" in given.source:
+        return OutputTensor((inputs[0] / some[0].norm() * share.sqrt()).float())
+    scale = share.sqrt() if "x.norm()" in given.source else share if "x.abs()" in given.source else 1.0
+    return OutputTensor((reference.forward(model, some) / scale).float())
+
+
+@pytest.mark.usefixtures("_more_rows")
+@pytest.mark.parametrize("left_out", [1 / 16, 0.01])
+@pytest.mark.parametrize("name", REDUCED)
+def test_a_part_of_the_rows_does_not_stand_for_all(name: str, left_out: float) -> None:
+    given = reduced(name)
+    found = [case_of(given, regime="few", seed=seed) for seed in range(4)]
+    assert all(found)
+    missed = [case.check(of_most(case, given, left_out, seed)) is None for seed, case in enumerate(found)]
+    assert sum(missed) <= (1 if left_out < 0.02 else 0)
+
+
+@pytest.mark.usefixtures("_more_rows")
+@pytest.mark.parametrize("regime", ["given", "few", "mixed", "sparse"])
+@pytest.mark.parametrize("name", REDUCED)
+def test_an_honest_reduction_is_right_on_all_values(name: str, regime: str) -> None:
+    given = reduced(name)
+    case = case_of(given, regime=regime)
+    assert case and case.check(answer(case, given)) is None
+
+
+@pytest.mark.usefixtures("_more_rows")
+@pytest.mark.parametrize("regime", ["given", "few", "mixed", "sparse"])
+def test_a_sum_of_blocks_one_after_the_other_is_right(regime: str) -> None:
+    given = reduced("a mean square")
+    case = case_of(given, regime=regime)
+    x, y = case.inputs
+    total = torch.zeros(())
+    for block in ((x - y) ** 2).view(-1, 512).sum(1):  # as atomics add them
+        total = total + block
+    assert case.check(OutputTensor(total / x.numel())) is None
+
+
+@pytest.mark.usefixtures("_more_rows")
+def test_bounds_of_a_large_reduction_are_those_of_its_summation() -> None:
+    (bounds,) = case_of(reduced("a mean square")).expected.bounds()
+    assert 1e-6 < bounds.norm < 1e-4

@@ -42,7 +42,8 @@ class Footprint:
 
     @property
     def least(self) -> int:
-        """The least with which a submission can be examined that has no memory of its own but its outputs."""
+        """The least with which a submission can be examined that has no memory of its own but its outputs: those of a
+        call, and those of the call before, which its runner keeps."""
         return self.judge + 2 * self.outputs + self.weights + _RUNNER
 
     @property

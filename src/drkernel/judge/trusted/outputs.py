@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,24 @@ def leaves(tree: Any, path: str = "output") -> list[tuple[str, Any]]:
     if isinstance(tree, dict):
         return [leaf for key in sorted(tree, key=str) for leaf in leaves(tree[key], f"{path}[{key!r}]")]
     return [(path, tree)]
+
+
+def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Applies a function to every tensor in a tree."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)([map_tensors(v, function) for v in value])
+    return {k: map_tensors(v, function) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def map_trees(function: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """Applies a function to the leaves of trees of one form."""
+    if isinstance(first, (list, tuple)):
+        return type(first)([map_trees(function, *parts) for parts in zip(first, *others, strict=True)])
+    if isinstance(first, dict):
+        return {key: map_trees(function, value, *(other[key] for other in others)) for key, value in first.items()}
+    return function(first, *others)
 
 
 def form_of(tree: Any) -> str:

@@ -55,9 +55,16 @@ def plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
     yield Plan("the default weights", DEFAULT_WEIGHTS, "given", mode(1))
 
 
-def precision_plan(train: bool) -> Plan:
-    """The case for submissions whose kernels multiply in a precision that the task forbids."""
-    return Plan(DESCRIPTIONS["near_one"], PUBLISHED, "near_one", train)
+def special_plans(train: bool, lowered: bool, whole: bool) -> Iterator[Plan]:
+    """Cases for some submissions and some tasks.
+
+    Args:
+        lowered: the submission's kernels multiply in a precision that the task forbids.
+        whole: outputs of large calls come from the whole batch: a loss, a norm of everything. Of values that are all
+            alike, a part stands for the rest.
+    """
+    chosen = {"near_one": lowered, "few": whole}
+    yield from (Plan(DESCRIPTIONS[name], PUBLISHED, name, train) for name, asked in chosen.items() if asked)
 
 
 def mixed_plan(train: bool, model: int = PUBLISHED) -> Plan:

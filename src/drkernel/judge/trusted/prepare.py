@@ -20,7 +20,7 @@ from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
 from drkernel.judge.trusted.least_work import least_work
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
-from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, PUBLISHED, Plan
+from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, Plan
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected
@@ -66,6 +66,11 @@ class PreparedTask:
     """The same task at other sizes that are timed, too, prepared as here; see timed_shapes."""
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it is large and its outputs come from the whole batch."""
+        return not all(cut.separable for cut in self.cuts.values())
 
     def reference_of(self, model: int) -> Reference:
         """The reference for a model by its number; see plans."""
@@ -234,7 +239,7 @@ def _passing(prepared: PreparedTask, reference: Reference, seeds: Seeds) -> str:
     train = prepared.mode_alternatives[-1][0]
     first, passing = None, {}
     for index, regime in enumerate(("given", *regimes.PURE)):
-        plan = Plan(regime, PUBLISHED, regime, train)
+        plan = Plan(regime, DEFAULT_WEIGHTS, regime, train)  # not a timed one: only those need patterns of precision
         case = cases.draw(prepared.task, plan, model, seeds("degenerate", index), prepared.sources)
         if case and first is None:
             first, passing = case, _trivial(case)

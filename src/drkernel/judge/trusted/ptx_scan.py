@@ -1,7 +1,7 @@
 """Which precisions a kernel multiplies in, read from its PTX: that of matrix instructions, which ptxas then assembles.
 
 The scan alone refuses nothing. Three products of TF32 are as good as fp32, and a kernel may multiply in bf16 what does
-not reach an output. What it finds asks for a further case (`cases.precision_plan`). Why values are wrong is found out
+not reach an output. What it finds asks for a further case (`plans.special_plans`). Why values are wrong is found out
 from the values (`lowering.explained`).
 """
 

@@ -19,6 +19,8 @@ _CHUNK, _PARTS = 2**22, 64
 """Elements that are filled at once, more of a large draw: so many parts of it."""
 _OUTLIERS = 64
 """Outliers of a whole draw, at least, where it has the room."""
+_FEW, _FEW_SIZES = 128, (2.0**12, 16.0)
+"""Elements of a whole draw that together carry the result, and how large they are."""
 
 Fill = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 """New values for rows of a draw: from the values [r, c], their standardised form, and a generator for places."""
@@ -85,6 +87,7 @@ REGIMES: dict[str, int] = {
     "alike": 2,
     "mixed": 5,
     "near_one": 2,
+    "few": 3,
 }
 """Value distributions by name, with their number of variants. Later ones are milder, for references that leave their
 domain on the first; in the last one, all numbers stay in the range of their draw."""
@@ -98,6 +101,7 @@ DESCRIPTIONS = {
     "uneven": "rows with an offset, constant rows and rows of other sizes",
     "alike": "all rows alike but one",
     "near_one": "values near one",
+    "few": "a few very large values at random places",
 }
 """Of regimes, in words that feedback can use."""
 
@@ -117,6 +121,8 @@ def change(regime: str, variant: int, seed: int) -> Change | None:
             _make_alike(values, places)
         elif regime == "near_one":
             _fill(values, source, _NEAR_ONE, places)
+        elif regime == "few":
+            _make_few(values, source, _FEW_SIZES[min(variant, 1)], places)
         elif regime == "mixed":
             _fill_mixed(values, source, min(variant, 3), places)
         else:
@@ -165,6 +171,18 @@ def _fill_mixed(values: Tensor, source: Source, variant: int, places: torch.Gene
     for fill, part in zip(fills, parts, strict=True):
         if part.numel():
             _fill(part, source, fill, places)
+
+
+def _make_few(values: Tensor, source: Source, size: float, places: torch.Generator) -> None:
+    """A few elements of the whole draw, of different sizes and at random places, carry the result of a sum: whoever
+    leaves some elements out loses another share of it than of their number."""
+    number = max(1, min(_FEW, values.numel() // 8))
+    where = torch.randint(values.numel(), (number,), generator=places, device=values.device)
+    small = size * number / (4 * values.numel())
+    _fill(values, source, _plain(lambda x, z: small * z), places)
+    scale = torch.rand(number, generator=places, device=values.device).mul_(2).add_(0.5).mul_(size)
+    scale[3::4].neg_()  # some of both signs, without cancelling each other
+    values.view(-1)[where] = scale.to(values.dtype)
 
 
 def _make_alike(values: Tensor, places: torch.Generator) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from drkernel.judge.trusted.block_tolerance import Tolerance
 from drkernel.judge.trusted.mismatch import Mismatch
-from drkernel.judge.trusted.outputs import OutputTensor, form_of, kind_of, leaves, shape_of
+from drkernel.judge.trusted.outputs import OutputTensor, form_of, kind_of, leaves, map_tensors, shape_of
 from drkernel.judge.trusted.tolerance import Expected, RelativeBounds
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
@@ -139,6 +139,31 @@ class SlicedExpected:
         factor = _ROUNDED if cut.separable else _ANOTHER_SIZE * (self._all / number) ** 0.5
         factor *= _FEW_ROWS if number < min(FEW_ROWS, self._all) else 1.0
         self._bounds = [bounds and bounds.times(factor) for bounds in self._sample.bounds()]
+        self._whole = self._sample
+
+    def bound_by_noise(self, inputs: Callable[[], list], noisy: Iterable[Any]) -> None:
+        """Takes bounds from the whole batch where outputs are not those of its rows: how far they may be off follows
+        from how long their sums are. A smaller batch does not tell that.
+
+        Args:
+            inputs: draws those of the call.
+            noisy: the reference's outputs with other rounding in every operator, several times.
+
+        Raises:
+            DrKernelError, ValueError: from the reference; bounds stay as they are.
+        """
+        rounded, precision = self._few_of(self._forward(inputs())), self._sample.precision
+        whole = Expected(rounded, rounded, [self._few_of(outputs) for outputs in noisy], precision)
+        bounds = [bound and bound.times(_ROUNDED) for bound in whole.bounds()]
+        if precision != "ieee":  # equal factors are rounded alike in lower precision, which is not among the noise
+            sampled = [bound and bound.times(_ROUNDED) for bound in self._sample.bounds()]
+            bounds = [one and other and one.or_more(other) for one, other in zip(bounds, sampled, strict=True)]
+        self._bounds, self._whole = bounds, whole
+
+    def _few_of(self, outputs: Any) -> Any:
+        """The outputs, or of those that have a row for each of the batch, the sampled rows."""
+        few = lambda value: value[self._sampled].clone() if value.dim() and len(value) == self._all else value
+        return map_tensors(outputs, few)
 
     @property
     def edits(self) -> bool:
@@ -150,11 +175,11 @@ class SlicedExpected:
 
     @property
     def finite(self) -> bool:
-        return self._sample.finite
+        return self._sample.finite and self._whole.finite
 
     @property
     def well_conditioned(self) -> bool:
-        return self._sample.well_conditioned
+        return self._sample.well_conditioned and self._whole.well_conditioned
 
     def bounds(self) -> list[RelativeBounds | None]:
         """How far each output of the call, or of a part of its batch, may be from the reference's own."""

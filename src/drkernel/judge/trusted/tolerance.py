@@ -80,7 +80,7 @@ class Expected:
         lowered: Iterable[tuple[str, Any]] = (),
         seed: int = 0,
     ):
-        self.rounded = rounded
+        self.rounded, self.precision = rounded, precision
         self._rounded = list(leaves(rounded))
         trees = [dict(leaves(tree)) for tree in (exact, *noisy)]
         if any(tree.keys() != dict(self._rounded).keys() for tree in trees):
@@ -190,6 +190,9 @@ class RelativeBounds:
 
     def times(self, factor: float) -> RelativeBounds:
         return RelativeBounds(factor * self.row, factor * self.rtol, factor * self.norm)
+
+    def or_more(self, other: RelativeBounds) -> RelativeBounds:
+        return RelativeBounds(max(self.row, other.row), max(self.rtol, other.rtol), max(self.norm, other.norm))
 
 
 class _Leaf:

@@ -159,6 +159,7 @@ def base_environment() -> dict[str, str]:
     paths = [str(Path(drkernel.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     fixed = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     fixed |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONSAFEPATH": "1", "HOME": "/nonexistent"}
+    fixed["USE_PYTORCH_KERNEL_CACHE"] = "0"  # kernels that torch compiles at run time are not kept: there is no home
     fixed["TORCHINDUCTOR_CACHE_DIR"] = tempfile.gettempdir()  # importing torch's compiler would create another folder
     return {k: os.environ[k] for k in _KEPT if k in os.environ} | {"PYTHONPATH": os.pathsep.join(paths)} | fixed
 

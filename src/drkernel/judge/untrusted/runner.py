@@ -34,8 +34,6 @@ FILE = "submission.py"
 MAX_TEXT, MAX_SEEN = 2000, 64
 """Characters of an error message, and results of ATen operators that are kept."""
 MAX_LINE = 10**6
-MAX_KEPT = 2**28
-"""Bytes of outputs that are kept until the next call. At hidden shapes they are smaller."""
 _MAX_DESCRIPTOR = 2**20
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
@@ -94,7 +92,8 @@ class Runner:
         self.models: dict[int, nn.Module] = {}
         """By number; 0 and 1 have the published shape, further ones hidden shapes."""
         self._last: list[tuple[Tensor, int]] = []
-        """The outputs of the last call. Somebody who has them may still read them."""
+        """The outputs of the last call, however large: somebody who has them may still read them. What a submission is
+        promised of a GPU's memory has room for them (footprint.py)."""
 
     @property
     def inputs(self) -> Area:
@@ -154,7 +153,7 @@ class Runner:
         reply = self.areas.copy_out(result)
         reply["overwrites"] = any(checksum(tensor) != before for tensor, before in self._last)
         described = zip(tensors_in(result), reply["tensors"], strict=True)
-        kept = [tensor for tensor, facts in described if not facts["shares"] and tensor.nbytes <= MAX_KEPT]
+        kept = [tensor for tensor, facts in described if not facts["shares"]]
         self._last = [(tensor, checksum(tensor)) for tensor in kept]
         numels = {math.prod(tensor["slot"][2]) for tensor in reply["tensors"]}
         seen = [tensor for tensor in reversed(watch.results) if tensor.numel() in numels]

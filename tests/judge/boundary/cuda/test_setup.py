@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from drkernel.judge.boundary.cuda import setup
+from drkernel.judge.trusted.worker_process import base_environment
 
 FACTS = "Model: \t NVIDIA H200\nGPU UUID: \t GPU-{uuid}\nDevice Minor: \t {minor}\n"
 
@@ -33,3 +34,8 @@ def test_a_runner_gets_its_gpu_or_all_where_nobody_says_which_it_is(machine, uui
     environment = os.environ | setup.only(uuid, machine)
     found = {Path(file).name for file in environment[setup.DEVICES].split(os.pathsep)}
     assert found == own | {"nvidiactl", "nvidia-uvm"} and environment["CUDA_VISIBLE_DEVICES"] == visible
+
+
+def test_nothing_is_cached_in_a_home_that_no_worker_has():
+    environment = base_environment() | setup.ENVIRONMENT
+    assert environment["USE_PYTORCH_KERNEL_CACHE"] == "0" and environment["CUDA_CACHE_DISABLE"] == "1"

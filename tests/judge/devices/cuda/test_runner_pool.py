@@ -62,6 +62,24 @@ def test_the_next_process_finds_the_kernels_and_the_one_before_is_dead(tmp_path)
     assert pool.terminating == pool.made and [process.ended for process in pool.made] == [1, 1]
 
 
+def test_what_others_are_building_is_not_copied_for_a_runner(tmp_path, monkeypatch):
+    shared, link = tmp_path / "shared", module.os.link
+    for path in ("KEY/cuda_utils.so", "KEY/.12.345", "activity.so", "tmp79b5z4_h/activity.so"):
+        (shared / path).parent.mkdir(parents=True, exist_ok=True)
+        (shared / path).write_text(path)
+
+    def link_late(source, target):
+        if source.endswith(".12.345"):
+            module.os.unlink(source)  # another examiner has renamed it
+        link(source, target)
+
+    monkeypatch.setattr(module.os, "link", link_late)
+    module._link_all(shared, tmp_path / "runner")
+    found = {str(path.relative_to(tmp_path / "runner")) for path in (tmp_path / "runner").rglob("*.*")}
+    assert found == {"KEY/cuda_utils.so", "activity.so"}
+    assert (tmp_path / "runner/KEY/cuda_utils.so").samefile(shared / "KEY/cuda_utils.so")
+
+
 NEVER = 1e6
 
 

@@ -327,6 +327,8 @@ class CudaBackend:
         if job.source is None:
             if reply is None:
                 self._plans.pop(job.task.digest, None)  # says nothing of the task
+            elif "plan" in reply:
+                reply["plan"]["seconds"] = sum(end - start for _, start, end in job.spans)
             _settle_plan(job.plan, reply, problem)
             return
         if reply is not None and "missing" in reply:
@@ -341,7 +343,8 @@ class CudaBackend:
             cost = verdict["evidence"].setdefault("cost", {})
             worked = sum(end - start for _, start, end in job.spans)
             verdict["seconds"] = max(0.0, worked - cost.get("wait", 0.0) / 1e3)
-            cost |= {"compile": round(1e3 * job.compile_s, 2), "rounds": job.rounds}
+            took = {"prepare": job.plan.result().get("seconds", 0.0), "compile": job.compile_s}
+            cost |= {stage: round(1e3 * seconds, 2) for stage, seconds in took.items()} | {"rounds": job.rounds}
             cost |= {"again": job.again} if job.again else {}
             cost["spans"] = [["queue", job.began, job.spans[0][1]], *job.spans, *cost.get("spans", [])]
         settle(job.future, reply, problem, self._device, "gpu_lost" if job.gpu_failed else "worker_lost")

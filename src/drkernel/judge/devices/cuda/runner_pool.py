@@ -11,6 +11,7 @@ import os
 import queue
 import re
 import shutil
+import tempfile
 import threading
 import time
 import warnings
@@ -92,7 +93,7 @@ class RunnerPool:
                 products = self._wanted.get()
                 folder = self._scratch / f"runner-{os.getpid()}-{number}"
                 number += 1
-                shutil.copytree(self._shared, folder, copy_function=os.link)
+                _link_all(self._shared, folder)
                 with self._changed:
                     environment = self._environment | {runner_environment.KERNELS: str(folder)}
                     environment |= {runner_environment.PRODUCTS: "1"} if products else {}
@@ -178,6 +179,20 @@ class RunnerPool:
             for runner in self._waiting:
                 stack.enter_context(runner.process.stopped())
             yield
+
+
+def _link_all(source: Path, target: Path) -> None:
+    """Makes a folder with links to all files of another one, in which other examiners may be building at the same time.
+
+    What is not finished is left out: private folders that builders remove again, and files that they rename meanwhile.
+    """
+    target.mkdir()
+    for entry in os.scandir(source):
+        with contextlib.suppress(FileNotFoundError):
+            if entry.is_file():
+                os.link(entry.path, target / entry.name)
+            elif not entry.name.startswith(tempfile.gettempprefix()):
+                _link_all(Path(entry.path), target / entry.name)
 
 
 def _read(path: str) -> str:

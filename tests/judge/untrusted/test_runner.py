@@ -1,0 +1,46 @@
+"""What a runner observes of the calls that it answers."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from drkernel.judge.boundary.shared_tensors import HostArea
+from drkernel.judge.untrusted.runner import Runner
+
+LARGE = 2**26 + 1
+"""Numbers of an output: 256 MiB and a little."""
+SOURCE = """
+import torch, torch.nn as nn
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept, self.calls = [torch.empty({numbers}) for _ in range({buffers})], 0
+    def forward(self):
+        self.calls += 1
+        y = self.kept[self.calls % {buffers}] if {buffers} else torch.empty({numbers})
+        return y.fill_(self.calls)
+"""
+
+
+class Unrecorded(Runner):
+    @staticmethod
+    @contextlib.contextmanager
+    def record(skip, budget):
+        yield SimpleNamespace(to_json=dict)
+
+
+@pytest.mark.parametrize("numbers", [64, LARGE])
+@pytest.mark.parametrize(("buffers", "overwrites"), [(0, False), (1, True)])
+def test_a_call_that_changes_the_last_output_is_seen_however_large_that_is(numbers, buffers, overwrites):
+    runner = Unrecorded(HostArea.create("in", 2**16), HostArea.create("out", 4 * numbers + 2**16))
+    source = SOURCE.format(numbers=numbers, buffers=buffers)
+    nothing = {"list": [{"list": []}, {"dict": []}]}
+    build = {"do": "build", "model": 0, "args": nothing, "slots": [], "seed": 0, "varied": False}
+    call = {"do": "call", "model": 0, "args": {"list": []}, "slots": [], "train": False, "seed": 0, "skip": []}
+    first, second = ({"do": "load", "source": source, "name": "ModelNew"}, build)
+    assert "error" not in runner.answer(first) and "error" not in runner.answer(second)
+    found = [runner.answer(call | {"budget": 0.0}) for _ in range(2)]
+    assert [reply["overwrites"] for reply in found] == [False, overwrites]
