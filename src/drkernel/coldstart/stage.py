@@ -45,6 +45,7 @@ def run(config: Config) -> None:
     """The whole stage; `ColdstartConfig` has its options."""
     options, folder = config.coldstart, Run(config)
     folder.rewind(0)
+    torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
     drawn = partial(generate, seed=config.seed, dtypes=config.tasks.dtypes, version=config.tasks.generator)
     train_tasks, held_out = drawn("train", options.tasks + options.unjudged), drawn("validation", options.held_out)
     train_tasks, unjudged = train_tasks[: options.tasks], train_tasks[options.tasks :]

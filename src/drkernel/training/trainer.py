@@ -130,10 +130,13 @@ def save(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
     snapshot = checkpoint.take(state.step, trainer.policy, optimizer, dataclasses.asdict(state), trainer.ranks)
     snapshot = snapshot.copied() if trainer.saver.in_background else snapshot
 
-    def write(ranks: Ranks) -> None:
-        checkpoint.write(folder, snapshot, keep, ranks)
+    def name_best() -> None:
         if run and named:
             run.write(BEST, named)
+
+    def write(ranks: Ranks) -> None:
+        checkpoint.write(folder, snapshot, keep, ranks)
+        ranks.broadcast_object(name_best)  # where it fails, it fails on all ranks
 
     trainer.saver.run(write)
 
