@@ -95,7 +95,7 @@ def train(config: Config, ranks: Ranks) -> None:
     with (
         Preemption() as preemption,
         judge_of_node(config, ranks) as judge,
-        closing(make_engine(config, policy, prompts)) as engine,
+        closing(make_engine(config, policy, prompts, ranks)) as engine,
         Progress(console) as progress,
         Saver(ranks, config.trainer.save_async) as saver,
     ):

@@ -76,7 +76,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 """The fields that take one of a few words."""
 POSITIVE = (
-    *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots"),
+    *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "engine.tensor_parallel"),
     *("judge.workers", "judge.timed_shapes", "trainer.keep", "trainer.keep_every", "trainer.save_every"),
     *("sft.batch_size", "sft.batch_tokens", "sft.max_length", "sft.loss_every", "sft.save_every", "sft.max_steps"),
     *("coldstart.tasks", "coldstart.trajectories", "coldstart.hidden", "coldstart.layers", "coldstart.positions"),

@@ -1,6 +1,7 @@
 """What a run takes of a GPU's memory, by numbers worked out by hand for Qwen3-8B, and against what was measured."""
 
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -56,6 +57,24 @@ def test_an_engine_that_sleeps_takes_nothing_during_the_update():
     parts = plan.memory(config, EIGHT, 8)
     assert parts["engine weights"] == (pytest.approx(15.256, abs=1e-3), 0) and parts["key-value cache"] == (48, 0)
     assert plan.total(parts) == pytest.approx(15.256 + 15.256 + 48 + 5, abs=0.01), "while it generates"
+
+
+def test_ranks_that_have_an_engine_together_share_its_weights_and_have_a_cache_each():
+    parts = plan.memory(load("policy=qwen3_8b", "engine.tensor_parallel=4"), EIGHT, 8)
+    assert parts["engine weights"] == (pytest.approx(15.256 / 4, abs=1e-3),) * 2
+    assert parts["key-value cache"] == (48, 48)
+
+
+def test_a_run_whose_engine_does_not_fit_on_one_gpu_is_told_how_many_take_it_together():
+    config, shape = load("policy=qwen3_14b"), plan.QWEN3["Qwen/Qwen3-14B"]
+    assert re.search(r"engine\.tensor_parallel=[248]\b", plan.remedy(config, shape, 8, 60.0))
+    assert plan._groups(config, shape, 6) == [2] and plan._groups(config, shape, 7) == []
+
+
+def test_groups_that_the_ranks_of_a_node_cannot_form_are_refused():
+    config = load("policy=qwen3_14b", "engine.tensor_parallel=2")
+    with pytest.raises(DrKernelError, match="tensor_parallel=2 with 7 ranks on a node"):
+        plan.check(config, Ranks(size=1, local_size=7))
 
 
 def test_the_longest_row_counts_where_it_is_longer_than_a_micro_batch():

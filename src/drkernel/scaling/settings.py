@@ -38,7 +38,7 @@ NOT_IN_NAME = ("name", "shard", "report", "scaling.trials", *MACHINE)
 """Those of them that conf/evaluate.yaml leaves out of the study folder's name."""
 TIMED = ("engine.slots", "endpoint.concurrency", "judge.workers", "trainer.gpus", "trainer.threads")
 """... but for these where `scaling.seconds` is set: what a turn costs depends on how many share the machine."""
-IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep", "policy.lora"}
+IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep", "engine.tensor_parallel", "policy.lora"}
 IDLE |= {f"policy.lora.{item.name}" for item in dataclasses.fields(LoraConfig)}
 IDLE |= {f"trainer.{item.name}" for item in dataclasses.fields(TrainerConfig)} - {"trainer.gpus", "trainer.threads"}
 """Keys of the groups shared with training that no study depends on. A policy's file may have them."""

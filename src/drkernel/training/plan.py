@@ -8,7 +8,8 @@ head size, k = key heads x head size, i = width of the feed-forward part, V toke
     state           16 P / R: float32 weights, gradients and two moments; below 2**33 bytes gradients stay whole: 4 P
                     with LoRA 2 P / R of the frozen base, and the 16 of its adapters: whole gradients below 2**33 bytes
     reference       4 P / R where algo.kl_coef needs a second policy
-    engine          2 P (vLLM, bfloat16) or 4 P (transformers, float32); none in a supervised stage that plays no task
+    engine          2 P / engine.tensor_parallel (vLLM, bfloat16) or 4 P (transformers, float32); none in a supervised
+                    stage that plays no task
     cache           engine.kv_cache_gib, or of transformers all slots: 4 L k engine.max_tokens x 2 bytes each
     activations     2 T (4 h + 3 q + 3 k + 3 i) for each block that keeps them, 2 T h for each that computes them again;
                     2 T (4 h + 3 q + 3 k + 3 i) for the one that does so now; 2 T (2 i + 2 h) for its gradients;
@@ -39,6 +40,7 @@ from transformers import AutoConfig
 
 from drkernel.config import Config
 from drkernel.lora import pairs
+from drkernel.training.group_engine import expect_groups
 from drkernel.training.judging import placed
 from drkernel.training.loading import RANDOM
 from drkernel.training.ranks import Ranks
@@ -166,7 +168,7 @@ def _engine(config: Config, shape: Shape) -> tuple[float, float]:
     if not config.generates:
         return 0.0, 0.0
     if _vllm(config):
-        return 2 * shape.parameters, config.engine.kv_cache_gib * GIB
+        return 2 * shape.parameters / config.engine.tensor_parallel, config.engine.kv_cache_gib * GIB
     per_token = 2 * shape.layers * shape.kv_heads * shape.head_size
     return 4 * shape.parameters, 4 * per_token * config.engine.slots * config.engine.max_tokens
 
@@ -219,13 +221,19 @@ def _changes(config: Config, shape: Shape, ranks: int, card: float) -> Iterator[
         here = config if gpus == ranks else trainer(config, gpus=gpus)
         recomputing = trainer(here, recompute=1.0, micro_batch_tokens=longest(here))
         sleeping = [engine(here, sleep=True), engine(recomputing, sleep=True)] if _vllm(config) else []
-        for changed in (here, recomputing, *sleeping):
+        together = [engine(changed, tensor_parallel=n) for n in _groups(config, shape, gpus) for changed in sleeping]
+        for changed in (here, recomputing, *sleeping, *together):
             yield changed, gpus
             if not _vllm(config):
                 continue
             spare = card - total(memory(engine(changed, kv_cache_gib=0.0), shape, gpus))
             if (cache := min(int(spare), int(changed.engine.kv_cache_gib))) >= max(1.0, 4 * least):
                 yield engine(changed, kv_cache_gib=float(cache)), gpus
+
+
+def _groups(config: Config, shape: Shape, gpus: int) -> list[int]:
+    """Larger numbers of GPUs that could have one engine together."""
+    return [n for n in (2, 4, 8) if config.engine.tensor_parallel < n <= gpus and not gpus % n | shape.kv_heads % n]
 
 
 def _difference(before: Config, after: Config) -> str:
@@ -240,8 +248,11 @@ def _difference(before: Config, after: Config) -> str:
 def check(config: Config, ranks: Ranks) -> str:
     """A warning where the run may not fit, else nothing; nothing without a GPU. Collective.
 
-    Raises DrKernelError, on all ranks, where it is MARGIN above the card's memory.
+    Raises DrKernelError, on all ranks, where it is MARGIN above the card's memory, and where ranks cannot be divided
+    into groups that generate together.
     """
+    if config.generates:
+        expect_groups(ranks, config.engine.tensor_parallel)
     return ranks.broadcast_object(lambda: _checked(config, ranks.size, ranks.device))
 
 

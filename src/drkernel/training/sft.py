@@ -120,7 +120,7 @@ def make_players(
     if not config.trainer.validate_every:
         return {"sampler": None, "engine": None, "judge": None, "progress": progress}, []
     judge = stack.enter_context(judge_of_node(config, ranks))
-    engine = stack.enter_context(closing(make_engine(config, policy, prompts)))
+    engine = stack.enter_context(closing(make_engine(config, policy, prompts, ranks)))
     if config.engine.sleep:
         engine.sleep()  # type: ignore[attr-defined]  # vLLM's engine alone has it
     progress.log(described(config))

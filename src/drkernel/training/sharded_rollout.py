@@ -13,6 +13,7 @@ from drkernel.objective.metric_sums import MetricSums, add
 from drkernel.objective.rollouts import Rollouts
 from drkernel.rollout import RolloutTimes, Stopped, rollout
 from drkernel.training.build import episode_config
+from drkernel.training.group_engine import GroupEngine
 from drkernel.training.judging import cores_for_judge, paused_s, workers
 from drkernel.training.rollout_metrics import describe_all, describe_groups, why_no_signal
 from drkernel.training.trainer import Trainer
@@ -89,14 +90,15 @@ def draw(trainer: Trainer, cursor: int, number: int) -> tuple[list[Task], int, R
 def play(
     trainer: Trainer, tasks: list[Task], samples: int, turns: int, *, first_group: int, seed: int, title: str
 ) -> tuple[list[Trajectory], RolloutTimes]:
-    """Multi-turn episodes, `samples` per task. Each rank generates a shard; trajectories are all-gathered.
+    """Multi-turn episodes, `samples` per task. Each rank, or group of ranks with one engine, generates a shard;
+    trajectories are all-gathered.
 
     Collective. Raises Stopped on all ranks where a signal came to one of them meanwhile.
     """
     config, ranks, paused = trainer.config, trainer.ranks, paused_s(trainer.engine)
-    mine = None
-    with cores_for_judge(workers(config)), contextlib.suppress(Stopped):
-        mine, times = rollout(
+
+    def play_shard(shard: tuple[int, int]) -> tuple[list[Trajectory], RolloutTimes]:
+        return rollout(
             trainer.engine,
             trainer.judge,
             trainer.prompts,
@@ -105,10 +107,17 @@ def play(
             episode_config(config, turns),
             seed=seed,
             first_group=first_group,
-            shard=(ranks.rank, ranks.size),
+            shard=shard,
             on_progress=trainer.progress.rollout(title),
             should_stop=trainer.should_stop,
         )
+
+    mine = None
+    with cores_for_judge(workers(config)), contextlib.suppress(Stopped):
+        if isinstance(trainer.engine, GroupEngine):
+            mine, times = trainer.engine.lead_or_follow(play_shard) or ([], RolloutTimes())
+        else:
+            mine, times = play_shard((ranks.rank, ranks.size))
     paused, finished = paused_s(trainer.engine) - paused, time.perf_counter()
     if ranks.all_reduce_any(mine is None):
         raise Stopped
