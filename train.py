@@ -47,7 +47,7 @@ from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.tasks.precision import summary
-from drkernel.training import build, completions, plan, report, sft, update, validation
+from drkernel.training import build, completions, offload, plan, report, sft, update, validation
 from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.completions import Prepared
 from drkernel.training.judging import described, judge_of_node, reserved_gpus
@@ -91,7 +91,9 @@ def train(config: Config, ranks: Ranks) -> None:
     ranks.broadcast_object(lambda: check_tasks(run, tasks, held_out))
     policy = make_policy(config, ranks)
     prompts = make_prompts(config)
-    optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
+    optimizer = offload.placed(
+        update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay), config.trainer.offload
+    )
     with (
         Preemption() as preemption,
         judge_of_node(config, ranks) as judge,

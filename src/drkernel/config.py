@@ -65,6 +65,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "filters.mrs.level": tuple(LEVELS),
     "filters.prs.mode": PRS_MODES,
     "filters.zero_variance.turns": COMPARED_TURNS,
+    "trainer.offload": ("none", "optimizer"),
     "trainer.layout": ("trajectory", "turn"),
     "trainer.lr_schedule": SCHEDULES,
     "trainer.best_by": BEST_BY,

@@ -39,6 +39,9 @@ class TrainerConfig:
     """On GPUs: torch.compile of each block. Costs a minute at the start; worth it for policies of 0.6B and more."""
     recompute: float = 0.0
     """Activation checkpointing: the share of the blocks whose activations are computed again in the backward."""
+    offload: str = "none"
+    """`optimizer`: AdamW's moments, 8 bytes per trained parameter, are in the host's memory but for a moment in each
+    step (training/offload.py). Results are the same bit for bit."""
     layout: str = "trajectory"
     """One packed row per `trajectory` (all turns share their prefix), or per `turn`."""
     save_every: int = 5

@@ -5,7 +5,8 @@
 Bytes of one rank, P parameters, R ranks, T tokens in the largest micro-batch, L blocks of width h, q = query heads x
 head size, k = key heads x head size, i = width of the feed-forward part, V tokens in the vocabulary:
 
-    state           16 P / R: float32 weights, gradients and two moments; below 2**33 bytes gradients stay whole: 4 P
+    state           16 P / R: float32 weights, gradients and two moments (8 P / R with trainer.offload=optimizer, and
+                    two chunks of training/offload.py); below 2**33 bytes gradients stay whole: 4 P
                     with LoRA 2 P / R of the frozen base, and the 16 of its adapters: whole gradients below 2**33 bytes
     reference       4 P / R where algo.kl_coef needs a second policy
     engine          2 P / engine.tensor_parallel (vLLM, bfloat16) or 4 P (transformers, float32); none in a supervised
@@ -43,6 +44,7 @@ from drkernel.lora import pairs
 from drkernel.training.group_engine import expect_groups
 from drkernel.training.judging import placed
 from drkernel.training.loading import RANDOM
+from drkernel.training.offload import CHUNK_BYTES
 from drkernel.training.ranks import Ranks
 from drkernel.training.update import WHOLE_GRADIENTS
 from drkernel.types import DrKernelError
@@ -160,7 +162,8 @@ def _state(config: Config, shape: Shape, ranks: int) -> float:
     trained = shape.layers * pairs(shape.linear, lora) if lora.rank else shape.parameters
     whole = 4 * trained <= WHOLE_GRADIENTS
     frozen = 2 * shape.parameters / ranks if lora.rank else 0.0
-    return frozen + 12 * trained / ranks + 4 * trained / (1 if whole else ranks)
+    moments = 2 * CHUNK_BYTES if config.trainer.offload == "optimizer" else 8 * trained / ranks
+    return frozen + 4 * trained / ranks + moments + 4 * trained / (1 if whole else ranks)
 
 
 def _engine(config: Config, shape: Shape) -> tuple[float, float]:
@@ -221,8 +224,13 @@ def _changes(config: Config, shape: Shape, ranks: int, card: float) -> Iterator[
         here = config if gpus == ranks else trainer(config, gpus=gpus)
         recomputing = trainer(here, recompute=1.0, micro_batch_tokens=longest(here))
         sleeping = [engine(here, sleep=True), engine(recomputing, sleep=True)] if _vllm(config) else []
-        together = [engine(changed, tensor_parallel=n) for n in _groups(config, shape, gpus) for changed in sleeping]
-        for changed in (here, recomputing, *sleeping, *together):
+        elsewhere = [trainer(changed, offload="optimizer") for changed in (here, recomputing, *sleeping)]
+        together = [
+            engine(changed, tensor_parallel=n)
+            for n in _groups(config, shape, gpus)
+            for changed in (*sleeping, *elsewhere)
+        ]
+        for changed in (here, recomputing, *sleeping, *elsewhere, *together):
             yield changed, gpus
             if not _vllm(config):
                 continue
