@@ -129,6 +129,8 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
         ("judge.timed_shapes=5 plan=true", ["judge: timed_shapes is 5", "1 to 4"]),
         ("judge.timed_shapes=2 judge.shapes=ignore plan=true", ["judge: timed_shapes (2)", "'reject' or 'penalise'"]),
         ("stage=sft sft.data=x trainer.steps=5", ["trainer.steps=5 does nothing with stage=sft", "sft.max_steps"]),
+        ("trainer.overlap=true", ["trainer.overlap=true trains on", "algo.importance_cap"]),
+        ("trainer.overlap=true algo.importance_cap=2 judge.share=true", ["judge.share=true", "expected one of them"]),
         ("engine.tensor_parallel=0", ["engine.tensor_parallel=0", "at least 1"]),
         ("engine.tensor_parallel=2", ["engine.tensor_parallel=2 with 1 ranks on a node", "that 2 divides"]),
         ("stage=sft sft.data=x algo=grpo", ["algo=grpo does nothing", "stage=rl"]),

@@ -29,7 +29,14 @@ from drkernel.objective.loss import AGGREGATIONS, RATIO_LEVELS
 from drkernel.objective.metrics import THRESHOLDS
 from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import expect_a_gradient, expect_a_penalty, expect_a_schedule, resolve, typed
+from drkernel.overrides import (
+    expect_a_correction,
+    expect_a_gradient,
+    expect_a_penalty,
+    expect_a_schedule,
+    resolve,
+    typed,
+)
 from drkernel.policy_config import EngineConfig, PolicyConfig
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, ColdstartConfig, SftConfig, expect_trajectories
@@ -330,6 +337,7 @@ def load(composed: DictConfig) -> Config:
     config = located(resolve(composed, Config, CHOICES, POSITIVE))
     expect_read(config.stage, typed())
     expect_a_gradient(config)
+    expect_a_correction(config)
     expect_a_penalty(config)
     expect_shapes(config.judge.timed_shapes, config.judge.shapes)
     expect_a_schedule(config.trainer)

@@ -107,6 +107,18 @@ def expect_a_gradient(config: Any) -> None:
         )
 
 
+def expect_a_correction(config: Any) -> None:
+    """Refuses first turns of older weights that nothing corrects, or whose examination the update would disturb."""
+    if not config.trainer.overlap:
+        return
+    if config.algo.importance_cap is None:
+        found = "trainer.overlap=true trains on first turns of the weights before"
+        raise DrKernelError(f"config: {found}; expected algo.importance_cap, e.g. 2")
+    if config.judge.share:
+        found = "trainer.overlap=true with judge.share=true has submissions timed on GPUs that train meanwhile"
+        raise DrKernelError(f"config: {found}; expected one of them")
+
+
 def expect_a_penalty(config: Any) -> None:
     """Refuses a penalty for long completions that could not be paid; sets the limit that is not given."""
     reward, longest = config.reward, config.engine.max_answer_tokens

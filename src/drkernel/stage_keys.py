@@ -21,7 +21,7 @@ UNREAD = {
         **dict.fromkeys(("trainer.prompts", "trainer.samples", "group"), "sft.batch_size or sft.batch_tokens"),
         **{f"trainer.{key}": _OF_SFT for key in ("lr_schedule", "lr_warmup", "lr_steps", "lr_end")},
         **{f"reward.overlong_{key}": _FOR_RL for key in ("penalty", "window", "limit")},
-        **dict.fromkeys(("trainer.layout", "algo", "filters", "arm"), _FOR_RL),
+        **dict.fromkeys(("trainer.layout", "trainer.overlap", "algo", "filters", "arm"), _FOR_RL),
     },
 }
 """By stage: a group or key that it does not read, and what to set instead."""

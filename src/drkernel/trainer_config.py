@@ -20,6 +20,9 @@ class TrainerConfig:
     """Trajectories per group."""
     turns: int = 3
     """Turns per trajectory."""
+    overlap: bool = False
+    """Generate the first turns of the next step while verdicts of this one are due; the judge examines them during the
+    update. They are of the weights before it, so `algo.importance_cap` must correct them (training/overlap.py)."""
     weight_decay: float = 0.01
     """AdamW weight decay, on matrices only."""
     lr_schedule: str = "constant"

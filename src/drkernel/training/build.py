@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+
 from drkernel.config import Config, Judged
 from drkernel.judge.service import longest_s
 from drkernel.objective.rollouts import ignoring_hack_check
@@ -16,6 +18,7 @@ from drkernel.policy.prompts import Prompts, load_prompts
 from drkernel.policy.transfer import export, export_adapters, export_dtype
 from drkernel.rollout import EpisodeConfig
 from drkernel.tasks import load_tasks, test_source
+from drkernel.training import offload, update
 from drkernel.training.group_engine import GroupEngine, ranks_of_group
 from drkernel.training.judging import GpuSharingEngine
 from drkernel.training.loading import load_policy, set_adapters
@@ -97,6 +100,12 @@ def make_prompts(config: Judged) -> Prompts:
     options = config.policy
     tokenizer, stops = load_tokenizer(options.path), stop_tokens(options.path)
     return load_prompts(options.prompts, tokenizer, options.template, options.thinking, stops)
+
+
+def make_optimizer(config: Config, policy: Policy) -> torch.optim.Optimizer:
+    """Reinforcement learning's: AdamW, its state where `trainer.offload` says."""
+    made = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
+    return offload.placed(made, config.trainer.offload)
 
 
 def sync_first_policy(config: Config, policy: Policy, engine: Engine, ranks: Ranks) -> None:

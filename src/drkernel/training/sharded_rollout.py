@@ -11,7 +11,8 @@ from typing import Any
 from drkernel.objective.filters import GROUP_FILTERS, surviving_groups
 from drkernel.objective.metric_sums import MetricSums, add
 from drkernel.objective.rollouts import Rollouts
-from drkernel.rollout import RolloutTimes, Stopped, rollout
+from drkernel.policy.engine import Completion
+from drkernel.rollout import Ahead, RolloutTimes, Stopped, rollout
 from drkernel.training.build import episode_config
 from drkernel.training.group_engine import GroupEngine
 from drkernel.training.judging import cores_for_judge, paused_s, workers
@@ -41,10 +42,12 @@ class Played:
     surplus: set[int] = field(default_factory=set)
     """Groups that could train, but were drawn after as many as a step needs."""
     times: RolloutTimes = field(default_factory=RolloutTimes)
+    ahead: dict[str, Any] = field(default_factory=dict)
+    """What was begun of the next step (training/overlap.py)."""
 
     def add(self, every: list[Trajectory], groups: int, times: RolloutTimes, refills: bool) -> None:
-        """Counts the rollouts of `groups` more groups."""
-        self.every, self.groups, self.times = self.every + every, self.groups + groups, self.times + times
+        """Takes in the rollouts of `groups` groups."""
+        self.every, self.times = self.every + every, self.times + times
         self.refilled += groups if refills else 0
 
     def find_signal(self, table: Rollouts, filters: Mapping[str, Mapping[str, Any]]) -> set[int]:
@@ -88,10 +91,19 @@ def draw(trainer: Trainer, cursor: int, number: int) -> tuple[list[Task], int, R
 
 
 def play(
-    trainer: Trainer, tasks: list[Task], samples: int, turns: int, *, first_group: int, seed: int, title: str
+    trainer: Trainer,
+    tasks: list[Task],
+    samples: int,
+    turns: int,
+    *,
+    first_group: int,
+    seed: int,
+    title: str,
+    begun: Mapping[tuple[int, int], Completion] | None = None,
+    ahead: Ahead | None = None,
 ) -> tuple[list[Trajectory], RolloutTimes]:
     """Multi-turn episodes, `samples` per task. Each rank, or group of ranks with one engine, generates a shard;
-    trajectories are all-gathered.
+    trajectories are all-gathered, and so is what was generated of a later rollout (`ahead`).
 
     Collective. Raises Stopped on all ranks where a signal came to one of them meanwhile.
     """
@@ -110,6 +122,8 @@ def play(
             shard=shard,
             on_progress=trainer.progress.rollout(title),
             should_stop=trainer.should_stop,
+            begun=begun,
+            ahead=ahead,
         )
 
     mine = None
@@ -122,5 +136,7 @@ def play(
     if ranks.all_reduce_any(mine is None):
         raise Stopped
     assert mine is not None
+    if ahead:
+        ahead.completions = dict(ranks.all_gather_list(list(ahead.completions.items())))
     times += RolloutTimes(generating=-paused, waiting=paused, peers=time.perf_counter() - finished)
     return sorted(ranks.all_gather_list(mine), key=lambda trajectory: (trajectory.group, trajectory.sample)), times

@@ -38,6 +38,7 @@ class State:
     estimator: dict[str, Any] = field(default_factory=dict)  # of an advantage estimator that remembers something
     best: dict[str, Any] = field(default_factory=dict)  # the best validation so far: step, value, and of what
     collapsed: str = ""  # why the run ends early (trainer.stop_below)
+    ahead: dict[str, Any] = field(default_factory=dict)  # what is begun of the next step (trainer.overlap)
     pending: dict[str, float] = field(default_factory=dict)
     """Metrics of the present step if a signal ended its validation; the resumed run validates first."""
 
