@@ -47,7 +47,7 @@ from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
 from drkernel.tasks.precision import summary
-from drkernel.training import build, completions, plan, report, sft, update, validation
+from drkernel.training import build, completions, overlap, plan, report, sft, update, validation
 from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.completions import Prepared
 from drkernel.training.judging import described, judge_of_node, reserved_gpus
@@ -60,7 +60,7 @@ from drkernel.training.run import Run, check_tasks
 from drkernel.training.sampler import Sampler
 from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
-from drkernel.training.sharded_rollout import Played, describe_rollouts, draw, play
+from drkernel.training.sharded_rollout import Played, describe_rollouts, play
 from drkernel.training.timer import Timer
 from drkernel.training.trainer import Trainer, ended_early, log, resume, save, should_save, steps_to_take
 from drkernel.types import Batch, Task, WorkerLost
@@ -89,11 +89,11 @@ def train(config: Config, ranks: Ranks) -> None:
     ranks.broadcast_object(lambda: check_tasks(run, tasks, held_out))
     policy = make_policy(config, ranks)
     prompts = make_prompts(config)
-    optimizer = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
+    optimizer = build.make_optimizer(config, policy)
     with (
         Preemption() as preemption,
         judge_of_node(config, ranks) as judge,
-        closing(make_engine(config, policy, prompts)) as engine,
+        closing(make_engine(config, policy, prompts, ranks)) as engine,
         Progress(console) as progress,
         Saver(ranks, config.trainer.save_async) as saver,
     ):
@@ -157,6 +157,7 @@ def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]
         step=state.step + 1,
         cursor=played.cursor,
         groups=played.groups,
+        ahead=played.ahead,
         skipped=state.skipped + int(metrics["skipped"]),
     )
     times = {"generate": played.times.generating, "judge": played.times.waiting, "peers": played.times.peers}
@@ -192,12 +193,13 @@ def collect(trainer: Trainer) -> Played:
         if missing == 0:
             break
         number = missing if attempt else math.ceil(missing * config.filters.oversample)
-        tasks, played.cursor, waited = draw(trainer, played.cursor, number)
+        drawn = overlap.draw_attempt(trainer, played, number, refills=attempt > 0)
         title = f"step {state.step + 1}" + (f", refill {attempt}" if attempt else "")
         sizes = config.trainer.samples, config.trainer.turns
-        every, spent = play(trainer, tasks, *sizes, first_group=played.groups, seed=config.seed, title=title)
+        every, spent = play(trainer, drawn.tasks, *sizes, seed=config.seed, title=title, **drawn.options)
+        overlap.keep(played, drawn)
         fresh = without_judge_failures(every)
-        played.add(every, number, waited + spent, refills=attempt > 0)
+        played.add(every, number, drawn.waited + spent, refills=attempt > 0)
         table = tabulate_rollouts(config.reward, fresh)
         alive = played.find_signal(table, filters)
         last_resort = attempt == config.filters.max_refills and not played.trajectories and not alive

@@ -9,11 +9,12 @@ from hydra import compose, initialize_config_dir
 
 from drkernel import config as configuration
 from drkernel import overrides
-from drkernel.config import Config
+from drkernel.config import CHOICES, Config
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import MAY_CHANGE, slug
+from drkernel.stage_keys import UNREAD, expect_read
 from drkernel.training.rollout_metrics import make_estimator, make_reward
 from drkernel.types import DrKernelError
 from tests import commands
@@ -125,6 +126,16 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
         ("judge.criterion=kernelbanch", ["judge.criterion", "kernelbanch", "kernelbench"]),
         ("judge.across_shapes=worse", ["judge.across_shapes", "worse", "geometric, worst"]),
         ("judge.timed_shapes=0", ["judge.timed_shapes", "0", "at least 1"]),
+        ("judge.timed_shapes=5 plan=true", ["judge: timed_shapes is 5", "1 to 4"]),
+        ("judge.timed_shapes=2 judge.shapes=ignore plan=true", ["judge: timed_shapes (2)", "'reject' or 'penalise'"]),
+        ("stage=sft sft.data=x trainer.steps=5", ["trainer.steps=5 does nothing with stage=sft", "sft.max_steps"]),
+        ("trainer.overlap=true", ["trainer.overlap=true trains on", "algo.importance_cap"]),
+        ("trainer.overlap=true algo.importance_cap=2 judge.share=true", ["judge.share=true", "expected one of them"]),
+        ("engine.tensor_parallel=0", ["engine.tensor_parallel=0", "at least 1"]),
+        ("engine.tensor_parallel=2", ["engine.tensor_parallel=2 with 1 ranks on a node", "that 2 divides"]),
+        ("stage=sft sft.data=x algo=grpo", ["algo=grpo does nothing", "stage=rl"]),
+        ("sft.data=x", ["sft.data=x does nothing with stage=rl", "expected stage=sft"]),
+        ("stage=coldstart policy.template=x.yaml", ["policy.template=x.yaml does nothing", "policy.prompts=chat"]),
         ("policy.path=/nowhere/policy", ["/nowhere/policy"]),
         ("tasks.source=/nowhere/tasks.jsonl", ["/nowhere/tasks.jsonl"]),
         ("tasks.families=[nothing]", ["nothing"]),
@@ -136,6 +147,84 @@ def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words,
     assert done.returncode == 2, done.stderr
     assert len(message) == 1 and message[0].startswith("error: ")
     assert all(word in message[0] for word in words), message[0]
+
+
+@pytest.mark.parametrize(
+    ("stage", "override", "instead"),
+    [
+        ("sft", "trainer.steps=5", "sft.epochs or sft.max_steps"),
+        ("sft", "trainer.lr_schedule=cosine", "sft.lr, sft.lr_warmup or sft.lr_end"),
+        ("sft", "trainer.lr_end=0", "sft.lr, sft.lr_warmup or sft.lr_end"),
+        ("sft", "policy.lr=1", "sft.lr"),
+        ("sft", "trainer.save_every=9", "sft.save_every"),
+        ("sft", "reward.overlong_penalty=1", "stage=rl"),
+        ("sft", "filters.mrs.level=token", "stage=rl"),
+        ("sft", "coldstart.tasks=9", "coldstart=seed"),
+        ("rl", "coldstart.tasks=9", "coldstart=seed"),
+        ("coldstart", "policy.path=x", "coldstart.hidden, layers and kv_heads"),
+        ("coldstart", "policy.thinking=kept", "policy.prompts=chat"),
+        ("coldstart", "policy.lr=1", "sft.lr"),
+        ("coldstart", "trainer.steps=9", "sft.max_steps"),
+        ("coldstart", "algo=grpo", "stage=rl"),
+    ],
+)
+def test_a_key_that_a_stage_does_not_read_is_refused(stage, override, instead):
+    with pytest.raises(DrKernelError) as raised:
+        expect_read(stage, [(override.partition("=")[0], override)])
+    said = str(raised.value)
+    assert said.startswith(f"config: {override} does nothing with stage={stage}; expected ") and instead in said
+
+
+def test_keys_that_a_stage_reads_are_let_through():
+    read = {
+        "rl": ["trainer.steps", "policy", "algo", "group", "arm"],
+        "sft": [
+            "policy",
+            "policy.template",
+            "trainer.weight_decay",
+            "trainer.turns",
+            "engine",
+            "sft.lr",
+            "judge.share",
+        ],
+        "coldstart": [
+            "coldstart.tasks",
+            "sft.lr",
+            "sft.data",
+            "judge",
+            "judge.gpu",
+            "trainer.turns",
+            "tasks.dtypes",
+            "seed",
+        ],
+    }
+    for stage, keys in read.items():
+        expect_read(stage, [(key, f"{key}=x") for key in keys])
+    assert set(UNREAD) == set(CHOICES["stage"])
+    assert {key for keys in UNREAD.values() for key in keys} <= {*overrides.valid_keys(Config), *ADDED}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["overlong_limit=0"], "overlong_limit=0; expected 1 to engine.max_answer_tokens=400"),
+        (["overlong_limit=-5"], "overlong_limit=-5; expected 1 to"),
+        (["overlong_limit=401", "overlong_window=80"], "overlong_limit=401; expected 1 to"),
+        (["overlong_limit=3"], "expected a window of 1 to 3 tokens, e.g. 1"),
+        (["overlong_limit=40", "overlong_window=41"], "expected a window of 1 to 40 tokens, e.g. 8"),
+        (["overlong_penalty=nan", "overlong_window=80"], "overlong_penalty=nan; expected 0 or more"),
+        (["overlong_penalty=inf", "overlong_window=80"], "overlong_penalty=inf; expected 0 or more"),
+    ],
+)
+def test_a_penalty_for_length_that_could_not_be_paid_is_refused(given, words):
+    with pytest.raises(DrKernelError, match=words):
+        load("reward.overlong_penalty=1", *(f"reward.{each}" for each in given))
+
+
+def test_a_penalty_of_nothing_leaves_its_window_alone():
+    assert load("reward.overlong_window=80", "reward.overlong_limit=0").reward.overlong_limit == 0
+    given = ["reward.overlong_penalty=1", "reward.overlong_window=400"]
+    assert load(*given).reward.overlong_limit == load(*given, "reward.overlong_limit=400").reward.overlong_limit == 400
 
 
 @pytest.mark.parametrize(("rank", "printed"), [(None, 1), ("0", 1), ("1", 0)])

@@ -11,7 +11,7 @@ import pytest
 from tests.imports import ROOT, imports, modules
 
 FLOORS = (
-    {"types", "registry", "overrides", "lora", "policy_config", "trainer_config", "sft_config"},
+    {"types", "registry", "overrides", "lora", "policy_config", "trainer_config", "sft_config", "stage_keys"},
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},
@@ -23,13 +23,15 @@ SIDEWAYS = {
     ("lora", "types"),
     ("policy_config", "lora"),
     ("sft_config", "types"),
+    ("stage_keys", "types"),
     ("config", "objective"),
     ("config", "tasks"),
 }
 SIDEWAYS |= {("coldstart", "training"), ("scaling", "training")}
 """(importer, imported) of one floor."""
 UPWARDS = {("config", "judge")}
-"""... and against the rule: the words that judge.device, gpu, shapes and criterion may be. Nothing may be added."""
+"""... and against the rule: the words that judge.device, gpu, shapes and criterion may be, and how
+many shapes. Nothing may be added."""
 CIRCLES = {("update_step", "update_step_trl")}
 """Imports inside functions that close a circle: --trl of benchmarks/update_step.py loads what measures TRL with its
 functions, where TRL is installed. Nothing may be added."""

@@ -157,6 +157,8 @@ OPTIONS = [
 OPTIONS += ["reward.overlong_penalty=1", "reward.overlong_window=300", "policy.fp32_head=true"]
 OPTIONS += ["trainer.save_async=true", "trainer.keep=1", "trainer.keep_every=1"]
 """Everything at once that is off by default and has a part in a step or a checkpoint."""
+AHEAD = ["trainer.overlap=true", "algo.importance_cap=2", "filters=oversampled", "trainer.offload=optimizer"]
+"""First turns of a step are generated in the step before."""
 
 
 def arguments(folder: Path, *overrides: str) -> list[str]:
@@ -181,7 +183,9 @@ def succeed(run: commands.Command) -> str:
 
 
 @pytest.fixture(
-    scope="module", params=[[], ["policy.lora.rank=4"], OPTIONS], ids=["all weights", "adapters", "options"]
+    scope="module",
+    params=[[], ["policy.lora.rank=4"], OPTIONS, AHEAD],
+    ids=["all weights", "adapters", "options", "ahead"],
 )
 def trained(request) -> list[str]:
     """The overrides that say what trains, and how."""

@@ -22,17 +22,25 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from drkernel.judge.service import ACROSS, CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES
+from drkernel.judge.service import ACROSS, CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES, expect_shapes
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.loss import AGGREGATIONS, RATIO_LEVELS
 from drkernel.objective.metrics import THRESHOLDS
 from drkernel.objective.mismatch import LEVELS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import expect_a_gradient, expect_a_penalty, expect_a_schedule, resolve
+from drkernel.overrides import (
+    expect_a_correction,
+    expect_a_gradient,
+    expect_a_penalty,
+    expect_a_schedule,
+    resolve,
+    typed,
+)
 from drkernel.policy_config import EngineConfig, PolicyConfig
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, ColdstartConfig, SftConfig, expect_trajectories
+from drkernel.stage_keys import expect_read
 from drkernel.tasks.generator import VERSION
 from drkernel.trainer_config import TrainerConfig
 from drkernel.types import PRECISIONS
@@ -64,6 +72,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "filters.mrs.level": tuple(LEVELS),
     "filters.prs.mode": PRS_MODES,
     "filters.zero_variance.turns": COMPARED_TURNS,
+    "trainer.offload": ("none", "optimizer"),
     "trainer.layout": ("trajectory", "turn"),
     "trainer.lr_schedule": SCHEDULES,
     "trainer.best_by": BEST_BY,
@@ -74,7 +83,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 """The fields that take one of a few words."""
 POSITIVE = (
-    *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots"),
+    *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "engine.tensor_parallel"),
     *("judge.workers", "judge.timed_shapes", "trainer.keep", "trainer.keep_every", "trainer.save_every"),
     *("sft.batch_size", "sft.batch_tokens", "sft.max_length", "sft.loss_every", "sft.save_every", "sft.max_steps"),
     *("coldstart.tasks", "coldstart.trajectories", "coldstart.hidden", "coldstart.layers", "coldstart.positions"),
@@ -326,8 +335,11 @@ class Judged(Protocol):
 def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
     config = located(resolve(composed, Config, CHOICES, POSITIVE))
+    expect_read(config.stage, typed())
     expect_a_gradient(config)
+    expect_a_correction(config)
     expect_a_penalty(config)
+    expect_shapes(config.judge.timed_shapes, config.judge.shapes)
     expect_a_schedule(config.trainer)
     expect_trajectories(config)
     return config

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import difflib
 import hashlib
+import math
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -28,6 +30,7 @@ C = TypeVar("C")
 MACHINE = (
     *("trainer.gpus", "trainer.threads", "trainer.micro_batch_tokens", "trainer.compile", "trainer.recompute"),
     *("engine.slots", "engine.kv_cache_gib", "engine.sleep", "engine.eager", "engine.agreement"),
+    *("engine.tensor_parallel", "trainer.offload"),
     *("judge.workers", "judge.gpus", "judge.timeout_s"),
 )
 """Keys that say how a machine is used: results depend on them by rounding at most, or not at all. `judge.timeout_s` is
@@ -105,19 +108,34 @@ def expect_a_gradient(config: Any) -> None:
         )
 
 
+def expect_a_correction(config: Any) -> None:
+    """Refuses first turns of older weights that nothing corrects, or whose examination the update would disturb."""
+    if not config.trainer.overlap:
+        return
+    if config.algo.importance_cap is None:
+        found = "trainer.overlap=true trains on first turns of the weights before"
+        raise DrKernelError(f"config: {found}; expected algo.importance_cap, e.g. 2")
+    if config.judge.share:
+        found = "trainer.overlap=true with judge.share=true has submissions timed on GPUs that train meanwhile"
+        raise DrKernelError(f"config: {found}; expected one of them")
+
+
 def expect_a_penalty(config: Any) -> None:
-    """Refuses a penalty for long completions without a window; sets the limit that is not given."""
-    reward = config.reward
-    limit = reward.overlong_limit or config.engine.max_answer_tokens
-    if reward.overlong_penalty < 0:
-        raise DrKernelError(f"config: reward.overlong_penalty={reward.overlong_penalty:g}; expected 0 or more")
-    if reward.overlong_penalty and not 1 <= reward.overlong_window <= limit:
-        found = (
-            f"reward.overlong_penalty={reward.overlong_penalty:g} over reward.overlong_window={reward.overlong_window}"
-        )
-        raise DrKernelError(f"config: {found}; expected a window of 1 to {limit} tokens, e.g. {limit // 5}")
-    if reward.overlong_penalty:
-        reward.overlong_limit = limit
+    """Refuses a penalty for long completions that could not be paid; sets the limit that is not given."""
+    reward, longest = config.reward, config.engine.max_answer_tokens
+    limit = longest if reward.overlong_limit is None else reward.overlong_limit
+    penalty, window = reward.overlong_penalty, reward.overlong_window
+    if not 0 <= penalty < math.inf:  # nor nan
+        raise DrKernelError(f"config: reward.overlong_penalty={penalty:g}; expected 0 or more")
+    if not penalty:
+        return
+    if not 1 <= limit <= longest:  # no completion is longer: the whole penalty, or any, would never be due
+        expected = f"expected 1 to engine.max_answer_tokens={longest}"
+        raise DrKernelError(f"config: reward.overlong_limit={limit}; {expected}")
+    if not 1 <= window <= limit:
+        found = f"reward.overlong_penalty={penalty:g} over reward.overlong_window={window}"
+        raise DrKernelError(f"config: {found}; expected a window of 1 to {limit} tokens, e.g. {max(1, limit // 5)}")
+    reward.overlong_limit = limit
 
 
 def expect_a_schedule(trainer: Any) -> None:
@@ -204,6 +222,12 @@ def valid_keys(kind: type, prefix: str = "") -> list[str]:
             if isinstance(part, type) and dataclasses.is_dataclass(part):
                 keys += valid_keys(part, f"{prefix}{item.name}.")
     return keys
+
+
+def typed() -> list[tuple[str, str]]:
+    """(key or group, override) of what somebody typed, or a sweep chose; nothing where Hydra did not start this."""
+    overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else ()
+    return [(each.lstrip("+~").partition("=")[0].partition("@")[0], each) for each in overrides]
 
 
 def may_change(key: str) -> bool:

@@ -54,3 +54,6 @@ class EngineConfig:
     """vLLM only: give the GPU's memory to the trainer during the update. For policies that do not fit otherwise."""
     eager: bool = False
     """vLLM, graphs: no CUDA graphs; starts in seconds and decodes slowly."""
+    tensor_parallel: int = 1
+    """vLLM only: so many consecutive ranks of a node have one engine together, each a slice of every weight and of the
+    cache. For policies whose engine does not fit on one GPU; otherwise one engine per rank generates faster."""

@@ -18,7 +18,8 @@ class SftConfig:
     """`stage=sft`: supervised training on trajectories. The defaults are those of the paper's published scripts."""
 
     data: str | None = None
-    """A parquet file, a folder of them, or `hub:<dataset id>`; columns as docs/supervised.md says."""
+    """A parquet file, a folder of them, or `hub:OWNER/NAME`, whose split `train` trains (`hub:OWNER/NAME/SPLIT`:
+    another); columns as docs/supervised.md says."""
     messages: str = "auto"
     """`plain`: reference, sources and feedback, which policy.prompts renders; `ready`: whole prompts and answers, for
     the chat template as they are; `own_opening`: ready, but the first prompt is that of policy.prompts; `auto`: plain
@@ -99,7 +100,7 @@ def expect_trajectories(config: Any) -> None:
         found = f"sft.optimizer=muon with policy.lora.rank={config.policy.lora.rank}"
         raise DrKernelError(f"config: {found}; expected sft.optimizer=adamw for adapters")
     if not sft.data and config.stage == "sft":
-        raise DrKernelError("config: stage=sft without sft.data; expected a parquet file, a folder or hub:<dataset id>")
+        raise DrKernelError("config: stage=sft without sft.data; expected a parquet file, a folder or hub:OWNER/NAME")
     if not (sft.epochs > 0 and sft.lr > 0):
         raise DrKernelError(f"config: sft.epochs={sft.epochs:g}, sft.lr={sft.lr:g}; expected more than 0")
     shares = {"lr_warmup": sft.lr_warmup, "lr_end": sft.lr_end, "held_out": sft.held_out}

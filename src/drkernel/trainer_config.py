@@ -20,6 +20,9 @@ class TrainerConfig:
     """Trajectories per group."""
     turns: int = 3
     """Turns per trajectory."""
+    overlap: bool = False
+    """Generate the first turns of the next step while verdicts of this one are due; the judge examines them during the
+    update. They are of the weights before it, so `algo.importance_cap` must correct them (training/overlap.py)."""
     weight_decay: float = 0.01
     """AdamW weight decay, on matrices only."""
     lr_schedule: str = "constant"
@@ -39,6 +42,9 @@ class TrainerConfig:
     """On GPUs: torch.compile of each block. Costs a minute at the start; worth it for policies of 0.6B and more."""
     recompute: float = 0.0
     """Activation checkpointing: the share of the blocks whose activations are computed again in the backward."""
+    offload: str = "none"
+    """`optimizer`: AdamW's moments, 8 bytes per trained parameter, are in the host's memory but for a moment in each
+    step (training/offload.py). Results are the same bit for bit."""
     layout: str = "trajectory"
     """One packed row per `trajectory` (all turns share their prefix), or per `turn`."""
     save_every: int = 5

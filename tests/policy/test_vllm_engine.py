@@ -183,5 +183,48 @@ def rank() -> None:
     ranks.close()
 
 
+@pytest.mark.skipif(torch.cuda.device_count() == 1, reason="two ranks need two GPUs, or none")
+def test_two_ranks_have_one_engine_together():
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", __file__, "together"]
+    environment = os.environ | {"PYTHONPATH": gloo.PATHS}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def together() -> None:
+    """One of two ranks with a slice of each weight: the same answers, and those of the trainer's policy."""
+    from drkernel.training.group_engine import GroupEngine, ranks_of_group
+    from drkernel.training.ranks import init_distributed
+    from drkernel.training.sharding import shard
+
+    ranks = init_distributed()
+    policy = shard(new_policy(VOCABULARY, hidden=128, layers=2, seed=2).to(ranks.device), ranks)
+    options = {"slots": 8, "context": 256, "kv_cache_gib": 0.5, "eager": True}
+    with pytest.raises(DrKernelError, match=r"tensor_parallel=3 with \d attention heads"):
+        load_engine("vllm", policy, {STOP}, **options, tensor_parallel=3)
+    made = load_engine("vllm", policy, {STOP}, **options, tensor_parallel=2)
+    sizes = made._engine.apply_model(lambda model: sum(p.numel() for p in model.parameters()))
+    whole = new_policy(VOCABULARY, hidden=128, layers=2, seed=2)
+    assert sizes[0] < 0.6 * sum(p.numel() for p in whole.parameters())
+    check_agreement(made, policy, PROBE, TOLERANCE)
+    engine = GroupEngine(made, ranks_of_group(ranks, 2))
+    requests = [Request(f"{i}", prompt(i), 20, seed=i) for i in range(12)]
+    done = engine.lead_or_follow(lambda _: run(engine, *requests))
+    assert (done is None) == (ranks.rank == 1)
+    for request in requests if done else ():
+        found, expected = done[request.id].logprobs, score(whole.to(ranks.device), request.prompt_ids, done[request.id])
+        torch.testing.assert_close(torch.tensor(found), expected, rtol=0, atol=TOLERANCE)
+    other = new_policy(VOCABULARY, hidden=128, layers=2, seed=9).to(ranks.device)
+    engine.sync(other)
+    check_agreement(engine, other, PROBE, TOLERANCE)
+    with pytest.raises(DrKernelError, match="differ from the trainer's by"):
+        wrong = new_policy(VOCABULARY, hidden=128, layers=2, seed=2).to(ranks.device)
+        wrong.body.norm.weight.data.mul_(3)
+        check_agreement(engine, wrong, PROBE, TOLERANCE)
+    engine.close()
+    assert ranks.all_reduce_sum(torch.ones(1, device=ranks.device)).item() == 2
+    ranks.close()
+
+
 if __name__ == "__main__":
-    rank()
+    together() if sys.argv[1:] else rank()

@@ -11,7 +11,7 @@ import torch
 
 from drkernel.policy import Sampling, load_engine, load_prompts, new_policy
 from drkernel.policy.tokenizer import train_tokenizer
-from drkernel.rollout import EpisodeConfig, Stopped, rollout
+from drkernel.rollout import Ahead, EpisodeConfig, Stopped, rollout
 from drkernel.training.packing import pack
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
@@ -71,6 +71,45 @@ def content(trajectories) -> list[dict]:
         for turn in trajectory["turns"]:
             del turn["verdict"]["seconds"]
     return plain
+
+
+def tokens(trajectories) -> list[list[list[int]]]:
+    return [[ids for turn in t.turns for ids in (turn.prompt_ids, turn.response_ids)] for t in trajectories]
+
+
+def logprobs(trajectories) -> list[list[float]]:
+    return [[value for turn in t.turns for value in turn.logprobs] for t in trajectories]
+
+
+def test_first_turns_of_a_later_rollout_are_those_that_it_would_generate(prompts, policy):
+    later = [Task(f"later{i}", SOURCE.format(7 + i)) for i in range(2)]
+    judge, ahead = SlowJudge(3), Ahead(later, first_group=3)
+    now = play(prompts, policy, judge, ahead=ahead)
+    assert content(now) == content(play(prompts, policy, SlowJudge(4))), "this rollout is as it would be without"
+    assert sorted(ahead.completions) == [(group, sample) for group in (3, 4) for sample in range(4)]
+    engine = load_engine("transformers", policy, prompts.stop_ids, 16, 512)
+    config = EpisodeConfig(turns=3, max_tokens=30, feedback_limit=24)
+    alone, _ = rollout(engine, SlowJudge(5), prompts, later, 4, config, seed=7, first_group=3)
+    firsts = {(t.group, t.sample): (t.turns[0].response_ids, t.turns[0].logprobs) for t in alone}
+    assert {place: (c.token_ids, c.logprobs) for place, c in ahead.completions.items()} == firsts
+    taken_up, _ = rollout(
+        engine, SlowJudge(6), prompts, later, 4, config, seed=7, first_group=3, begun=ahead.completions
+    )
+    assert tokens(taken_up) == tokens(alone) and not engine.busy and not engine._kept
+    for one, other in zip(logprobs(taken_up), logprobs(alone), strict=True):  # whole sequences are read, not their ends
+        torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=0, atol=1e-4)
+    sources = {source for t in alone if (source := t.turns[0].source) is not None}
+    assert sources <= set(judge.sources), "the judge has them early"
+
+
+def test_first_turns_ahead_are_divided_among_ranks_as_the_rollout_that_takes_them_up(prompts, policy):
+    parts = [Ahead(TASKS, first_group=3) for _ in range(3)]
+    for number, ahead in enumerate(parts):
+        play(prompts, policy, SlowJudge(number, 0.0), shard=(number, 3), ahead=ahead)
+    whole = Ahead(TASKS, first_group=3)
+    play(prompts, policy, SlowJudge(9, 0.0), ahead=whole)
+    assert sum(len(ahead.completions) for ahead in parts) == len(whole.completions)
+    assert {k: v for ahead in parts for k, v in ahead.completions.items()} == whole.completions
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,18 @@ import json
 import os
 import random
 import time
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import torch
 
+from drkernel.config import Config
 from drkernel.policy.model import new_policy
-from drkernel.training import checkpoint, sharding, update
+from drkernel.training import checkpoint, sharding, trainer, update
 from drkernel.training.ranks import Ranks
 from drkernel.training.saving import Saver
+from drkernel.training.trainer import Trainer
 from drkernel.types import DrKernelError
 from tests.training import gloo
 from tests.training.test_sharding import batch, full, loss, make_policy
@@ -57,8 +60,27 @@ def work(ranks: Ranks, folder) -> dict:
     found["plain"] = checkpoint.load_latest(folder / "plain", plain, torch.optim.SGD(plain.parameters(), 1.0), ranks)
     found["damaged"] = refusal(folder / "damaged", ranks)
     found["behind"] = behind(ranks, folder / f"behind{ranks.size}")
+    found["unnamed"] = unnamed(ranks, folder / f"unnamed{ranks.size}")
     found["failed"] = failed(ranks, folder / f"failed{ranks.size}")
     return found
+
+
+def unnamed(ranks: Ranks, folder) -> str:
+    """What each rank raises where the first one cannot write which checkpoint is the best."""
+
+    def write(*_):
+        raise DrKernelError("best.json: no space")
+
+    config = Config(run_dir=str(folder))
+    first = SimpleNamespace(metrics_offset=0, write=write) if ranks.is_main else None
+    policy, optimizer = run(sharding.shard(make_policy(), ranks))
+    parts = dict.fromkeys(("sampler", "prompts", "engine", "judge", "progress"))
+    made = Trainer(config, policy=policy, ranks=ranks, run=first, saver=Saver(ranks), **parts)
+    made.state.step, made.state.best = 3, {"step": 3, "value": 1.0}
+    with pytest.raises(DrKernelError) as raised:
+        trainer.save(made, optimizer)
+    ranks.barrier()
+    return str(raised.value)
 
 
 def behind(ranks: Ranks, folder) -> tuple[dict, dict]:
@@ -348,3 +370,8 @@ def test_an_exit_waits_for_the_write_and_raises_what_it_raised(tmp_path):
         saver.run(slow)
         raise ZeroDivisionError
     assert (tmp_path / "done").exists()
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_best_checkpoint_that_cannot_be_named_is_an_error_on_all_ranks(found, size):
+    assert {rank["unnamed"] for rank in found[size]} == {"best.json: no space"}

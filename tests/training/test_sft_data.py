@@ -215,6 +215,27 @@ def test_a_hub_data_set_is_read_like_a_file(chat, tmp_path, monkeypatch):
         load("hub:some/set", chat)
 
 
+def test_of_a_hub_data_set_one_split_trains(chat, tmp_path, monkeypatch):
+    import datasets
+
+    parts = {split: datasets.Dataset.from_list([record(f"{PROMPT} {split}")]) for split in ("test", "train")}
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: {"some/set": parts, "old": parts}[name])
+    tokens = lambda row: row.tokens.tolist()
+    for source, split in (
+        ("some/set", "train"),
+        ("some/set/train", "train"),
+        ("some/set/test", "test"),
+        ("old", "train"),
+    ):
+        alone = only(write(tmp_path / f"{split}.parquet", record(f"{PROMPT} {split}")), chat)
+        assert tokens(only(f"hub:{source}", chat)) == tokens(alone), source
+    with pytest.raises(DrKernelError, match=r"found no split 'dev'; expected one of test, train: hub:some/set/"):
+        load("hub:some/set/dev", chat)
+    del parts["train"]
+    with pytest.raises(DrKernelError, match=r"hub:some/set: found no split 'train'; expected one of test"):
+        load("hub:some/set", chat)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

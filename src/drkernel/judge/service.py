@@ -112,12 +112,7 @@ class Judge:
         for key, (choice, known) in chosen.items():
             if choice not in known:
                 raise DrKernelError(f"judge: {key} is {choice!r}, expected one of {', '.join(known)}")
-        if not 1 <= timed_shapes <= MOST:
-            raise DrKernelError(f"judge: timed_shapes is {timed_shapes}, expected 1 to {MOST}")
-        if timed_shapes > 1 and shapes == "ignore":
-            raise DrKernelError(
-                f"judge: timed_shapes ({timed_shapes}) needs shapes 'reject' or 'penalise', found 'ignore'"
-            )
+        expect_shapes(timed_shapes, shapes)
         timeout_s = TIMEOUT_S[device] if timeout_s is None else timeout_s
         if workers < 1 or timeout_s <= 0:
             raise DrKernelError(f"judge: workers ({workers}) and timeout_s ({timeout_s}) must be positive")
@@ -210,6 +205,14 @@ class Judge:
 def longest_s(timeout_s: float | None) -> float:
     """Seconds that a worker may take for one submission, of which one reply may take `timeout_s`. It is tried twice."""
     return 60 + 20 * (max(TIMEOUT_S.values()) if timeout_s is None else timeout_s)
+
+
+def expect_shapes(timed_shapes: int, shapes: str) -> None:
+    """Raises DrKernelError where a submission cannot be timed at so many shapes."""
+    if not 1 <= timed_shapes <= MOST:
+        raise DrKernelError(f"judge: timed_shapes is {timed_shapes}, expected 1 to {MOST}")
+    if timed_shapes > 1 and shapes == "ignore":
+        raise DrKernelError(f"judge: timed_shapes ({timed_shapes}) needs shapes 'reject' or 'penalise', found 'ignore'")
 
 
 def choose_device(

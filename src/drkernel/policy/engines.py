@@ -22,16 +22,17 @@ def load_engine(
     kv_cache_gib: float = 16.0,
     may_sleep: bool = False,
     eager: bool = False,
+    tensor_parallel: int = 1,
 ) -> Engine:
     """The engine of that name, with the policy's weights.
 
     slots: sequences that decode together; context: most tokens of a trajectory. For vLLM alone: kv_cache_gib;
-    may_sleep, so that `sleep()` gives the GPU's memory to the trainer. eager: no CUDA graphs, to start in seconds and
-    decode slowly (vLLM, graphs).
+    may_sleep, so that `sleep()` gives the GPU's memory to the trainer; tensor_parallel, the number of consecutive ranks
+    that have one engine together. eager: no CUDA graphs, to start in seconds and decode slowly (vLLM, graphs).
     """
     if name not in ENGINES:
         raise DrKernelError(f"engine.name: found {name!r}, expected one of {', '.join(ENGINES)}")
-    return ENGINES[name](policy, stop_ids, slots, context, kv_cache_gib, may_sleep, eager)
+    return ENGINES[name](policy, stop_ids, slots, context, kv_cache_gib, may_sleep, eager, tensor_parallel)
 
 
 def _auto(policy: Policy, stop_ids: set[int], *options: Any) -> Engine:
@@ -51,31 +52,51 @@ def _best(policy: Policy) -> str:
 
 
 def _graphs(
-    policy: Policy, stop_ids: set[int], slots: int, context: int, kv_cache_gib: float, may_sleep: bool, eager: bool
+    policy: Policy,
+    stop_ids: set[int],
+    slots: int,
+    context: int,
+    kv_cache_gib: float,
+    may_sleep: bool,
+    eager: bool,
+    tensor_parallel: int,
 ) -> Engine:
     if may_sleep:
         raise DrKernelError("engine.sleep: found true, which engine.name=graphs does not have")
+    _expect_one_rank("graphs", tensor_parallel)
     from drkernel.policy.graphs_engine import GraphsEngine
 
     return GraphsEngine(policy, stop_ids, slots, context, eager)
 
 
 def _transformers(
-    policy: Policy, stop_ids: set[int], slots: int, context: int, kv_cache_gib: float, may_sleep: bool, eager: bool
+    policy: Policy,
+    stop_ids: set[int],
+    slots: int,
+    context: int,
+    kv_cache_gib: float,
+    may_sleep: bool,
+    eager: bool,
+    tensor_parallel: int,
 ) -> Engine:
     if may_sleep or eager:
         raise DrKernelError("engine.sleep, engine.eager: found true, which engine.name=transformers does not have")
+    _expect_one_rank("transformers", tensor_parallel)
     from drkernel.policy.transformers_engine import TransformersEngine
 
     return TransformersEngine(policy, stop_ids, slots, context)
 
 
-def _vllm(
-    policy: Policy, stop_ids: set[int], slots: int, context: int, kv_cache_gib: float, may_sleep: bool, eager: bool
-) -> Engine:
+def _expect_one_rank(name: str, tensor_parallel: int) -> None:
+    if tensor_parallel > 1:
+        found = f"engine.tensor_parallel={tensor_parallel}"
+        raise DrKernelError(f"config: {found}, which engine.name={name} does not have; expected 1")
+
+
+def _vllm(policy: Policy, stop_ids: set[int], *options: Any) -> Engine:
     from drkernel.policy.vllm_engine import VllmEngine
 
-    return VllmEngine(policy, stop_ids, slots, context, kv_cache_gib, may_sleep, eager)
+    return VllmEngine(policy, stop_ids, *options)
 
 
 ENGINES: dict[str, Callable[..., Engine]] = {

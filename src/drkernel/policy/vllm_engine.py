@@ -1,7 +1,8 @@
 """vLLM in the trainer's process: one engine per rank, fed request by request so that turns stream.
 
-It starts with random weights, which the first sync replaces; no checkpoint is read. Only tensor parallelism of 1 is
-supported: then ranks never wait for each other while generating.
+It starts with random weights, which the first sync replaces; no checkpoint is read. Ranks never wait for each other
+while generating, unless several have one engine together (`tensor_parallel`): these must add the same requests between
+the same steps (training/group_engine.py), and each takes its slice of the weights that a sync brings.
 
 Start-up is a minute on a GPU, most of it compilation and CUDA graphs (`eager` skips both and decodes several times
 slower). Weights are loaded in place, so neither is repeated.
@@ -40,7 +41,8 @@ class VllmEngine:
     """drkernel.policy.engine.Engine. Under torch.distributed every rank must construct its own at the same time.
 
     kv_cache_gib: size of the key-value cache, given and not estimated: the same on each rank, and not fooled by other
-    processes on the GPU. may_sleep: for `sleep`, which gives the GPU's memory to the trainer until the next sync.
+    processes on the GPU. tensor_parallel: so many consecutive ranks have one engine together, with such a cache on
+    each of them. may_sleep: for `sleep`, which gives the GPU's memory to the trainer until the next sync.
     """
 
     own_kernels = True
@@ -54,6 +56,7 @@ class VllmEngine:
         kv_cache_gib: float = 16.0,
         may_sleep: bool = False,
         eager: bool = False,
+        tensor_parallel: int = 1,
     ):
         # Before the import: only without its own process can vLLM take weights from this one.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
@@ -69,6 +72,7 @@ class VllmEngine:
             raise DrKernelError(f"engine: vLLM takes the first visible GPU, found {found}; set CUDA_VISIBLE_DEVICES")
         rank = dist.get_rank() if self._trainers_group else 0
         _expect_sleep_can_work(may_sleep)
+        _expect_heads(policy, tensor_parallel)
         place = {"RANK": str(rank), "LOCAL_RANK": str(policy.device.index or 0)}
         with tempfile.TemporaryDirectory() as folder, _random_state_kept(), _environment(place):
             config = copy.deepcopy(policy.model.config)
@@ -87,7 +91,8 @@ class VllmEngine:
                 gpu_memory_utilization=0.02,
                 # Takes the process group that there is, and from the environment which GPU is this rank's.
                 distributed_executor_backend="external_launcher" if self._trainers_group else None,
-                seed=rank,
+                tensor_parallel_size=tensor_parallel,
+                seed=rank // tensor_parallel,
                 # The default, raw_logprobs, ignores the temperature: every ratio would be wrong.
                 logprobs_mode="processed_logprobs",
                 enable_sleep_mode=may_sleep,
@@ -196,6 +201,13 @@ def _with_tied_head(arriving: Iterator[tuple[str, Tensor]], policy: Policy) -> I
         yield name, tensor
         if name.endswith("embed_tokens.weight") and policy.model.config.tie_word_embeddings:
             yield "lm_head.weight", tensor
+
+
+def _expect_heads(policy: Policy, tensor_parallel: int) -> None:
+    heads = policy.model.config.num_attention_heads
+    if heads % tensor_parallel:
+        found = f"engine.tensor_parallel={tensor_parallel} with {heads} attention heads"
+        raise DrKernelError(f"config: {found}; expected a divisor of them")
 
 
 def _expect_sleep_can_work(may_sleep: bool) -> None:

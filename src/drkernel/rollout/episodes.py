@@ -7,9 +7,9 @@ only, so no trajectory depends on how long verdicts take.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drkernel.judge import JudgeProtocol, feedback
 from drkernel.policy.engine import Completion, Engine, Request, Sampling
@@ -39,6 +39,17 @@ class EpisodeConfig:
     """The verdict that the feedback describes; the trajectory keeps the judge's own."""
     deadline_s: float = 600.0
     """How long to wait for a verdict when nothing is left to generate."""
+
+
+@dataclass
+class Ahead:
+    """First turns of a later rollout, which a rollout generates once it has nothing of its own left to generate. They
+    are submitted to the judge, whose verdicts the later rollout asks for again."""
+
+    tasks: Sequence[Task]
+    first_group: int
+    completions: dict[tuple[int, int], Completion] = field(default_factory=dict)
+    """By (group, sample); the rollout fills it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,8 @@ def rollout(
     shard: tuple[int, int] = (0, 1),
     on_progress: Callable[[RolloutProgress], None] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    begun: Mapping[tuple[int, int], Completion] | None = None,
+    ahead: Ahead | None = None,
 ) -> tuple[list[Trajectory], RolloutTimes]:
     """`samples` trajectories for each task, ordered by (task, sample); task i is group `first_group + i`.
 
@@ -95,13 +108,15 @@ def rollout(
     seed: with group, sample and turn it seeds each completion.
     shard: (k, n) plays every n-th trajectory, beginning with number k: one rank's part.
     should_stop: asked all the time; True ends the rollout with Stopped.
+    begun: first completions that there are already, by (group, sample), perhaps of other weights.
+    ahead: what to generate of a later rollout, with as many samples and the same shard.
 
     A task that was usable before and that the judge now refuses is a failure of the judge.
 
     Raises DrKernelError where a task does not fit the context, WorkerLost where a verdict does not come or the judge
     has ended.
     """
-    return _Rollout(engine, judge, prompts, config, seed, on_progress, should_stop).run(
+    return _Rollout(engine, judge, prompts, config, seed, on_progress, should_stop, begun or {}, ahead).run(
         tasks, samples, first_group, shard
     )
 
@@ -123,6 +138,8 @@ class _Episode:
     """What the present turn added before its completion."""
     history: list[int] | None = None
     """What stands before that, where it is not the turns before (`Turn.history`)."""
+    begun: bool = False
+    """The engine has not generated the first turn in this rollout, so nothing can extend it."""
 
     def request_id(self, turn: int) -> str:
         return f"{self.trajectory.group}.{self.trajectory.sample}.{turn}"
@@ -137,35 +154,79 @@ class _Rollout:
     seed: int
     on_progress: Callable[[RolloutProgress], None] | None
     should_stop: Callable[[], bool]
+    begun: Mapping[tuple[int, int], Completion]
+    ahead: Ahead | None
 
     def run(
         self, tasks: Sequence[Task], samples: int, first_group: int, shard: tuple[int, int]
     ) -> tuple[list[Trajectory], RolloutTimes]:
         self.generating: dict[str, _Episode] = {}
+        self.early: dict[str, tuple[Task, tuple[int, int]]] = {}  # first turns of a later rollout
         self.verdicts = VerdictQueue(self.config.deadline_s)
         self.turns_done = self.tokens = 0
-        numbers = range(shard[0], len(tasks) * samples, shard[1])
-        self.turns_total = len(numbers) * self.config.turns
+        self.turns_total = self.config.turns * len(range(shard[0], len(tasks) * samples, shard[1]))
         trajectories, engine_s = [], 0.0
-        for group, task in enumerate(tasks, first_group):
-            first = self._first_prompt(task)
-            first_number = (group - first_group) * samples
-            for sample in (sample for sample in range(samples) if first_number + sample in numbers):
-                trajectories.append(Trajectory(task.id, group, sample))
-                self._request(_Episode(task, trajectories[-1], [], []), first)
-        while self.generating or self.verdicts.pending:
+        for episode in self._episodes(tasks, samples, first_group, shard):
+            trajectories.append(episode.trajectory)
+            self._begin(episode)
+        later, self.ahead = self.ahead, None
+        while self.generating or self.verdicts.pending or self.early or later:
             if self.should_stop():
                 raise Stopped
-            self.verdicts.take(wait=not self.generating, should_stop=self.should_stop)
+            idle = not (self.generating or self.early or later)
+            self.verdicts.take(wait=idle, should_stop=self.should_stop)
+            if later and not self.generating:
+                self.ahead, later = later, None
+                for episode in self._episodes(self.ahead.tasks, samples, self.ahead.first_group, shard):
+                    self._request_early(episode)
             started = time.perf_counter()
             completions = self.engine.step() if self.engine.busy else ()
             engine_s += time.perf_counter() - started
             for completion in completions:
-                self._completed(self.generating.pop(completion.id), completion)
+                if completion.id in self.early:
+                    self._completed_early(completion)
+                else:
+                    self._completed(self.generating.pop(completion.id), completion)
             if self.on_progress:
                 pending = self.verdicts.pending
                 self.on_progress(RolloutProgress(self.turns_done, self.turns_total, self.tokens, pending))
         return trajectories, RolloutTimes(engine_s, self.verdicts.waited_s)
+
+    def _episodes(
+        self, tasks: Sequence[Task], samples: int, first_group: int, shard: tuple[int, int]
+    ) -> Iterator[_Episode]:
+        """Those of a shard, with their first prompts, in their order."""
+        numbers = range(shard[0], len(tasks) * samples, shard[1])
+        for group, task in enumerate(tasks, first_group):
+            first = self._first_prompt(task)
+            first_number = (group - first_group) * samples
+            for sample in (sample for sample in range(samples) if first_number + sample in numbers):
+                yield _Episode(task, Trajectory(task.id, group, sample), [], first)
+
+    def _begin(self, episode: _Episode) -> None:
+        """Asks the engine for the first turn, or takes up the one that there is."""
+        place, first = (episode.trajectory.group, episode.trajectory.sample), episode.prompt_ids
+        if place not in self.begun:
+            return self._request(episode, first)
+        episode.begun = True
+        episode.tokens += first
+        self._completed(episode, self.begun[place])
+
+    def _request_early(self, episode: _Episode) -> None:
+        """Asks the engine for the first turn of a later rollout's episode."""
+        request = self._asked(episode, episode.prompt_ids, turn=0)
+        self.early[request.id] = episode.task, (episode.trajectory.group, episode.trajectory.sample)
+        self.engine.add(request)
+
+    def _completed_early(self, completion: Completion) -> None:
+        """Keeps it, and lets the judge begin with it: the verdict is in its cache when the later rollout asks."""
+        assert self.ahead is not None
+        task, place = self.early.pop(completion.id)
+        self.engine.release(completion.id)
+        self.ahead.completions[place] = completion
+        source = self.prompts.extract(self.prompts.text(completion.token_ids), task.answer_name)
+        if source is not None:
+            self.judge.submit(task, source)
 
     def _first_prompt(self, task: Task) -> list[int]:
         if reason := too_long(task, self.prompts, self.engine.context - self.config.max_tokens):
@@ -177,17 +238,20 @@ class _Rollout:
         turn = len(episode.trajectory.turns)
         episode.prompt_ids = prompt_ids
         episode.tokens += prompt_ids
-        extends = turn > 0 and episode.history is None
-        request = Request(
-            id=episode.request_id(turn),
-            prompt_ids=list(episode.tokens),
-            max_tokens=self.config.max_tokens,
-            seed=completion_seed(self.seed, episode.trajectory.group, episode.trajectory.sample, turn),
-            parent=episode.request_id(turn - 1) if extends else None,
-            sampling=self.config.sampling,
-        )
+        extends = turn > 0 and episode.history is None and not (turn == 1 and episode.begun)
+        request = self._asked(episode, episode.tokens, turn, parent=episode.request_id(turn - 1) if extends else None)
         self.generating[request.id] = episode
         self.engine.add(request)
+
+    def _asked(self, episode: _Episode, tokens: list[int], turn: int, parent: str | None = None) -> Request:
+        return Request(
+            id=episode.request_id(turn),
+            prompt_ids=list(tokens),
+            max_tokens=self.config.max_tokens,
+            seed=completion_seed(self.seed, episode.trajectory.group, episode.trajectory.sample, turn),
+            parent=parent,
+            sampling=self.config.sampling,
+        )
 
     def _completed(self, episode: _Episode, completion: Completion) -> None:
         """Hands a completion to the judge."""

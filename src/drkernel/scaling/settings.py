@@ -17,13 +17,13 @@ from typing import Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from drkernel import config as configuration
 from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
+from drkernel.judge.service import expect_shapes
 from drkernel.lora import LoraConfig
-from drkernel.overrides import MACHINE, resolve
+from drkernel.overrides import MACHINE, resolve, typed
 from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, ScalingConfig
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
@@ -38,7 +38,7 @@ NOT_IN_NAME = ("name", "shard", "report", "scaling.trials", *MACHINE)
 """Those of them that conf/evaluate.yaml leaves out of the study folder's name."""
 TIMED = ("engine.slots", "endpoint.concurrency", "judge.workers", "trainer.gpus", "trainer.threads")
 """... but for these where `scaling.seconds` is set: what a turn costs depends on how many share the machine."""
-IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep", "policy.lora"}
+IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep", "engine.tensor_parallel", "policy.lora"}
 IDLE |= {f"policy.lora.{item.name}" for item in dataclasses.fields(LoraConfig)}
 IDLE |= {f"trainer.{item.name}" for item in dataclasses.fields(TrainerConfig)} - {"trainer.gpus", "trainer.threads"}
 """Keys of the groups shared with training that no study depends on. A policy's file may have them."""
@@ -135,10 +135,11 @@ POSITIVE = (*configuration.POSITIVE, "scaling.budget", "scaling.trials", "scalin
 
 def load(composed: DictConfig) -> EvaluateConfig:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
-    for override in HydraConfig.get().overrides.task if HydraConfig.initialized() else ():
-        if (key := override.lstrip("+").partition("=")[0]) in IDLE:
+    for key, override in typed():
+        if key in IDLE:
             raise DrKernelError(f"config: {override} does nothing in evaluate.py: {key} is for training")
     config = configuration.located(resolve(composed, EvaluateConfig, CHOICES, POSITIVE))
+    expect_shapes(config.judge.timed_shapes, config.judge.shapes)
     shard(config)
     return config
 

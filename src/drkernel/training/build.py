@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import torch
 
 from drkernel.config import Config, Judged
 from drkernel.judge.service import longest_s
@@ -16,11 +18,13 @@ from drkernel.policy.prompts import Prompts, load_prompts
 from drkernel.policy.transfer import export, export_adapters, export_dtype
 from drkernel.rollout import EpisodeConfig
 from drkernel.tasks import load_tasks, test_source
-from drkernel.training import plan
+from drkernel.training import offload, plan, update
+from drkernel.training.group_engine import GroupEngine, ranks_of_group
 from drkernel.training.judging import GpuSharingEngine
 from drkernel.training.loading import load_policy, set_adapters
 from drkernel.training.ranks import Ranks
 from drkernel.training.sharding import prepare_blocks
+from drkernel.training.update import SINGLE
 from drkernel.types import Task
 
 WHOLE = 3e8
@@ -112,6 +116,12 @@ def make_prompts(config: Judged) -> Prompts:
     return load_prompts(options.prompts, tokenizer, options.template, options.thinking, stops)
 
 
+def make_optimizer(config: Config, policy: Policy) -> torch.optim.Optimizer:
+    """Reinforcement learning's: AdamW, its state where `trainer.offload` says."""
+    made = update.make_optimizer(policy, config.policy.lr, config.trainer.weight_decay)
+    return offload.placed(made, config.trainer.offload)
+
+
 def sync_first_policy(config: Config, policy: Policy, engine: Engine, ranks: Ranks) -> None:
     """Give the engine the policy that a run began with: the adapters' base, or what is loaded again. Collective."""
     if not policy.lora:
@@ -129,6 +139,9 @@ def export_policy(config: Config, policy: Policy, prompts: Prompts, ranks: Ranks
         export(policy, folder / "policy", prompts.tokenizer, export_dtype(ranks.device))
 
 
-def make_engine(config: Judged, policy: Policy, prompts: Prompts) -> Engine:
-    engine = load_engine(policy=policy, stop_ids=prompts.stop_ids, **engine_options(config))
-    return GpuSharingEngine(engine, policy.device) if config.judge.share else engine
+def make_engine(config: Judged, policy: Policy, prompts: Prompts, ranks: Ranks = SINGLE) -> Engine:
+    """This rank's engine, or its part of the one that a group of ranks has together. Collective."""
+    group = config.engine.tensor_parallel if ranks.size > 1 else 1
+    engine = load_engine(policy=policy, stop_ids=prompts.stop_ids, tensor_parallel=group, **engine_options(config))
+    engine = GpuSharingEngine(engine, policy.device) if config.judge.share else engine
+    return engine if group == 1 else cast(Engine, GroupEngine(engine, ranks_of_group(ranks, group)))

@@ -231,8 +231,9 @@ def _restore(folder: Path, policy: Policy, optimizer: torch.optim.Optimizer, sav
     order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     if saved["names"] != [names[parameter] for parameter in order]:
         raise ValueError("other parameters, or in another order")
+    empty_like = getattr(optimizer, "empty_like", torch.empty_like)  # of one whose state is elsewhere
     state = {
-        position: {key: torch.empty_like(order[position].detach()) for key in kinds} | saved["scalars"][position]
+        position: {key: empty_like(order[position].detach()) for key in kinds} | saved["scalars"][position]
         for position, kinds in saved["kinds"].items()
     }
     moments = {

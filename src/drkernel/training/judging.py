@@ -133,4 +133,4 @@ class GpuSharingEngine:
 
 def paused_s(engine: Engine) -> float:
     """Seconds that an engine's steps have waited for a judge on the same GPU."""
-    return engine.paused_s if isinstance(engine, GpuSharingEngine) else 0.0
+    return getattr(engine, "paused_s", 0.0)

@@ -5,11 +5,12 @@
 Bytes of one rank, P parameters, R ranks, T tokens in the largest micro-batch, L blocks of width h, q = query heads x
 head size, k = key heads x head size, i = width of the feed-forward part, V tokens in the vocabulary:
 
-    state           16 P / R: float32 weights, gradients and two moments; below 2**33 bytes gradients stay whole: 4 P
+    state           16 P / R: float32 weights, gradients and two moments (8 P / R with trainer.offload=optimizer, and
+                    two chunks of training/offload.py); below 2**33 bytes gradients stay whole: 4 P
                     with LoRA 2 P / R of the frozen base, and the 16 of its adapters: whole gradients below 2**33 bytes
     reference       4 P / R where algo.kl_coef needs a second policy
-    engine          2 P (vLLM, graphs: bfloat16) or 4 P (transformers, float32); none in a supervised stage that plays
-                    no task
+    engine          2 P / engine.tensor_parallel (vLLM), 2 P (graphs) or 4 P (transformers, float32); none in a
+                    supervised stage that plays no task
     cache           engine.kv_cache_gib of vLLM, else all slots: 2 L k engine.max_tokens numbers each
     activations     2 T (4 h + 3 q + 3 k + 3 i) for each block that keeps them, 2 T h for each that computes them again;
                     2 T (4 h + 3 q + 3 k + 3 i) for the one that does so now; 2 T (2 i + 2 h) for its gradients;
@@ -40,8 +41,10 @@ from transformers import AutoConfig
 
 from drkernel.config import Config
 from drkernel.lora import pairs
+from drkernel.training.group_engine import expect_groups
 from drkernel.training.judging import placed
 from drkernel.training.loading import RANDOM
+from drkernel.training.offload import CHUNK_BYTES
 from drkernel.training.ranks import Ranks
 from drkernel.training.update import WHOLE_GRADIENTS
 from drkernel.types import DrKernelError
@@ -159,7 +162,8 @@ def _state(config: Config, shape: Shape, ranks: int) -> float:
     trained = shape.layers * pairs(shape.linear, lora) if lora.rank else shape.parameters
     whole = 4 * trained <= WHOLE_GRADIENTS
     frozen = 2 * shape.parameters / ranks if lora.rank else 0.0
-    return frozen + 12 * trained / ranks + 4 * trained / (1 if whole else ranks)
+    moments = 2 * CHUNK_BYTES if config.trainer.offload == "optimizer" else 8 * trained / ranks
+    return frozen + 4 * trained / ranks + moments + 4 * trained / (1 if whole else ranks)
 
 
 def _engine(config: Config, shape: Shape) -> tuple[float, float]:
@@ -167,7 +171,7 @@ def _engine(config: Config, shape: Shape) -> tuple[float, float]:
     if not config.generates:
         return 0.0, 0.0
     if _vllm(config):
-        return 2 * shape.parameters, config.engine.kv_cache_gib * GIB
+        return 2 * shape.parameters / config.engine.tensor_parallel, config.engine.kv_cache_gib * GIB
     size = 4 if config.engine.name == "transformers" else 2
     per_token = 2 * shape.layers * shape.kv_heads * shape.head_size
     return size * shape.parameters, size * per_token * config.engine.slots * config.engine.max_tokens
@@ -222,13 +226,24 @@ def _changes(config: Config, shape: Shape, ranks: int, card: float) -> Iterator[
         here = config if gpus == ranks else trainer(config, gpus=gpus)
         recomputing = trainer(here, recompute=1.0, micro_batch_tokens=longest(here))
         sleeping = [engine(here, sleep=True), engine(recomputing, sleep=True)] if _vllm(config) else []
-        for changed in (here, recomputing, *sleeping):
+        elsewhere = [trainer(changed, offload="optimizer") for changed in (here, recomputing, *sleeping)]
+        together = [
+            engine(changed, tensor_parallel=n)
+            for n in _groups(config, shape, gpus)
+            for changed in (*sleeping, *elsewhere)
+        ]
+        for changed in (here, recomputing, *sleeping, *elsewhere, *together):
             yield changed, gpus
             if not _vllm(config):
                 continue
             spare = card - total(memory(engine(changed, kv_cache_gib=0.0), shape, gpus))
             if (cache := min(int(spare), int(changed.engine.kv_cache_gib))) >= max(1.0, 4 * least):
                 yield engine(changed, kv_cache_gib=float(cache)), gpus
+
+
+def _groups(config: Config, shape: Shape, gpus: int) -> list[int]:
+    """Larger numbers of GPUs that could have one engine together."""
+    return [n for n in (2, 4, 8) if config.engine.tensor_parallel < n <= gpus and not gpus % n | shape.kv_heads % n]
 
 
 def _difference(before: Config, after: Config) -> str:
@@ -243,8 +258,11 @@ def _difference(before: Config, after: Config) -> str:
 def check(config: Config, ranks: Ranks) -> str:
     """A warning where the run may not fit, else nothing; nothing without a GPU. Collective.
 
-    Raises DrKernelError, on all ranks, where it is MARGIN above the card's memory.
+    Raises DrKernelError, on all ranks, where it is MARGIN above the card's memory, and where ranks cannot be divided
+    into groups that generate together.
     """
+    if config.generates:
+        expect_groups(ranks, config.engine.tensor_parallel)
     return ranks.broadcast_object(lambda: _checked(config, ranks.size, ranks.device))
 
 

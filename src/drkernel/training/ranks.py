@@ -92,7 +92,7 @@ class Ranks:
             return make()
         mine = _attempt(make) if self.is_main else _Outcome(None, (None, None), None)
         box = [mine.message]
-        dist.broadcast_object_list(box, 0, self.group)
+        dist.broadcast_object_list(box, group=self.group, group_src=0)
         value, error = box[0]
         _raise_first([mine.error, error])
         if self.is_main:

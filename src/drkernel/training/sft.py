@@ -19,7 +19,7 @@ from drkernel.config import Config
 from drkernel.policy.prompts import Prompts
 from drkernel.rollout import Stopped, too_long
 from drkernel.slurm.guard import SAVED
-from drkernel.training import plan, report, sft_data, supervised, validation
+from drkernel.training import offload, plan, report, sft_data, supervised, validation
 from drkernel.training.build import export_policy, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.judging import described, judge_of_node
 from drkernel.training.optimizers import OPTIMIZERS
@@ -56,6 +56,7 @@ def train(config: Config, ranks: Ranks) -> None:
         epochs = epochs_of(config, data)
         policy = make_policy(config, ranks)
         optimizer = OPTIMIZERS[config.sft.optimizer](policy, config.sft.lr, config.trainer.weight_decay)
+        optimizer = offload.placed(optimizer, config.trainer.offload)
         players, tasks = make_players(config, policy, prompts, progress, ranks, stack)
         trainer = Trainer(with_steps(config, epochs), policy=policy, prompts=prompts, ranks=ranks, run=run, **players)
         trainer.should_stop = lambda: preemption.received
@@ -120,7 +121,7 @@ def make_players(
     if not config.trainer.validate_every:
         return {"sampler": None, "engine": None, "judge": None, "progress": progress}, []
     judge = stack.enter_context(judge_of_node(config, ranks))
-    engine = stack.enter_context(closing(make_engine(config, policy, prompts)))
+    engine = stack.enter_context(closing(make_engine(config, policy, prompts, ranks)))
     if config.engine.sleep:
         engine.sleep()  # type: ignore[attr-defined]  # vLLM's engine alone has it
     progress.log(described(config))

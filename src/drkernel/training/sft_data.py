@@ -29,12 +29,16 @@ from drkernel.training.ranks import Ranks
 from drkernel.training.supervised import Row, row
 from drkernel.types import PRECISIONS, DrKernelError, Task
 
-COLUMNS = ("messages", "original_python_code", "entry_point", "best_round", "enable_thinking", "precision")
-COLUMNS += ("reasons", "speedups")
+COLUMNS = (
+    *("messages", "original_python_code", "entry_point", "best_round", "enable_thinking", "precision"),
+    *("reasons", "speedups"),
+)
 NOT_JUDGED = "not_judged"
 """The reason of a turn that is right by construction, and that nobody judged."""
 EXPECTED = "list<{role, content}>"
 CUT = "cut at sft.max_length"
+TRAIN = "train"
+"""The split of a hub data set that trains where none is named."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,8 @@ def held_out(keys: set[str], share: float) -> set[str]:
 
 
 def read(source: str) -> Iterator[Dialogue]:
-    """The records of a parquet file, of all parquet files below a folder by name, or of `hub:<dataset id>`.
+    """The records of a parquet file, of all parquet files below a folder by name, or of one split of a hub data set:
+    `hub:OWNER/NAME` is its split `train`, `hub:OWNER/NAME/SPLIT` another.
 
     Raises DrKernelError naming the file, the column or row, what was found and what was expected.
     """
@@ -234,13 +239,19 @@ def _parquet(path: Path) -> Iterator[Dialogue]:
 def _hub(source: str) -> Iterator[Dialogue]:
     import datasets
 
+    owner, _, rest = source.removeprefix("hub:").partition("/")
+    name, _, split = rest.partition("/")
+    split = split or TRAIN
     try:
-        parts = datasets.load_dataset(source.removeprefix("hub:"))
+        parts = datasets.load_dataset(f"{owner}/{name}" if name else owner)
     except Exception as error:  # a dozen unrelated types
         raise DrKernelError(f"sft.data={source}: cannot be loaded: {type(error).__name__}: {error}") from None
-    for name, rows in parts.items():
-        _expect_messages(f"{source}, {name}", rows.column_names)
-        yield from (dialogue(record, f"{source}: {name} row {number}") for number, record in enumerate(rows))
+    if split not in parts:
+        expected = f"expected one of {', '.join(parts)}: hub:{owner}/{name}/SPLIT"
+        raise DrKernelError(f"sft.data={source}: found no split {split!r}; {expected}")
+    rows = parts[split]
+    _expect_messages(f"{source}, {split}", rows.column_names)
+    yield from (dialogue(record, f"{source}: {split} row {number}") for number, record in enumerate(rows))
 
 
 def _expect_messages(place: str, names: Sequence[str]) -> None:

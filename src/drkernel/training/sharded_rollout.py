@@ -11,8 +11,10 @@ from typing import Any
 from drkernel.objective.filters import GROUP_FILTERS, surviving_groups
 from drkernel.objective.metric_sums import MetricSums, add
 from drkernel.objective.rollouts import Rollouts
-from drkernel.rollout import RolloutTimes, Stopped, rollout
+from drkernel.policy.engine import Completion
+from drkernel.rollout import Ahead, RolloutTimes, Stopped, rollout
 from drkernel.training.build import episode_config
+from drkernel.training.group_engine import GroupEngine
 from drkernel.training.judging import cores_for_judge, paused_s, workers
 from drkernel.training.rollout_metrics import describe_all, describe_groups, why_no_signal
 from drkernel.training.trainer import Trainer
@@ -40,10 +42,12 @@ class Played:
     surplus: set[int] = field(default_factory=set)
     """Groups that could train, but were drawn after as many as a step needs."""
     times: RolloutTimes = field(default_factory=RolloutTimes)
+    ahead: dict[str, Any] = field(default_factory=dict)
+    """What was begun of the next step (training/overlap.py)."""
 
     def add(self, every: list[Trajectory], groups: int, times: RolloutTimes, refills: bool) -> None:
-        """Counts the rollouts of `groups` more groups."""
-        self.every, self.groups, self.times = self.every + every, self.groups + groups, self.times + times
+        """Takes in the rollouts of `groups` groups."""
+        self.every, self.times = self.every + every, self.times + times
         self.refilled += groups if refills else 0
 
     def find_signal(self, table: Rollouts, filters: Mapping[str, Mapping[str, Any]]) -> set[int]:
@@ -87,16 +91,26 @@ def draw(trainer: Trainer, cursor: int, number: int) -> tuple[list[Task], int, R
 
 
 def play(
-    trainer: Trainer, tasks: list[Task], samples: int, turns: int, *, first_group: int, seed: int, title: str
+    trainer: Trainer,
+    tasks: list[Task],
+    samples: int,
+    turns: int,
+    *,
+    first_group: int,
+    seed: int,
+    title: str,
+    begun: Mapping[tuple[int, int], Completion] | None = None,
+    ahead: Ahead | None = None,
 ) -> tuple[list[Trajectory], RolloutTimes]:
-    """Multi-turn episodes, `samples` per task. Each rank generates a shard; trajectories are all-gathered.
+    """Multi-turn episodes, `samples` per task. Each rank, or group of ranks with one engine, generates a shard;
+    trajectories are all-gathered, and so is what was generated of a later rollout (`ahead`).
 
     Collective. Raises Stopped on all ranks where a signal came to one of them meanwhile.
     """
     config, ranks, paused = trainer.config, trainer.ranks, paused_s(trainer.engine)
-    mine = None
-    with cores_for_judge(workers(config)), contextlib.suppress(Stopped):
-        mine, times = rollout(
+
+    def play_shard(shard: tuple[int, int]) -> tuple[list[Trajectory], RolloutTimes]:
+        return rollout(
             trainer.engine,
             trainer.judge,
             trainer.prompts,
@@ -105,13 +119,24 @@ def play(
             episode_config(config, turns),
             seed=seed,
             first_group=first_group,
-            shard=(ranks.rank, ranks.size),
+            shard=shard,
             on_progress=trainer.progress.rollout(title),
             should_stop=trainer.should_stop,
+            begun=begun,
+            ahead=ahead,
         )
+
+    mine = None
+    with cores_for_judge(workers(config)), contextlib.suppress(Stopped):
+        if isinstance(trainer.engine, GroupEngine):
+            mine, times = trainer.engine.lead_or_follow(play_shard) or ([], RolloutTimes())
+        else:
+            mine, times = play_shard((ranks.rank, ranks.size))
     paused, finished = paused_s(trainer.engine) - paused, time.perf_counter()
     if ranks.all_reduce_any(mine is None):
         raise Stopped
     assert mine is not None
+    if ahead:
+        ahead.completions = dict(ranks.all_gather_list(list(ahead.completions.items())))
     times += RolloutTimes(generating=-paused, waiting=paused, peers=time.perf_counter() - finished)
     return sorted(ranks.all_gather_list(mine), key=lambda trajectory: (trajectory.group, trajectory.sample)), times

@@ -38,6 +38,7 @@ class State:
     estimator: dict[str, Any] = field(default_factory=dict)  # of an advantage estimator that remembers something
     best: dict[str, Any] = field(default_factory=dict)  # the best validation so far: step, value, and of what
     collapsed: str = ""  # why the run ends early (trainer.stop_below)
+    ahead: dict[str, Any] = field(default_factory=dict)  # what is begun of the next step (trainer.overlap)
     pending: dict[str, float] = field(default_factory=dict)
     """Metrics of the present step if a signal ended its validation; the resumed run validates first."""
 
@@ -130,10 +131,13 @@ def save(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
     snapshot = checkpoint.take(state.step, trainer.policy, optimizer, dataclasses.asdict(state), trainer.ranks)
     snapshot = snapshot.copied() if trainer.saver.in_background else snapshot
 
-    def write(ranks: Ranks) -> None:
-        checkpoint.write(folder, snapshot, keep, ranks)
+    def name_best() -> None:
         if run and named:
             run.write(BEST, named)
+
+    def write(ranks: Ranks) -> None:
+        checkpoint.write(folder, snapshot, keep, ranks)
+        ranks.broadcast_object(name_best)  # where it fails, it fails on all ranks
 
     trainer.saver.run(write)
 
