@@ -59,6 +59,17 @@ def test_no_token_goes_past_the_end_of_a_line_or_is_too_long(code):
         assert "Ċ" not in piece[:-1]  # the byte-level name of a newline
 
 
+def test_numbers_and_rare_names_are_cut_alike_wherever_they_stand(code):
+    text = "def __init__(self, qwindow):\n        self.qwindow = qwindow\n"
+    made = train_tokenizer([*code, text], vocabulary=2048)
+    name, number = encode(made, "qwindow"), encode(made, "1337")
+    assert [made.decode([digit]) for digit in number] == ["1", "3", "3", "7"]
+    ids = encode(made, "    self.qwindow = tl.load(x_ptr + qwindow * 1337, mask=qwindow < -1337)\n")
+    assert sum(ids[k : k + len(name)] == name for k in range(len(ids))) == 3
+    assert sum(ids[k : k + 4] == number for k in range(len(ids))) == 2
+    assert any("load(" in made.decode([token]) for token in ids), "what all code has may still merge"
+
+
 def test_templated_code_is_compact(code):
     made = train_tokenizer(code, vocabulary=1500)
     characters = sum(map(len, code))

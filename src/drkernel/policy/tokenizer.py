@@ -1,18 +1,24 @@
 """A byte-level BPE for small policies: learnt from tasks, completions and feedback. Lossless.
 
-A token has about 8 characters. Merges may span spaces but never go past the end of a line: templated Triton code
-repeats in pieces of lines. Text that others wrote goes through `encode`, which cannot produce a special token whatever
-the text says.
+A token has about 8 characters. Merges may span spaces and the names that code is made of (`tl.load(`), but never go
+past the end of a line: templated Triton code repeats in pieces of lines. They stop at digits and at rare names, so that
+what a policy has to copy from a task is cut in the same way wherever it stands. Text that others wrote goes through
+`encode`, which cannot produce a special token whatever the text says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 TASK, ANSWER, FEEDBACK, END, PAD = SPECIAL = ("<|task|>", "<|answer|>", "<|feedback|>", "<|end|>", "<|pad|>")
+
+COMMON = 0.02
+"""Names in so large a share of the texts may merge with what is around them."""
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int = 2048, longest: int = 28) -> PreTrainedTokenizerFast:
@@ -20,10 +26,12 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 2048, longest: int =
 
     The first five ids are the special tokens, then come the 256 bytes, so that any text round-trips.
     """
+    texts = list(texts)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(r"[^\n]*\n|[^\n]+"), "isolated"),
+            pre_tokenizers.Split(Regex(_copied(texts)), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -43,6 +51,13 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 2048, longest: int =
         extra_special_tokens=[TASK, ANSWER, FEEDBACK],
         clean_up_tokenization_spaces=False,
     )
+
+
+def _copied(texts: Sequence[str]) -> str:
+    """A pattern of what stands alone: digits that are no part of a name, and names that few texts have."""
+    found = Counter(name for text in texts for name in set(re.findall(r"\b[A-Za-z_]\w*", text, re.ASCII)))
+    common = "|".join(sorted(name for name, number in found.items() if number >= max(2, COMMON * len(texts))))
+    return rf"(?<![A-Za-z0-9_])(?!(?:{common})(?![A-Za-z0-9_]))[A-Za-z_][A-Za-z0-9_]*|(?<![A-Za-z_])[0-9]"
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
