@@ -1,6 +1,7 @@
 """`python -m drkernel.coldstart` writes judged trajectories in the published schema; a policy learns from them, and
 reinforcement learning goes on with it."""
 
+import itertools
 import json
 import os
 import random
@@ -12,7 +13,14 @@ from pyarrow import parquet
 from drkernel.coldstart import __main__ as coldstart
 from drkernel.coldstart.counts import Counts
 from drkernel.coldstart.dataset import write as write_set
-from drkernel.coldstart.trajectories import SCHEMA, JudgedSolution, draw_unjudged, record, unjudged_record
+from drkernel.coldstart.trajectories import (
+    SCHEMA,
+    JudgedSolution,
+    draw_solutions,
+    draw_unjudged,
+    record,
+    unjudged_record,
+)
 from drkernel.config import REPOSITORY
 from drkernel.judge import feedback
 from drkernel.policy import load_prompts, load_tokenizer
@@ -69,6 +77,17 @@ def test_records_are_told_apart_and_are_the_same_each_time():
     assert len({record(TASK, DRAWN, number)["uuid"] for number in range(100)}) == 100
     assert all(0 <= record(TASK, DRAWN, number)["uuid"] < 2**63 for number in range(100))
     assert record(TASK, [WRONG, WRONG], 0)["best_round"] == 0 == record(TASK, [WRONG], 0)["final_speedup"]
+
+
+def test_turns_get_better_and_mistakes_are_repaired():
+    best, lazy = right("fused", 2.5), right("lazy", 1.0)
+    played = [draw_solutions([WRONG, lazy, best], 3, 0.3, random.Random(seed)) for seed in range(300)]
+    pairs = [pair for turns in played for pair in itertools.pairwise(turns)]
+    repaired = [after is best for before, after in pairs if before is WRONG]
+    assert len(repaired) > 50 and 0.8 < sum(repaired) / len(repaired) < 0.95
+    kept = [after is best for before, after in pairs if before is best]
+    assert 0.85 < sum(kept) / len(kept) < 0.97, "what is the best already is not given up"
+    assert {turns[0].kind for turns in played} == {"mistaken", "lazy", "fused"}
 
 
 def test_an_answer_that_nobody_judged_is_one_round_and_the_best_one(tmp_path):

@@ -27,6 +27,9 @@ KIND_WEIGHTS = {"lazy": 0.44, "partial": 0.27, "mistaken": 0.25, "hack": 0.04}
 """Probability of each kind among the solutions that are not fused; see `ColdstartConfig.fused_share`."""
 
 
+IMPROVING = 0.85
+"""How likely a turn is better than the one before. With 0.5 a policy of 8 million parameters was right on 57 % of first
+turns and on 47 % of last ones: it had learnt to give up what it had."""
 WHOLE_FEEDBACK = 8000
 """Most characters of feedback in a record; a training cuts it to `judge.feedback_tokens`."""
 SCHEMA = pyarrow.schema(
@@ -110,12 +113,16 @@ def draw_solutions(
 ) -> list[JudgedSolution]:
     """The solutions of one trajectory, drawn by kind.
 
-    With probability one half a solution has to be better than the one before, where there is a better one.
+    With probability IMPROVING a solution is better than the one before, where there is a better one: a mistake is
+    repaired in place, into the solution that it was made from.
     """
     drawn: list[JudgedSolution] = []
     for _ in range(turns):
-        better = [s for s in solutions if drawn and _value(s) > _value(drawn[-1])]
-        pool = better if better and draw.random() < 0.5 else solutions
+        pool = solutions
+        if drawn and draw.random() < IMPROVING:
+            better = [s for s in solutions if _value(s) > _value(drawn[-1])]
+            repaired = [s for s in better if drawn[-1].kind == "mistaken" and s.kind == "fused"]
+            pool = repaired or better or [s for s in solutions if _value(s) == _value(drawn[-1])]
         weights = [_weight(s.kind, fused_share) / sum(other.kind == s.kind for other in pool) for s in pool]
         drawn.append(draw.choices(pool, weights)[0])
     return drawn
