@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drkernel.tasks.graphs import docs
+from drkernel.tasks.graphs import docs, layout
 from drkernel.tasks.graphs.blocks import plan
 from drkernel.tasks.graphs.body import NAME, Body
 from drkernel.tasks.graphs.constructor import Constructor, in_constants
@@ -43,15 +43,19 @@ class Written:
 def write(graph: Graph, rng: random.Random) -> Written:
     """The source of a graph; all that people may write differently is drawn."""
     style = draw_style(rng)
-    constants = size_names(graph.sizes, rng)
-    names = Names(rng)
+    module = Names(rng, style.invented, "upper" if style.upper else "lower")
+    module.reserve("torch", "nn", "F", "math", "Model")
+    constants = size_names(graph.sizes, module, style.upper)
+    names = Names(rng, style.invented)
     names.reserve(*constants.values())
     inputs = {value.name: names.of(INPUTS.get(value.name, (value.name,))) for value in graph.inputs}
-    made = Constructor(constants, rng, style.lifted)
+    module.reserve(*inputs.values())
+    made = Constructor(constants, rng, style, module)
     body = Body(graph, inputs, made, style, rng, plan(graph, rng) if style.blocks else []).statements()
     made.store_sizes(style.stored)
     if made.parameters and graph.dtype != "float32":
         made.lines.append(f"self.to(torch.{graph.dtype})")
+    made.finish()
     signature = ", ".join(["self", *_signature(made, style)])
     classes = "\n\n\n".join(text.replace(NAME, name) for text, name in made.classes.items()).splitlines()
     model = [
@@ -60,11 +64,12 @@ def write(graph: Graph, rng: random.Random) -> Written:
         *_class(graph, made, signature, style, rng),
         *_forward(graph, inputs, constants, body, style, rng),
     ]
-    lines = [*_imports("\n".join([*model, *body]), style), "", *_constants(graph, constants, style)]
-    lines += [*(f"{name} = {value}" for name, value in made.hyper.items()), "", "", *model]
-    lines += ["", "", "def get_inputs():", *_get_inputs(graph, inputs, constants, style)]
-    lines += ["", "", "def get_init_inputs():", f"    return {_init_inputs(made, style)}", ""]
-    source, arguments = "\n".join(lines), tuple(inputs.values())
+    given = ["def get_inputs():", *_get_inputs(graph, inputs, constants, style)]
+    initial = ["def get_init_inputs():", f"    return {_init_inputs(made, style)}"]
+    sizes, numbers = _constants(graph, constants, style), [f"{name} = {value}" for name, value in made.hyper.items()]
+    imports = _imports("\n".join([*model, *body]), style)
+    source = layout.arranged(imports, sizes, numbers, model, given, initial, style, module, rng)
+    arguments = tuple(inputs.values())
     names_of = (constants, made.parameters, made.inner_buffers | made.buffers)
     return Written(source, *names_of, signature, tuple(made.lines), arguments, tuple(classes))
 
@@ -92,14 +97,14 @@ def _class(graph: Graph, made: Constructor, signature: str, style: Style, rng: r
     """The head of the class and its constructor."""
     lines = ["class Model(nn.Module):"]
     if style.documented[0]:
-        lines += _indented(docs.docstring([docs.summary(graph, rng)], rng), 1)
+        lines += _indented(docs.docstring(docs.class_doc(graph, style.noise, rng), rng), 1)
     if not made.lines:
         return lines
     lines += [""] * style.documented[0] + [f"    def __init__({signature}):"]
     if style.documented[1] and made.arguments:
         hints = {name: _hint(made.hyper.get(value, value)) for name, value in made.arguments.items()}
         lines += _indented(docs.docstring(docs.constructor_doc(list(made.arguments), hints, rng), rng), 2)
-    return [*lines, *_indented([style.super_call, *made.lines], 2), ""]
+    return [*lines, *_indented([style.super_call, *layout.noisy(made.lines, style.noise, rng)], 2), ""]
 
 
 def _forward(
@@ -114,16 +119,17 @@ def _forward(
     lines = [f"    def forward({', '.join(['self', *names])}){' -> torch.Tensor' * style.hints}:"]
     if style.documented[2]:
         lines += _indented(docs.docstring(docs.forward_doc(graph, inputs, constants, rng), rng), 2)
-    return [*lines, *_indented(body, 2)]
+    return [*lines, *_indented(layout.noisy(body, style.noise, rng), 2)]
 
 
 def _signature(made: Constructor, style: Style) -> list[str]:
     """The arguments of the constructor, with types where the style has types."""
     given = {name: made.hyper.get(value, value) for name, value in made.arguments.items()}
+    defaults = {name: made.shadowed[name] for name in given if name in made.shadowed} | made.defaults
     if style.hints:
-        texts = [f"{name}: {_hint(value)}" for name, value in given.items()]
-        return texts + [f"{name}: {_hint(value)} = {value}" for name, value in made.defaults.items()]
-    return [*given, *(f"{name}={value}" for name, value in made.defaults.items())]
+        texts = [f"{name}: {_hint(value)}" for name, value in given.items() if name not in defaults]
+        return texts + [f"{name}: {_hint(value)} = {value}" for name, value in defaults.items()]
+    return [*(name for name in given if name not in defaults), *(f"{name}={value}" for name, value in defaults.items())]
 
 
 def _hint(value: str) -> str:
