@@ -17,7 +17,7 @@ from drkernel.tasks.graphs.style import Style
 
 PLACEHOLDER = re.compile(r"\{(\w+)(=?)\}")
 _OF_MODULES = frozenset(dir(nn.Module()))
-_LITERAL = ("index", "chunks", "position", "start_dim", "contiguous", "training")
+_LITERAL = ("index", "chunks", "position", "start_dim", "contiguous", "training", "last")
 """Attributes that nobody gives as an argument."""
 _SHARE_OF_BOOLS = 0.3
 _OTHER_SIZES = (16, 32, 64, 100, 128, 256, 512, 768)

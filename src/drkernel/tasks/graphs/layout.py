@@ -10,6 +10,7 @@ from drkernel.tasks.graphs.lexicon import aside
 from drkernel.tasks.graphs.names import Names
 from drkernel.tasks.graphs.style import Style
 
+_NAMES = re.compile(r"(?<![\w.])(?!True|False)[A-Za-z_]")
 _UNUSED = ("seed", "device_id", "num_iters", "warmup", "epochs", "lr", "dropout_rate", "debug", "version")
 _VALUES = ("3", "42", "7", "1e-4", "0.9", "128", "True", '"none"', "(3, 3)", "[1, 2, 4]", "2 * 16", "None")
 
@@ -31,7 +32,7 @@ def arranged(
         numbers: constants that are no sizes; they may name sizes.
         names: of the module; unused constants take further ones.
     """
-    free = [line for line in numbers if not re.search(r"= \(?[A-Za-z_]", line)]
+    free = [line for line in numbers if not _NAMES.search(line.partition(" = ")[2])]
     behind = [line for line in numbers if line not in free]
     free += unused(style, names, rng)
     before, after = [*sizes, *free, *behind], []

@@ -12,7 +12,7 @@ from torch import Tensor
 from drkernel.tasks.graphs.dims import as_dim
 from drkernel.tasks.graphs.nodes import Attributes, Parameter
 from drkernel.tasks.graphs.op import Op, Spelling
-from drkernel.tasks.graphs.ops.shapes import reduced, scalar, spell
+from drkernel.tasks.graphs.ops.shapes import number, reduced, scalar, spell
 from drkernel.tasks.graphs.ops.softmax import draw_dim
 from drkernel.tasks.operators.rows import LARGE, LARGE_ONE_SIGN, SMALL, UNIT
 
@@ -143,7 +143,7 @@ LOSSES = (
         spell("F.huber_loss({x}, {y}, delta={delta})", "", "nn.HuberLoss(delta={delta})"),
         _HUBER,
         keys=("delta",),
-        draw=lambda rng, shapes: {"delta": rng.choice((0.5, 1.0, 2.0))},
+        draw=lambda rng, shapes: {"delta": number(rng, (0.5, 1.0, 2.0))},
         arguments={"delta": ("delta",)},
     ),
     _loss(
@@ -197,7 +197,7 @@ LOSSES = (
         ),
         fold="triplet",
         keys=("margin",),
-        draw=lambda rng, shapes: {"margin": rng.choice((1.0, 0.5, 2.0))},
+        draw=lambda rng, shapes: {"margin": number(rng, (1.0, 0.5, 2.0, 0.2))},
         arguments={"margin": ("margin",)},
         arity=3,
     ),

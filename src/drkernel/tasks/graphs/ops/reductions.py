@@ -35,6 +35,13 @@ def draw_dims(rng: random.Random, shapes: Sequence[Shape], most: int = 4) -> dic
     return {"dims": rng.choice(found), "keepdim": rng.random() < 0.5} if found else None
 
 
+def _draw_any(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
+    """All dimensions in a few cases."""
+    if rng.random() < 0.07 or len(shapes[0]) == 1:
+        return {"dims": tuple(range(len(shapes[0]))), "keepdim": False}
+    return draw_dims(rng, shapes)
+
+
 def _one_dim(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
     return draw_dims(rng, shapes, most=1)
 
