@@ -39,7 +39,11 @@ class Body:
         rng: random.Random,
         blocks: list[list[Node]] | None = None,
     ):
-        self._blocks, self._seed, self._classes = blocks or [], rng.random() if blocks else 0.0, Names(rng, style.invented, "class")
+        self._blocks, self._seed, self._classes = (
+            blocks or [],
+            rng.random() if blocks else 0.0,
+            Names(rng, style.invented, "class"),
+        )
         self._graph, self._made, self._style, self._rng = graph, made, style, rng
         self._text: dict[str, str] = dict(inputs)
         """The expression of each value that is known."""
@@ -56,7 +60,9 @@ class Body:
         for place, group in enumerate(groups):
             self._write(group, last=place == len(groups) - 1)
         outputs = ", ".join(self._text[value] for value in self._graph.outputs)
-        return [_named_library(line, self._style.library) for line in [*self._peeks(), *self._lines, f"return {outputs}"]]
+        return [
+            _named_library(line, self._style.library) for line in [*self._peeks(), *self._lines, f"return {outputs}"]
+        ]
 
     def _peeks(self) -> list[str]:
         """Statements that look at the first input's sizes, which nobody needs."""
@@ -65,7 +71,9 @@ class Body:
             return []
         if self._rng.random() < 0.5:
             places = self._rng.randrange(rank)
-            return [f"{self._names.of(_PEEKS)} = {self._main}.{self._rng.choice((f'size({places})', f'shape[{places}]'))}"]
+            return [
+                f"{self._names.of(_PEEKS)} = {self._main}.{self._rng.choice((f'size({places})', f'shape[{places}]'))}"
+            ]
         names = [self._names.of(_PEEKS) for _ in range(rank)]
         return [f"{', '.join(names)}{',' * (rank == 1)} = {self._main}.{self._rng.choice(('shape', 'size()'))}"]
 

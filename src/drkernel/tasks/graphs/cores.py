@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from drkernel.tasks.graphs.dims import Dim
+from drkernel.tasks.graphs.dims import Dim, as_dim
 from drkernel.tasks.graphs.graph import Builder
 from drkernel.tasks.graphs.sizes import images, odd_size
 
@@ -30,6 +30,9 @@ PRODUCTS = (
     "square",
     "rectangular",
     "tall",
+    "tall_by_wide",
+    "wide_by_tall",
+    "column",
     "huge_inner",
     "small_inner",
     "transposed_x",
@@ -171,6 +174,26 @@ def _squares(kind: str = "randn", masked: str = "") -> Any:
     return draw
 
 
+def _shared(build: Builder, rng: random.Random) -> tuple[Dim, Dim]:
+    return _size(build, rng, "rows", (8192, 16384, 32768), (40, 70)), _size(build, rng, "cols", (16, 32, 64), (17, 24))
+
+
+def _tall_by_wide(build: Builder, rng: random.Random) -> str:
+    m, n = _shared(build, rng)
+    return build.node("matmul", build.input("a", (m, n)), build.input("b", (n, m)))
+
+
+def _wide_by_tall(build: Builder, rng: random.Random) -> str:
+    m, n = _shared(build, rng)
+    return build.node("matmul", build.input("a", (m, n)), build.input("b", (m, n)), transpose_x=True)
+
+
+def _column(build: Builder, rng: random.Random) -> str:
+    rows = _size(build, rng, "rows", (256, 2048, 8192, 16384), (19, 33))
+    inner = _size(build, rng, "inner", (8192, 16384, 65536), (130, 200))
+    return build.node("matmul", build.input("a", (rows, inner)), build.input("b", (inner, as_dim(1))))
+
+
 def _bmm(build: Builder, rng: random.Random) -> str:
     batch = _size(build, rng, "batch", (16, 32, 64, 128), (2, 3))
     m, k, n = (_size(build, rng, name, (128, 256, 512, 1024), (9, 17, 20)) for name in ("rows", "inner", "cols"))
@@ -224,6 +247,9 @@ _PRODUCTS = {
     "square": _squares(),
     "rectangular": _matrices(_MID, _MID, (256, 1000, 2048, 5000)),
     "tall": _matrices((16384, 32768), (16, 32, 64), (512, 1024, 2048)),
+    "tall_by_wide": _tall_by_wide,
+    "wide_by_tall": _wide_by_tall,
+    "column": _column,
     "huge_inner": _matrices((128, 256, 512), (65536, 131072, 262144), (128, 256)),
     "small_inner": _matrices((8192, 16384), (32, 64), (8192, 16384)),
     "transposed_x": _matrices(_MID, _MID, _MID, transpose_x=True),

@@ -119,7 +119,12 @@ _ASIDES = (
     *("TODO: check the {a} of the {b}", "the {a} {end}", "{a} before {b}", "see the {a} notes, section {n}"),
     *("was {n} before the {a} was moved", "{a} and {b} agree up to {f}", "not used by the {a} since {n}", "{a}: {b}?"),
     *("same {a} as in the {b} of {n}", "the {b} expects a {a} of {n}", "{f} was too small for the {a}"),
-    *("keep this in step with {a}_{b}", "NOTE: {a} {end}", "the {a} of a {b}, for {n} of them", "tested with {n} and {f}"),
+    *(
+        "keep this in step with {a}_{b}",
+        "NOTE: {a} {end}",
+        "the {a} of a {b}, for {n} of them",
+        "tested with {n} and {f}",
+    ),
 )
 
 

@@ -40,6 +40,7 @@ INPUTS = {
     "q": ("Q", "q", "query"),
     "k": ("K", "k", "key"),
     "v": ("V", "v", "value"),
+    "mask": ("mask", "m", "keep", "valid", "flags"),
     "index": ("index", "indices", "idx", "ids"),
     "context": ("context", "memory", "encoder_out"),
 }

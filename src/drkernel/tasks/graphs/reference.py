@@ -64,9 +64,11 @@ def write(graph: Graph, rng: random.Random) -> Written:
         *_class(graph, made, signature, style, rng),
         *_forward(graph, inputs, constants, body, style, rng),
     ]
-    given = ["def get_inputs():", *_get_inputs(graph, inputs, constants, style)]
+    tail = _tail(graph, constants, module, rng)
+    given = ["def get_inputs():", *_get_inputs(graph, inputs, constants, style, tail)]
     initial = ["def get_init_inputs():", f"    return {_init_inputs(made, style)}"]
     sizes, numbers = _constants(graph, constants, style), [f"{name} = {value}" for name, value in made.hyper.items()]
+    numbers += [f"{tail[1]} = ({tail[0]},)"] if tail else []
     imports = _imports("\n".join([*model, *body]), style)
     source = layout.arranged(imports, sizes, numbers, model, given, initial, style, module, rng)
     arguments = tuple(inputs.values())
@@ -141,9 +143,23 @@ def _hint(value: str) -> str:
     return "float" if re.fullmatch(r"-?\d*\.\d*(e-?\d+)?|-?\d+e-?\d+", value) else "int"
 
 
-def _get_inputs(graph: Graph, inputs: Mapping[str, str], constants: Mapping[str, str], style: Style) -> list[str]:
+def _tail(graph: Graph, constants: Mapping[str, str], module: Names, rng: random.Random) -> tuple[str, str] | None:
+    """The sizes behind the batch as one constant: their text, and its name."""
+    shape = graph.inputs[0].shape
+    if len(shape) < 2 or rng.random() > 0.12 or not all(dim.text in constants for dim in shape[1:]):
+        return None
+    return ", ".join(in_constants(dim, constants) for dim in shape[1:]), module.of(("input_shape", "shape", "dims"))
+
+
+def _get_inputs(
+    graph: Graph,
+    inputs: Mapping[str, str],
+    constants: Mapping[str, str],
+    style: Style,
+    tail: tuple[str, str] | None,
+) -> list[str]:
     """The body of `get_inputs`."""
-    made = [_made(value, constants) for value in graph.inputs]
+    made = [_made(value, constants, tail) for value in graph.inputs]
     symmetric = [inputs[value.name] for value in graph.inputs if value.distribution == "symmetric"]
     hidden = any(name in constants.values() for name in inputs.values())
     if not symmetric and (style.inputs == "direct" or hidden):
@@ -194,9 +210,11 @@ def task_of(graph: Graph, rng: random.Random, split: str = "train", family: str 
     )
 
 
-def _made(value: Input, constants: Mapping[str, str]) -> str:
-    """The expression of `get_inputs` that makes an input."""
+def _made(value: Input, constants: Mapping[str, str], tail: tuple[str, str] | None = None) -> str:
+    """The expression of `get_inputs` that makes an input; `tail` is a constant for the last sizes of some."""
     shape = ", ".join(in_constants(dim, constants) for dim in value.shape)
+    if tail and shape.endswith(f", {tail[0]}"):
+        shape = f"{shape.removesuffix(tail[0])}*{tail[1]}"
     one = shape + "," * (len(value.shape) == 1)
     dtype = f", dtype=torch.{value.dtype}" if value.dtype in ("float16", "bfloat16") else ""
     high = in_constants(value.high, constants) if value.high else ""
@@ -207,6 +225,7 @@ def _made(value: Input, constants: Mapping[str, str]) -> str:
         "lower": f"torch.tril(torch.randn({shape}{dtype}))",
         "mask": f"torch.rand({shape}) < 0.5",
         "sign": f"torch.sign(torch.randn({shape}{dtype}))",
+        "probabilities": f"torch.rand({shape}{dtype}).softmax(dim=-1)",
         "near_one": f"torch.rand({shape}{dtype}) * 0.1 + 0.95",
     }
     return texts.get(value.distribution, f"torch.randn({shape}{dtype})")

@@ -12,7 +12,8 @@ from drkernel.tasks.graphs.ops import OPS
 from drkernel.tasks.graphs.sizes import random_input
 
 _TRIES = 200
-_SECOND: dict[str, Distribution] = {"rand": "rand", "sign": "sign", "mask": "mask"}
+_SECOND: dict[str, Distribution] = {"rand": "rand", "sign": "sign", "mask": "mask", "probabilities": "probabilities"}
+_TAME: dict[str, Distribution] = {"one": "near_one", "probabilities": "probabilities"}
 _RANKS = {
     (True, True): (1, 2, 2, 3, 3, 4, 4, 5),
     (True, False): (1, 2, 3, 4),
@@ -20,7 +21,7 @@ _RANKS = {
     (False, False): (2, 2, 3, 4, 5),
 }
 """Ranks of inputs, by whether the operator is element-wise and whether it takes one."""
-_OF_MATRICES = ("cross_entropy", "kl_div", "triplet_margin_loss")
+_OF_MATRICES = ("cross_entropy", "kl_div", "triplet_margin_loss", "kl_of_probabilities")
 
 
 def names(*kinds: str) -> tuple[str, ...]:
@@ -44,7 +45,7 @@ def single(rng: random.Random, name: str, dtype: str) -> tuple[Graph, str]:
 def _inputs(build: Builder, rng: random.Random, op: Op) -> tuple[str, list[str]]:
     """Its inputs, of a random rank."""
     rank = 2 if op.name in _OF_MATRICES else rng.choice(_RANKS[op.kind == "pointwise", op.arity == 1])
-    distribution: Distribution = "near_one" if op.tame == "one" else "rand" if op.needs_positive else "randn"
+    distribution: Distribution = _TAME.get(op.tame, "rand" if op.needs_positive else "randn")
     value = random_input(build, rng, rank, distribution, most=2**28 // op.arity)
     return value, [_second(build, rng, op, value, name) for name in ("y", "z")[: op.arity - 1]]
 
@@ -53,6 +54,8 @@ def _second(build: Builder, rng: random.Random, op: Op, value: str, name: str) -
     shape = build.shape(value)
     if op.second == "labels":
         return build.input(name, shape[:1], "randint", "int64", shape[-1])
+    if op.name == "hinge_loss" and rng.random() < 0.3:
+        shape = (shape[0], *(as_dim(1),) * (len(shape) - 1))
     if op.kind == "binary" and op.second != "mask" and rng.random() < 0.45 and len(shape) > 1:
         kept = rng.sample(range(len(shape)), rng.randrange(1, len(shape)))
         shape = tuple(dim if place in kept else as_dim(1) for place, dim in enumerate(shape))

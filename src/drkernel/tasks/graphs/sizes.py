@@ -22,7 +22,11 @@ _ROLES: dict[int, tuple[tuple[str, ...], ...]] = {
     2: (("batch", "features"), ("rows", "cols"), ("batch", "features")),
     3: (("batch", "seq", "features"), ("batch", "dim1", "dim2"), ("batch", "channels", "length")),
     1: (("length",), ("features",)),
-    4: (*[("batch", "channels", "height", "width")] * 2, ("batch", "features", "dim1", "dim2"), ("batch", "heads", "seq", "head_dim")),
+    4: (
+        *[("batch", "channels", "height", "width")] * 2,
+        ("batch", "features", "dim1", "dim2"),
+        ("batch", "heads", "seq", "head_dim"),
+    ),
     5: (*[("batch", "channels", "depth", "height", "width")] * 2, ("batch", "features", "dim1", "dim2", "dim3")),
 }
 """Names of the dimensions, by rank."""
@@ -97,7 +101,9 @@ def odd_size(rng: random.Random, size: int) -> int:
         return size
     near = int(size * rng.uniform(0.7, 1.3))
     hundreds = 10 ** (len(str(near)) - 1)
-    return rng.choice((size - 1, size + rng.randrange(1, 16), near, near // 8 * 8, near // hundreds * hundreds, 3 * size // 4))
+    return rng.choice(
+        (size - 1, size + rng.randrange(1, 16), near, near // 8 * 8, near // hundreds * hundreds, 3 * size // 4)
+    )
 
 
 def shape_of(build: Builder, rng: random.Random, rank: int, least: int = LEAST, most: int = MOST) -> tuple[Dim, ...]:

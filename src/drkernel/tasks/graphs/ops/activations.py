@@ -29,7 +29,6 @@ _GELU_TANH = (
 _LIMITS = ((-1.0, 1.0), (-0.5, 0.5), (-2.0, 2.0), (-1.0, 0.5))
 
 
-
 def _limits(rng: random.Random) -> dict[str, float]:
     if rng.random() < 0.5:
         return dict(zip(("min_val", "max_val"), rng.choice(_LIMITS), strict=True))

@@ -98,7 +98,11 @@ def _batch_norm(rank: int) -> Op:
             "statistics": "running",
         },
         draw=lambda rng, shapes: (
-            {"eps": small_number(rng, _EPS), "momentum": number(rng, (0.1, 0.1, 0.01, 0.9)), "affine": rng.random() < 0.8}
+            {
+                "eps": small_number(rng, _EPS),
+                "momentum": number(rng, (0.1, 0.1, 0.01, 0.9)),
+                "affine": rng.random() < 0.8,
+            }
             if len(shapes[0]) in _RANKS[rank] and count((shapes[0][0], *shapes[0][2:]), small=True) > 1
             else None
         ),
@@ -258,7 +262,9 @@ NORMS = (
             Spelling("manual", "{x} / torch.norm({x}, p=2, dim={dim}, keepdim=True).clamp_min({eps})"),
             Spelling("manual", "{x} / torch.norm({x}, p=2, dim={dim}, keepdim=True)", lambda a: a["eps"] <= 1e-8),
             Spelling("manual", "{x} / {x}.norm(dim={dim}, keepdim=True)", lambda a: a["eps"] <= 1e-8),
-            Spelling("manual", "{x} / torch.sqrt(torch.sum({x} ** 2, dim={dim}, keepdim=True))", lambda a: a["eps"] <= 1e-8),
+            Spelling(
+                "manual", "{x} / torch.sqrt(torch.sum({x} ** 2, dim={dim}, keepdim=True))", lambda a: a["eps"] <= 1e-8
+            ),
         ),
         (1e-12, 1e-12, 1e-6),
     ),

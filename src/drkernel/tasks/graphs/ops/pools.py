@@ -23,7 +23,8 @@ def _pooled(rank: int) -> Any:
         names = ("kernel_size", "stride", "padding", "dilation")
         numbers = zip(*(per_dim(a.get(name, 1), rank) for name in names), strict=True)
         sizes = tuple(
-            (dim + (2 * p - d * (k - 1) - 1)) // s + 1 for dim, (k, s, p, d) in zip(shapes[0][-rank:], numbers, strict=True)
+            (dim + (2 * p - d * (k - 1) - 1)) // s + 1
+            for dim, (k, s, p, d) in zip(shapes[0][-rank:], numbers, strict=True)
         )
         assert all(dim.small > 0 for dim in sizes), f"windows of {a['kernel_size']} in {shapes[0]}"
         return (*shapes[0][:-rank], *sizes)

@@ -62,7 +62,12 @@ def _orders(*calls: str) -> tuple[Spelling, ...]:
 
 
 _TURNS = {"transpose_x": False, "transpose_y": False}
+_MM = tuple(
+    Spelling("functional", spelling.text, lambda a, when=spelling.when: a["matrices"] and when(a))
+    for spelling in _orders("torch.mm(X, Y)")
+)
 _EINSUMS = (
+    Spelling("functional", 'torch.einsum("ij,jk->ik", {x}, {y})', lambda a: a["ranks"] == (2, 2)),
     Spelling("functional", 'torch.einsum("bijl,lk->bijk", {x}, {y})', lambda a: a["ranks"] == (4, 2)),
     Spelling("functional", 'torch.einsum("bnl,lk->bnk", {x}, {y})', lambda a: a["ranks"] == (3, 2)),
 )
@@ -115,7 +120,7 @@ PRODUCTS = (
         "product",
         _matmul_shape,
         _matmul,
-        _orders("torch.matmul(X, Y)", "X @ Y") + _EINSUMS,
+        _orders("torch.matmul(X, Y)", "X @ Y") + _EINSUMS + _MM,
         arity=2,
         defaults=_TURNS,
         derive=_ranks,

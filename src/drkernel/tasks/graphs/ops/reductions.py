@@ -54,6 +54,12 @@ def _spellings(call: str, methods: bool = True, several: bool = True) -> tuple[S
     return found + ((Spelling("method", f"{{x}}.{call}(dim={{dims}}{{keepdim=}})", when),) if methods else ())
 
 
+def _whole(call: str) -> tuple[Spelling, ...]:
+    """Of all elements; four times, so that it is likely where it is possible."""
+    one = Spelling("functional", f"torch.{call}({{x}})", lambda a: a["whole"])
+    return (one, Spelling("method", f"{{x}}.{call}()", lambda a: a["whole"])) * 4
+
+
 def _single(attributes: Attributes) -> bool:
     return len(attributes["dims"]) == 1
 
@@ -82,12 +88,13 @@ def _reduction(
         lambda inputs, own, attributes: eager(inputs[0], attributes["dims"], attributes["keepdim"]),
         spellings,
         defaults={"keepdim": False},
-        arguments={"dims": ("dim", "reduce_dim"), "keepdim": ("keepdim",)},
+        derive=lambda shapes, a: {"whole": len(a["dims"]) == len(shapes[0]) and not a["keepdim"]},
+        arguments={"dims": ("dim", "reduce_dim", "axis", "dims"), "keepdim": ("keepdim",)},
         leaves=leaves or {},
         triton=triton,
         fold=fold,
         finish=finish,
-        **({"draw": draw_dims} | more),
+        **({"draw": _draw_any if fold in ("sum", "max", "min") else draw_dims} | more),
     )
 
 
@@ -130,10 +137,21 @@ def _spread(name: str, call: str, finish: tuple[str, ...]) -> Op:
 
 
 REDUCTIONS = (
-    _reduction("sum", lambda x, d, k: x.sum(d, k), _spellings("sum"), "sum", after=_sum_leaves),
-    _reduction("mean", lambda x, d, k: x.mean(d, k), _spellings("mean"), "sum", SMALL, finish=("v = v / n",)),
-    _reduction("max", torch.amax, _parts("max") + _spellings("amax"), "max", UNIT_ONE_SIGN, **_EXTREMUM),
-    _reduction("min", torch.amin, _parts("min") + _spellings("amin"), "min", UNIT_ONE_SIGN, **_EXTREMUM),
+    _reduction("sum", lambda x, d, k: x.sum(d, k), _spellings("sum") + _whole("sum"), "sum", after=_sum_leaves),
+    _reduction(
+        "mean",
+        lambda x, d, k: x.mean(d, k),
+        _spellings("mean") + _whole("mean"),
+        "sum",
+        SMALL,
+        finish=("v = v / n",),
+    ),
+    _reduction(
+        "max", torch.amax, _parts("max") + _spellings("amax") + _whole("max"), "max", UNIT_ONE_SIGN, **_EXTREMUM
+    ),
+    _reduction(
+        "min", torch.amin, _parts("min") + _spellings("amin") + _whole("min"), "min", UNIT_ONE_SIGN, **_EXTREMUM
+    ),
     _reduction(
         "logsumexp", torch.logsumexp, _spellings("logsumexp"), "logsumexp", LARGE_ONE_SIGN, sizes=("small", "unit")
     ),

@@ -63,7 +63,9 @@ def number(rng: random.Random, usual: Sequence[float]) -> float:
 
 def small_number(rng: random.Random, usual: Sequence[float]) -> float:
     """An epsilon: one of the usual ones, or another one."""
-    return rng.choice(usual) if rng.random() < _USUAL else float(f"{10 ** rng.uniform(-8, -2):.{rng.choice((1, 1, 2))}g}")
+    return (
+        rng.choice(usual) if rng.random() < _USUAL else float(f"{10 ** rng.uniform(-8, -2):.{rng.choice((1, 1, 2))}g}")
+    )
 
 
 def one_of(**choices: tuple) -> Draw:

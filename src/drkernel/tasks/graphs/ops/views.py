@@ -152,7 +152,9 @@ VIEWS = (
         "view",
         _chunk,
         lambda inputs, own, a: inputs[0].chunk(a["chunks"], a["dim"])[a["index"]],
-        spell("torch.chunk({x}, {chunks}, dim={dim})[{index}]", "{x}.chunk({chunks}, dim={dim})[{index}]"),
+        spell("torch.chunk({x}, {chunks}, dim={dim})[{index}]", "{x}.chunk({chunks}, dim={dim})[{index}]")
+        + spell("torch.split({x}, {x}.shape[{dim}] // {chunks}, dim={dim})[{index}]")
+        + spell("", "{x}.split({x}.size({dim}) // {chunks}, dim={dim})[{index}]"),
         derive=lambda shapes, a: {"size": shapes[0][a["dim"]] // a["chunks"]},
         **_NETWORK,
     ),
@@ -201,7 +203,10 @@ VIEWS = (
         lambda inputs, own, a: F.pad(inputs[0], a["pad"], value=a["value"]),
         spell("F.pad({x}, {pad}{value=})", "", "", 'F.pad({x}, {pad}, mode="constant"{value=})'),
         defaults={"value": 0.0},
-        draw=lambda rng, shapes: {"pad": (rng.randrange(4), rng.randrange(1, 4)), "value": number(rng, (0.0, 0.0, -1.0, 2.0))},
+        draw=lambda rng, shapes: {
+            "pad": (rng.randrange(4), rng.randrange(1, 4)),
+            "value": number(rng, (0.0, 0.0, -1.0, 2.0)),
+        },
         level=("single",),
     ),
     Op(
