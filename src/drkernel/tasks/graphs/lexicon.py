@@ -9,45 +9,45 @@ import re
 
 from torch import nn
 
-_WORDS = """
+_TEXT = """
 able access acoustic active actor adapter address agent album alpha amber anchor angle antenna apple arch archive area
-arm array arrow asset atlas atom audio aurora author axis badge balance band bank barrel base basin batchlet battery bay
-beacon beam bean bell belt bench beta bin birch bit blade blend blob bloom board body bolt bond bonus border bottle
-bound bowl brain branch brand brass bread breeze brick bridge bright broker bronze brush bucket budget buffer bundle
-burst bus button cabin cable cache camera candle canvas cape capital carbon card cargo carry case cast castle cave cedar
+arm array arrow asset atlas atom audio aurora author axis badge balance band bank barrel base basin battery bay beacon
+beam bean bell belt bench beta bin birch bit blade blend blob bloom board body bolt bond bonus border bottle bound
+bowl brain branch brand brass bread breeze brick bridge bright broker bronze brush bucket budget buffer bundle burst
+bus button cabin cable cache camera candle canvas cape capital carbon card cargo carry case cast castle cave cedar
 cell center chain chalk chamber channel chart chest chip choir chord circle city claim clay clean clerk cliff clock
 cloud cluster coach coal coast coat cobalt code coil coin color column comet copper coral core corner cotton count
 course court cover craft crane crater cream credit creek crest crop cross crown crystal cube cup curl current curve
-cycle dash data dawn deal deck deep delta demand dense desk dial diet digit disk dock domain door dot draft drain dream
-drift drive drop drum duct dune dust eagle earth echo edge effect elder elm ember energy engine entry epoch error event
-face factor fan farm feather fern fiber field figure film filter final fire flag flame flare flat fleet flint float_in
-floor flow flute foam focus fog folder force forest fork form fort frame fresh front frost fruit fuel funnel fuse gain
-galaxy gallery gap garden gas gate gauge gear gem glass glide globe glow goal gold grain grand grape graph grass gravel
-green grid_in grip group grove guard guest guide gulf habit hall halo hand harbor harp haven hazel head heart heat
-height_in hill hinge hive hold holly honey hook horizon horn host hour hub hull hunt ice icon image index_in inlet ink
-inner iris iron island item ivory jade jar jet joint journal judge_in jump junction keel kernel_in key kiln kite knob
-knot label lace ladder lake lamp lane lantern lap latent launch lava layer leaf ledge left lemon lens level lever light
-lily limb limit line link lion list_in load lobby local lock lodge log_in logit loop lot lotus lower lumen lunar machine
-magnet main map_in maple marble margin mark market marsh mask_in mast match matter meadow measure media mentor merge
-mesh metal meter middle mill mine mint mirror mist mode model_in module_in moment moon moss motion motor mount mouth
-nest net_in nickel night node noise north note nozzle number oak oasis object ocean offer olive onset opal orbit orchard
-order origin outer oven oxide pace page paint palm panel paper parcel park part pass path patch pattern peak pearl pedal
+cycle dash data dawn deal deck deep delta demand dense desk dial diet digit disk dock domain door dot draft drain
+dream drift drive drop drum duct dune dust eagle earth echo edge effect elder elm ember energy engine entry epoch
+error event face factor fan farm feather fern fiber field figure film filter final fire flag flame flare flat fleet
+flint float floor flow flute foam focus fog folder force forest fork form fort frame fresh front frost fruit fuel
+funnel fuse gain galaxy gallery gap garden gas gate gauge gear gem glass glide globe glow goal gold grain grand grape
+graph grass gravel green grid grip group grove guard guest guide gulf habit hall halo hand harbor harp haven hazel
+head heart heat height hill hinge hive hold holly honey hook horizon horn host hour hub hull hunt ice icon image index
+inlet ink inner iris iron island item ivory jade jar jet joint journal judge jump junction keel kernel key kiln kite
+knob knot label lace ladder lake lamp lane lantern lap latent launch lava layer leaf ledge left lemon lens level lever
+light lily limb limit line link lion list load lobby local lock lodge log logit loop lot lotus lower lumen lunar
+machine magnet main map maple marble margin mark market marsh mask mast match matter meadow measure media mentor merge
+mesh metal meter middle mill mine mint mirror mist mode model module moment moon moss motion motor mount mouth nest
+net nickel night node noise north note nozzle number oak oasis object ocean offer olive onset opal orbit orchard order
+origin outer oven oxide pace page paint palm panel paper parcel park part pass path patch pattern peak pearl pedal
 penalty pepper phase photo piano piece pier pilot pin pine pipe pitch pivot pixel place plain planet plank plant plate
 plaza plot plume point polar pole pond pool port post power press price primary prime prism probe profile proof pulse
-pump quad quarry quartz query queue quill quota rack radar radius rail rain ramp ranch range_in rank rate ratio raven
-ray reach recall record reef region relay remote rest ribbon ridge rim ring river road robin rock roof room root rope
-rose rotor round route row ruby rule runway sail salt sample sand scale scene scope score scout screen sea seal season
-seat second seed segment sensor set_in shade shaft share sheet shelf shell shift shore side sieve signal silk silver
-site size skill sky slice_in slope slot smoke snow soil solar sonar source south space span spark speed spice spike
-spiral spoke spot spring spur square stack staff stage stair stamp stand star state station steam steel stem step stone
-storage storm stream street strip studio style summit sun surface swan switch symbol syrup table tail tank tap target
-team tempo tent term theta thread tide tile timber time tip tissue title token tone tool top torch_in total tower track
-trade trail train_in tree trend trial tube tulip tune tunnel turbine turn twig twin unit upper valley value valve vapor
-vault vector vein velvet vent verse vessel view vine violet vision voice volt volume wagon walnut wave wax weather web
-wedge weight well west wheel width willow wind window wing winter wire wolf wood word work yard year yield_in zebra zero
-zeta zinc zone embed attn hidden proj feat chan dims units slots heads blocks bias gamma sigma omega kappa tau temp
-""".split()
-WORDS: tuple[str, ...] = tuple(dict.fromkeys(word.removesuffix("_in") for word in _WORDS))
+pump quad quarry quartz query queue quill quota rack radar radius rail rain ramp ranch range rank rate ratio raven ray
+reach recall record reef region relay remote rest ribbon ridge rim ring river road robin rock roof room root rope rose
+rotor round route row ruby rule runway sail salt sample sand scale scene scope score scout screen sea seal season seat
+second seed segment sensor set shade shaft share sheet shelf shell shift shore side sieve signal silk silver site size
+skill sky slice slope slot smoke snow soil solar sonar source south space span spark speed spice spike spiral spoke
+spot spring spur square stack staff stage stair stamp stand star state station steam steel stem step stone storage
+storm stream street strip studio style summit sun surface swan switch symbol syrup table tail tank tap target team
+tempo tent term theta thread tide tile timber time tip tissue title token tone tool top torch total tower track trade
+trail train tree trend trial tube tulip tune tunnel turbine turn twig twin unit upper valley value valve vapor vault
+vector vein velvet vent verse vessel view vine violet vision voice volt volume wagon walnut wave wax weather web wedge
+weight well west wheel width willow wind window wing winter wire wolf wood word work yard year yield zebra zero zeta
+zinc zone embed attn hidden proj feat chan dims units slots heads blocks bias gamma sigma omega kappa tau temp
+"""
+WORDS: tuple[str, ...] = tuple(re.findall(r"\w+", _TEXT))
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PREFIXES = ("n", "num", "use", "max", "my", "in", "out", "the", "base", "total", "d", "is")
 _MODULES = ("torch", "nn", "F", "tl", "triton", "math", "np", "numpy", "typing", "Optional", "Model", "ModelNew")
