@@ -107,7 +107,6 @@ _EXTREMUM: dict[str, Any] = {"needs_signed": True, "needs_unbounded": True}
 
 _SQUARE, _ABS = ("v = v * v",), ("v = tl.abs(v)",)
 _NORMS = (
-    "torch.norm({x}, dim={dims}{keepdim=})",
     "torch.linalg.vector_norm({x}, dim={dims}{keepdim=})",
     "torch.norm({x}, p=2, dim={dims}{keepdim=})",
 )
@@ -160,7 +159,9 @@ REDUCTIONS = (
     _reduction(
         "norm",
         lambda x, d, k: torch.linalg.vector_norm(x, dim=d, keepdim=k),
-        _texts(*_NORMS, style="functional") + _texts("torch.sqrt(torch.sum({x} ** 2, dim={dims}{keepdim=}))"),
+        (Spelling("functional", "torch.norm({x}, dim={dims}{keepdim=})", lambda a: len(a["dims"]) < 3),)
+        + _texts(*_NORMS, style="functional")
+        + _texts("torch.sqrt(torch.sum({x} ** 2, dim={dims}{keepdim=}))"),
         "sum",
         LARGE_ONE_SIGN,
         _SQUARE,
