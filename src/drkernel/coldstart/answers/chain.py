@@ -176,7 +176,5 @@ def _batch_norm(chain: Chain, host: Host, node: Node, site: Site) -> list[str]:
     """With running statistics: a scale and a shift per channel."""
     shape = channel_shape(host.shape(node.inputs[0]))
     load: Callable[[str], str] = lambda role: chain.parameter(node, role, site, shape)
-    return [
-        f"v = (v - {load('running_mean')}) / tl.sqrt({load('running_var')} + {node.attributes['eps']})",
-        f"v = v * {load('weight')} + {load('bias')}",
-    ]
+    scaled = f"v = (v - {load('running_mean')}) / tl.sqrt({load('running_var')} + {node.attributes['eps']})"
+    return [scaled, *([f"v = v * {load('weight')} + {load('bias')}"] if "weight" in node.roles else [])]

@@ -29,7 +29,7 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     site = Site(shape, "i", {"i": "m"})
     chain = Chain(context, host, draft, nodes)
     chain.place(node.inputs[0], site)
-    draft.add(f"u = {chain.load(y, shape, site)}", *filled(node, OPS[node.op].triton))
+    draft.add(f"u = {chain.load(y, host.shape(node.inputs[1]), site)}", *filled(node, OPS[node.op].triton))
     draft.add("tl.store(o_ptr + tl.program_id(0), tl.sum(tl.where(m, v, 0.0), 0))")
     block = block_of(draft, count(published), count(published, small=True), several=True)
     draft.number("T", "T")
@@ -37,6 +37,7 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     draft.grid = f"(triton.cdiv(T, {block}),)"
     finish = "".join(OPS[node.op].finish)
     total = re.sub(r"\bn\b", "T", finish.removeprefix("v = ").replace("v", f"{OUTPUT}.sum()"))
+    total = re.sub(r"\brows\b", f"{x}.shape[0]", total)
     draft.after.append(f"{OUTPUT} = {total}" + (f".to({x}.dtype)" if context.narrow else ""))
 
 

@@ -22,6 +22,9 @@ OPERANDS = ("x", "y", "z", "w")
 NAME = "<name>"
 """Stands for the name of a class in its text."""
 _DIMS = ("dim", "dims", "dim0", "dim1")
+_PEEKS = ("b", "n", "c", "d", "batch", "s", "num", "total")
+_LOCALS = ("e", "rms", "scale", "mean", "norm", "att", "mask", "torch", "nn", "F", "math", "self")
+"""What forwards call things without asking."""
 
 
 class Body:
@@ -36,12 +39,16 @@ class Body:
         rng: random.Random,
         blocks: list[list[Node]] | None = None,
     ):
-        self._blocks, self._seed, self._classes = blocks or [], rng.random() if blocks else 0.0, Names(rng)
+        self._blocks, self._seed, self._classes = (
+            blocks or [],
+            rng.random() if blocks else 0.0,
+            Names(rng, style.invented, "class"),
+        )
         self._graph, self._made, self._style, self._rng = graph, made, style, rng
         self._text: dict[str, str] = dict(inputs)
         """The expression of each value that is known."""
-        self._names = Names(rng)
-        self._names.reserve(*inputs.values())
+        self._names = Names(rng, style.invented)
+        self._names.reserve(*inputs.values(), *_LOCALS)
         self._main = next(iter(inputs.values()))
         self._uses = {value: self._count(value) for value in graph.values}
         self._lines: list[str] = []
@@ -53,7 +60,22 @@ class Body:
         for place, group in enumerate(groups):
             self._write(group, last=place == len(groups) - 1)
         outputs = ", ".join(self._text[value] for value in self._graph.outputs)
-        return [*self._lines, f"return {outputs}"]
+        return [
+            _named_library(line, self._style.library) for line in [*self._peeks(), *self._lines, f"return {outputs}"]
+        ]
+
+    def _peeks(self) -> list[str]:
+        """Statements that look at the first input's sizes, which nobody needs."""
+        rank, style = len(self._graph.inputs[0].shape), self._style
+        if style.flow == "nested" or self._rng.random() > style.noise or not rank:
+            return []
+        if self._rng.random() < 0.5:
+            places = self._rng.randrange(rank)
+            return [
+                f"{self._names.of(_PEEKS)} = {self._main}.{self._rng.choice((f'size({places})', f'shape[{places}]'))}"
+            ]
+        names = [self._names.of(_PEEKS) for _ in range(rank)]
+        return [f"{', '.join(names)}{',' * (rank == 1)} = {self._main}.{self._rng.choice(('shape', 'size()'))}"]
 
     def _count(self, value: str) -> int:
         return sum(node.inputs.count(value) for node in self._graph.nodes) + self._graph.outputs.count(value)
@@ -125,13 +147,13 @@ class Body:
         """Adds the class of a block and a module of it; returns its attribute."""
         graph, value = part(self._graph, nodes)
         rng = random.Random(self._seed)
-        made = Constructor(self._made.constants, rng, -1.0)
-        style = replace(self._style, comments=0.0, sequential=False, spelled_out=False)
-        body = Body(graph, {value: "x"}, made, style, rng).statements()
+        style = replace(self._style, comments=0.0, sequential=False, spelled_out=False, noise=0.0)
+        made, name = Constructor(self._made.constants, rng, style), Names(rng, style.invented).of(("x", "x", "inp"))
+        body = Body(graph, {value: name}, made, style, rng).statements()
         call = style.super_call.replace("Model", NAME)
         lines = [f"class {NAME}(nn.Module):", f"    def __init__({', '.join(['self', *made.arguments])}):"]
         lines += [f"        {line}" for line in (call, *made.lines)]
-        lines += ["", "    def forward(self, x):", *(f"        {line}" for line in body)]
+        lines += ["", f"    def forward(self, {name}):", *(f"        {line}" for line in body)]
         name = self._classes.of(CLASS_NAMES)
         given = [self._made.size(self._graph.sizes[made.sized[argument]]) for argument in made.arguments]
         return self._made.block("\n".join(lines), made, name, ", ".join(given))
@@ -219,6 +241,11 @@ class Body:
     def _main_is_free(self) -> bool:
         """Whether no value that is needed again is in the main variable."""
         return not any(text == self._main and self._uses[value] > 0 for value, text in self._text.items())
+
+
+def _named_library(line: str, name: str) -> str:
+    """The line with another name for `torch.nn.functional`."""
+    return re.sub(r"(?<![\w.])F\.", name, line)
 
 
 def _of_parts(node: Node) -> tuple:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from drkernel.tasks.graphs.dims import Dim
+from drkernel.tasks.graphs.dims import Dim, as_dim
 from drkernel.tasks.graphs.graph import Builder
-from drkernel.tasks.graphs.sizes import images
+from drkernel.tasks.graphs.sizes import images, odd_size
 
 CONVOLUTIONS = (
     "plain",
@@ -30,6 +30,9 @@ PRODUCTS = (
     "square",
     "rectangular",
     "tall",
+    "tall_by_wide",
+    "wide_by_tall",
+    "column",
     "huge_inner",
     "small_inner",
     "transposed_x",
@@ -47,7 +50,7 @@ PRODUCTS = (
     "addmm",
 )
 _OUT = ((16, 4), (32, 8), (64, 8), (64, 4), (96, 6), (128, 8), (24, 6), (48, 8))
-_SPATIAL = {1: (3, 5, 7), 2: (3, 3, 3, 5, 7, 4), 3: (3, 3, 2)}
+_SPATIAL = {1: (3, 3, 5, 7, 2, 4, 6, 9), 2: (3, 3, 3, 5, 7, 4, 2, 6), 3: (3, 3, 3, 2, 4)}
 
 
 def convolution(build: Builder, rng: random.Random, rank: int, like: str) -> str:
@@ -65,20 +68,27 @@ def _drawn(build: Builder, rng: random.Random, rank: int, like: str) -> dict[str
     found: dict[str, Any] = {"bias": rng.random() < 0.8}
     channels = build.sizes["channels"]
     if like == "asymmetric" and rank > 1:
-        sizes = rng.sample((1, 2, 3, 5, 7) if rank == 2 else (1, 2, 3), rank)
-        kernel = tuple(sizes)
-        found["padding"] = tuple(size // 2 for size in sizes) if rng.random() < 0.5 else 0
+        found |= _uneven(rng, rank)
+        kernel = found["kernel_size"]
     elif like == "pointwise":
         kernel = 1
     elif like == "strided":
-        found |= {"stride": 2, "padding": rng.choice((0, 1))}
+        found |= {"stride": rng.choice((2, 2, 2, 3, 4)), "padding": rng.choice((0, 1, 2, 3))}
     elif like == "dilated":
-        found |= {"dilation": 2, "padding": rng.choice((0, 2))}
-        kernel = 3 if rank < 3 else 2
+        found |= {"dilation": rng.choice((2, 2, 3)), "padding": rng.choice((0, 1, 2, 3))}
+        found["stride"] = rng.choice((1, 1, 2, 3))
+        kernel = rng.choice((2, 3, 3)) if rank < 3 else 2
     elif like == "transposed_strided":
-        found |= {"stride": 2, "padding": rng.choice((0, 1)), "output_padding": rng.choice((0, 1))}
+        stride = rng.choice((2, 2, 3)) if rank < 3 else 2
+        kernel = max(kernel, 2)
+        found |= {"stride": stride, "padding": rng.choice((0, 1)), "output_padding": rng.choice((0, 1))}
+        if rank > 1 and rng.random() < 0.3:
+            found |= {"stride": (2, 3, 2)[:rank], "padding": (1, 2, 0)[:rank], "output_padding": (1, 0, 1)[:rank]}
+            kernel = tuple(rng.sample((3, 4, 5), rank))
     elif like != "transposed" or rng.random() < 0.4:
-        found["padding"] = rng.choice((0, 1, kernel // 2))
+        found["padding"] = rng.choice((0, 1, kernel // 2, rng.randrange(4)))
+    if like in ("plain", "depthwise", "grouped") and rng.random() < 0.2:
+        found |= {"stride": rng.choice((1, 2, 3)), "dilation": rng.choice((1, 2))}
     found["kernel_size"] = kernel
     if like == "depthwise":
         return {**found, "out_channels": channels, "groups": channels}
@@ -89,13 +99,23 @@ def _drawn(build: Builder, rng: random.Random, rank: int, like: str) -> dict[str
     return {**found, "out_channels": build.size("out_channels", *rng.choice(_OUT))}
 
 
+def _uneven(rng: random.Random, rank: int) -> dict[str, Any]:
+    """Attributes that differ between dimensions."""
+    sizes = tuple(rng.sample((1, 2, 3, 4, 5, 7) if rank == 2 else (1, 2, 3), rank))
+    found: dict[str, Any] = {"kernel_size": sizes}
+    found["padding"] = rng.choice((tuple(size // 2 for size in sizes), 0, tuple(rng.randrange(3) for _ in sizes)))
+    if rng.random() < 0.4:
+        found["stride"] = tuple(rng.randrange(1, 4) for _ in sizes)
+    return found
+
+
 def product(build: Builder, rng: random.Random, like: str) -> str:
     """A product of new inputs; returns the value."""
     return _PRODUCTS[like](build, rng)
 
 
 def _size(build: Builder, rng: random.Random, name: str, full: tuple[int, ...], small: tuple[int, ...]) -> Dim:
-    return build.size(name, rng.choice(full), rng.choice(small))
+    return build.size(name, odd_size(rng, rng.choice(full)), rng.choice(small))
 
 
 def _linear(build: Builder, rng: random.Random) -> str:
@@ -154,6 +174,26 @@ def _squares(kind: str = "randn", masked: str = "") -> Any:
     return draw
 
 
+def _shared(build: Builder, rng: random.Random) -> tuple[Dim, Dim]:
+    return _size(build, rng, "rows", (8192, 16384, 32768), (40, 70)), _size(build, rng, "cols", (16, 32, 64), (17, 24))
+
+
+def _tall_by_wide(build: Builder, rng: random.Random) -> str:
+    m, n = _shared(build, rng)
+    return build.node("matmul", build.input("a", (m, n)), build.input("b", (n, m)))
+
+
+def _wide_by_tall(build: Builder, rng: random.Random) -> str:
+    m, n = _shared(build, rng)
+    return build.node("matmul", build.input("a", (m, n)), build.input("b", (m, n)), transpose_x=True)
+
+
+def _column(build: Builder, rng: random.Random) -> str:
+    rows = _size(build, rng, "rows", (256, 2048, 8192, 16384), (19, 33))
+    inner = _size(build, rng, "inner", (8192, 16384, 65536), (130, 200))
+    return build.node("matmul", build.input("a", (rows, inner)), build.input("b", (inner, as_dim(1))))
+
+
 def _bmm(build: Builder, rng: random.Random) -> str:
     batch = _size(build, rng, "batch", (16, 32, 64, 128), (2, 3))
     m, k, n = (_size(build, rng, name, (128, 256, 512, 1024), (9, 17, 20)) for name in ("rows", "inner", "cols"))
@@ -207,6 +247,9 @@ _PRODUCTS = {
     "square": _squares(),
     "rectangular": _matrices(_MID, _MID, (256, 1000, 2048, 5000)),
     "tall": _matrices((16384, 32768), (16, 32, 64), (512, 1024, 2048)),
+    "tall_by_wide": _tall_by_wide,
+    "wide_by_tall": _wide_by_tall,
+    "column": _column,
     "huge_inner": _matrices((128, 256, 512), (65536, 131072, 262144), (128, 256)),
     "small_inner": _matrices((8192, 16384), (32, 64), (8192, 16384)),
     "transposed_x": _matrices(_MID, _MID, _MID, transpose_x=True),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from drkernel.tasks.graphs.constructor import in_constants
 from drkernel.tasks.graphs.dims import Shape
 from drkernel.tasks.graphs.graph import Graph
+from drkernel.tasks.graphs.lexicon import aside
 from drkernel.tasks.graphs.nodes import Node
 
 _WORDS = {
@@ -76,6 +77,15 @@ def summary(graph: Graph, rng: random.Random) -> str:
     )
     text = rng.choice(_OPENINGS).format(joined)
     return text[0].upper() + text[1:]
+
+
+def class_doc(graph: Graph, noise: float, rng: random.Random) -> list[str]:
+    """What a class says of itself: what it does, or other things, or both."""
+    lines = [] if rng.random() < noise else [summary(graph, rng)]
+    while not lines or rng.random() < noise:
+        text = aside(rng)
+        lines.insert(rng.randrange(len(lines) + 1), f"{text[0].upper()}{text[1:]}.")
+    return lines
 
 
 def constructor_doc(arguments: Sequence[str], hints: Mapping[str, str], rng: random.Random) -> list[str]:

@@ -152,7 +152,26 @@ def _pair_chain(rng: random.Random, dtype: str) -> Drawn:
     attributes = drawn(rng, [shape]) if drawn else {}
     if attributes is None:
         raise _Unfit("no dimension to compare along")
-    return _grown(build, rng, build.node(name, x, y, **attributes), rng.choice((1, 2, 2, 3)))
+    value = build.node(name, x, y, **attributes)
+    if rng.random() < 0.25 and build.shape(value):
+        value = build.node("subtract_from", value, value=1.0) if rng.random() < 0.5 else value
+        graph = build.graph(build.node(rng.choice(("mean", "sum")), value, dims=tuple(range(len(build.shape(value))))))
+        return graph, _key(graph)
+    return _grown(build, rng, value, rng.choice((1, 2, 2, 3)))
+
+
+def _masked_scan(rng: random.Random, dtype: str) -> Drawn:
+    """A running sum of what a mask keeps, or a scan alone."""
+    if rng.random() < 0.8:
+        return _single("scan")(rng, dtype)
+    build = Builder(dtype)
+    shape = shape_of(build, rng, rng.choice((2, 2, 3, 4)))
+    value = build.node("keep", build.input("x", shape), build.input("mask", shape, "mask", "bool"))
+    attributes = OPS["cumsum"].draw(rng, [shape])  # type: ignore[misc]
+    if attributes is None:
+        raise _Unfit("no dimension to scan along")
+    graph = build.graph(build.node("cumsum", value, **attributes))
+    return graph, _key(graph, variant(graph))
 
 
 def _lookup(rng: random.Random, dtype: str) -> Drawn:
@@ -184,12 +203,12 @@ def _network(name: str) -> Callable[[random.Random, str], Drawn]:
 FAMILIES: dict[str, Family] = {
     "pointwise": Family(_single("pointwise"), share=5, narrow=True),
     "broadcast": Family(_single("binary"), share=2, narrow=True),
-    "reductions": Family(_single("reduction"), share=4),
-    "softmaxes": Family(_single("softmax"), narrow=True),
-    "scans": Family(_single("scan")),
-    "norms": Family(_single("norm"), share=3),
-    "pools": Family(_single("pool"), share=2),
-    "losses": Family(_single("loss"), share=2),
+    "reductions": Family(_single("reduction"), share=5),
+    "softmaxes": Family(_single("softmax"), share=2, narrow=True),
+    "scans": Family(_masked_scan, share=2),
+    "norms": Family(_single("norm"), share=5),
+    "pools": Family(_single("pool"), share=3),
+    "losses": Family(_single("loss"), share=3),
     "views": Family(_single("view")),
     "convolutions": Family(_convolution, share=3, narrow=True),
     "products": Family(_product, share=3, narrow=True),

@@ -163,6 +163,7 @@ class Builder:
 _STATES = {
     "rand": State(signed=False, bounded=True),
     "near_one": State(signed=False, bounded=True),
+    "probabilities": State(signed=False, bounded=True),
     "sign": State(bounded=True),
 }
 """Of inputs that are not normally distributed."""
@@ -203,7 +204,7 @@ def _make(value: Input, sizes: Mapping[str, int], generator: torch.Generator) ->
         return torch.randint(value.high.at(sizes), shape, generator=generator)
     if value.distribution == "mask":
         return torch.rand(shape, generator=generator) < 0.5
-    uniform = value.distribution in ("rand", "near_one")
+    uniform = value.distribution in ("rand", "near_one", "probabilities")
     made = (torch.rand if uniform else torch.randn)(shape, generator=generator)
     changes: dict[str, Any] = {
         "upper": torch.triu,
@@ -211,6 +212,7 @@ def _make(value: Input, sizes: Mapping[str, int], generator: torch.Generator) ->
         "symmetric": lambda x: (x + x.mT) / 2,
         "sign": torch.sign,
         "near_one": lambda x: 0.95 + 0.1 * x,
+        "probabilities": lambda x: x.softmax(-1),
     }
     return changes.get(value.distribution, lambda x: x)(made).to(getattr(torch, value.dtype))
 

@@ -12,7 +12,9 @@ from drkernel.tasks.operators.operator import State
 Attribute = Dim | int | float | str | bool | None | tuple
 """A number, a word, a size, or a tuple of these."""
 Attributes = Mapping[str, Any]
-Distribution = Literal["randn", "rand", "randint", "upper", "lower", "symmetric", "mask", "sign", "near_one"]
+Distribution = Literal[
+    "randn", "rand", "randint", "upper", "lower", "symmetric", "mask", "sign", "near_one", "probabilities"
+]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Input:
     """That of the graph, `int64` (indices) or `bool` (masks)."""
     distribution: Distribution = "randn"
     """randn | rand (0 to 1) | randint (0 to `high`) | upper, lower (triangular matrices) | symmetric | mask (of random
-    bools) | sign (-1 or 1) | near_one (0.95 to 1.05)."""
+    bools) | sign (-1 or 1) | near_one (0.95 to 1.05) |
+    probabilities (rows of positive numbers whose sum is one)."""
     high: Dim | None = None
     """The bound of `randint`, which is excluded."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drkernel.tasks.graphs import docs
+from drkernel.tasks.graphs import docs, layout
 from drkernel.tasks.graphs.blocks import plan
 from drkernel.tasks.graphs.body import NAME, Body
 from drkernel.tasks.graphs.constructor import Constructor, in_constants
@@ -43,15 +43,19 @@ class Written:
 def write(graph: Graph, rng: random.Random) -> Written:
     """The source of a graph; all that people may write differently is drawn."""
     style = draw_style(rng)
-    constants = size_names(graph.sizes, rng)
-    names = Names(rng)
+    module = Names(rng, style.invented, "upper" if style.upper else "lower")
+    module.reserve("torch", "nn", "F", "math", "Model")
+    constants = size_names(graph.sizes, module, style.upper)
+    names = Names(rng, style.invented)
     names.reserve(*constants.values())
     inputs = {value.name: names.of(INPUTS.get(value.name, (value.name,))) for value in graph.inputs}
-    made = Constructor(constants, rng, style.lifted)
+    module.reserve(*inputs.values())
+    made = Constructor(constants, rng, style, module)
     body = Body(graph, inputs, made, style, rng, plan(graph, rng) if style.blocks else []).statements()
     made.store_sizes(style.stored)
     if made.parameters and graph.dtype != "float32":
         made.lines.append(f"self.to(torch.{graph.dtype})")
+    made.finish()
     signature = ", ".join(["self", *_signature(made, style)])
     classes = "\n\n\n".join(text.replace(NAME, name) for text, name in made.classes.items()).splitlines()
     model = [
@@ -60,11 +64,14 @@ def write(graph: Graph, rng: random.Random) -> Written:
         *_class(graph, made, signature, style, rng),
         *_forward(graph, inputs, constants, body, style, rng),
     ]
-    lines = [*_imports("\n".join([*model, *body]), style), "", *_constants(graph, constants, style)]
-    lines += [*(f"{name} = {value}" for name, value in made.hyper.items()), "", "", *model]
-    lines += ["", "", "def get_inputs():", *_get_inputs(graph, inputs, constants, style)]
-    lines += ["", "", "def get_init_inputs():", f"    return {_init_inputs(made, style)}", ""]
-    source, arguments = "\n".join(lines), tuple(inputs.values())
+    tail = _tail(graph, constants, module, rng)
+    given = ["def get_inputs():", *_get_inputs(graph, inputs, constants, style, tail)]
+    initial = ["def get_init_inputs():", f"    return {_init_inputs(made, style)}"]
+    sizes, numbers = _constants(graph, constants, style), [f"{name} = {value}" for name, value in made.hyper.items()]
+    numbers += [f"{tail[1]} = ({tail[0]},)"] if tail else []
+    imports = _imports("\n".join([*model, *body]), style)
+    source = layout.arranged(imports, sizes, numbers, model, given, initial, style, module, rng)
+    arguments = tuple(inputs.values())
     names_of = (constants, made.parameters, made.inner_buffers | made.buffers)
     return Written(source, *names_of, signature, tuple(made.lines), arguments, tuple(classes))
 
@@ -92,14 +99,14 @@ def _class(graph: Graph, made: Constructor, signature: str, style: Style, rng: r
     """The head of the class and its constructor."""
     lines = ["class Model(nn.Module):"]
     if style.documented[0]:
-        lines += _indented(docs.docstring([docs.summary(graph, rng)], rng), 1)
+        lines += _indented(docs.docstring(docs.class_doc(graph, style.noise, rng), rng), 1)
     if not made.lines:
         return lines
     lines += [""] * style.documented[0] + [f"    def __init__({signature}):"]
     if style.documented[1] and made.arguments:
         hints = {name: _hint(made.hyper.get(value, value)) for name, value in made.arguments.items()}
         lines += _indented(docs.docstring(docs.constructor_doc(list(made.arguments), hints, rng), rng), 2)
-    return [*lines, *_indented([style.super_call, *made.lines], 2), ""]
+    return [*lines, *_indented([style.super_call, *layout.noisy(made.lines, style.noise, rng)], 2), ""]
 
 
 def _forward(
@@ -114,16 +121,17 @@ def _forward(
     lines = [f"    def forward({', '.join(['self', *names])}){' -> torch.Tensor' * style.hints}:"]
     if style.documented[2]:
         lines += _indented(docs.docstring(docs.forward_doc(graph, inputs, constants, rng), rng), 2)
-    return [*lines, *_indented(body, 2)]
+    return [*lines, *_indented(layout.noisy(body, style.noise, rng), 2)]
 
 
 def _signature(made: Constructor, style: Style) -> list[str]:
     """The arguments of the constructor, with types where the style has types."""
     given = {name: made.hyper.get(value, value) for name, value in made.arguments.items()}
+    defaults = {name: made.shadowed[name] for name in given if name in made.shadowed} | made.defaults
     if style.hints:
-        texts = [f"{name}: {_hint(value)}" for name, value in given.items()]
-        return texts + [f"{name}: {_hint(value)} = {value}" for name, value in made.defaults.items()]
-    return [*given, *(f"{name}={value}" for name, value in made.defaults.items())]
+        texts = [f"{name}: {_hint(value)}" for name, value in given.items() if name not in defaults]
+        return texts + [f"{name}: {_hint(value)} = {value}" for name, value in defaults.items()]
+    return [*(name for name in given if name not in defaults), *(f"{name}={value}" for name, value in defaults.items())]
 
 
 def _hint(value: str) -> str:
@@ -135,9 +143,23 @@ def _hint(value: str) -> str:
     return "float" if re.fullmatch(r"-?\d*\.\d*(e-?\d+)?|-?\d+e-?\d+", value) else "int"
 
 
-def _get_inputs(graph: Graph, inputs: Mapping[str, str], constants: Mapping[str, str], style: Style) -> list[str]:
+def _tail(graph: Graph, constants: Mapping[str, str], module: Names, rng: random.Random) -> tuple[str, str] | None:
+    """The sizes behind the batch as one constant: their text, and its name."""
+    shape = graph.inputs[0].shape
+    if len(shape) < 2 or rng.random() > 0.12 or not all(dim.text in constants for dim in shape[1:]):
+        return None
+    return ", ".join(in_constants(dim, constants) for dim in shape[1:]), module.of(("input_shape", "shape", "dims"))
+
+
+def _get_inputs(
+    graph: Graph,
+    inputs: Mapping[str, str],
+    constants: Mapping[str, str],
+    style: Style,
+    tail: tuple[str, str] | None,
+) -> list[str]:
     """The body of `get_inputs`."""
-    made = [_made(value, constants) for value in graph.inputs]
+    made = [_made(value, constants, tail) for value in graph.inputs]
     symmetric = [inputs[value.name] for value in graph.inputs if value.distribution == "symmetric"]
     hidden = any(name in constants.values() for name in inputs.values())
     if not symmetric and (style.inputs == "direct" or hidden):
@@ -188,9 +210,11 @@ def task_of(graph: Graph, rng: random.Random, split: str = "train", family: str 
     )
 
 
-def _made(value: Input, constants: Mapping[str, str]) -> str:
-    """The expression of `get_inputs` that makes an input."""
+def _made(value: Input, constants: Mapping[str, str], tail: tuple[str, str] | None = None) -> str:
+    """The expression of `get_inputs` that makes an input; `tail` is a constant for the last sizes of some."""
     shape = ", ".join(in_constants(dim, constants) for dim in value.shape)
+    if tail and shape.endswith(f", {tail[0]}"):
+        shape = f"{shape.removesuffix(tail[0])}*{tail[1]}"
     one = shape + "," * (len(value.shape) == 1)
     dtype = f", dtype=torch.{value.dtype}" if value.dtype in ("float16", "bfloat16") else ""
     high = in_constants(value.high, constants) if value.high else ""
@@ -201,6 +225,7 @@ def _made(value: Input, constants: Mapping[str, str]) -> str:
         "lower": f"torch.tril(torch.randn({shape}{dtype}))",
         "mask": f"torch.rand({shape}) < 0.5",
         "sign": f"torch.sign(torch.randn({shape}{dtype}))",
+        "probabilities": f"torch.rand({shape}{dtype}).softmax(dim=-1)",
         "near_one": f"torch.rand({shape}{dtype}) * 0.1 + 0.95",
     }
     return texts.get(value.distribution, f"torch.randn({shape}{dtype})")

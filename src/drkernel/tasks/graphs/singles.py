@@ -12,8 +12,16 @@ from drkernel.tasks.graphs.ops import OPS
 from drkernel.tasks.graphs.sizes import random_input
 
 _TRIES = 200
-_SECOND: dict[str, Distribution] = {"rand": "rand", "sign": "sign", "mask": "mask"}
-_OF_MATRICES = ("cross_entropy", "kl_div", "triplet_margin_loss")
+_SECOND: dict[str, Distribution] = {"rand": "rand", "sign": "sign", "mask": "mask", "probabilities": "probabilities"}
+_TAME: dict[str, Distribution] = {"one": "near_one", "probabilities": "probabilities"}
+_RANKS = {
+    (True, True): (1, 2, 2, 3, 3, 4, 4, 5),
+    (True, False): (1, 2, 3, 4),
+    (False, True): (2, 3, 4, 5),
+    (False, False): (2, 2, 3, 4, 5),
+}
+"""Ranks of inputs, by whether the operator is element-wise and whether it takes one."""
+_OF_MATRICES = ("cross_entropy", "kl_div", "triplet_margin_loss", "kl_of_probabilities")
 
 
 def names(*kinds: str) -> tuple[str, ...]:
@@ -36,8 +44,8 @@ def single(rng: random.Random, name: str, dtype: str) -> tuple[Graph, str]:
 
 def _inputs(build: Builder, rng: random.Random, op: Op) -> tuple[str, list[str]]:
     """Its inputs, of a random rank."""
-    rank = 2 if op.name in _OF_MATRICES else rng.choice((2, 3, 4, 5) if op.arity == 1 else (2, 2, 3, 4))
-    distribution: Distribution = "near_one" if op.tame == "one" else "rand" if op.needs_positive else "randn"
+    rank = 2 if op.name in _OF_MATRICES else rng.choice(_RANKS[op.kind == "pointwise", op.arity == 1])
+    distribution: Distribution = _TAME.get(op.tame, "rand" if op.needs_positive else "randn")
     value = random_input(build, rng, rank, distribution, most=2**28 // op.arity)
     return value, [_second(build, rng, op, value, name) for name in ("y", "z")[: op.arity - 1]]
 
@@ -46,9 +54,12 @@ def _second(build: Builder, rng: random.Random, op: Op, value: str, name: str) -
     shape = build.shape(value)
     if op.second == "labels":
         return build.input(name, shape[:1], "randint", "int64", shape[-1])
-    if op.kind == "binary" and not op.second and rng.random() < 0.3 and len(shape) > 2:
-        ones = (as_dim(1),) * (len(shape) - 2)
-        shape = rng.choice(((shape[1], *ones), shape[1:], (shape[0], as_dim(1), *ones)))
+    if op.name == "hinge_loss" and rng.random() < 0.3:
+        shape = (shape[0], *(as_dim(1),) * (len(shape) - 1))
+    if op.kind == "binary" and op.second != "mask" and rng.random() < 0.45 and len(shape) > 1:
+        kept = rng.sample(range(len(shape)), rng.randrange(1, len(shape)))
+        shape = tuple(dim if place in kept else as_dim(1) for place, dim in enumerate(shape))
+        shape = shape[min(kept) :] if rng.random() < 0.6 else shape
     return build.input(name, shape, _SECOND.get(op.second, "randn"), "bool" if op.second == "mask" else None)
 
 

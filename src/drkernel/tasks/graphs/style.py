@@ -9,6 +9,8 @@ from drkernel.tasks.graphs.names import FRESH
 
 _IMPORTS = (("import torch", "import torch.nn as nn"), ("import torch", "from torch import nn"))
 _SUPERS = ("super().__init__()", "super(Model, self).__init__()")
+INVENTED = (0.0, 0.0, 0.15, 0.5, 1.0)
+"""The shares of invented names."""
 _UNUSED = ("import math", "import torch.nn.functional as F", "from typing import Optional", "import numpy as np")
 
 
@@ -54,6 +56,21 @@ class Style:
     """direct (in the list) | named (a variable each, then a list)"""
     keywords: bool
     """Whether the constructor's arguments are given by name."""
+    invented: float
+    """The share of names that are invented."""
+    upper: bool
+    """Whether module constants are in upper case."""
+    library: str
+    """What stands for `torch.nn.functional`."""
+    own: float
+    """The share of numbers in `forward` that are attributes of the module, though no argument gives them."""
+    defaults: float
+    """The share of arguments with a default in the signature, which get_init_inputs may leave out."""
+    noise: float
+    """How often there is a sentence, a blank line, a constant or a statement that says nothing."""
+    order: str
+    """usual | class_first (then constants) | init_first (get_init_inputs before get_inputs) | split (constants around
+    the class) | mixed (numbers among sizes)"""
 
 
 def draw_style(rng: random.Random) -> Style:
@@ -72,7 +89,7 @@ def draw_style(rng: random.Random) -> Style:
         blocks=rng.random() < 0.3,
         spelled_out=rng.random() < 0.12,
         weights=weights,
-        lifted=rng.choice((0.0, 0.5, 0.8, 1.0)),
+        lifted=rng.choice((0.0, 0.6, 0.9, 1.0, 1.0)),
         stored=rng.choice((0.0, 0.0, 0.0, 0.5)),
         comments=rng.choice((0.0, 0.0, 0.0, 0.3, 0.8)),
         documented=documented,
@@ -82,5 +99,12 @@ def draw_style(rng: random.Random) -> Style:
         unused=tuple(rng.sample(_UNUSED, rng.choice((0, 0, 0, 0, 1)))),
         constants=rng.choice(("plain", "plain", "plain", "tuple", "typed", "noted")),
         inputs=rng.choice(("direct", "direct", "named")),
-        keywords=rng.random() < 0.06,
+        keywords=rng.random() < 0.1,
+        invented=rng.choice(INVENTED),
+        upper=rng.random() < 0.25,
+        library=rng.choice(("F.", "F.", "F.", "nn.functional.", "torch.nn.functional.")),
+        own=rng.choice((0.0, 0.0, 0.3, 0.8)),
+        defaults=rng.choice((0.0, 0.0, 0.2, 0.5)),
+        noise=rng.choice((0.0, 0.0, 0.1, 0.3)),
+        order=rng.choice(("usual", "usual", "usual", "class_first", "class_first", "init_first", "split", "mixed")),
     )

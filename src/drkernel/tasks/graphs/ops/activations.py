@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import torch
 import torch.nn.functional as F
 
@@ -25,6 +27,13 @@ _GELU_TANH = (
     "0.5 * {x} * (1 + torch.tanh(0.7978845608028654 * ({x} + 0.044715 * {x} * {x} * {x})))",
 )
 _LIMITS = ((-1.0, 1.0), (-0.5, 0.5), (-2.0, 2.0), (-1.0, 0.5))
+
+
+def _limits(rng: random.Random) -> dict[str, float]:
+    if rng.random() < 0.5:
+        return dict(zip(("min_val", "max_val"), rng.choice(_LIMITS), strict=True))
+    return {"min_val": round(rng.uniform(-2, -0.1), 2), "max_val": round(rng.uniform(0.2, 2.5), 2)}
+
 
 ACTIVATIONS = (
     op(
@@ -173,7 +182,7 @@ ACTIVATIONS = (
         )
         + spell("torch.clamp({x}, min={min_val}, max={max_val})"),
         ("v = tl.minimum(tl.maximum(v, {min_val}), {max_val})",),
-        draw=lambda rng, shapes: dict(zip(("min_val", "max_val"), rng.choice(_LIMITS), strict=True)),
+        draw=lambda rng, shapes: _limits(rng),
         arguments={"min_val": ("min_val", "min_value", "clamp_min"), "max_val": ("max_val", "max_value", "clamp_max")},
         attribute_names=("hardtanh", "clip"),
         leaves=SIGNED_AND_BOUNDED,

@@ -151,5 +151,15 @@ WITH_VALUE = (
         triton=("v = tl.where(u != 0, 0.0, v)",),
         text="{x}.masked_fill({y}, 0.0)",
     ),
+    _with_value(
+        "keep",
+        "mul",
+        "",
+        ("{x} * {y}",),
+        second="mask",
+        level=("network",),
+        inputs_alike=False,
+        triton=("v = tl.where(u != 0, v, 0.0)",),
+    ),
     _with_value("minimum", "minimum", "v = tl.minimum(v, u)", ("torch.min({x}, {y})",), sizes=_FROM_UNIT),
 )

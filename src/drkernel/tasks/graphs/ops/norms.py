@@ -21,7 +21,7 @@ from drkernel.tasks.graphs.dims import Shape, count
 from drkernel.tasks.graphs.nodes import Attributes, Parameter
 from drkernel.tasks.graphs.op import Op, Spelling
 from drkernel.tasks.graphs.ops.reductions import draw_dims
-from drkernel.tasks.graphs.ops.shapes import spell, unchanged
+from drkernel.tasks.graphs.ops.shapes import number, small_number, spell, unchanged
 from drkernel.tasks.graphs.ops.softmax import draw_dim
 from drkernel.tasks.operators.operator import State
 from drkernel.tasks.operators.rows import SMALL, UNIT
@@ -36,9 +36,13 @@ def _channels(shapes: Sequence[Shape], attributes: Attributes) -> tuple[Paramete
     return (Parameter("weight", shape, "module"), Parameter("bias", shape, "module"))
 
 
+def _affine(shapes: Sequence[Shape], attributes: Attributes) -> tuple[Parameter, ...]:
+    return _channels(shapes, attributes) if attributes["affine"] else ()
+
+
 def _running(shapes: Sequence[Shape], attributes: Attributes) -> tuple[Parameter, ...]:
     statistics = (Parameter(role, (shapes[0][1],), "module", buffer=True) for role in ("running_mean", "running_var"))
-    return (*_channels(shapes, attributes), *statistics)
+    return (*_affine(shapes, attributes), *statistics)
 
 
 def _normalised(shapes: Sequence[Shape], attributes: Attributes) -> tuple[Parameter, ...]:
@@ -56,12 +60,18 @@ def _last(shapes: Sequence[Shape], attributes: Attributes) -> dict[str, Any]:
     }
 
 
+def _plain(attributes: Attributes) -> bool:
+    """Whether a layer norm has no parameters."""
+    return not attributes["elementwise_affine"]
+
+
 def _draw_last(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
     rank = len(shapes[0])
     last = rng.choice((1, 1, 1, 2, 3))
     if last >= rank or count(shapes[0][rank - last :], small=True) < 8:
         last = 1
-    return {"last": last, "eps": rng.choice(_EPS)} if shapes[0][-1].small >= 8 else None
+    found = {"last": last, "eps": small_number(rng, _EPS), "elementwise_affine": rng.random() < 0.8}
+    return found if shapes[0][-1].small >= 8 else None
 
 
 def _without_keepdim(found: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -72,27 +82,31 @@ def _batch_norm(rank: int) -> Op:
     def eager(inputs: Sequence[Tensor], own: Mapping[str, Tensor], attributes: dict[str, Any]) -> Tensor:
         mean, variance = (own[role].clone() for role in ("running_mean", "running_var"))
         training = attributes.get("training", False)
-        return F.batch_norm(inputs[0], mean, variance, own["weight"], own["bias"], training, 0.1, attributes["eps"])
+        weight, bias = own.get("weight"), own.get("bias")
+        return F.batch_norm(inputs[0], mean, variance, weight, bias, training, 0.1, attributes["eps"])
 
     return Op(
         f"batch_norm{rank}d",
         "norm",
         unchanged,
         eager,
-        (Spelling("module", f"nn.BatchNorm{rank}d({{num_features}}{{eps=}}{{momentum=}})"),),
-        defaults={"eps": 1e-5, "momentum": 0.1},
+        (Spelling("module", f"nn.BatchNorm{rank}d({{num_features}}{{eps=}}{{momentum=}}{{affine=}})"),),
+        defaults={"eps": 1e-5, "momentum": 0.1, "affine": True},
         derive=lambda shapes, a: {
             "num_features": shapes[0][1],
             "dims": (0, *range(2, len(shapes[0]))),
             "statistics": "running",
         },
         draw=lambda rng, shapes: (
-            {"eps": rng.choice(_EPS)}
+            {
+                "eps": small_number(rng, _EPS),
+                "momentum": number(rng, (0.1, 0.1, 0.01, 0.9)),
+                "affine": rng.random() < 0.8,
+            }
             if len(shapes[0]) in _RANKS[rank] and count((shapes[0][0], *shapes[0][2:]), small=True) > 1
             else None
         ),
         parameters=_running,
-        arguments={"eps": ("eps",)},
         attribute_names=("bn", "batch_norm", "norm"),
         after=lambda state, a: replace(state, bounded=False) if state.size == "large" else State(),
     )
@@ -116,11 +130,11 @@ def _instance_norm(rank: int) -> Op:
             "statistics": "moments",
         },
         draw=lambda rng, shapes: (
-            {"eps": rng.choice(_EPS), "affine": rng.random() < 0.5}
+            {"eps": small_number(rng, _EPS), "affine": rng.random() < 0.5}
             if len(shapes[0]) == rank + 2 and count(shapes[0][2:], small=True) >= 8
             else None
         ),
-        parameters=lambda shapes, a: _channels(shapes, a) if a["affine"] else (),
+        parameters=_affine,
         attribute_names=("instance_norm", "norm"),
         leaves=UNIT,
     )
@@ -131,10 +145,11 @@ def _draw_groups(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] 
     if len(shapes[0]) < 2:
         return None
     channels = shapes[0][1]
-    fitting = [n for n in (2, 2, 4, 4, 8, 16, 32) if channels.full % n == channels.small % n == 0]
+    fitting = [n for n in (1, 2, 2, 3, 4, 4, 6, 8, 12, 16, 32) if channels.full % n == channels.small % n == 0]
     room = count(shapes[0][1:], small=True)
     fitting = [n for n in fitting if room // n >= 8]
-    return {"num_groups": rng.choice(fitting), "eps": rng.choice(_EPS)} if fitting else None
+    found = {"eps": small_number(rng, _EPS), "affine": rng.random() < 0.8}
+    return {**found, "num_groups": rng.choice(fitting)} if fitting else None
 
 
 def _scaled(
@@ -148,13 +163,14 @@ def _scaled(
         lambda inputs, own, a: eager(inputs[0], a["dim"], a["eps"]),
         spellings,
         derive=lambda shapes, a: {"dims": (a["dim"],), "statistics": statistics},
-        draw=lambda rng, shapes: _with_eps(draw_dim(rng, shapes), rng.choice(eps)),
+        draw=lambda rng, shapes: _with_eps(draw_dim(rng, shapes), small_number(rng, eps)),
         arguments={"dim": ("dim",), "eps": ("eps",)},
         leaves=SMALL if statistics != "mean_abs" else UNIT,
     )
 
 
 def _with_eps(found: dict[str, Any] | None, eps: float) -> dict[str, Any] | None:
+    """With an epsilon, which some leave out."""
     return None if found is None else {**found, "eps": eps}
 
 
@@ -171,12 +187,19 @@ NORMS = (
         "layer_norm",
         "norm",
         unchanged,
-        lambda inputs, own, a: F.layer_norm(inputs[0], a["normalized_shape"], own["weight"], own["bias"], a["eps"]),
-        spell("", "", "nn.LayerNorm({normalized_shape}{eps=})"),
-        defaults={"eps": 1e-5, "last": 1},
+        lambda inputs, own, a: F.layer_norm(
+            inputs[0], a["normalized_shape"], own.get("weight"), own.get("bias"), a["eps"]
+        ),
+        (
+            Spelling("module", "nn.LayerNorm({normalized_shape}{eps=}{elementwise_affine=})"),
+            Spelling("module", "nn.LayerNorm(normalized_shape={normalized_shape}{eps=}{elementwise_affine=})"),
+            Spelling("functional", "F.layer_norm({x}, {x}.shape[-{last}:]{eps=})", _plain),
+            Spelling("functional", "F.layer_norm({x}, ({x}.shape[-1],){eps=})", lambda a: _plain(a) and a["last"] == 1),
+        ),
+        defaults={"eps": 1e-5, "last": 1, "elementwise_affine": True},
         derive=_last,
         draw=_draw_last,
-        parameters=_normalised,
+        parameters=lambda shapes, a: () if _plain(a) else _normalised(shapes, a),
         attribute_names=("norm", "ln", "layer_norm"),
         leaves=UNIT,
     ),
@@ -188,7 +211,7 @@ NORMS = (
         spell("", "", "nn.RMSNorm({normalized_shape}, eps={eps})"),
         defaults={"last": 1},
         derive=lambda shapes, a: {**_last(shapes, a), "statistics": "squares"},
-        draw=lambda rng, shapes: _with_eps({"last": 1}, rng.choice(_EPS)) if shapes[0][-1].small >= 8 else None,
+        draw=lambda rng, shapes: _with_eps({"last": 1}, small_number(rng, _EPS)) if shapes[0][-1].small >= 8 else None,
         parameters=lambda shapes, a: _normalised(shapes, a)[:1],
         attribute_names=("norm", "rms", "rms_norm"),
         leaves=UNIT,
@@ -197,17 +220,20 @@ NORMS = (
         "group_norm",
         "norm",
         unchanged,
-        lambda inputs, own, a: F.group_norm(inputs[0], a["num_groups"], own["weight"], own["bias"], a["eps"]),
-        spell("", "", "nn.GroupNorm({num_groups}, {num_features}{eps=})")
-        + spell("", "", "nn.GroupNorm(num_groups={num_groups}, num_channels={num_features}{eps=})"),
-        defaults={"eps": 1e-5},
+        lambda inputs, own, a: F.group_norm(inputs[0], a["num_groups"], own.get("weight"), own.get("bias"), a["eps"]),
+        (
+            Spelling("module", "nn.GroupNorm({num_groups}, {num_features}{eps=}{affine=})"),
+            Spelling("module", "nn.GroupNorm(num_groups={num_groups}, num_channels={num_features}{eps=}{affine=})"),
+            Spelling("functional", "F.group_norm({x}, {num_groups}{eps=})", lambda a: not a["affine"]),
+        ),
+        defaults={"eps": 1e-5, "affine": True},
         derive=lambda shapes, a: {
             "num_features": shapes[0][1],
             "dims": tuple(range(1, len(shapes[0]))),
             "statistics": "moments",
         },
         draw=_draw_groups,
-        parameters=_channels,
+        parameters=_affine,
         arguments={"num_groups": ("num_groups", "groups"), "eps": ("eps",)},
         attribute_names=("group_norm", "gn", "norm"),
         leaves=UNIT,
@@ -220,6 +246,9 @@ NORMS = (
         _rms,
         spell("", "", "", "{x} / torch.sqrt(torch.mean({x} ** 2, dim={dim}, keepdim=True) + {eps})")
         + spell("", "", "", "{x} * torch.rsqrt({x}.pow(2).mean(dim={dim}, keepdim=True) + {eps})")
+        + spell("", "", "", "{x} / ({x}.square().mean({dim}, True) + {eps}) ** 0.5")
+        + spell("", "", "", "{x} * ({x}.pow(2).mean({dim}, keepdim=True) + {eps}).rsqrt()")
+        + spell("", "", "", "{x} / ((torch.sum({x} * {x}, dim={dim}, keepdim=True) / {x}.shape[{dim}]) + {eps}).sqrt()")
         + spell("", "", "", "rms = torch.sqrt(torch.mean({x} ** 2, dim={dim}, keepdim=True) + {eps})\n{x} / rms"),
         (1e-5, 1e-6),
     ),
@@ -231,6 +260,11 @@ NORMS = (
             Spelling("functional", "F.normalize({x}, p=2, dim={dim}, eps={eps})"),
             Spelling("functional", "F.normalize({x}, dim={dim})", lambda a: a["eps"] == 1e-12),
             Spelling("manual", "{x} / torch.norm({x}, p=2, dim={dim}, keepdim=True).clamp_min({eps})"),
+            Spelling("manual", "{x} / torch.norm({x}, p=2, dim={dim}, keepdim=True)", lambda a: a["eps"] <= 1e-8),
+            Spelling("manual", "{x} / {x}.norm(dim={dim}, keepdim=True)", lambda a: a["eps"] <= 1e-8),
+            Spelling(
+                "manual", "{x} / torch.sqrt(torch.sum({x} ** 2, dim={dim}, keepdim=True))", lambda a: a["eps"] <= 1e-8
+            ),
         ),
         (1e-12, 1e-12, 1e-6),
     ),
@@ -247,8 +281,9 @@ NORMS = (
         "mean_abs",
         lambda x, dim, eps: x / (x.abs().mean(dim, keepdim=True) + eps),
         spell("", "", "", "{x} / (torch.mean(torch.abs({x}), dim={dim}, keepdim=True) + {eps})")
-        + spell("", "", "", "scale = {x}.abs().mean(dim={dim}, keepdim=True)\n{x} / (scale + {eps})"),
-        (1e-5, 1e-6),
+        + spell("", "", "", "scale = {x}.abs().mean(dim={dim}, keepdim=True)\n{x} / (scale + {eps})")
+        + (Spelling("manual", "{x} / torch.mean(torch.abs({x}), dim={dim}, keepdim=True)", lambda a: a["eps"] < 1e-7),),
+        (1e-5, 1e-6, 1e-8),
     ),
     _scaled(
         "standardize",

@@ -12,7 +12,7 @@ from torch import Tensor
 from drkernel.tasks.graphs.dims import as_dim
 from drkernel.tasks.graphs.nodes import Attributes, Parameter
 from drkernel.tasks.graphs.op import Op, Spelling
-from drkernel.tasks.graphs.ops.shapes import reduced, scalar, spell
+from drkernel.tasks.graphs.ops.shapes import number, reduced, scalar, spell
 from drkernel.tasks.graphs.ops.softmax import draw_dim
 from drkernel.tasks.operators.rows import LARGE, LARGE_ONE_SIGN, SMALL, UNIT
 
@@ -109,7 +109,7 @@ def _loss(
         spellings,
         triton=triton,
         fold=fold,
-        finish=_MEAN if fold == "sum" else (),
+        finish=more.pop("finish", _MEAN if fold == "sum" else ()),
         level=("single",),
         attribute_names=("loss_fn", "criterion", "loss"),
         **({"arity": 2} | {key: value for key, value in more.items() if key != "keys"}),
@@ -143,7 +143,7 @@ LOSSES = (
         spell("F.huber_loss({x}, {y}, delta={delta})", "", "nn.HuberLoss(delta={delta})"),
         _HUBER,
         keys=("delta",),
-        draw=lambda rng, shapes: {"delta": rng.choice((0.5, 1.0, 2.0))},
+        draw=lambda rng, shapes: {"delta": number(rng, (0.5, 1.0, 2.0))},
         arguments={"delta": ("delta",)},
     ),
     _loss(
@@ -188,6 +188,20 @@ LOSSES = (
         fold="kl_div",
     ),
     _loss(
+        "kl_of_probabilities",
+        lambda x, y: F.kl_div(torch.log(x), y, reduction="batchmean"),
+        spell(
+            'F.kl_div(torch.log({x}), {y}, reduction="batchmean")',
+            "",
+            "",
+            "torch.sum({y} * (torch.log({y}) - torch.log({x}))) / {x}.shape[0]",
+        ),
+        ("v = u * (tl.log(u) - tl.log(v))",),
+        tame="probabilities",
+        second="probabilities",
+        finish=("v = v / rows",),
+    ),
+    _loss(
         "triplet_margin_loss",
         lambda x, y, z, margin: F.triplet_margin_loss(x, y, z, margin=margin),
         spell(
@@ -197,7 +211,7 @@ LOSSES = (
         ),
         fold="triplet",
         keys=("margin",),
-        draw=lambda rng, shapes: {"margin": rng.choice((1.0, 0.5, 2.0))},
+        draw=lambda rng, shapes: {"margin": number(rng, (1.0, 0.5, 2.0, 0.2))},
         arguments={"margin": ("margin",)},
         arity=3,
     ),
@@ -227,6 +241,19 @@ ATTENTION = (
                 f"att = {_SCALED}\nmask = torch.ones(att.shape[-2], att.shape[-1], device={{x}}.device).tril()\n"
                 "att = att.masked_fill(mask == 0, float('-inf'))\ntorch.softmax(att, dim=-1) @ {z}",
                 lambda a: a["is_causal"],
+            ),
+            Spelling(
+                "manual",
+                "att = ({x} @ {y}.transpose(-2, -1)) * (1.0 / math.sqrt({y}.size(-1)))\n"
+                "mask = torch.tril(torch.ones({x}.size(-2), {y}.size(-2), device={x}.device))\n"
+                'att = F.softmax(att.masked_fill(mask == 0, float("-inf")), dim=-1)\natt @ {z}',
+                lambda a: a["is_causal"],
+            ),
+            Spelling(
+                "manual",
+                "att = torch.matmul({x}, {y}.transpose(-1, -2)) * {x}.shape[-1] ** -0.5\n"
+                "torch.matmul(torch.softmax(att, dim=-1), {z})",
+                lambda a: not a["is_causal"],
             ),
         ),
         arity=3,

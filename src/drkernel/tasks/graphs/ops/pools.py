@@ -10,37 +10,57 @@ import torch.nn.functional as F
 
 from drkernel.tasks.graphs.dims import Shape, as_dim
 from drkernel.tasks.graphs.nodes import Attributes
-from drkernel.tasks.graphs.op import Op
+from drkernel.tasks.graphs.op import Op, Spelling
+from drkernel.tasks.graphs.ops.convolutions import per_dim
 from drkernel.tasks.graphs.ops.shapes import spell
 from drkernel.tasks.operators.rows import SMALL
 
-_KERNELS = (2, 2, 2, 3, 3, 4)
+_KERNELS = (2, 2, 2, 3, 3, 3, 4, 5, 6, 7)
 
 
 def _pooled(rank: int) -> Any:
     def infer(shapes: Sequence[Shape], a: Attributes) -> Shape:
-        k, s, p, d = (int(a.get(name) or 0) for name in ("kernel_size", "stride", "padding", "dilation"))
-        reach = max(d, 1) * (k - 1) + 1
-        sizes = tuple((dim + (2 * p - reach)) // s + 1 for dim in shapes[0][-rank:])
-        assert all(dim.small > 0 for dim in sizes), f"windows of {reach} in {shapes[0]}"
+        names = ("kernel_size", "stride", "padding", "dilation")
+        numbers = zip(*(per_dim(a.get(name, 1), rank) for name in names), strict=True)
+        sizes = tuple(
+            (dim + (2 * p - d * (k - 1) - 1)) // s + 1
+            for dim, (k, s, p, d) in zip(shapes[0][-rank:], numbers, strict=True)
+        )
+        assert all(dim.small > 0 for dim in sizes), f"windows of {a['kernel_size']} in {shapes[0]}"
         return (*shapes[0][:-rank], *sizes)
 
     return infer
 
 
+def _window(rng: random.Random, dilated: bool, kernels: Sequence[int]) -> dict[str, int]:
+    """The window along one dimension."""
+    kernel = rng.choice(kernels)
+    found = {"kernel_size": kernel, "stride": rng.choice((kernel, kernel, 1, 2, 3, 4))}
+    found["padding"] = rng.choice((0, 0, *range(1, min(kernel // 2, 3) + 1)))
+    return found | ({"dilation": rng.choice((1, 1, 1, 2, 3))} if dilated else {})
+
+
 def _draw(rank: int, dilated: bool) -> Any:
     def draw(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
-        kernel = rng.choice(_KERNELS)
-        stride = rng.choice((kernel, kernel, 2, 1))
-        found: dict[str, Any] = {"kernel_size": kernel, "stride": stride}
-        found["padding"] = rng.choice((0, 0, 1)) if kernel > 2 else 0
-        if dilated:
-            found["dilation"] = rng.choice((1, 1, 1, 2))
-        reach = found.get("dilation", 1) * (kernel - 1) + 1
-        fits = len(shapes[0]) == rank + 2 and all(dim.small >= reach + 1 for dim in shapes[0][-rank:])
-        return found if fits else None
+        if len(shapes[0]) != rank + 2:
+            return None
+        uneven = rank > 1 and rng.random() < 0.25
+        drawn = [_window(rng, dilated, _KERNELS[: 8 - rank] if rank == 3 else _KERNELS) for _ in range(rank)]
+        drawn = drawn if uneven else drawn[:1] * rank
+        if any(
+            dim.small + 2 * w["padding"] <= w.get("dilation", 1) * (w["kernel_size"] - 1) + 1
+            for dim, w in zip(shapes[0][-rank:], drawn, strict=True)
+        ):
+            return None
+        found: dict[str, Any] = {name: tuple(w[name] for w in drawn) if uneven else drawn[0][name] for name in drawn[0]}
+        return {name: value[0] if uneven and len(set(value)) == 1 else value for name, value in found.items()}
 
     return draw
+
+
+def _tiles(attributes: Attributes) -> bool:
+    """Whether the stride is what it is where none is given."""
+    return bool(attributes["stride"] == attributes["kernel_size"])
 
 
 def _pool(kind: str, rank: int) -> Op:
@@ -54,7 +74,12 @@ def _pool(kind: str, rank: int) -> Op:
         _pooled(rank),
         lambda inputs, own, a: call(inputs[0], **{name: a[name] for name in names}),
         spell(f"F.{name}({{x}}, {arguments})", "", f"{module}({arguments})")
-        + spell("", "", f"{module}(kernel_size={arguments})"),
+        + spell("", "", f"{module}(kernel_size={arguments})")
+        + (
+            Spelling("module", f"{module}({arguments.replace('{stride=}', '')})", _tiles),
+            Spelling("functional", f"F.{name}({{x}}, {arguments.replace('{stride=}', '')})", _tiles),
+            Spelling("module", f"{module}({arguments.replace('{stride=}', ', {stride}', 1)})"),
+        ),
         defaults={"padding": 0, **({"dilation": 1} if dilated else {})},
         draw=_draw(rank, dilated),
         arguments={"kernel_size": ("kernel_size", "pool_kernel_size", "pool_size")},
@@ -78,7 +103,8 @@ def _adaptive(kind: str, rank: int) -> Op:
         if len(shapes[0]) != rank + 2 or min(dim.small for dim in spatial) < 6:
             return None
         one = (1,) * rank if rank > 1 and rng.random() < 0.5 else 1
-        return {"output_size": rng.choice((one, one, 1, 2, 4))}
+        uneven = tuple(rng.randrange(1, 6) for _ in range(rank)) if rank > 1 else 3
+        return {"output_size": rng.choice((one, one, 1, rng.randrange(2, 8), uneven))}
 
     return Op(
         name,

@@ -49,7 +49,7 @@ def _orders(*calls: str) -> tuple[Spelling, ...]:
     for call in calls:
         for tx in (False, True):
             for ty in (False, True):
-                for matrix in (True, False):
+                for matrix in (True,) if call.startswith("torch.mm") else (True, False):
                     texts = [turns[(2 - matrix) * turned] for turned in (tx, ty)]
                     when = lambda a, tx=tx, ty=ty, matrix=matrix: (
                         (a["transpose_x"], a["transpose_y"]) == (tx, ty) and a["matrices"] == matrix
@@ -63,6 +63,7 @@ def _orders(*calls: str) -> tuple[Spelling, ...]:
 
 _TURNS = {"transpose_x": False, "transpose_y": False}
 _EINSUMS = (
+    Spelling("functional", 'torch.einsum("ij,jk->ik", {x}, {y})', lambda a: a["ranks"] == (2, 2)),
     Spelling("functional", 'torch.einsum("bijl,lk->bijk", {x}, {y})', lambda a: a["ranks"] == (4, 2)),
     Spelling("functional", 'torch.einsum("bnl,lk->bnk", {x}, {y})', lambda a: a["ranks"] == (3, 2)),
 )
@@ -115,7 +116,7 @@ PRODUCTS = (
         "product",
         _matmul_shape,
         _matmul,
-        _orders("torch.matmul(X, Y)", "X @ Y") + _EINSUMS,
+        _orders("torch.matmul(X, Y)", "torch.mm(X, Y)", "X @ Y") + _EINSUMS,
         arity=2,
         defaults=_TURNS,
         derive=_ranks,

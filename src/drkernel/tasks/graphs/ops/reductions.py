@@ -35,6 +35,13 @@ def draw_dims(rng: random.Random, shapes: Sequence[Shape], most: int = 4) -> dic
     return {"dims": rng.choice(found), "keepdim": rng.random() < 0.5} if found else None
 
 
+def _draw_any(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
+    """All dimensions in a few cases."""
+    if rng.random() < 0.07 or len(shapes[0]) == 1:
+        return {"dims": tuple(range(len(shapes[0]))), "keepdim": False}
+    return draw_dims(rng, shapes)
+
+
 def _one_dim(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
     return draw_dims(rng, shapes, most=1)
 
@@ -45,6 +52,12 @@ def _spellings(call: str, methods: bool = True, several: bool = True) -> tuple[S
     text = f"torch.{call}({{x}}, dim={{dims}}{{keepdim=}})"
     found = (Spelling("functional", text, when), Spelling("functional", text.replace("dim=", "", 1), when))
     return found + ((Spelling("method", f"{{x}}.{call}(dim={{dims}}{{keepdim=}})", when),) if methods else ())
+
+
+def _whole(call: str) -> tuple[Spelling, ...]:
+    """Of all elements; four times, so that it is likely where it is possible."""
+    one = Spelling("functional", f"torch.{call}({{x}})", lambda a: a["whole"])
+    return (one, Spelling("method", f"{{x}}.{call}()", lambda a: a["whole"])) * 4
 
 
 def _single(attributes: Attributes) -> bool:
@@ -75,12 +88,13 @@ def _reduction(
         lambda inputs, own, attributes: eager(inputs[0], attributes["dims"], attributes["keepdim"]),
         spellings,
         defaults={"keepdim": False},
-        arguments={"dims": ("dim", "reduce_dim"), "keepdim": ("keepdim",)},
+        derive=lambda shapes, a: {"whole": len(a["dims"]) == len(shapes[0]) and not a["keepdim"]},
+        arguments={"dims": ("dim", "reduce_dim", "axis", "dims"), "keepdim": ("keepdim",)},
         leaves=leaves or {},
         triton=triton,
         fold=fold,
         finish=finish,
-        **({"draw": draw_dims} | more),
+        **({"draw": _draw_any if fold in ("sum", "max", "min") else draw_dims} | more),
     )
 
 
@@ -93,7 +107,6 @@ _EXTREMUM: dict[str, Any] = {"needs_signed": True, "needs_unbounded": True}
 
 _SQUARE, _ABS = ("v = v * v",), ("v = tl.abs(v)",)
 _NORMS = (
-    "torch.norm({x}, dim={dims}{keepdim=})",
     "torch.linalg.vector_norm({x}, dim={dims}{keepdim=})",
     "torch.norm({x}, p=2, dim={dims}{keepdim=})",
 )
@@ -123,10 +136,21 @@ def _spread(name: str, call: str, finish: tuple[str, ...]) -> Op:
 
 
 REDUCTIONS = (
-    _reduction("sum", lambda x, d, k: x.sum(d, k), _spellings("sum"), "sum", after=_sum_leaves),
-    _reduction("mean", lambda x, d, k: x.mean(d, k), _spellings("mean"), "sum", SMALL, finish=("v = v / n",)),
-    _reduction("max", torch.amax, _parts("max") + _spellings("amax"), "max", UNIT_ONE_SIGN, **_EXTREMUM),
-    _reduction("min", torch.amin, _parts("min") + _spellings("amin"), "min", UNIT_ONE_SIGN, **_EXTREMUM),
+    _reduction("sum", lambda x, d, k: x.sum(d, k), _spellings("sum") + _whole("sum"), "sum", after=_sum_leaves),
+    _reduction(
+        "mean",
+        lambda x, d, k: x.mean(d, k),
+        _spellings("mean") + _whole("mean"),
+        "sum",
+        SMALL,
+        finish=("v = v / n",),
+    ),
+    _reduction(
+        "max", torch.amax, _parts("max") + _spellings("amax") + _whole("max"), "max", UNIT_ONE_SIGN, **_EXTREMUM
+    ),
+    _reduction(
+        "min", torch.amin, _parts("min") + _spellings("amin") + _whole("min"), "min", UNIT_ONE_SIGN, **_EXTREMUM
+    ),
     _reduction(
         "logsumexp", torch.logsumexp, _spellings("logsumexp"), "logsumexp", LARGE_ONE_SIGN, sizes=("small", "unit")
     ),
@@ -135,7 +159,9 @@ REDUCTIONS = (
     _reduction(
         "norm",
         lambda x, d, k: torch.linalg.vector_norm(x, dim=d, keepdim=k),
-        _texts(*_NORMS, style="functional") + _texts("torch.sqrt(torch.sum({x} ** 2, dim={dims}{keepdim=}))"),
+        (Spelling("functional", "torch.norm({x}, dim={dims}{keepdim=})", lambda a: len(a["dims"]) < 3),)
+        + _texts(*_NORMS, style="functional")
+        + _texts("torch.sqrt(torch.sum({x} ** 2, dim={dims}{keepdim=}))"),
         "sum",
         LARGE_ONE_SIGN,
         _SQUARE,

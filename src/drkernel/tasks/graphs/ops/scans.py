@@ -39,6 +39,16 @@ def _exclusive(x: Tensor, dim: int) -> Tensor:
     return torch.cumsum(x, dim) - x
 
 
+_SHIFTED = (
+    "mask = torch.zeros_like({x}.narrow({dim}, 0, 1))\n"
+    "torch.cat([mask, torch.cumsum({x}, dim={dim}).narrow({dim}, 0, {x}.shape[{dim}] - 1)], dim={dim})"
+)
+_SHIFTED_AT_ONCE = (
+    "mask = torch.zeros_like({x}.select({dim}, 0)).unsqueeze({dim})\n"
+    "torch.cumsum(torch.cat((mask, {x}), dim={dim}), dim={dim}).narrow({dim}, 0, {x}.size({dim}))"
+)
+_SHIFTED_ROWS = "torch.cat((torch.zeros_like({x}[:, :1]), torch.cumsum({x}, dim=1)[:, :-1]), dim=1)"
+
 SCANS = (
     _scan("cumsum", torch.cumsum, _plain("cumsum"), "sum"),
     _scan("cumprod", torch.cumprod, _plain("cumprod"), "prod", tame="one", level=("single",)),
@@ -61,7 +71,8 @@ SCANS = (
     _scan(
         "exclusive_cumsum",
         _exclusive,
-        spell("", "", "", ("torch.cumsum({x}, dim={dim}) - {x}", "{x}.cumsum({dim}) - {x}")),
+        spell("", "", "", ("torch.cumsum({x}, dim={dim}) - {x}", "{x}.cumsum({dim}) - {x}", _SHIFTED, _SHIFTED_AT_ONCE))
+        + (Spelling("manual", _SHIFTED_ROWS, lambda a: a["dim"] == 1),) * 2,
         "sum",
     ),
 )

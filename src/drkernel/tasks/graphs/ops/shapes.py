@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,9 +43,34 @@ def reduced(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
     return tuple(dim for place, dim in enumerate(shape) if place not in dims)
 
 
+_USUAL = 0.45
+"""The share of numbers that are those which everyone takes."""
+
+
+def number(rng: random.Random, usual: Sequence[float]) -> float:
+    """One of the usual numbers, or another one between the least and the largest of them, of one to four digits."""
+    least, most = min(usual), max(usual)
+    if rng.random() < _USUAL or least == most or not all(isinstance(value, float) for value in usual):
+        return rng.choice(usual)
+    digits = rng.choice((1, 2, 2, 3, 4))
+    if least > 0 and most > 20 * least:
+        drawn = math.exp(rng.uniform(math.log(least), math.log(most)))
+    else:
+        drawn = rng.uniform(least, most)
+    found = float(f"{drawn:.{digits}g}")
+    return found if found and least <= found <= most else rng.choice(usual)
+
+
+def small_number(rng: random.Random, usual: Sequence[float]) -> float:
+    """An epsilon: one of the usual ones, or another one."""
+    return (
+        rng.choice(usual) if rng.random() < _USUAL else float(f"{10 ** rng.uniform(-8, -2):.{rng.choice((1, 1, 2))}g}")
+    )
+
+
 def one_of(**choices: tuple) -> Draw:
-    """Draws each attribute from its choices."""
-    return lambda rng, shapes: {name: rng.choice(values) for name, values in choices.items()}
+    """Draws each attribute from its choices, or near them; see `number`."""
+    return lambda rng, shapes: {name: number(rng, values) for name, values in choices.items()}
 
 
 def spell(functional: str = "", method: str = "", module: str = "", manual: str | Sequence[str] = ()) -> tuple:

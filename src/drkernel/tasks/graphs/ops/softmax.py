@@ -20,8 +20,8 @@ LEAST = 4
 def draw_dim(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
     """A dimension with several elements; the last one and the channels are more likely."""
     rank = len(shapes[0])
-    places = [place for place in (*range(rank), rank - 1, rank - 1, min(1, rank - 1)) if place or rank == 1]
-    places = [place for place in places if shapes[0][place].small >= LEAST]
+    likely = (*range(rank), *range(rank), rank - 1, rank - 1, min(1, rank - 1))
+    places = [place for place in likely if shapes[0][place].small >= LEAST]
     return {"dim": rng.choice(places)} if places else None
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from drkernel.tasks.graphs.dims import Shape, as_dim, product, same
 from drkernel.tasks.graphs.nodes import Attributes
 from drkernel.tasks.graphs.op import Op, Spelling
-from drkernel.tasks.graphs.ops.shapes import spell
+from drkernel.tasks.graphs.ops.shapes import number, spell
 
 
 def _flattened(shapes: Sequence[Shape], a: Attributes) -> Shape:
@@ -83,12 +83,14 @@ def _draw_flip(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any]:
 
 
 def _images(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
-    return {"scale_factor": rng.choice((2, 2, 3))} if len(shapes[0]) == 4 else None
+    return {"scale_factor": rng.choice((2, 2, 3, 4))} if len(shapes[0]) == 4 else None
 
 
 def _draw_shuffle(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
-    fits = len(shapes[0]) == 4 and shapes[0][1].full % 4 == shapes[0][1].small % 4 == 0
-    return {"upscale_factor": 2} if fits else None
+    if len(shapes[0]) != 4:
+        return None
+    fitting = [r for r in (2, 3) if shapes[0][1].full % r**2 == shapes[0][1].small % r**2 == 0]
+    return {"upscale_factor": rng.choice(fitting)} if fitting else None
 
 
 def _draw_transpose(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
@@ -150,7 +152,9 @@ VIEWS = (
         "view",
         _chunk,
         lambda inputs, own, a: inputs[0].chunk(a["chunks"], a["dim"])[a["index"]],
-        spell("torch.chunk({x}, {chunks}, dim={dim})[{index}]", "{x}.chunk({chunks}, dim={dim})[{index}]"),
+        spell("torch.chunk({x}, {chunks}, dim={dim})[{index}]", "{x}.chunk({chunks}, dim={dim})[{index}]")
+        + spell("torch.split({x}, {x}.shape[{dim}] // {chunks}, dim={dim})[{index}]")
+        + spell("", "{x}.split({x}.size({dim}) // {chunks}, dim={dim})[{index}]"),
         derive=lambda shapes, a: {"size": shapes[0][a["dim"]] // a["chunks"]},
         **_NETWORK,
     ),
@@ -189,6 +193,7 @@ VIEWS = (
         lambda inputs, own, a: inputs[0].flip(a["dim"]),
         spell("torch.flip({x}, dims=[{dim}])", "{x}.flip({dim})"),
         draw=_draw_flip,
+        arguments={"dim": ("dim", "axis")},
         level=("single",),
     ),
     Op(
@@ -198,7 +203,10 @@ VIEWS = (
         lambda inputs, own, a: F.pad(inputs[0], a["pad"], value=a["value"]),
         spell("F.pad({x}, {pad}{value=})", "", "", 'F.pad({x}, {pad}, mode="constant"{value=})'),
         defaults={"value": 0.0},
-        draw=lambda rng, shapes: {"pad": rng.choice(((1, 1), (0, 2), (2, 1))), "value": rng.choice((0.0, 0.5))},
+        draw=lambda rng, shapes: {
+            "pad": (rng.randrange(4), rng.randrange(1, 4)),
+            "value": number(rng, (0.0, 0.0, -1.0, 2.0)),
+        },
         level=("single",),
     ),
     Op(
