@@ -64,6 +64,8 @@ class PreparedTask:
     """Of a large task, how its inputs are cut, by mode; without those modes in which they cannot be."""
     timed: Sequence[Any] = field(default=(), kw_only=True)
     """The same task at other sizes that are timed, too, prepared as here; see timed_shapes."""
+    dropped: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
+    """Shapes that would be timed, too, with the reason why they are not."""
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
 

@@ -124,10 +124,18 @@ class CudaDevice:
         prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, reference, large)
         found = self._with_times(prepared, needs)
         if self._timed_shapes > 1:
-            given = small, reference, self._secret, self._timed_shapes - 1
-            admits = functools.partial(self._admits, found.footprint)
-            others = timed_shapes.prepared_elsewhere(prepared, *given, lambda _: cost_model, recorder.record, admits)
-            found.timed = [self._with_times(other, found.footprint) for other in others]
+            found.timed, found.dropped = timed_shapes.prepared_elsewhere(
+                prepared,
+                small,
+                reference,
+                self._secret,
+                self._timed_shapes - 1,
+                lambda _: cost_model,
+                recorder.record,
+                functools.partial(self._admits, found.footprint),
+                lambda other: self._with_times(other, found.footprint),
+                alone=self._lease.exclusive,
+            )
             found.footprint = max((found, *found.timed), key=lambda each: each.footprint.outputs).footprint
         return found
 
