@@ -211,6 +211,7 @@ class CudaDevice:
             "claimed_us": round(timing.claimed_us, 2),
             "outside_us": round(timing.outside_us, 2),
             "single_calls": [call.facts() for call in singles],
+            "usual": {kind: usual.facts() for kind, usual in self._buffers.usual.items()},
             "device_us": [round(us, 2) for us in (own_us, other_us, moved_us, explained_us)],
         }
         return Measurement(
