@@ -29,6 +29,7 @@ from drkernel.judge.trusted.plans import Plan
 from drkernel.judge.trusted.regimes import REGIMES
 from drkernel.judge.trusted.rerounding import Rerounded, Roundings
 from drkernel.judge.trusted.slices import LARGE, Cut, SlicedExpected
+from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected, stands_alone
 from drkernel.judge.trusted.weight_perturbation import assign, perturbed
@@ -228,8 +229,7 @@ def expected_outputs(
         noisy = [run.noisy(number, whole) for number in range(_NOISY_RUNS if few else 1)]
         noisy += run.as_allowed(exact)
         patterns = run.lowered() if lowered else ()
-        again = run.rerounded(_NOISY_RUNS) if alone else ()
-        expected = Expected(exact, rounded, noisy, run.precision, patterns, seed, again)
+        expected = Expected(exact, rounded, noisy, run.precision, patterns, seed, run.rerounded(_NOISY_RUNS * alone))
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
         widened = map_tensors(rounded, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
         expected = Expected(rounded, rounded, [widened], run.precision)
@@ -335,7 +335,7 @@ class _Rerun:
 
     def rerounded(self, number: int) -> list[Any]:
         """The outputs in fp64 with the roundings of a 16-bit task drawn again, so many times; see rerounding."""
-        if not self._narrow():
+        if not number or not self._narrow():
             return []
         self._run(self._built.model, torch.clone, torch.get_default_dtype(), seen := Roundings())
         return [self.exact(Rerounded(seen.formats, self._seed + drawn)) for drawn in range(number)]
@@ -383,11 +383,11 @@ class _Rerun:
         inputs, given = [], self._inputs if self._once else list(self._inputs)
         while given:
             inputs.append(map_tensors(given.pop(0), change))
-        before = torch.get_default_dtype()
+        before, kind = torch.get_default_dtype(), type(mode).__name__.lower() if mode else "exact"
         torch.set_default_dtype(dtype)
         try:
             plain = rounding.plain_attention() if mode else contextlib.nullcontext()
-            with tf32.allowing(False), plain, mode or contextlib.nullcontext():
+            with spent(kind), tf32.allowing(False), plain, mode or contextlib.nullcontext():
                 return forward(self._built, model, inputs, self._train, self._seed)
         finally:
             torch.set_default_dtype(before)
