@@ -5,7 +5,9 @@
 Tasks are drawn by version 2 of the generator: those with a convolution or a product and at least two operators behind
 it, as on KernelBench's level 2. Each gets one right answer and nothing is prepared before. One task more is judged
 first, so that the judge has started when the clock does. OUT/verdicts.jsonl has each verdict with its seconds, as they
-come; OUT/table.md has the summary. The exit code is 1 if a verdict is not `ok`.
+come; OUT/table.md has the summary. Where no verdict comes for QUIET_S, it says what the examiners do, and each writes
+its stack to the standard error. A task that the judge refuses is a row without a verdict. The exit code is 1 if a
+verdict is not `ok`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from concurrent.futures import Future, as_completed
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from statistics import median
 from typing import Any
 
@@ -22,11 +25,13 @@ import judging
 from drkernel.coldstart.solutions import Solution
 from drkernel.judge import Judge
 from drkernel.tasks.generator import generate
-from drkernel.types import Task, Verdict
+from drkernel.types import DrKernelError, Task, Verdict
 
 HEAVY = ("conv", "linear", "matmul", "bmm")
 PORTION = 2
 """Tasks that are drawn for each one that is wanted, until there are enough."""
+QUIET_S = 4.0
+"""Seconds without a verdict after which one asks what the examiners do."""
 STAGES = ("prepare", "compile", "wait", "exam", "gpu")
 """Milliseconds of `cost` in a verdict."""
 
@@ -64,9 +69,9 @@ def main() -> int:
         print(f"the judge started in {time.monotonic() - begin:.1f} s, with one verdict", flush=True)
         begin = time.monotonic()
         futures: dict[Future[Verdict], str] = {judge.submit(task, answer.source): task.id for task, answer in asked}
-        for future in as_completed(futures):
-            verdict, seconds = future.result(), time.monotonic() - begin
-            rows.append({"task": futures[future], "seconds": round(seconds, 2), "verdict": verdict.to_dict()})
+        for future in completed(judge, futures):
+            seconds = time.monotonic() - begin
+            rows.append({"task": futures[future], "seconds": round(seconds, 2)} | found(future))
             file.write(json.dumps(rows[-1]) + "\n")
             file.flush()
             if len(rows) == 1 or 4 * len(rows) // len(asked) > 4 * (len(rows) - 1) // len(asked):
@@ -78,6 +83,24 @@ def main() -> int:
     for row in refused:
         print(row["task"], row["verdict"]["reason"], row["verdict"]["detail"][:300])
     return 1 if refused else 0
+
+
+def found(future: Future[Verdict]) -> dict[str, Any]:
+    """The verdict; of a task that the judge does not take, something like one."""
+    try:
+        return {"verdict": future.result().to_dict()}
+    except DrKernelError as error:
+        return {"verdict": {"status": "refused", "reason": "task", "detail": str(error), "evidence": {}}}
+
+
+def completed(judge: Judge, futures: dict[Future[Verdict], str]) -> Iterator[Future[Verdict]]:
+    """The futures as they are done. Meanwhile it says what the judge does, where nothing is done for long."""
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, QUIET_S, FIRST_COMPLETED)
+        yield from done
+        for line in [] if done else judge.doing():
+            print(f"  {line}", flush=True)
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:

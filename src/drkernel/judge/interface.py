@@ -36,5 +36,8 @@ class Backend(Protocol):
         """A verdict to come. Without a source, whether the task is usable: what check_task returns, or
         DrKernelError."""
 
+    def doing(self) -> list[str]:
+        """What the examiners do now, for people who wonder why no verdict comes."""
+
     def close(self) -> None:
         """Ends the worker processes. Submissions that still wait are cancelled, or fail with DrKernelError."""

@@ -191,6 +191,11 @@ class Judge:
         self._expect_open()
         return self._backend.enqueue(task, None).result()
 
+    def doing(self) -> list[str]:
+        """What each examiner of a GPU does now, and for how long; each writes its stack to its standard error. For
+        people who wonder why no verdict comes."""
+        return self._backend.doing()
+
     def close(self) -> None:
         """Ends the worker processes; submissions that still wait are cancelled."""
         if not self._closed:

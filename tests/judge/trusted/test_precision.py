@@ -201,3 +201,69 @@ def test_equal_factors_are_rounded_alike_and_stay_right_where_that_is_allowed(pr
     forward = "(x * 0 + x[:, :1]) @ self.weight.T.abs()"
     x, weight, expected = drawn("float32", precision, forward=forward)
     assert expected.check(OutputTensor(low(x[:, :1].expand(-1, 256)) @ low(weight.abs()).T)) is None
+
+
+CHAIN = """
+import torch
+import torch.nn as nn
+
+ROWS = {rows}
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 64))
+        self.to(torch.{dtype})
+
+    def forward(self, x):
+        return (x @ self.weight.T) * 3.0 + 2.0
+
+def get_inputs():
+    return [torch.randn(ROWS, 64, dtype=torch.{dtype})]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def chain(dtype: str, rows: int = 512, seed: int = 2):
+    """As `drawn`, of a product whose multiple nearly cancels a constant here and there; an element stands alone."""
+    model = cases.build(Reference(task := Task("t", CHAIN.format(dtype=dtype, rows=rows))), 1)
+    inputs = [x / 4 for x in model.reference.inputs(seed)]
+    return inputs[0], model.model.weight.detach(), cases.expected_outputs(task, model, inputs, False, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("core", ["library", "fp32"])
+def test_who_leaves_a_product_to_the_library_may_have_its_rounding(dtype, core):
+    """A kernel that does the rest in fp32 rounds at fewer places than eager, whose errors may cancel."""
+    wrong = 0
+    for seed in range(40):
+        x, weight, expected = chain(dtype, 32, seed)
+        product = (x @ weight.T).float() if core == "library" else x.float() @ weight.float().T
+        wrong += expected.check(OutputTensor((product * 3 + 2).to(x.dtype))) is not None
+    assert not wrong
+
+
+def test_fewer_bits_than_the_product_has_are_wrong():
+    x, weight, expected = chain("bfloat16")
+    coarse = ((x @ weight.T).float().view(torch.int32) & -(1 << 19)).view(torch.float32)
+    assert expected.check(OutputTensor((coarse * 3 + 2).to(x.dtype)))
+
+
+def test_fp32_grants_no_rounding_to_16_bits():
+    x, weight, expected = chain("float32")
+    core = (x @ weight.T).to(torch.bfloat16).float()
+    assert expected.check(OutputTensor(core * 3 + 2))
+
+
+def test_roundings_that_eager_does_not_do_are_not_granted():
+    """A task that computes in fp32 and rounds once at its end."""
+    source = CHAIN.format(dtype="bfloat16", rows=512)
+    source = source.replace(
+        "(x @ self.weight.T) * 3.0 + 2.0", "((x.float() @ self.weight.float().T) * 3.0 + 2.0).to(x.dtype)"
+    )
+    model = cases.build(Reference(task := Task("t", source)), 1)
+    (x,) = model.reference.inputs(2)
+    expected = cases.expected_outputs(task, model, [x], False, 3)
+    assert expected.check(OutputTensor((x @ model.model.weight.T).detach() * 3 + 2))

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from types import SimpleNamespace
+
 import pytest
 
+from drkernel.judge.boundary import aten
+from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.devices.simulated.rescale import Scale
+from drkernel.judge.devices.simulated.roofline import GPUS, Roofline
+from drkernel.judge.trusted import prepare, spent
+from drkernel.judge.trusted.least_work import LeastWork
 from drkernel.judge.trusted.prepare import PreparedTaskCache
+from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
 
@@ -35,3 +45,58 @@ def test_what_is_wrong_with_a_task_is_said_again_without_another_try():
             cache.get(Task("a", "a"), fail)
         said.append(caught.value)
     assert len(tried) == 1 and said[0] is not said[1], "the error is kept, and all that its traceback holds"
+
+
+def asked(monkeypatch, operations: float, *passes: str) -> tuple[list[str], str]:
+    """At which sizes trivial outputs are looked for, where they pass at some, and what is found."""
+    looked: list[str] = []
+
+    def passing(prepared, reference, seeds, pause):
+        looked.append(reference)
+        return "zeros" if reference in passes else ""
+
+    monkeypatch.setattr(prepare, "_passing", passing)
+    cost = SimpleNamespace(least=LeastWork(1, {"fp32": operations}))
+    task = SimpleNamespace(reference_costs={False: cost}, mode_alternatives=[(False,)], degenerate="")
+    prepare._note_degenerate(task, "own", "small", None, lambda: None)
+    return looked, task.degenerate
+
+
+def test_trivial_outputs_are_looked_for_at_small_sizes_where_arithmetic_is_dear(monkeypatch):
+    assert asked(monkeypatch, 1e9) == (["own"], "")
+    assert asked(monkeypatch, 4e11) == (["small"], "")
+
+
+def test_a_dear_task_is_refused_for_what_passes_at_its_own_sizes_alone(monkeypatch):
+    assert asked(monkeypatch, 4e11, "small") == (["small", "own"], "")
+    assert asked(monkeypatch, 4e11, "small", "own") == (["small", "own"], "zeros")
+
+
+SOURCE = """
+import torch, torch.nn as nn
+ROWS, COLS = 32, 64
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * x
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+def get_init_inputs():
+    return []
+"""
+
+
+@contextlib.contextmanager
+def recording():
+    with aten.Recorder(OpTrace()) as recorder:
+        yield recorder.trace
+
+
+def test_others_may_have_the_device_between_the_steps_and_each_is_timed():
+    reference, pauses = Reference(Task("t", SOURCE)), []
+    spent.taken()
+    given = b"secret", Roofline(GPUS["H200"], Scale()), recording, reference
+    found = prepare.prepare(reference, reference, *given, pause=lambda: pauses.append(1))
+    assert not found.degenerate and len(pauses) >= 3
+    took = spent.taken()
+    assert {"costs", "hidden shapes", "trivial outputs", "exact", "noise"} <= took.keys()
+    assert took["exact"] <= took["trivial outputs"] and not spent.taken()

@@ -67,6 +67,13 @@ def test_the_evidence_has_each_shape_with_both_times():
     assert "missing" not in combined("worst", 3, [given, other, REFUSED])[1]
 
 
+def test_the_evidence_says_which_shapes_were_dropped_and_why():
+    dropped = [{"sizes": {"rows": 9}, "why": "memory"}]
+    _, evidence = combined("worst", 3, [at(2.0), at(2.0)], dropped)
+    assert evidence["missing"] == "1 of 2 other shapes: memory gives out at others"
+    assert evidence["dropped"] == dropped
+
+
 def test_what_was_measured_is_said_where_it_does_not_count():
     _, evidence = combined("geometric", 2, [at(4.0), at(9.0, own_work=False)])
     facts = evidence["shapes"][1]

@@ -12,12 +12,13 @@ import pytest
 from drkernel.judge.trusted import timed_shapes
 
 SCRIPT = """
-import json, sys, torch
+import functools, json, sys, torch
 torch.set_num_threads(1)
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.devices.simulated.device import SimulatedDevice
 from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.trusted import timed_shapes
 from drkernel.judge.trusted.least_work import least_work
 from drkernel.judge.trusted.timed_shapes import input_shapes
 from drkernel.tasks.module import Reference
@@ -28,6 +29,8 @@ aten.install()
 seed_one_generator()
 ONLY = "if x.shape != (16, 64): raise ValueError(x.shape)"
 FIXED = Task("fixed", tasks()["exact_shape"].source.replace("return torch.sig", ONLY + "\\n        return torch.sig"))
+FULL = "if type(x) is torch.Tensor and x.shape != (16, 64): raise torch.OutOfMemoryError('no room')"
+CRAMPED = Task("cramped", FIXED.source.replace(ONLY, FULL))
 known = tasks() | {"fixed": FIXED}
 
 def found(name, secret, shapes=4):
@@ -49,6 +52,16 @@ NAMES = ("relu", "softmax", "matmul", "square_matmul", "layer_norm", "group_norm
 answer = {name: found(name, b"one") for name in NAMES}
 answer["again"], answer["other"] = found("relu", b"one"), found("relu", b"two")
 answer["single"], answer["fixed"] = found("relu", b"one", 1), found("fixed", b"one")
+device = SimulatedDevice(GPUS["H200"], b"one", 4)
+prepared = device.prepare(CRAMPED)
+answer["cramped"] = len(prepared.timed), prepared.dropped
+admit = timed_shapes.prepared_elsewhere
+timed_shapes.prepared_elsewhere = functools.partial(admit, alone=False)
+try:
+    device.prepare(CRAMPED)
+except Exception as error:
+    answer["beside others"] = type(error.__cause__).__name__
+timed_shapes.prepared_elsewhere = admit
 answer["first"] = [found("relu", bytes([n]), 2)[1]["sizes"] for n in range(16)]
 print(json.dumps(answer))
 """
@@ -112,3 +125,13 @@ def test_what_is_compared_elsewhere_stays_the_same(found):
 
 def test_a_task_that_runs_at_one_shape_alone_has_no_other(found):
     assert len(found["fixed"]) == 1
+
+
+def test_a_shape_at_which_memory_gives_out_is_dropped(found):
+    timed, dropped = found["cramped"]
+    assert timed == 0 and len(dropped) == 3
+    assert all(row["sizes"] and "out of memory" in row["why"] for row in dropped)
+
+
+def test_what_others_hold_of_the_memory_drops_no_shape(found):
+    assert found["beside others"] == "OutOfMemoryError"

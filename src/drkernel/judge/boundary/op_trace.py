@@ -36,7 +36,7 @@ class Grid:
     programs: int
     """Of each of them."""
     stored: int
-    """Elements of the largest tensor that each of them stores to."""
+    """Elements of the largest tensor that each of them stores to; of those that add to one another, reads, too."""
     loops: bool
     """Whether their programs need several blocks to get through one of the tensors."""
     launches: int = 1

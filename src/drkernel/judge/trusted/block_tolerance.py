@@ -15,6 +15,24 @@ from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, leav
 
 
 @dataclass(frozen=True)
+class RelativeBounds:
+    """How far an output may be from the reference's, beside its size: found on a part of it, for all of it."""
+
+    row: float
+    """Of an element, beside the root mean square of its row."""
+    rtol: float
+    """Of an element, beside itself."""
+    norm: float
+    """Of all elements, beside their norm."""
+
+    def times(self, factor: float) -> RelativeBounds:
+        return RelativeBounds(factor * self.row, factor * self.rtol, factor * self.norm)
+
+    def or_more(self, other: RelativeBounds) -> RelativeBounds:
+        return RelativeBounds(max(self.row, other.row), max(self.rtol, other.rtol), max(self.norm, other.norm))
+
+
+@dataclass(frozen=True)
 class Tolerance:
     """Bounds for the outputs of many calls at once, as raw bytes: cheaper than `Expected`, which needs fp64.
 

@@ -27,7 +27,9 @@ from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import leaves, map_tensors, map_trees
 from drkernel.judge.trusted.plans import Plan
 from drkernel.judge.trusted.regimes import REGIMES
+from drkernel.judge.trusted.rerounding import Rerounded, Roundings
 from drkernel.judge.trusted.slices import LARGE, Cut, SlicedExpected
+from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected, stands_alone
 from drkernel.judge.trusted.weight_perturbation import assign, perturbed
@@ -35,12 +37,10 @@ from drkernel.tasks import module
 from drkernel.tasks.module import ArgumentEffects, Reference
 from drkernel.types import DrKernelError, Precision, Task
 
-_ATTEMPTS = 8
-"""Places that are tried to find one that changes the inputs."""
+_ATTEMPTS, _UNKNOWN = 8, 2.0**-16
+"""Places that are tried to find one that changes the inputs; relative error of outputs whose exact value is unknown."""
 _FEW, _NOISY_RUNS = 256, 4
 """Outputs with fewer elements, or with a tolerance for each, get several runs with noise: one may be small by luck."""
-_UNKNOWN = 2.0**-16
-"""Relative error of outputs whose exact value nobody knows."""
 
 
 class Perturbation(enum.Enum):
@@ -220,7 +220,8 @@ def expected_outputs(
     may_edit = effects is None or effects.edits
     given = map_tensors(inputs, lambda tensor: _in_layout(tensor, tensor)) if may_edit else inputs
     rounded = forward(model, model.model, given, train, seed)
-    few = any(not isinstance(t, Tensor) or t.numel() < _FEW or stands_alone(t.shape) for _, t in leaves(rounded))
+    alone = any(isinstance(t, Tensor) and stands_alone(t.shape) for _, t in leaves(rounded))
+    few = alone or any(not isinstance(t, Tensor) or t.numel() < _FEW for _, t in leaves(rounded))
     run = _Rerun(task.precision, model, inputs, train, seed)
     try:
         exact = run.exact()
@@ -228,7 +229,7 @@ def expected_outputs(
         noisy = [run.noisy(number, whole) for number in range(_NOISY_RUNS if few else 1)]
         noisy += run.as_allowed(exact)
         patterns = run.lowered() if lowered else ()
-        expected = Expected(exact, rounded, noisy, run.precision, patterns, seed)
+        expected = Expected(exact, rounded, noisy, run.precision, patterns, seed, run.rerounded(_NOISY_RUNS * alone))
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
         widened = map_tensors(rounded, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
         expected = Expected(rounded, rounded, [widened], run.precision)
@@ -332,6 +333,13 @@ class _Rerun:
         finally:
             self.products = noise.products
 
+    def rerounded(self, number: int) -> list[Any]:
+        """The outputs in fp64 with the roundings of a 16-bit task drawn again, so many times; see rerounding."""
+        if not number or not self._narrow():
+            return []
+        self._run(self._built.model, torch.clone, torch.get_default_dtype(), seen := Roundings())
+        return [self.exact(Rerounded(seen.formats, self._seed + drawn)) for drawn in range(number)]
+
     def _narrow(self) -> torch.dtype | None:
         """The 16-bit format of inputs and weights, where they have one."""
         tensors = [*self._built.model.parameters(), *(t for _, t in leaves(self._inputs) if isinstance(t, Tensor))]
@@ -375,11 +383,11 @@ class _Rerun:
         inputs, given = [], self._inputs if self._once else list(self._inputs)
         while given:
             inputs.append(map_tensors(given.pop(0), change))
-        before = torch.get_default_dtype()
+        before, kind = torch.get_default_dtype(), type(mode).__name__.lower() if mode else "exact"
         torch.set_default_dtype(dtype)
         try:
             plain = rounding.plain_attention() if mode else contextlib.nullcontext()
-            with tf32.allowing(False), plain, mode or contextlib.nullcontext():
+            with spent(kind), tf32.allowing(False), plain, mode or contextlib.nullcontext():
                 return forward(self._built, model, inputs, self._train, self._seed)
         finally:
             torch.set_default_dtype(before)

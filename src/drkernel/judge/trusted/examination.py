@@ -353,7 +353,8 @@ class Examination(Generic[P]):
     def _over_shapes(self, published: Measurement) -> tuple[float, str]:
         """The speed-up over all shapes that are timed, and why one of the times cannot be true, or an empty string."""
         times = [ShapeTime.of(self.prepared, published), *map(self._time_at, range(len(self.prepared.timed)))]
-        speedup, self.evidence["timed_shapes"] = combined(self.config.across_shapes, self.config.timed_shapes, times)
+        across, wanted = self.config.across_shapes, self.config.timed_shapes
+        speedup, self.evidence["timed_shapes"] = combined(across, wanted, times, self.prepared.dropped)
         return speedup, next((time.doubt for time in times if time.doubt), "")
 
     def _time_at(self, number: int) -> ShapeTime:
@@ -361,8 +362,7 @@ class Examination(Generic[P]):
         if self._restart:  # timing may have left the last process in disorder
             self._start_again(self._restart)
         prepared, ask = self.prepared.timed[number], functools.partial(self._asked_elsewhere, number)
-        asked = self.generality.allow_errors(self.pair.client, ask, timed=True)
-        if not asked:
+        if not (asked := self.generality.allow_errors(self.pair.client, ask, timed=True)):
             return ShapeTime.of(prepared, None, refused=self.generality.evidence["other_shape"])
         case, trace, effect = asked
         measured = without_words(lambda: self.device.measure(prepared, self._submission(case, trace)))

@@ -22,6 +22,7 @@ from drkernel.judge.trusted.least_work import least_work
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, Plan
 from drkernel.judge.trusted.slices import Cut
+from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected
 from drkernel.tasks.module import Reference
@@ -34,6 +35,8 @@ _MAX_TRIES = 24
 """Sets of constants that are tried as hidden shapes."""
 _CHUNK = 2**28
 """Elements that are looked at together."""
+_MUCH = 5e10
+"""Operations of a reference's products from which trivial outputs are looked for at small sizes."""
 _DEGENERATE_SLACK = 10.0
 """A trivial output counts as right within so many times the tolerance."""
 
@@ -64,6 +67,8 @@ class PreparedTask:
     """Of a large task, how its inputs are cut, by mode; without those modes in which they cannot be."""
     timed: Sequence[Any] = field(default=(), kw_only=True)
     """The same task at other sizes that are timed, too, prepared as here; see timed_shapes."""
+    dropped: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
+    """Shapes that would be timed, too, with the reason why they are not."""
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
 
@@ -123,6 +128,7 @@ def prepare(
     record: Callable[[], AbstractContextManager[OpTrace]],
     published: Reference,
     large: bool = False,
+    pause: Callable[[], object] = lambda: None,
 ) -> PreparedTask:
     """Prepares a task.
 
@@ -133,6 +139,7 @@ def prepare(
         record: counts the operators of a block.
         published: the task at the sizes that count.
         large: what does not depend on sizes is found out at those of `base`.
+        pause: called now and then, while others may have the device.
 
     Raises:
         DrKernelError: the reference fails.
@@ -143,20 +150,36 @@ def prepare(
     sized = base if large else reference
     alternatives = cases.mode_alternatives(sized, seed)
     cost = lambda train: reference_cost(reference, seed, train, cost_model, record, published)
-    costs = {train: cost(train) for train, *_ in alternatives}
-    hidden = most_telling(_hidden(task, base, seeds, published), HIDDEN_SHAPES, published, base)
+    with spent("costs"):
+        costs = {train: cost(train) for train, *_ in alternatives}
+    pause()
+    with spent("hidden shapes"):
+        hidden = most_telling(_hidden(task, base, seeds, published), HIDDEN_SHAPES, published, base)
+    pause()
     sources = structure.observe(base, seed)
     modes = {train for alternative in alternatives for train in alternative} if large else ()
     cuts = {train: cut for train in modes if (cut := slices.find_cut(base, seed, train))}
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "", cuts)
-    prepared.degenerate = _passing(prepared, sized, seeds)
+    with spent("trivial outputs"):
+        _note_degenerate(prepared, base if large else reference, base, seeds, pause)
+    return prepared
+
+
+def _note_degenerate(
+    prepared: PreparedTask, sized: Reference, base: Reference, seeds: Seeds, pause: Callable[[], object]
+) -> None:
+    """Finds out whether trivial outputs would pass. A reference that takes much arithmetic, which is dear in fp64, is
+    asked at small sizes; at its own where they would pass there."""
+    alternatives, least = prepared.mode_alternatives, next(iter(prepared.reference_costs.values())).least
+    if least and least.operations > _MUCH and not _passing(prepared, base, seeds, pause):
+        return
+    prepared.degenerate = _passing(prepared, sized, seeds, pause)
     if prepared.degenerate and len(alternatives) > 1:  # deep networks with running statistics may tell in training only
         prepared.mode_alternatives = alternatives[:1]
-        if _passing(prepared, sized, seeds):
+        if _passing(prepared, sized, seeds, pause):
             prepared.mode_alternatives = alternatives
         else:
             prepared.degenerate = ""
-    return prepared
 
 
 def expect_usable(prepared: Prepared, degenerate: str) -> Prepared:
@@ -233,7 +256,7 @@ def _elements(inputs: list) -> int:
     return sum(t.numel() for _, t in leaves(inputs) if isinstance(t, Tensor))
 
 
-def _passing(prepared: PreparedTask, reference: Reference, seeds: Seeds) -> str:
+def _passing(prepared: PreparedTask, reference: Reference, seeds: Seeds, pause: Callable[[], object]) -> str:
     """Which outputs that take no work are (nearly) right in every case; empty where none are."""
     model = cases.build(reference, seeds("degenerate"), Perturbation.OVERWRITE)
     train = prepared.mode_alternatives[-1][0]
@@ -248,6 +271,7 @@ def _passing(prepared: PreparedTask, reference: Reference, seeds: Seeds) -> str:
             passing = {name: predict for name, predict in passing.items() if _passes(case, predict)}
         if not passing:
             return ""
+        pause()
     return f"{next(iter(passing))} would pass for a right answer"
 
 

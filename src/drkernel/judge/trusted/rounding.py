@@ -43,11 +43,10 @@ _SUM, _PRODUCT = 0.2, 2.5
 """Error of a sum of n terms, in units of EPS and sqrt(n). The partial sums of n positive terms, each rounded, give 0.17
 (random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""
 _EXACT_BELOW, _SOME = 2.0**20, 256
-_ONCE, _NOTHING = 0.2, 1e-5
+ROUNDED_ONCE, _NOTHING = 0.2, 1e-5
 """Standard deviation of one rounding, in steps of a format; a relative distance that is none in 16 bits."""
-_CHUNK = 2**22
-_MIN_ROW = 16
-"""Rows shorter than this share one size."""
+_CHUNK, _MIN_ROW = 2**22, 16
+"""Elements that are disturbed at once; rows shorter than this share one size."""
 
 Lower = Callable[[Callable, tuple, int], Tensor]
 """From an operator that multiplies, its arguments and the place of its first factor to what lower precision makes of
@@ -85,6 +84,11 @@ _EXACT = {
 """Operators that round nothing."""
 
 
+def rounds_nothing(operator: Any) -> bool:
+    """Whether an ATen operator only moves or chooses numbers."""
+    return operator.is_view or operator.overloadpacket.__name__ in _EXACT
+
+
 def chain_error(terms: float, tensor_cores: bool = False) -> float:
     """Relative error (standard deviation) of a sum of so many terms, beside the largest sums of its kind."""
     terms = min(terms, MAX_TERMS)
@@ -112,7 +116,7 @@ class Noise(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         name, kwargs = func.overloadpacket.__name__, kwargs or {}
-        if func.is_view or name in _EXACT:
+        if rounds_nothing(func):
             return func(*args, **kwargs)
         if name in _MOMENTS:
             with self:
@@ -123,8 +127,7 @@ class Noise(TorchDispatchMode):
             if name in _WHOLE_ROWS:
                 self._disturb(outputs, self._unit, chain_error(outputs.shape[args[1]] if outputs.dim() else 1))
             return outputs
-        first = PRODUCTS.get(name)
-        if first is not None:
+        if (first := PRODUCTS.get(name)) is not None:
             self.products += 1
             if self._operands:
                 args = _with_factors(args, first, lambda t: self._disturb(t.clone(), self._operands, 0.0))
@@ -149,7 +152,7 @@ class Noise(TorchDispatchMode):
         distance = (factor.to(self._narrow).to(factor.dtype) - factor).abs()
         if bool((distance <= _NOTHING * factor.abs()).all()):
             return factor
-        return self._disturb(factor.clone(), _ONCE * torch.finfo(self._narrow).eps, 0.0)
+        return self._disturb(factor.clone(), ROUNDED_ONCE * torch.finfo(self._narrow).eps, 0.0)
 
     def around(self, tensor: Tensor, whole: bool = False) -> Tensor:
         """A copy of an input or a weight, rounded once more at random. Whole numbers stay, unless `whole`: no format

@@ -89,12 +89,15 @@ class ShapeTime:
         return facts | self.measured.evidence
 
 
-def combined(across: str, wanted: int, times: Sequence[ShapeTime]) -> tuple[float, dict[str, Any]]:
+def combined(
+    across: str, wanted: int, times: Sequence[ShapeTime], dropped: Sequence[Mapping[str, Any]] = ()
+) -> tuple[float, dict[str, Any]]:
     """The speed-up over all shapes, the published one first, and `evidence["timed_shapes"]`.
 
     Args:
         across: a key of ACROSS.
         wanted: how many shapes were asked for.
+        dropped: see PreparedTask.
     """
     first = times[0].measured
     assert first, "a submission that is timed runs at the published shape"
@@ -106,7 +109,10 @@ def combined(across: str, wanted: int, times: Sequence[ShapeTime]) -> tuple[floa
     evidence: dict[str, Any] = {"across": across, "shapes": facts}
     if len(times) < wanted:
         found = len(times) - 1
-        evidence["missing"] = f"{found} of {wanted - 1} other shapes: the task has no more of comparable work"
+        why = "memory gives out at others" if dropped else "the task has no more of comparable work"
+        evidence["missing"] = f"{found} of {wanted - 1} other shapes: {why}"
+    if dropped:
+        evidence["dropped"] = [dict(shape) for shape in dropped]
     return speedup, evidence
 
 

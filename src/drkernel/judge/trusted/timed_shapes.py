@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from drkernel.judge.trusted.without_data import DRY_RUNS
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
+P = TypeVar("P", bound=PreparedTask)
 MOST = 4
 """Shapes that are timed at most, the published one included: a GPU is held alone for each."""
 LEAST_WORK, MOST_WORK = 0.5, 1.5
@@ -67,8 +68,12 @@ def prepared_elsewhere(
     cost_model: Callable[[Sizes], CostModel],
     record: Callable[[], AbstractContextManager[OpTrace]],
     admits: Callable[[Footprint], bool] = lambda footprint: True,
-) -> Iterator[PreparedTask]:
-    """The task at other shapes that are timed: `shapes` of them, or as many as it has.
+    measured: Callable[[PreparedTask], P] = lambda prepared: prepared,  # type: ignore[assignment, return-value]
+    alone: bool = True,
+) -> tuple[list[P], list[dict[str, Any]]]:
+    """The task at other shapes that are timed, and those that are dropped, with the reason.
+
+    There are `shapes` of them together, or as many as the task has. A shape is dropped where memory gives out at it.
 
     Args:
         prepared: the task at the shape that is published, at the sizes at which the device runs it.
@@ -77,6 +82,11 @@ def prepared_elsewhere(
         cost_model: of the device, for a shape.
         record: counts the operators of a block.
         admits: whether there is room for a shape.
+        measured: what a device adds to the task at a shape.
+        alone: whether nobody else holds memory of the device. What others hold must not decide which shapes are timed.
+
+    Raises:
+        torch.OutOfMemoryError, DrKernelError with this as its cause: memory gives out, and others hold some, too.
     """
     seeds = Seeds(secret, prepared.task.digest, "timed shapes")
     networks = lift.network_sizes(prepared.task.source)
@@ -85,21 +95,42 @@ def prepared_elsewhere(
     found = _Found(prepared, published, seeds("inputs"), admits)
     draw = random.Random(seeds("sizes"))
     odd_first = draw.random() < 1 / 2
+
+    def at(sizes: Sizes) -> P | None:
+        reference = found.usable(sizes)
+        if reference is None:
+            return None
+        full = Reference(prepared.task, published.constants | sizes.full)
+        given = cost_model(sizes), record, full
+        before = prepared.reference_costs
+        costs = {train: prepare.reference_cost(reference, seeds("cost"), train, *given) for train in before}
+        if not all(_takes_as_long(costs[train], before[train]) for train in costs):
+            return None
+        return measured(dataclasses.replace(prepared, reference=reference, reference_costs=costs, sizes=sizes.full))
+
+    timed: list[P] = []
+    dropped: list[dict[str, Any]] = []
     for number in range(shapes if names else 0):
         odd = (number % 2 == 0) == odd_first
         for attempt in range(_TRIES):
             sizes = _drawn(
                 draw, published.constants, prepared.reference.constants, names, odd ^ (attempt >= _TRIES // 2)
             )
-            reference = found.usable(sizes)
-            if reference is not None:
-                full = Reference(prepared.task, published.constants | sizes.full)
-                given = cost_model(sizes), record, full
-                before = prepared.reference_costs
-                costs = {train: prepare.reference_cost(reference, seeds("cost"), train, *given) for train in before}
-                if all(_takes_as_long(costs[train], before[train]) for train in costs):
-                    yield dataclasses.replace(prepared, reference=reference, reference_costs=costs, sizes=sizes.full)
-                    break
+            try:
+                other = at(sizes)
+            except (torch.OutOfMemoryError, DrKernelError) as error:
+                if not alone or not _out_of_memory(error):
+                    raise
+                dropped.append({"sizes": sizes.full, "why": "the reference runs out of memory there"})
+                break
+            if other is not None:
+                timed.append(other)
+                break
+    return timed, dropped
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    return isinstance(error.__cause__ or error, torch.OutOfMemoryError)
 
 
 def input_shapes(task: Task, constants: Mapping[str, int]) -> list[list[int]] | None:
@@ -140,8 +171,8 @@ class _Found:
             if not _finite(reference.forward(reference.model(self._seed).train(self._train), inputs)):
                 return None
         except DrKernelError as error:
-            if isinstance(error.__cause__, torch.OutOfMemoryError):
-                raise  # what others hold of a GPU must not decide which shapes are timed
+            if _out_of_memory(error):
+                raise
             return None
         self._known.add(shapes)
         return reference

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from drkernel.judge.trusted import reductions
-from drkernel.judge.trusted.block_tolerance import Tolerance
+from drkernel.judge.trusted.block_tolerance import RelativeBounds, Tolerance
 from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
 from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, expanded, form_of, kind_of, leaves, same, shape_of
@@ -54,6 +53,7 @@ class Expected:
         exact: the reference's output in fp64 (a tree of tensors and scalars).
         rounded: the same in the task's own precision; it also sets types, dtypes and shapes.
         noisy: the output with other rounding in every operator, at random; several where outputs are few.
+        rerounded: of 16 bits, the output with the roundings of eager drawn again; for elements that stand alone.
         precision: of the task.
         lowered: names of precisions that the task forbids, and the fp64 output with products of such (`Lowering`).
         seed: of the places at which these are compared.
@@ -79,14 +79,15 @@ class Expected:
         precision: Precision = "ieee",
         lowered: Iterable[tuple[str, Any]] = (),
         seed: int = 0,
+        rerounded: Sequence[Any] = (),
     ):
         self.rounded, self.precision = rounded, precision
         self._rounded = list(leaves(rounded))
-        trees = [dict(leaves(tree)) for tree in (exact, *noisy)]
-        if any(tree.keys() != dict(self._rounded).keys() for tree in trees):
+        trees, again = ([dict(leaves(tree)) for tree in some] for some in ((exact, *noisy), rerounded))
+        if any(tree.keys() != dict(self._rounded).keys() for tree in (*trees, *again)):
             raise ValueError("the reference's outputs have another structure in fp64")
         self._leaves = {
-            path: _Leaf(trees[0][path], value, [tree[path] for tree in trees[1:]], precision)
+            path: _Leaf([tree[path] for tree in trees], [tree[path] for tree in again], value, precision)
             for path, value in self._rounded
         }
         for name, tree in lowered:
@@ -177,24 +178,6 @@ class Expected:
         )
 
 
-@dataclass(frozen=True)
-class RelativeBounds:
-    """How far an output may be from the reference's, beside its size: found on a part of it, for all of it."""
-
-    row: float
-    """Of an element, beside the root mean square of its row."""
-    rtol: float
-    """Of an element, beside itself."""
-    norm: float
-    """Of all elements, beside their norm."""
-
-    def times(self, factor: float) -> RelativeBounds:
-        return RelativeBounds(factor * self.row, factor * self.rtol, factor * self.norm)
-
-    def or_more(self, other: RelativeBounds) -> RelativeBounds:
-        return RelativeBounds(max(self.row, other.row), max(self.rtol, other.rtol), max(self.norm, other.norm))
-
-
 class _Leaf:
     """One expected output: its fp64 value, and how far an output may be from it. Arguments as those of `Expected`."""
 
@@ -209,7 +192,8 @@ class _Leaf:
     error_square = 0.0
     """The sum of squared errors of what was compared last."""
 
-    def __init__(self, exact: Any, rounded: Any, noisy: Sequence[Any], precision: Precision):
+    def __init__(self, exact_and_noisy: Sequence[Any], rerounded: Sequence[Any], rounded: Any, precision: Precision):
+        exact, *noisy = exact_and_noisy
         self._lowerings: list[Lowering] = []
         if not _is_float(rounded):
             self.finite = self.same_nonfinite = True
@@ -226,6 +210,8 @@ class _Leaf:
         for _, other_rows, other_numbers in found[1:]:
             row_errors = torch.maximum(row_errors, other_rows)
             numbers[2] = max(numbers[2], other_numbers[2])
+        for other in rerounded if stands_alone(exact.shape) else ():
+            row_errors = torch.maximum(row_errors, (other.reshape(self._table)[:, 0] - self.exact[:, 0]).abs())
         *squares, self.reference_max, disagreeing, nonfinite = numbers
         self.reference_norm, own, noise = map(math.sqrt, squares)
         self.finite, self.same_nonfinite = nonfinite == 0, disagreeing == 0

@@ -6,7 +6,9 @@ worker_process.py starts it from the process of the Judge.
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 import os
+import signal
 import socket
 import sys
 import time
@@ -135,6 +137,7 @@ def main() -> None:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         framing.send(connection, sequence, nonce, {"broken": text[:500]})
         return
+    faulthandler.register(signal.SIGUSR1)  # the zygote, which has started, has no such handler; see tell_where
     framing.send(connection, sequence, nonce, {})
     while True:
         sequence, nonce, body = framing.receive(connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -83,6 +84,10 @@ class Worker:
         except (framing.PeerClosed, framing.DeadlineExceeded, framing.ProtocolViolation) as error:
             raise WorkerCrashed(f"worker process: {type(error).__name__} {error}".strip()) from error
 
+    def tell_where(self) -> None:
+        """Has the process write to its standard error where its threads are."""
+        self._process.send_signal(signal.SIGUSR1)
+
     def kill(self) -> None:
         self._connection.close()
         self._process.kill()
@@ -134,6 +139,11 @@ class WorkerSlot:
                 if not left or (isinstance(error, WorkerNotStarted) and not self._retry_start):
                     raise
         raise AssertionError("at least one attempt is needed")
+
+    def tell_where(self) -> None:
+        """As Worker.tell_where, of the worker that runs now, if there is one."""
+        if worker := self._worker:
+            worker.tell_where()
 
     def kill(self) -> None:
         """Ends the worker, if there is one."""

@@ -6,7 +6,9 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +18,7 @@ import torch
 from drkernel.judge import Judge
 from drkernel.judge.devices.cuda import backend
 from drkernel.judge.devices.cuda.backend import CudaBackend
+from drkernel.judge.devices.cuda.job import Job
 from drkernel.judge.trusted.exam_config import ExamConfig
 from drkernel.judge.trusted.worker_process import WorkerCrashed, WorkerNotStarted
 from drkernel.types import DrKernelError, Verdict
@@ -72,6 +75,53 @@ class TwoGpus(CudaBackend):
             raise WorkerNotStarted("the GPU fails")
         self._healthy.add(worker_id)
         return SimpleNamespace(request=lambda body, timeout_s: {"plan": {"by": gpu}}, kill=lambda: None, missing=[])
+
+
+class Slow(CudaBackend):
+    """Its examiner prepares a task for as long as the test wants."""
+
+    def __init__(self):
+        self.told, self.go_on = [], threading.Event()
+        super().__init__(settings(), b"a secret", ["0"], compile_workers=0, timeout_s=60.0)
+
+    def _start(self, settings, worker_id, gpu):
+        def request(body, timeout_s):
+            self.go_on.wait(20)
+            return {"plan": {"degenerate": "", "stages": {"costs": 3.0}}}
+
+        tell = lambda: self.told.append(worker_id)
+        return SimpleNamespace(request=request, kill=lambda: None, tell_where=tell, missing=[])
+
+
+def test_it_says_what_its_examiners_do():
+    slow = Slow()
+    try:
+        check = slow.enqueue(tasks()["relu"], None)
+        deadline = time.monotonic() + 20
+        while not (doing := slow.doing()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (line,) = doing
+        assert line.startswith("examiner ") and " on GPU 0 prepares relu for " in line and slow.told
+        slow.go_on.set()
+        check.result(timeout=20)
+        while slow.doing() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not slow.doing()
+    finally:
+        slow.go_on.set()
+        slow.close()
+
+
+def test_a_verdict_says_what_its_task_took_and_who_had_it():
+    plan: Future = Future()
+    plan.set_result({"spans": [["examiner", 1.0, 1.5]], "stages": {"costs": 3.0}, "examiner": "0 on GPU 1"})
+    job = Job(tasks()["relu"], "", Future(), plan, began=0.5, spans=[["compile", 2.0, 3.0]], examiner="2 on GPU 1")
+    verdict = {"evidence": {"cost": {"wait": 250.0, "spans": [["exam", 2.5, 3.0]]}}, "seconds": 0.0}
+    job.note_cost(verdict)
+    cost = verdict["evidence"]["cost"]
+    assert verdict["seconds"] == 0.75 and cost["prepare"] == 500.0 and cost["prepare_stages"] == {"costs": 3.0}
+    assert (cost["prepared_by"], cost["examiner"]) == ("0 on GPU 1", "2 on GPU 1")
+    assert [span[0] for span in cost["spans"]] == ["queue", "prepare", "compile", "exam"]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from drkernel.judge.devices.cuda import job_queue
-from drkernel.judge.devices.cuda.job_queue import LONG_S, MANY, AffinityQueue
+from drkernel.judge.devices.cuda.job_queue import LONG_S, MANY, STUCK_S, AffinityQueue
 from drkernel.types import Task
 
 HUNG_S = 5.0
@@ -192,3 +192,14 @@ def test_closing_ends_all_waiting_and_drops_what_is_left(two):
     assert waiting_for_more.result() is None and take(two, 0) is None
     two.put(new("b"))
     assert take(two, 0) is None
+
+
+def test_submissions_do_not_wait_for_an_examiner_that_is_long_at_another_job(two, clock):
+    put(two, new("quick"), new("dear"))
+    assert two.take(0).task.id == "quick" and two.take(0).task.id == "dear"
+    put(two, answer("quick"))
+    other = Taking(two, 1)
+    assert other.waits(), "the examiner that has prepared the task may be done soon"
+    clock.now += STUCK_S + 0.1
+    put(two, new("another"))
+    assert other.result() == answer("quick")

@@ -239,3 +239,7 @@ def test_kernels_by_which_a_runner_copies_and_fills_are_not_its_submission_s():
     names = ("own_copy_kernel", "direct_copy_kernel_cuda", "FillFunctor", "gemm", "")
     found = [dataclasses.replace(one, kernel=name) for name, one in zip(names, work(*[(0, 1)] * 5), strict=True)]
     assert device._names(found, {"own_copy_kernel"}) == {"own_copy_kernel", "gemm"}
+
+
+def test_evidence_has_what_single_calls_usually_take():
+    assert Usual(11.4567, 3.2111).facts() == {"overhead_us": 11.46, "start_us": 3.21}

@@ -44,6 +44,7 @@ def test_each_shape_is_measured_with_intervals_and_single_calls(verdicts):
     assert verdict.ok and len(elsewhere) == 3 and here["inputs"] == [[4096, 8192]]
     for row in elsewhere:
         assert row["timing"]["calls"] and row["timing"]["single_calls"]
+        assert {"switching", "resident", "waiting"} == set(row["timing"]["usual"])
         assert row["timing"]["interval"][0] == pytest.approx(row["speedup"], abs=1e-4)
         assert row["submission_us"] < row["reference_us"]
     product = here["speedup"]

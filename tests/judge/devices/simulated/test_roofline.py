@@ -7,9 +7,9 @@ import torch
 import triton
 import triton.language as tl
 
-from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
+from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
-from drkernel.judge.devices.simulated.roofline import GPUS, estimate_times, for_precision, min_time_us
+from drkernel.judge.devices.simulated.roofline import GPUS, _grown, estimate_times, for_precision, min_time_us
 from drkernel.judge.untrusted.simulated.device import record
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -257,6 +257,33 @@ def test_launches_on_tensors_of_two_sizes_grow_each_by_its_own_factor():
 
     assert price(large, small) == pytest.approx(price(large) + price(small), rel=0.1)
     assert price(large, small, small) == pytest.approx(price(large) + 2 * price(small), rel=0.1)
+
+
+def test_a_grid_of_blocks_that_equals_a_dimension_by_chance_grows_like_what_it_stores():
+    """32 blocks of 256 elements, where one dimension is 32 and none is 256."""
+    grid, scale = Grid(32, 8192, True), Scale(numel={8192: 392}, extents={32: 2.0})
+    assert _grown(grid, 256, scale) == (12544, 12544)
+    rows_of_256 = dataclasses.replace(scale, extents={32: 2.0, 256: 196.0})
+    assert _grown(grid, 256, rows_of_256) == (64, 12544)
+
+
+@triton.jit
+def add_up(x, out, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for row in range(ROWS):
+        total += tl.load(x + (tl.program_id(0) * ROWS + row) * columns + i)
+    tl.atomic_add(out + i, total)
+
+
+def test_programs_that_add_to_one_another_grow_with_what_they_read():
+    x, out = torch.randn(64, 128), torch.zeros(128)
+    with record() as trace:
+        add_up[(8,)](x, out, 128, ROWS=8, BLOCK=128)
+    assert trace.rows[0].grids == [Grid(8, 64 * 128, trace.rows[0].grids[0].loops)]
+    with record() as alone:
+        double_rows[(64,)](x, torch.empty_like(x), 128, BLOCK=128)
+    assert total(trace, scale_of(CHAIN)) < total(alone, scale_of(CHAIN))
 
 
 def test_a_softmax_along_another_dimension_takes_a_few_passes_and_a_scan_many():

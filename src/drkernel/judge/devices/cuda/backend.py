@@ -24,12 +24,12 @@ import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from drkernel.judge.boundary.cuda import setup
 from drkernel.judge.devices.cuda.baselines import Store, add_speedups
+from drkernel.judge.devices.cuda.job import Job
 from drkernel.judge.devices.cuda.job_queue import AffinityQueue
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
 from drkernel.judge.trusted.verdicts import judge_failure
@@ -58,34 +58,6 @@ SCREEN_REASONS = frozenset(
 """Refusals that do not depend on the device. Whatever else the interpreter finds, a GPU decides."""
 _SCREEN, _SCREEN_S = "simulated:H200", 2.0
 """The device of the screen, whose times are not used, and the seconds that one call may take there."""
-
-
-@dataclass
-class _Job:
-    """One submission on its way to a verdict; without a source, one task that is to be prepared."""
-
-    task: Task
-    source: str | None
-    future: Future
-    plan: Future
-    """What a compile worker needs to know of the task, once it is prepared."""
-    began: float = field(default_factory=time.monotonic)
-    missing: list[dict[str, Any]] = field(default_factory=list)
-    """Kernels that examinations have met and that were not compiled."""
-    rounds: int = 0
-    """How often kernels were missing."""
-    attempts: int = 0
-    """How often an examiner died over it."""
-    gpu_failed: bool = False
-    """Whether the last examiner gave up because of its GPU."""
-    exclusive: bool = False
-    """Whether no other examination may be on the GPU meanwhile."""
-    again: str = ""
-    """Why it had to be examined again so."""
-    folder: Path | None = None
-    compile_s: float = 0.0
-    spans: list = field(default_factory=list)
-    """[stage, start, end] of what was done for it."""
 
 
 class CudaBackend:
@@ -125,8 +97,8 @@ class CudaBackend:
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         _remove_stale_folders(Path(base or tempfile.gettempdir()))
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
-        self._to_compile: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._to_examine: AffinityQueue[_Job] = AffinityQueue(len(self._gpus) * EXAMINERS_PER_GPU)
+        self._to_compile: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._to_examine: AffinityQueue[Job] = AffinityQueue(len(self._gpus) * EXAMINERS_PER_GPU)
         self._order, self._lock = itertools.count(), threading.Lock()
         self._plans: dict[str, Future] = {}
         """By the digest of the task."""
@@ -136,6 +108,8 @@ class CudaBackend:
         examiners = list(enumerate(self._gpus * EXAMINERS_PER_GPU))
         self._healthy = {worker_id for worker_id, _ in examiners}
         """Examiners that have started, or were not tried yet."""
+        self._doing: dict[int, tuple[Job, float, WorkerSlot]] = {}
+        """By examiner: its job, since when, and its process."""
         self._threads = [
             threading.Thread(target=self._compile, args=(i,), daemon=True) for i in range(compile_workers)
         ] + [threading.Thread(target=self._examine, args=examiner, daemon=True) for examiner in examiners]
@@ -147,17 +121,26 @@ class CudaBackend:
             plan = self._plans.get(task.digest)
             if plan is None:
                 plan = self._plans[task.digest] = Future()
-                self._to_examine.put(_Job(task, None, Future(), plan))
+                self._to_examine.put(Job(task, None, Future(), plan))
         future: Future = Future()
         self._open.add(future)
         future.add_done_callback(self._open.discard)
         if source is None:
             plan.add_done_callback(lambda plan: _settle_check(plan, future))
         else:
-            job = _Job(task, source, future, plan)
+            job = Job(task, source, future, plan)
             found = self._screen.enqueue(task, source) if self._screen else None  # while the task is prepared
             plan.add_done_callback(lambda _: self._admit(job, found))
         return future
+
+    def doing(self) -> list[str]:
+        """What each examiner that works does now, for people. Each also writes where it is to its standard error."""
+        now, found = time.monotonic(), []
+        for job, since, slot in list(self._doing.values()):
+            slot.tell_where()
+            what = "prepares" if job.source is None else "examines an answer to"
+            found.append(f"examiner {job.examiner} {what} {job.task.id} for {now - since:.1f} s")
+        return found
 
     def close(self) -> None:
         self._closing.set()
@@ -178,14 +161,14 @@ class CudaBackend:
 
     # screening
 
-    def _admit(self, job: _Job, found: Future | None) -> None:
+    def _admit(self, job: Job, found: Future | None) -> None:
         """Passes a submission on to be compiled, once the screen has not refused it."""
         if not found or job.plan.exception():
             self._to_compile.put(job)
         else:
             found.add_done_callback(lambda found: self._screened(job, found))
 
-    def _screened(self, job: _Job, found: Future) -> None:
+    def _screened(self, job: Job, found: Future) -> None:
         if found.cancelled():
             return  # the judge is being closed
         verdict = None if found.exception() else found.result()
@@ -228,7 +211,7 @@ class CudaBackend:
                 self._end(job, reply, problem)
         slot.kill()
 
-    def _compile_request(self, job: _Job) -> dict[str, Any]:
+    def _compile_request(self, job: Job) -> dict[str, Any]:
         body = {"task": dataclasses.asdict(job.task), "source": job.source, "plan": job.plan.result()}
         return body | {"missing": job.missing, "folder": str(self._scratch / f"kernels-{next(self._order)}")}
 
@@ -250,12 +233,15 @@ class CudaBackend:
                 self._reassign(worker_id, gpu, job, str(error))
                 continue
             start = time.monotonic()
+            job.examiner = f"{worker_id} on GPU {gpu}"
+            self._doing[worker_id] = job, start, slot
             try:
                 request = functools.partial(self._examine_request, job)
                 reply = slot.request(request, self._timeout_s, attempts=1)
                 problem = reply.get("unhealthy", "")
             except WorkerCrashed as error:
                 reply, problem = {}, str(error)
+            self._doing.pop(worker_id)
             if problem:
                 slot.kill()
                 self._to_examine.forget(worker_id)
@@ -273,7 +259,7 @@ class CudaBackend:
                 self._end(job, reply, "")
         slot.kill()
 
-    def _examine_request(self, job: _Job) -> dict[str, Any]:
+    def _examine_request(self, job: Job) -> dict[str, Any]:
         body = {"task": dataclasses.asdict(job.task), "source": job.source}
         return body if job.source is None else body | {"kernels": str(job.folder), "exclusive": job.exclusive}
 
@@ -298,7 +284,7 @@ class CudaBackend:
                 if not self._healthy or self._closing.wait(_RECOVERY_S):
                     return
 
-    def _reassign(self, worker_id: int, gpu: str, job: _Job, problem: str) -> None:
+    def _reassign(self, worker_id: int, gpu: str, job: Job, problem: str) -> None:
         """No examiner starts on this GPU: the job goes to another one, or ends where there is none."""
         self._to_examine.forget(worker_id)
         if self._healthy and not self._closing.is_set():
@@ -307,7 +293,7 @@ class CudaBackend:
             self._plans.pop(job.task.digest, None)  # says nothing of the task
             self._end(job, {"error": f"judge: no examiner starts on GPU {gpu}: {problem}"}, problem)
 
-    def _retry(self, job: _Job, problem: str, reply: dict[str, Any]) -> None:
+    def _retry(self, job: Job, problem: str, reply: dict[str, Any]) -> None:
         """The examiner died or gave up over this job. It is compiled and examined again, ATTEMPTS times in all.
 
         A submission that had the GPU for itself when the GPU failed, each time, is not excused by that: what was found
@@ -322,13 +308,13 @@ class CudaBackend:
         else:
             self._to_compile.put(job)
 
-    def _end(self, job: _Job, reply: dict[str, Any] | None, problem: str) -> None:
+    def _end(self, job: Job, reply: dict[str, Any] | None, problem: str) -> None:
         """Ends a job's future with the last reply; see settle."""
         if job.source is None:
             if reply is None:
                 self._plans.pop(job.task.digest, None)  # says nothing of the task
             elif "plan" in reply:
-                reply["plan"]["seconds"] = sum(end - start for _, start, end in job.spans)
+                reply["plan"] |= {"spans": job.spans, "examiner": job.examiner}
             _settle_plan(job.plan, reply, problem)
             return
         if reply is not None and "missing" in reply:
@@ -340,13 +326,7 @@ class CudaBackend:
                 verdict["evidence"]["degenerate"] = degenerate
             if self._store:
                 add_speedups(self._store, job.task, reply)
-            cost = verdict["evidence"].setdefault("cost", {})
-            worked = sum(end - start for _, start, end in job.spans)
-            verdict["seconds"] = max(0.0, worked - cost.get("wait", 0.0) / 1e3)
-            took = {"prepare": job.plan.result().get("seconds", 0.0), "compile": job.compile_s}
-            cost |= {stage: round(1e3 * seconds, 2) for stage, seconds in took.items()} | {"rounds": job.rounds}
-            cost |= {"again": job.again} if job.again else {}
-            cost["spans"] = [["queue", job.began, job.spans[0][1]], *job.spans, *cost.get("spans", [])]
+            job.note_cost(verdict)
         settle(job.future, reply, problem, self._device, "gpu_lost" if job.gpu_failed else "worker_lost")
 
 

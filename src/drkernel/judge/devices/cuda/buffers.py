@@ -89,6 +89,10 @@ class Usual:
     start_us: float = 0.0
     """Of the forward that the runner reports: it begins on an idle device, and ends when all streams have ended."""
 
+    def facts(self) -> dict[str, float]:
+        """For the verdict's evidence: what this examiner measured when it started."""
+        return {"overhead_us": round(self.overhead_us, 2), "start_us": round(self.start_us, 2)}
+
 
 def block_of(report: Any) -> Block:
     """The block that an untrusted report describes.

@@ -29,6 +29,7 @@ from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.shrink import Cost
+from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.tasks.module import Reference
 from drkernel.types import KernelTime, Task
@@ -112,7 +113,8 @@ class CudaDevice:
             DrKernelError: the reference fails.
         """
         bare = Task(task.id, task.source, task.entry_point, precision=task.precision)
-        base = shrink.fit(bare, HIDDEN_TARGET, HIDDEN_TARGET, HIDDEN_LIMIT)
+        with spent("small sizes"):
+            base = shrink.fit(bare, HIDDEN_TARGET, HIDDEN_TARGET, HIDDEN_LIMIT)
         published = Task(
             task.id, base.source, task.entry_point, task.split, task.level, task.family, None, task.precision
         )
@@ -121,13 +123,23 @@ class CudaDevice:
         self._buffers.fit(needs)
         small = Reference(base, base.small)
         large = self._buffers.large
-        prepared = prepare.prepare(reference, small, self._secret, cost_model, recorder.record, reference, large)
-        found = self._with_times(prepared, needs)
+        given = reference, small, self._secret, cost_model, recorder.record, reference, large
+        prepared = prepare.prepare(*given, pause=self._pause)
+        with spent("times"):
+            found = self._with_times(prepared, needs)
         if self._timed_shapes > 1:
-            given = small, reference, self._secret, self._timed_shapes - 1
-            admits = functools.partial(self._admits, found.footprint)
-            others = timed_shapes.prepared_elsewhere(prepared, *given, lambda _: cost_model, recorder.record, admits)
-            found.timed = [self._with_times(other, found.footprint) for other in others]
+            found.timed, found.dropped = timed_shapes.prepared_elsewhere(
+                prepared,
+                small,
+                reference,
+                self._secret,
+                self._timed_shapes - 1,
+                lambda _: cost_model,
+                recorder.record,
+                functools.partial(self._admits, found.footprint),
+                lambda other: self._with_times(other, found.footprint),
+                alone=self._lease.exclusive,
+            )
             found.footprint = max((found, *found.timed), key=lambda each: each.footprint.outputs).footprint
         return found
 
@@ -203,6 +215,7 @@ class CudaDevice:
             "claimed_us": round(timing.claimed_us, 2),
             "outside_us": round(timing.outside_us, 2),
             "single_calls": [call.facts() for call in singles],
+            "usual": {kind: usual.facts() for kind, usual in self._buffers.usual.items()},
             "device_us": [round(us, 2) for us in (own_us, other_us, moved_us, explained_us)],
         }
         return Measurement(

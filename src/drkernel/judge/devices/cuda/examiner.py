@@ -28,7 +28,7 @@ from drkernel.judge.devices.cuda.device import CudaDevice, CudaPreparedTask
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuUnhealthy
 from drkernel.judge.devices.cuda.memory_ledger import MemoryLedger, expect_memory, expect_promised, expect_room
 from drkernel.judge.devices.cuda.runner_pool import RunnerLease, RunnerPool, multiplies
-from drkernel.judge.trusted import criterion, ptx_scan, static_check
+from drkernel.judge.trusted import criterion, ptx_scan, spent, static_check
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
@@ -51,10 +51,9 @@ examiners' areas; bytes of an area for calls that are not large."""
 _USABLE, _IDLE_BYTES = 0.96, 4 * 2**30
 """The proportion of a GPU's memory that can be allocated; what an examiner and its waiting runners hold of it besides
 areas."""
-_IDLE_S, _WARM_CYCLES = 0.5, 20_000_000
-"""After so many idle seconds the GPU is kept busy for so many cycles before an examination."""
-_DESCRIBED_S = 600.0
-"""How long the description of the GPU's speed holds."""
+_IDLE_S, _WARM_CYCLES, _DESCRIBED_S = 0.5, 20_000_000, 600.0
+"""After so many idle seconds the GPU is kept busy for so many cycles before an examination. Seconds for which the
+description of the GPU's speed holds."""
 _PROBE_US, _PROBE_S, _SHARED_PROBE_S = 400.0, 30.0, 0.2
 """A tiny kernel takes about 15 us on a free GPU, and a time slice of 2 ms beside another process that computes. Seconds
 for which the probe is repeated."""
@@ -126,6 +125,7 @@ class GpuExaminer:
             "hidden": [reference.constants for reference in prepared.elsewhere()],
             "modes": [list(modes) for modes in prepared.mode_alternatives],
             "degenerate": prepared.degenerate,
+            "stages": spent.taken(),
         }
 
     def _prepared_task(self, task: Task) -> CudaPreparedTask:
@@ -252,7 +252,7 @@ class GpuExaminer:
         cost: dict[str, Any] = {"wait": ready - start + lease.waited_s, "exam": ended - began, "gpu": lease.exclusive_s}
         cost = {key: round(1e3 * seconds, 2) for key, seconds in cost.items()}
         cost |= {key: round(ms, 2) for key, ms in self._stages.items()} | {"spans": [["exam", began, ended]]}
-        evidence = verdict.evidence | {"shared_gpu": self._colocated, "cost": cost}
+        evidence = verdict.evidence | {"shared_gpu": self._colocated, "cost": cost | {"reruns": spent.taken()}}
         verdict = dataclasses.replace(verdict, device=self.config.device, evidence=evidence)
         return {"verdict": verdict.to_dict(), "machine": self._machine}
 

@@ -14,6 +14,8 @@ from drkernel.types import Task
 
 MANY, LONG_S = 8, 5.0
 """Submissions of one task that may wait for its examiner, and seconds, before another one prepares the task, too."""
+STUCK_S = 2.0
+"""An examiner that has been at one job for so long leaves the submissions to its tasks to others."""
 _LATER = 3
 """The rank of a job that is left to another examiner."""
 _AHEAD, _SOON_S = 2, 0.2
@@ -38,6 +40,8 @@ class AffinityQueue(Generic[J]):
         """Each with the time of its arrival."""
         self._owners: dict[str, set[int]] = defaultdict(set)
         """Examiners that have prepared a task, by its digest."""
+        self._taken: dict[int, float] = {}
+        """When each examiner that is at work took its job."""
         self._changed, self._closed = threading.Condition(), False
 
     def put(self, job: J) -> None:
@@ -48,10 +52,12 @@ class AffinityQueue(Generic[J]):
     def take(self, examiner: int) -> J | None:
         """The next job for an examiner, which then has its task prepared. Blocks; None once all is closed."""
         with self._changed:
+            self._taken.pop(examiner, None)
             while not self._closed:
                 index = self._choice(examiner)
                 if index is not None:
                     _, job = self._jobs.pop(index)
+                    self._taken[examiner] = time.monotonic()
                     self._owners[job.task.digest].add(examiner)
                     return job
                 self._changed.wait(_SOON_S)
@@ -71,8 +77,8 @@ class AffinityQueue(Generic[J]):
 
     def _choice(self, examiner: int) -> int | None:
         """The index of the job to take: submissions to tasks that this examiner has prepared, then those that no other
-        examiner will take soon, then new tasks. So the first verdicts do not wait for all tasks. While submissions are
-        compiled, there is time to prepare others."""
+        examiner will take soon (it has been at another job for long), then new tasks. So the first verdicts do not wait
+        for all tasks. While submissions are compiled, there is time to prepare others."""
         counts, now = Counter(job.task.digest for _, job in self._jobs), time.monotonic()
         load = Counter(owner for owners in self._owners.values() for owner in owners)
         ahead = load[examiner] - min(load[other] for other in self._examiners)
@@ -84,7 +90,8 @@ class AffinityQueue(Generic[J]):
                 return 2 if ahead < _AHEAD or since < now - _SOON_S else _LATER
             if examiner in owners:
                 return 0
-            return 1 if not owners or since < now - LONG_S or counts[job.task.digest] >= MANY else _LATER
+            stuck = all(self._taken.get(owner, now) < now - STUCK_S for owner in owners)
+            return 1 if stuck or since < now - LONG_S or counts[job.task.digest] >= MANY else _LATER
 
         best = min(range(len(self._jobs)), key=rank, default=None)
         return None if best is None or rank(best) == _LATER else best

@@ -46,6 +46,9 @@ class SimulatedBackend:
         self._jobs.put(({"task": dataclasses.asdict(task), "source": source}, future))
         return future
 
+    def doing(self) -> list[str]:
+        return []
+
     def close(self) -> None:
         with contextlib.suppress(queue.Empty):
             while True:

@@ -66,7 +66,7 @@ class SimulatedDevice:
         if self._timed_shapes > 1:
             at = lambda sizes: Roofline(gpu, scale_of(task, sizes.run, sizes.full))
             given = prepared, reference, published, self._secret, self._timed_shapes - 1, at, aten.record
-            prepared.timed = tuple(timed_shapes.prepared_elsewhere(*given))
+            prepared.timed, prepared.dropped = timed_shapes.prepared_elsewhere(*given)
         return prepared
 
     def measure(self, prepared: PreparedTask, submission: Submission) -> Measurement:

@@ -324,7 +324,8 @@ def _grown(grid: Grid, block: int, scale: Scale) -> tuple[float, float]:
 
     A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one
     program per block). One program stays one if it loops or stores no more at full size; else its block was large
-    enough for all of the small tensor.
+    enough for all of the small tensor. Where programs store a block each, and a block is no row of anything, the grid
+    equals a dimension by chance.
     """
     grown = scale.of_tensor(grid.stored)
     if grid.programs <= 1:
@@ -332,6 +333,8 @@ def _grown(grid: Grid, block: int, scale: Scale) -> tuple[float, float]:
         blocks = 1.0 if single else max(1.0, grid.stored * grown / block)
         return blocks, blocks
     blocks = grid.programs * grown
+    if block and grid.programs == math.ceil(grid.stored / block) and block not in scale.extents:
+        return blocks, blocks
     rows = grid.programs * scale.extents.get(grid.programs, grown)
     return min(rows, blocks), max(rows, blocks)
 

@@ -259,15 +259,20 @@ class Meter:
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
-        largest, most = 1, 0
+        largest, most, read = 1, 0, 1
+        added = False
         for region in self.regions:
+            added = added or len(region.touched) == 2
             for stored, touched in region.touched.items():
                 unique = min(int(np.count_nonzero(touched)) * region.element, region.size)
                 most = max(most, unique)
                 self.row.add_traffic(region.extent(unique), unique, max(region.total[stored], unique), stored)
+                read = max(read, region.extent(unique))
                 if stored:
                     largest = max(largest, region.extent(unique))
                     self.row.output_numel = max(self.row.output_numel, unique // region.element)
+        if added and not (self.flops or self.padded_flops):  # programs that add to one another divide what they read
+            largest = read
         self.row.add_grid(programs, largest, most > _WORD * self.largest * programs)
 
 
