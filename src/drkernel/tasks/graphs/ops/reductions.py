@@ -159,9 +159,11 @@ REDUCTIONS = (
     _reduction(
         "norm",
         lambda x, d, k: torch.linalg.vector_norm(x, dim=d, keepdim=k),
-        (Spelling("functional", "torch.norm({x}, dim={dims}{keepdim=})", lambda a: len(a["dims"]) < 3),)
-        + _texts(*_NORMS, style="functional")
-        + _texts("torch.sqrt(torch.sum({x} ** 2, dim={dims}{keepdim=}))"),
+        (
+            Spelling("functional", "torch.norm({x}, dim={dims}{keepdim=})", lambda a: len(a["dims"]) < 3),
+            *_texts(*_NORMS, style="functional"),
+            *_texts("torch.sqrt(torch.sum({x} ** 2, dim={dims}{keepdim=}))"),
+        ),
         "sum",
         LARGE_ONE_SIGN,
         _SQUARE,
