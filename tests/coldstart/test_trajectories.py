@@ -212,7 +212,7 @@ def test_a_policy_from_nothing_learns_a_set_and_goes_on_where_it_was_stopped(mad
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4] and lines[-1]["loss"] < lines[1]["loss"]
     assert (tmp_path / "start" / "model.safetensors").read_bytes() == begun
     policy = Policy.load(tmp_path / "policy")
-    assert policy.model.config.num_key_value_heads == 2 and len(load_tokenizer(tmp_path / "policy")) == 400
+    assert policy.model.config.num_key_value_heads == 1 and len(load_tokenizer(tmp_path / "policy")) == 400
 
 
 @pytest.mark.slow

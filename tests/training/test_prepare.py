@@ -10,6 +10,7 @@ import train
 from drkernel import config as configuration
 from drkernel.config import REPOSITORY, RewardConfig
 from drkernel.rollout import RolloutTimes
+from drkernel.training import overlap
 from drkernel.training.rollout_metrics import describe_groups, make_estimator
 from drkernel.training.sharded_rollout import Played
 from drkernel.training.trainer import State
@@ -103,7 +104,7 @@ def collected(monkeypatch, signals: str, *overrides: str):
         return made, RolloutTimes()
 
     monkeypatch.setattr(train, "play", play)
-    monkeypatch.setattr(train, "draw", lambda trainer, cursor, n: (["task"] * n, cursor + n, RolloutTimes()))
+    monkeypatch.setattr(overlap, "draw", lambda trainer, cursor, n: (["task"] * n, cursor + n, RolloutTimes()))
     trainer = trainer_for("trainer.prompts=4", "trainer.samples=2", "reward=binary", *overrides)
     return train.collect(trainer), rollouts
 
