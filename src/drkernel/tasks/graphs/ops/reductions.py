@@ -135,6 +135,8 @@ def _spread(name: str, call: str, finish: tuple[str, ...]) -> Op:
     return replace(found, eager=eager, defaults={"keepdim": False, "unbiased": True})
 
 
+_FROBENIUS = (Spelling("functional", "torch.norm({x}, dim={dims}{keepdim=})", lambda a: len(a["dims"]) < 3),)
+
 REDUCTIONS = (
     _reduction("sum", lambda x, d, k: x.sum(d, k), _spellings("sum") + _whole("sum"), "sum", after=_sum_leaves),
     _reduction(
@@ -159,7 +161,7 @@ REDUCTIONS = (
     _reduction(
         "norm",
         lambda x, d, k: torch.linalg.vector_norm(x, dim=d, keepdim=k),
-        (Spelling("functional", "torch.norm({x}, dim={dims}{keepdim=})", lambda a: len(a["dims"]) < 3),)
+        _FROBENIUS
         + _texts(*_NORMS, style="functional")
         + _texts("torch.sqrt(torch.sum({x} ** 2, dim={dims}{keepdim=}))"),
         "sum",
