@@ -1,17 +1,17 @@
 #!/bin/sh
 # The cold start on the wide generator: the set, policies of three sizes, and what they solve.
 #
-#   sh benchmarks/coldstart_all.sh OUT [PARTS] [TASKS]
+#   sh benchmarks/coldstart_all.sh OUT [PARTS] [TASKS] [JUDGED]
 #
-# PARTS (4) sets of TASKS (25,000) tasks each that nobody judges, and one of 900 that are judged; then training on the
+# PARTS (4) sets of TASKS (25,000) tasks each that nobody judges, and one of JUDGED (900) that are judged; then training on the
 # first GPU and studies on the simulated H200. OUT gets the sets, a run folder for each policy and its studies.
 set -e
-out=$1 parts=${2:-4} tasks=${3:-25000}
+out=${1:?where to write} parts=${2:-4} tasks=${3:-25000} judged=${4:-900}
 python=${PYTHON:-python}
 mkdir -p "$out/sets"
 
 common="--generator 2 --device simulated --fused-share 0.5"
-$python -m drkernel.coldstart $common --seed 1 --tasks 900 --trajectories 6 --out "$out/sets/judged.parquet"
+$python -m drkernel.coldstart $common --seed 1 --tasks "$judged" --trajectories 6 --out "$out/sets/judged.parquet"
 for part in $(seq 2 $((parts + 1))); do
     $python -m drkernel.coldstart $common --seed "$part" --tasks 1 --mistakes 0 --trajectories 1 --unjudged "$tasks" \
         --out "$out/sets/part$part.parquet"
