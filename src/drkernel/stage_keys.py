@@ -45,6 +45,15 @@ def expect_read(stage: str, overrides: Iterable[tuple[str, str]]) -> None:
             raise DrKernelError(f"config: {override} does nothing with stage={stage}; expected {expected}")
 
 
+def is_read(stage: str, key: str) -> bool:
+    """Whether a stage reads a key.
+
+    >>> is_read("rl", "sft.lr"), is_read("sft", "sft.lr")
+    (False, True)
+    """
+    return not _find(key, UNREAD[stage])
+
+
 def _find(key: str, entries: Iterable[str]) -> str:
     """The longest entry that is the key or a group that it is in, or nothing."""
     return max((entry for entry in entries if f"{key}.".startswith(f"{entry}.")), key=len, default="")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from drkernel.config import AlgoConfig, Config, LoggerConfig, PolicyConfig, TrainerConfig
+from drkernel.config import AlgoConfig, ColdstartConfig, Config, LoggerConfig, PolicyConfig, SftConfig, TrainerConfig
 from drkernel.objective.rewards import speedup
 from drkernel.objective.rollouts import tabulate
 from drkernel.training import completions, report
@@ -64,6 +64,11 @@ def test_another_configuration_may_not_continue_the_run(tmp_path):
     Run(config_for(tmp_path)).close()
     with pytest.raises(DrKernelError, match=r"made with algo\.gamma=1\.0, now it is 0\.0"):
         Run(config_for(tmp_path, algo=AlgoConfig(gamma=0.0)))
+
+
+def test_a_run_goes_on_where_only_keys_of_other_stages_changed(tmp_path):
+    Run(config_for(tmp_path)).close()
+    Run(config_for(tmp_path, coldstart=ColdstartConfig(tasks=7), sft=SftConfig(lr=1.0))).close()
 
 
 def test_a_run_may_be_made_longer(tmp_path):

@@ -31,6 +31,7 @@ from drkernel import config as configuration
 from drkernel.config import REPOSITORY, Config
 from drkernel.overrides import may_change
 from drkernel.slurm import snapshot
+from drkernel.stage_keys import is_read
 from drkernel.training.judging import measured_on
 from drkernel.types import DrKernelError, Task
 
@@ -155,7 +156,7 @@ class Run:
         trees = (configuration.with_defaults(yaml.safe_load(_without_snapshots(text))) for text in texts)
         before, now = (flatten(tree) for tree in trees)
         for key in sorted(before.keys() | now.keys()):
-            if before.get(key) != now.get(key) and not may_change(key):
+            if before.get(key) != now.get(key) and not may_change(key) and is_read(self.config.stage, key):
                 raise DrKernelError(
                     f"{path}: this run folder was made with {key}={before.get(key)}, now it is {now.get(key)}; "
                     "choose another name=... or remove the folder"

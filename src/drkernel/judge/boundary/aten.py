@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
+from drkernel.judge.boundary.windows import share_read
 
 SECTOR = 32
 """Bytes that a GPU's caches move at least."""
@@ -111,7 +112,8 @@ class Recorder(TorchDispatchMode):
         strided = func._overloadpacket not in flop_registry
         scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
         flops = _flops(func, args, kwargs, result)
-        row = self.add(name, read, written, flops, strided, along, scattered)
+        share = share_read(func, args, kwargs)
+        row = self.add(name, read, written, flops, strided, along, scattered, share=share)
         if self._look and any(_is_diagonal(args[place]) for place in _FACTORS.get(name, ())):
             row.needless += flops
 
@@ -125,6 +127,7 @@ class Recorder(TorchDispatchMode):
         along: int = 0,
         scattered: bool = False,
         calls: int = 1,
+        share: float = 1.0,
     ) -> Row:
         """Records one operator. Returns its row.
 
@@ -133,6 +136,7 @@ class Recorder(TorchDispatchMode):
             along: length of the dimension that it works along.
             scattered: it has to compute the address of each element.
             calls: how many equal operators it stands for.
+            share: how much of the first operand it reads.
         """
         if not self._merge:
             self.shapes.append([t.shape for t in read + written])
@@ -152,6 +156,7 @@ class Recorder(TorchDispatchMode):
             limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
             unique, total = _bytes(tensor, written[-1] if strided and written else tensor, limit)
             total = max(total, limit * tensor.element_size()) if limit is not None else total
+            unique = int(unique * share) if not stored and tensor is read[0] else unique
             row.add_traffic(min(distinct_elements(tensor), limit or tensor.numel()), unique, total, stored)
         return row
 

@@ -94,7 +94,8 @@ class _Counter(Recorder):
             if (regions := self._regions.get(_memory(tensor))) is not None:
                 place = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
                 gathered = name in GATHERS and tensor is read[0]
-                regions[place] = max(0 if gathered else _bytes(tensor), regions.get(place, 0))
+                share = others.get("share", 1.0) if tensor is read[0] else 1.0
+                regions[place] = max(0 if gathered else int(share * _bytes(tensor)), regions.get(place, 0))
         return row
 
 

@@ -1,0 +1,46 @@
+"""A stride may pass elements over: the least traffic of a reference does not count them."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from drkernel.judge.boundary import aten
+from drkernel.judge.boundary.windows import touched
+
+
+def exactly(size: int, kernel: int, stride: int, padding: int, dilation: int) -> float:
+    number = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+    places = {o * stride - padding + k * dilation for o in range(number) for k in range(kernel)}
+    return len(places & set(range(size))) / size
+
+
+def test_no_more_is_claimed_than_windows_read():
+    cases = list(itertools.product((17, 24, 40), (1, 2, 3, 5), (1, 2, 3, 4), (0, 1), (1, 2, 3)))
+    for size, kernel, stride, padding, dilation in cases:
+        if dilation * (kernel - 1) < size and 2 * padding <= kernel:
+            found, read = (count(size, kernel, stride, padding, dilation) for count in (touched, exactly))
+            covered = len({k * dilation % stride for k in range(kernel)}) == stride
+            assert (found == 1.0) if covered else (0 < found <= read), (size, kernel, stride, padding, dilation)
+            assert covered or size < 40 or found > read - 0.25, (size, kernel, stride, padding, dilation)
+
+
+@pytest.mark.parametrize(
+    ("forward", "share"),
+    [
+        (lambda x: F.max_pool2d(x, 3, 4, dilation=3), (0.4, 0.6)),
+        (lambda x: F.avg_pool2d(x, 2, 4), (0.2, 0.26)),
+        (lambda x: F.conv2d(x, torch.ones(4, 4, 1, 1), stride=2), (0.24, 0.26)),
+        (lambda x: F.max_pool2d(x, 3, 2), (1.0, 1.0)),
+        (lambda x: F.conv2d(x, torch.ones(4, 4, 3, 3), stride=2), (1.0, 1.0)),
+        (lambda x: F.conv_transpose2d(x, torch.ones(4, 4, 1, 1), stride=2), (1.0, 1.0)),
+    ],
+)
+def test_what_an_operator_reads_leaves_out_the_gaps(forward, share):
+    x = torch.randn(2, 4, 64, 64)
+    aten.install()
+    with aten.record() as trace:
+        forward(x)
+    read = max(t.unique for row in trace.rows for t in row.tensors if not t.stored and t.numel == x.numel())
+    assert share[0] <= read / (4 * x.numel()) <= share[1]
