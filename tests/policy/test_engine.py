@@ -6,9 +6,17 @@ import torch
 from drkernel.policy import Request, Sampling, new_policy
 from drkernel.policy import transformers_engine as module
 from drkernel.policy.transformers_engine import TransformersEngine
-from drkernel.types import Batch, DrKernelError
+from drkernel.types import DrKernelError
+from tests.policy.engines import (
+    VOCABULARY,
+    expect_a_sync_to_take_all_weights,
+    expect_the_policys_distribution,
+    run,
+    score,
+    tokens,
+)
 
-VOCABULARY, STOP = 64, 1
+STOP = 1
 
 
 @pytest.fixture(scope="module")
@@ -24,25 +32,9 @@ def engine(policy, slots=16, context=512) -> TransformersEngine:
     return TransformersEngine(policy, {STOP}, slots, context)
 
 
-def tokens(seed: int, count: int) -> list[int]:
-    return torch.randint(2, VOCABULARY, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
-
-
 def requests(count: int) -> list[Request]:
     """Groups of three share a prompt; lengths are ragged and cross several attention buckets."""
     return [Request(f"r{i}", tokens(i // 3, 3 + 41 * (i // 3) % 130), 30 + 17 * i % 110, seed=i) for i in range(count)]
-
-
-def run(made: TransformersEngine, batch: list[Request], delay: int = 0) -> dict:
-    """All completions; `delay` engine steps pass between the arrivals."""
-    done = {}
-    for request in batch:
-        made.add(request)
-        for _ in range(delay):
-            done.update((c.id, c) for c in made.step())
-    while made.busy:
-        done.update((c.id, c) for c in made.step())
-    return done
 
 
 @pytest.mark.slow
@@ -130,15 +122,6 @@ def test_seeds_differ_and_prompts_matter(policy):
     assert len({tuple(c.token_ids) for c in results.values()}) == 3
 
 
-def score(policy, prompt: list[int], completion, temperature: float = 1.0) -> torch.Tensor:
-    ids = prompt + completion.token_ids
-    mask = torch.arange(len(ids)) >= len(prompt)
-    zeros = torch.zeros(len(ids))
-    row = torch.tensor([0, len(ids)], dtype=torch.int32)
-    batch = Batch(torch.tensor(ids), torch.arange(len(ids)), row, mask, zeros, zeros, zeros.long(), zeros.long())
-    return policy.logprobs(batch, temperature).logprobs[mask]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_log_probabilities_are_the_trainers_over_all_turns(policy, temperature):
@@ -157,14 +140,7 @@ def test_log_probabilities_are_the_trainers_over_all_turns(policy, temperature):
 
 
 def test_tokens_are_drawn_from_the_policys_distribution(policy):
-    prompt = tokens(8, 12)
-    drawn = run(engine(policy, slots=64), [Request(str(i), prompt, 1, seed=i) for i in range(3000)])
-    counts = torch.bincount(torch.tensor([c.token_ids[0] for c in drawn.values()]), minlength=VOCABULARY)
-    logprobs = {c.token_ids[0]: c.logprobs[0] for c in drawn.values()}
-    expected = torch.tensor([3000 * torch.tensor(logprobs.get(t, -torch.inf)).exp().item() for t in range(VOCABULARY)])
-    common = expected > 20
-    chi_square = ((counts - expected)[common] ** 2 / expected[common]).sum()
-    assert chi_square < 2.5 * int(common.sum())
+    expect_the_policys_distribution(engine(policy, slots=64))
 
 
 def test_greedy_takes_the_best_and_truncation_keeps_untruncated_log_probabilities(policy):
@@ -192,15 +168,7 @@ def test_context_ends_an_answer(policy):
 
 def test_sync_takes_over_the_weights_and_forgets_what_was_read(policy):
     other = new_policy(VOCABULARY, hidden=64, layers=2, seed=9)
-    request = Request("a", tokens(1, 20), 30, 3)
-    made, fresh = engine(policy), engine(other)
-    before = run(made, [request])
-    made.sync(other)
-    assert run(made, [request]) == run(fresh, [request]) != before
-    with torch.no_grad():
-        for p in other.parameters():
-            p.zero_()
-    assert run(made, [request]) == run(fresh, [request]), "the engine owns its weights"
+    expect_a_sync_to_take_all_weights(engine(policy), engine(other), other)
 
 
 def test_bad_requests_are_refused_with_their_name(policy):

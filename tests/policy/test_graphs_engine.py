@@ -9,9 +9,17 @@ import torch
 from drkernel.policy import Request, Sampling, load_engine, new_policy
 from drkernel.policy import graphs_engine as module
 from drkernel.policy.graphs_engine import GraphsEngine, unsupported
-from drkernel.types import Batch, DrKernelError
+from drkernel.types import DrKernelError
+from tests.policy.engines import (
+    VOCABULARY,
+    expect_a_sync_to_take_all_weights,
+    expect_the_policys_distribution,
+    run,
+    score,
+    tokens,
+)
 
-VOCABULARY, STOP = 64, 1
+STOP = 1
 GPU = torch.cuda.is_available()
 TOLERANCE = 0.1 if GPU else 2e-4
 
@@ -33,34 +41,10 @@ def engine(policy, slots=16, context=512) -> GraphsEngine:
     return GraphsEngine(policy, {STOP}, slots, context)
 
 
-def tokens(seed: int, count: int) -> list[int]:
-    return torch.randint(2, VOCABULARY, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
-
-
 def requests(count: int) -> list[Request]:
     """Groups of three share a prompt; lengths are ragged, and one prompt in the first group has a single token."""
     lengths = [1 if i // 3 == 0 else 3 + 41 * (i // 3) % 130 for i in range(count)]
     return [Request(f"r{i}", tokens(i // 3, n), 30 + 17 * i % 110, seed=i) for i, n in enumerate(lengths)]
-
-
-def run(made, batch: list[Request], delay: int = 0) -> dict:
-    done = {}
-    for request in batch:
-        made.add(request)
-        for _ in range(delay):
-            done.update((c.id, c) for c in made.step())
-    while made.busy:
-        done.update((c.id, c) for c in made.step())
-    return done
-
-
-def score(policy, prompt: list[int], completion, temperature: float = 1.0) -> torch.Tensor:
-    ids = prompt + completion.token_ids
-    mask = torch.arange(len(ids)) >= len(prompt)
-    zeros = torch.zeros(len(ids))
-    row = torch.tensor([0, len(ids)], dtype=torch.int32)
-    batch = Batch(torch.tensor(ids), torch.arange(len(ids)), row, mask, zeros, zeros, zeros.long(), zeros.long())
-    return policy.logprobs(batch.to(policy.device), temperature).logprobs.cpu()[mask]
 
 
 def close(policy, request: Request, completion) -> None:
@@ -172,27 +156,12 @@ def test_greedy_takes_the_best_and_truncation_keeps_untruncated_log_probabilitie
 
 
 def test_tokens_are_drawn_from_the_policys_distribution(policy):
-    prompt = tokens(8, 12)
-    drawn = run(engine(policy, slots=64), [Request(str(i), prompt, 1, seed=i) for i in range(3000)])
-    counts = torch.bincount(torch.tensor([c.token_ids[0] for c in drawn.values()]), minlength=VOCABULARY)
-    logprobs = {c.token_ids[0]: c.logprobs[0] for c in drawn.values()}
-    expected = torch.tensor([3000 * torch.tensor(logprobs.get(t, -torch.inf)).exp().item() for t in range(VOCABULARY)])
-    common = expected > 20
-    chi_square = ((counts - expected)[common] ** 2 / expected[common]).sum()
-    assert chi_square < 2.5 * int(common.sum())
+    expect_the_policys_distribution(engine(policy, slots=64))
 
 
 def test_sync_takes_over_the_weights(policy):
     other = sharp(new_policy(VOCABULARY, hidden=64, layers=2, seed=9)).to(policy.device)
-    request = Request("a", tokens(1, 20), 30, 3)
-    made, fresh = engine(policy), engine(other)
-    before = run(made, [request])
-    made.sync(other)
-    assert run(made, [request]) == run(fresh, [request]) != before
-    with torch.no_grad():
-        for p in other.parameters():
-            p.zero_()
-    assert run(made, [request]) == run(fresh, [request]), "the engine owns its weights"
+    expect_a_sync_to_take_all_weights(engine(policy), engine(other), other)
 
 
 def test_bad_requests_and_decoders_are_refused_with_their_name(policy):

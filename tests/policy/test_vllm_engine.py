@@ -12,7 +12,8 @@ import torch.distributed as dist
 
 from drkernel.policy import Request, Sampling, load_engine, new_policy
 from drkernel.policy.transfer import check_agreement
-from drkernel.types import Batch, DrKernelError
+from drkernel.types import DrKernelError
+from tests.policy.engines import score
 from tests.training import gloo
 
 pytest.importorskip("vllm")
@@ -48,15 +49,6 @@ def run(engine, *requests):
     while engine.busy:
         done.update((c.id, c) for c in engine.step())
     return done
-
-
-def score(policy, prompt_ids, completion, temperature=1.0):
-    ids = prompt_ids + completion.token_ids
-    mask = torch.arange(len(ids)) >= len(prompt_ids)
-    zeros = torch.zeros(len(ids))
-    row = torch.tensor([0, len(ids)], dtype=torch.int32)
-    batch = Batch(torch.tensor(ids), torch.arange(len(ids)), row, mask, zeros, zeros, zeros.long(), zeros.long())
-    return policy.logprobs(batch.to(policy.device), temperature).logprobs.cpu()[mask]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

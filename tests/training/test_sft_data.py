@@ -148,6 +148,8 @@ def test_the_loss_may_be_on_what_is_right_alone(chat, tmp_path):
     assert len(data.train) == 1 and data.notes == {"without a turn to train on (sft.loss_on=right)": 1}
     with pytest.raises(DrKernelError, match="'speedups': found 1, expected 3"):
         load(write(tmp_path / "v.parquet", record(PROMPT, reasons=["faster"], speedups=[1.5])), chat)
+    with pytest.raises(DrKernelError, match="'reasons': found 1, expected 3"):
+        load(write(tmp_path / "w.parquet", record(PROMPT, reasons=["faster"], speedups=[1.5] * 3)), chat)
 
 
 def test_the_loss_may_be_on_feedback_too(chat, tmp_path):

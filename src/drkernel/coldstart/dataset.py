@@ -80,10 +80,10 @@ class Made:
     @property
     def lines(self) -> list[str]:
         said = [f"{self.counts.trajectories} trajectories of {self.usable} tasks"]
-        said += [f"{self.refused} tasks refused by the judge"]
-        return said + [f"more of {self.unjudged} tasks that nobody judged; the tables do not count them"] * (
-            self.unjudged > 0
-        )
+        said.append(f"{self.refused} tasks refused by the judge")
+        if self.unjudged:
+            said.append(f"more of {self.unjudged} tasks that nobody judged; the tables do not count them")
+        return said
 
 
 def make(path: Path, options: Options, config: Any, progress: Progress) -> Made:

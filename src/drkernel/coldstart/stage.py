@@ -8,7 +8,7 @@ weights, and all that `stage=sft` leaves, which trains that policy: metrics.json
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,13 +53,15 @@ def prepare(config: Config) -> None:
             made = make(Path(whole.sft.data), set_options(config), config, progress)
             for line in made.lines:
                 progress.log(line)
-        if not (start / "config.json").exists():
+        if not start.exists():
             tokenizer = train_tokenizer(texts(whole.sft.data), options.vocabulary, options.longest_token)
             known = tokenizer.get_vocab()
             special_ids = {"eos_token_id": known[END], "pad_token_id": known[PAD]}
             shape = {"positions": options.positions, "kv_heads": options.kv_heads, "seed": config.seed}
             policy = new_policy(len(tokenizer), options.hidden, options.layers, **shape, **special_ids)
-            export(policy, start, tokenizer)
+            unfinished = start.with_name("start.tmp")
+            export(policy, unfinished, tokenizer)
+            os.replace(unfinished, start)
             size = sum(p.numel() for p in policy.parameters()) / 1e6
             progress.log(f"{start}: {size:.1f} million parameters, a vocabulary of {len(tokenizer)}")
 
@@ -84,7 +86,7 @@ def set_options(config: Config) -> Options:
 
 def texts(source: str) -> Iterator[str]:
     """The messages on which the tokenizer is trained, as the policy will read and write them."""
-    number = sum(1 for _ in sft_data.read(source))
-    for dialogue in itertools.islice(sft_data.read(source), 0, None, -(-number // TOKENIZED)):
+    dialogues = list(sft_data.read(source))
+    for dialogue in dialogues[:: max(1, -(-len(dialogues) // TOKENIZED))]:
         yield condense(dialogue.messages[0])
         yield from dialogue.messages[1:]

@@ -32,12 +32,13 @@ def load_engine(
     """
     if name not in ENGINES:
         raise DrKernelError(f"engine.name: found {name!r}, expected one of {', '.join(ENGINES)}")
-    return ENGINES[name](policy, stop_ids, slots, context, kv_cache_gib, may_sleep, eager, tensor_parallel)
+    options = {"slots": slots, "context": context, "kv_cache_gib": kv_cache_gib, "may_sleep": may_sleep}
+    return ENGINES[name](policy, stop_ids, **options, eager=eager, tensor_parallel=tensor_parallel)
 
 
-def _auto(policy: Policy, stop_ids: set[int], *options: Any) -> Engine:
+def _auto(policy: Policy, stop_ids: set[int], **options: Any) -> Engine:
     """On a GPU vLLM; without vLLM graphs, if it supports the decoder; else transformers."""
-    return ENGINES[_best(policy)](policy, stop_ids, *options)
+    return ENGINES[_best(policy)](policy, stop_ids, **options)
 
 
 def _best(policy: Policy) -> str:
@@ -51,52 +52,34 @@ def _best(policy: Policy) -> str:
     return "graphs" if on_gpu and importlib.util.find_spec("triton") else "transformers"
 
 
-def _graphs(
-    policy: Policy,
-    stop_ids: set[int],
-    slots: int,
-    context: int,
-    kv_cache_gib: float,
-    may_sleep: bool,
-    eager: bool,
-    tensor_parallel: int,
-) -> Engine:
-    if may_sleep:
-        raise DrKernelError("engine.sleep: found true, which engine.name=graphs does not have")
-    _expect_one_rank("graphs", tensor_parallel)
+def _graphs(policy: Policy, stop_ids: set[int], slots: int, context: int, eager: bool, **others: Any) -> Engine:
+    _expect_none("graphs", others)
     from drkernel.policy.graphs_engine import GraphsEngine
 
     return GraphsEngine(policy, stop_ids, slots, context, eager)
 
 
-def _transformers(
-    policy: Policy,
-    stop_ids: set[int],
-    slots: int,
-    context: int,
-    kv_cache_gib: float,
-    may_sleep: bool,
-    eager: bool,
-    tensor_parallel: int,
-) -> Engine:
-    if may_sleep or eager:
-        raise DrKernelError("engine.sleep, engine.eager: found true, which engine.name=transformers does not have")
-    _expect_one_rank("transformers", tensor_parallel)
+def _transformers(policy: Policy, stop_ids: set[int], slots: int, context: int, **others: Any) -> Engine:
+    _expect_none("transformers", others)
     from drkernel.policy.transformers_engine import TransformersEngine
 
     return TransformersEngine(policy, stop_ids, slots, context)
 
 
-def _expect_one_rank(name: str, tensor_parallel: int) -> None:
-    if tensor_parallel > 1:
-        found = f"engine.tensor_parallel={tensor_parallel}"
+def _expect_none(name: str, others: dict[str, Any]) -> None:
+    """Raises DrKernelError where options ask for what an engine does not have."""
+    asked = [f"engine.{key}" for key, option in (("sleep", "may_sleep"), ("eager", "eager")) if others.get(option)]
+    if asked:
+        raise DrKernelError(f"{', '.join(asked)}: found true, which engine.name={name} does not have")
+    if (ranks := others["tensor_parallel"]) > 1:
+        found = f"engine.tensor_parallel={ranks}"
         raise DrKernelError(f"config: {found}, which engine.name={name} does not have; expected 1")
 
 
-def _vllm(policy: Policy, stop_ids: set[int], *options: Any) -> Engine:
+def _vllm(policy: Policy, stop_ids: set[int], **options: Any) -> Engine:
     from drkernel.policy.vllm_engine import VllmEngine
 
-    return VllmEngine(policy, stop_ids, *options)
+    return VllmEngine(policy, stop_ids, **options)
 
 
 ENGINES: dict[str, Callable[..., Engine]] = {

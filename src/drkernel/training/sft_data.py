@@ -283,11 +283,12 @@ def dialogue(record: Mapping[str, Any], place: str) -> Dialogue:
         "entry_point": record.get("entry_point") or "Model",
     }
     thinking, reasons, speedups = bool(record.get("enable_thinking")), record.get("reasons"), record.get("speedups")
-    right = None
+    right, turns = None, len(spoken) // 2
     if reasons and speedups:
+        for column, values in (("speedups", speedups), ("reasons", reasons)):
+            if len(values) != turns:
+                raise DrKernelError(f"{place}: column {column!r}: found {len(values)}, expected {turns}, one a turn")
         right = tuple(s is not None or r == NOT_JUDGED for r, s in zip(reasons, speedups, strict=True))
-    if right and len(right) != len(spoken) // 2:
-        raise DrKernelError(f"{place}: column 'speedups': found {len(right)}, expected {len(spoken) // 2}, one a turn")
     known |= {"best_round": best, "thinking": thinking, "precision": precision, "right": right}
     return Dialogue(place, system, contents, **known)
 
