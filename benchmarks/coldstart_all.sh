@@ -35,6 +35,7 @@ $python benchmarks/published_sizes.py "$out/published"
 for policy in large seed small; do
     study $policy compositions tasks.generator=2 tasks.eval_count=150 scaling=parallel scaling.budget=2
     study $policy turns tasks.generator=2 tasks.eval_count=150 scaling=sequential scaling.budget=3
+    study $policy published_greedy tasks.eval_source="$out/published" tasks.eval_count=94 scaling=single engine.temperature=0
     study $policy published tasks.eval_source="$out/published" tasks.eval_count=94 scaling=parallel scaling.budget=4
     study $policy development tasks=handwritten tasks.eval_source=handwritten:development tasks.eval_count=50 \
         scaling=parallel scaling.budget=8
