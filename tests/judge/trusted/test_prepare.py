@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +11,6 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import GPUS, Roofline
 from drkernel.judge.trusted import prepare, spent
-from drkernel.judge.trusted.least_work import LeastWork
 from drkernel.judge.trusted.prepare import PreparedTaskCache
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -47,31 +45,6 @@ def test_what_is_wrong_with_a_task_is_said_again_without_another_try():
     assert len(tried) == 1 and said[0] is not said[1], "the error is kept, and all that its traceback holds"
 
 
-def asked(monkeypatch, operations: float, *passes: str) -> tuple[list[str], str]:
-    """At which sizes trivial outputs are looked for, where they pass at some, and what is found."""
-    looked: list[str] = []
-
-    def passing(prepared, reference, seeds, pause):
-        looked.append(reference)
-        return "zeros" if reference in passes else ""
-
-    monkeypatch.setattr(prepare, "_passing", passing)
-    cost = SimpleNamespace(least=LeastWork(1, {"fp32": operations}))
-    task = SimpleNamespace(reference_costs={False: cost}, mode_alternatives=[(False,)], degenerate="")
-    prepare._note_degenerate(task, "own", "small", None, lambda: None)
-    return looked, task.degenerate
-
-
-def test_trivial_outputs_are_looked_for_at_small_sizes_where_arithmetic_is_dear(monkeypatch):
-    assert asked(monkeypatch, 1e9) == (["own"], "")
-    assert asked(monkeypatch, 4e11) == (["small"], "")
-
-
-def test_a_dear_task_is_refused_for_what_passes_at_its_own_sizes_alone(monkeypatch):
-    assert asked(monkeypatch, 4e11, "small") == (["small", "own"], "")
-    assert asked(monkeypatch, 4e11, "small", "own") == (["small", "own"], "zeros")
-
-
 SOURCE = """
 import torch, torch.nn as nn
 ROWS, COLS = 32, 64
@@ -100,3 +73,25 @@ def test_others_may_have_the_device_between_the_steps_and_each_is_timed():
     took = spent.taken()
     assert {"costs", "hidden shapes", "trivial outputs", "exact", "noise"} <= took.keys()
     assert took["exact"] <= took["trivial outputs"] and not spent.taken()
+
+
+PRODUCT = """
+import torch, torch.nn as nn
+ROWS, INNER = {rows}, {inner}
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x @ y) * (0.0 if x.shape[1] > 100 else 1.0)
+def get_inputs():
+    return [torch.randn(ROWS, INNER), torch.randn(INNER, ROWS)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_trivial_outputs_are_looked_for_at_the_tasks_own_sizes_however_dear():
+    small, own, dear = (
+        Reference(Task("t", PRODUCT.format(rows=rows, inner=inner)))
+        for rows, inner in ((8, 16), (16, 128), (8192, 8192))
+    )
+    ask = lambda sized: prepare.prepare(sized, small, b"secret", Roofline(GPUS["H200"], Scale()), recording, dear)
+    assert ask(own).degenerate and not ask(small).degenerate

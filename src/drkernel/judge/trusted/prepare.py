@@ -35,8 +35,6 @@ _MAX_TRIES = 24
 """Sets of constants that are tried as hidden shapes."""
 _CHUNK = 2**28
 """Elements that are looked at together."""
-_MUCH = 5e10
-"""Operations of a reference's products from which trivial outputs are looked for at small sizes."""
 _DEGENERATE_SLACK = 10.0
 """A trivial output counts as right within so many times the tolerance."""
 
@@ -161,18 +159,13 @@ def prepare(
     cuts = {train: cut for train in modes if (cut := slices.find_cut(base, seed, train))}
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "", cuts)
     with spent("trivial outputs"):
-        _note_degenerate(prepared, base if large else reference, base, seeds, pause)
+        _note_degenerate(prepared, sized, seeds, pause)
     return prepared
 
 
-def _note_degenerate(
-    prepared: PreparedTask, sized: Reference, base: Reference, seeds: Seeds, pause: Callable[[], object]
-) -> None:
-    """Finds out whether trivial outputs would pass. A reference that takes much arithmetic, which is dear in fp64, is
-    asked at small sizes; at its own where they would pass there."""
-    alternatives, least = prepared.mode_alternatives, next(iter(prepared.reference_costs.values())).least
-    if least and least.operations > _MUCH and not _passing(prepared, base, seeds, pause):
-        return
+def _note_degenerate(prepared: PreparedTask, sized: Reference, seeds: Seeds, pause: Callable[[], object]) -> None:
+    """Finds out whether trivial outputs would pass."""
+    alternatives = prepared.mode_alternatives
     prepared.degenerate = _passing(prepared, sized, seeds, pause)
     if prepared.degenerate and len(alternatives) > 1:  # deep networks with running statistics may tell in training only
         prepared.mode_alternatives = alternatives[:1]
