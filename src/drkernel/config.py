@@ -59,7 +59,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "algo.ratio_level": RATIO_LEVELS,
     "reward.name": tuple(REWARDS),
     "tasks.precision": PRECISIONS,
-    "policy.prompts": ("compact", "chat"),
+    "policy.prompts": ("compact", "canonical", "chat"),
     "policy.thinking": ("none", "kept", "stripped"),
     "engine.name": ("auto", "graphs", "transformers", "vllm"),
     "judge.device": DEVICES,

@@ -14,7 +14,8 @@ class PolicyConfig:
     path: str = "assets/seed"
     """A Hugging Face folder (looked up from the working directory, then from the repository) or hub id."""
     prompts: str = "compact"
-    """`compact` for policies with drkernel's own tokenizer, `chat` for instruct models."""
+    """`compact` or `canonical` for policies with drkernel's own tokenizer: the task as it is written, or in canonical
+    form (policy/canonical/). `chat` for instruct models."""
     template: str | None = None
     """`chat` only: a YAML file with the texts of the prompts, own system message included (docs/policies.md, Prompts);
     looked up as `path`. None: the texts of policy/templates.py."""

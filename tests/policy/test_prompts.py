@@ -190,5 +190,5 @@ def test_count_is_the_number_of_tokens_of_the_text(tokenizer):
 def test_styles_that_do_not_fit_the_tokenizer_are_refused(tokenizer, chat_tokenizer):
     with pytest.raises(DrKernelError, match="chat template"):
         load_prompts("chat", tokenizer)
-    with pytest.raises(DrKernelError, match="found 'verbose', expected one of compact, chat"):
+    with pytest.raises(DrKernelError, match="found 'verbose', expected one of compact, canonical, chat"):
         load_prompts("verbose", tokenizer)

@@ -15,7 +15,7 @@ from pathlib import Path
 from drkernel.coldstart.dataset import Options, make
 from drkernel.config import Config
 from drkernel.policy.model import new_policy
-from drkernel.policy.prompts import condense
+from drkernel.policy.prompts import OWN, CompactPrompts
 from drkernel.policy.tokenizer import END, PAD, train_tokenizer
 from drkernel.policy.transfer import export
 from drkernel.training import sft, sft_data
@@ -54,7 +54,8 @@ def prepare(config: Config) -> None:
             for line in made.lines:
                 progress.log(line)
         if not start.exists():
-            tokenizer = train_tokenizer(texts(whole.sft.data), options.vocabulary, options.longest_token)
+            said = texts(whole.sft.data, OWN[config.policy.prompts])
+            tokenizer = train_tokenizer(said, options.vocabulary, options.longest_token)
             known = tokenizer.get_vocab()
             special_ids = {"eos_token_id": known[END], "pad_token_id": known[PAD]}
             shape = {"positions": options.positions, "kv_heads": options.kv_heads, "seed": config.seed}
@@ -84,9 +85,10 @@ def set_options(config: Config) -> Options:
     )
 
 
-def texts(source: str) -> Iterator[str]:
+def texts(source: str, prompts: type[CompactPrompts]) -> Iterator[str]:
     """The messages on which the tokenizer is trained, as the policy will read and write them."""
     dialogues = list(sft_data.read(source))
     for dialogue in dialogues[:: max(1, -(-len(dialogues) // TOKENIZED))]:
-        yield condense(dialogue.messages[0])
-        yield from dialogue.messages[1:]
+        yield prompts.opening(dialogue.task)
+        for number, text in enumerate(dialogue.messages[1:]):
+            yield text if number % 2 else prompts.answer(text, dialogue.task)

@@ -1,4 +1,5 @@
-"""What the policy reads: `chat` for instruct models, `compact` for small policies with drkernel's own tokenizer.
+"""What the policy reads: `chat` for instruct models, `compact` and `canonical` for small policies with drkernel's own
+tokenizer.
 
 A trajectory is one growing token sequence: first(task) completion next(feedback) completion ..., or, where thoughts are
 stripped, the `history` of each turn in place of the turn. Nothing generated is ever re-tokenised. Text of tasks and
@@ -15,6 +16,7 @@ from typing import Protocol
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
+from drkernel.policy.canonical import canonical
 from drkernel.policy.templates import TEMPLATE, Template, load_template
 from drkernel.policy.thinking import Stripper, answer_in, is_open
 from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, TASK, decode, encode
@@ -36,8 +38,9 @@ class Prompts(Protocol):
     def history(self, prompt: list[int], completion: list[int], finished: bool = True) -> list[int]:
         """What later turns see of a turn: all of it, unless thoughts are stripped."""
 
-    def completion(self, source: str) -> list[int]:
-        """The tokens of a completion that submits `source`, the end mark included (for supervised training)."""
+    def completion(self, source: str, task: Task | None = None) -> list[int]:
+        """The tokens of a completion that submits `source`, written for `task`, the end mark included (for supervised
+        training)."""
 
     def extract(self, completion: str, name: str = "ModelNew") -> str | None:
         """The submission in a completion's text: source that defines class `name`, or None."""
@@ -79,18 +82,41 @@ class CompactPrompts(_Base):
         self.stop_ids = {self._end}
 
     def first(self, task: Task) -> list[int]:
-        precision = "" if task.precision == "ieee" else f"# precision: {task.precision}\n"
-        return [self._task, *encode(self.tokenizer, condense(task.source) + precision), self._answer]
+        return [self._task, *encode(self.tokenizer, self.opening(task)), self._answer]
 
     def next(self, feedback: str, finished: bool = True, last: int | None = None) -> list[int]:
         cut = [] if finished else [self._end]
         return [*cut, self._feedback, *encode(self.tokenizer, feedback), self._answer]
 
-    def completion(self, source: str) -> list[int]:
-        return [*encode(self.tokenizer, source), self._end]
+    def completion(self, source: str, task: Task | None = None) -> list[int]:
+        return [*encode(self.tokenizer, self.answer(source, task) if task else source), self._end]
+
+    @staticmethod
+    def opening(task: Task) -> str:
+        """The text of a task."""
+        precision = "" if task.precision == "ieee" else f"# precision: {task.precision}\n"
+        return condense(task.source) + precision
+
+    @staticmethod
+    def answer(source: str, task: Task) -> str:
+        """The text of a submission that was written for a task."""
+        return source
 
     def extract(self, completion: str, name: str = "ModelNew") -> str | None:
         return completion if completion.strip() else None
+
+
+class CanonicalPrompts(CompactPrompts):
+    """As compact, with tasks in canonical form: what they compute, however somebody wrote it (canonical/)."""
+
+    @staticmethod
+    def opening(task: Task) -> str:
+        precision = "" if task.precision == "ieee" else f"# precision: {task.precision}\n"
+        return canonical(task.source, task.entry_point).text + precision
+
+    @staticmethod
+    def answer(source: str, task: Task) -> str:
+        return canonical(task.source, task.entry_point).written(source, task.entry_point)
 
 
 class ChatPrompts(_Base):
@@ -161,7 +187,7 @@ class ChatPrompts(_Base):
         end = next(end for end in ends if prompt[end:] in (self._after, self._after_feedback))
         return [*prompt[:end], *self._before_answer, *self._strip(completion, self._opened, finished)]
 
-    def completion(self, source: str) -> list[int]:
+    def completion(self, source: str, task: Task | None = None) -> list[int]:
         return self.reply(f"```python\n{source.strip()}\n```")
 
     def ask(self, text: str, first: bool = True, system: str = "") -> list[int]:
@@ -204,7 +230,9 @@ def load_prompts(
     return PROMPTS[style](tokenizer)
 
 
-PROMPTS: dict[str, type[CompactPrompts] | type[ChatPrompts]] = {"compact": CompactPrompts, "chat": ChatPrompts}
+OWN: dict[str, type[CompactPrompts]] = {"compact": CompactPrompts, "canonical": CanonicalPrompts}
+"""Prompts for drkernel's own tokenizer."""
+PROMPTS: dict[str, type[CompactPrompts] | type[ChatPrompts]] = {**OWN, "chat": ChatPrompts}
 """What `policy.prompts` may be."""
 PYTHON = {"python", "py", "python3", "triton", ""}
 

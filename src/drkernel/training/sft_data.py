@@ -4,7 +4,7 @@ A record has `messages`, user and assistant in turn (a system message may come f
 the paper's cold-start set: `original_python_code`, `entry_point`, `best_round` (from 1; 0: no answer is right),
 `enable_thinking`. Ours adds `precision`. Its messages are of one of two kinds:
 
-    plain    the reference, a submission, feedback, a submission, ...     `policy.prompts` renders them, chat or compact
+    plain    the reference, a submission, feedback, a submission, ...     `policy.prompts` renders them
     ready    a whole prompt, an answer, a whole prompt, an answer, ...    go through the chat template as they are
 
 A record is plain where its first message is its `original_python_code`; `sft.messages` may say so instead.
@@ -127,7 +127,7 @@ class Renderer:
             return prompts.next(fitted(text.splitlines(), self.feedback_tokens, prompts.count))
         if "```" in text and isinstance(prompts, ChatPrompts):
             return prompts.reply(text)
-        return prompts.completion(extract_code(text, f"{dialogue.entry_point}New") or text)
+        return prompts.completion(extract_code(text, f"{dialogue.entry_point}New") or text, dialogue.task)
 
     def _ready(self, dialogue: Dialogue, number: int) -> list[int]:
         if not isinstance(self.prompts, ChatPrompts):
