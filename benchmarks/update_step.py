@@ -1,16 +1,18 @@
-"""The update step on one GPU: tokens/s, model FLOPs utilisation, peak memory, and whether loss and gradients are right.
+"""The update step on one GPU: tokens/s, model FLOPs utilisation, peak memory beside the plan's, and whether loss and
+gradients are right.
 
     python benchmarks/update_step.py OUT [--shape 0.6b 1.7b] [--trl] [--variants fsdp:32768:compile ...] [--seconds 540]
 
 Fixed data: 64 rows, a prompt of 512 random tokens and a completion of log-normal length (median 2,048, sigma 0.6, in
 256 to 8,192; of seeds, the one whose total is 204,512 tokens), advantages N(0, 1). Random weights (std 0.02) in the
 shapes of Qwen3-0.6B and 1.7B; float32 master weights, bfloat16 compute, fused AdamW, gradients clipped at 1. Per
-variant two warm-ups and five timed steps: median and range. A variant is
-PRECISION:TOKENS[:compile][:recompute=SHARE][:flash2]:
+variant two warm-ups and five timed steps (--warm-ups, --timed): median and range. A variant is
+PRECISION:TOKENS[:compile][:recompute=SHARE][:flash2][:offload]:
 
     fsdp        FSDP2 over one GPU, bfloat16 weights in the forward       TOKENS      most tokens of a micro-batch
     autocast    plain modules under autocast                             recompute   share of blocks computed again
     flash2      FlashAttention 2, also where version 4 is installed
+    offload     AdamW's moments in the host's memory, as trainer.offload=optimizer has them
 
 --trl: TRL's GRPOTrainer.compute_loss on the same data in the same process (benchmarks/update_step_trl.py).
 Loss and gradients are compared, on the two shortest rows and the longest but one quarter, with float32, each row alone,
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from expectations import planned_gib, relative_error, shown, utilisation
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 
@@ -40,8 +43,8 @@ from drkernel.policy import attention
 from drkernel.policy.attention import ATTENTION
 from drkernel.policy.model import Policy
 from drkernel.policy.varlen import flash4_works
-from drkernel.training import update
-from drkernel.training.flops import PEAK, update_flops
+from drkernel.training import offload, update
+from drkernel.training.flops import update_flops
 from drkernel.training.packing import pack, select
 from drkernel.training.ranks import Ranks, init_distributed
 from drkernel.training.sharding import shard
@@ -78,8 +81,9 @@ def main() -> None:
     ranks = init_distributed()
     report: dict[str, Any] = {"command": sys.argv, "machine": machine(ranks.device), "rows": []}
     contenders: list[tuple[str, str, Callable]] = []
+    steps = (options.warm_ups, options.timed)
     for shape in options.shape:
-        contenders += [(shape, name, contender(name)) for name in options.variants]
+        contenders += [(shape, name, contender(name, steps)) for name in options.variants]
         if options.trl:
             import update_step_trl
 
@@ -105,10 +109,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--trl", action="store_true")
     parser.add_argument("--trl-rows", nargs="+", type=int, default=[2, 4, 8])
     parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--warm-ups", type=int, default=WARM_UPS)
+    parser.add_argument("--timed", type=int, default=TIMED)
     return parser.parse_args()
 
 
-def contender(variant: str) -> Callable[[str, Batch, torch.device], dict]:
+def contender(variant: str, steps: tuple[int, int] = (WARM_UPS, TIMED)) -> Callable[[str, Batch, torch.device], dict]:
     """Ours, in one of its settings."""
     precision, tokens, *rest = variant.split(":")
     recompute = next((float(word.removeprefix("recompute=")) for word in rest if word.startswith("recompute=")), 0.0)
@@ -129,7 +135,10 @@ def contender(variant: str) -> Callable[[str, Batch, torch.device], dict]:
         loss, gradients = gradients_of(policy, subset, int(tokens))
         found = agreement(shape, subset, device, loss, gradients)
         del gradients
-        optimizer = update.make_optimizer(policy, lr=1e-6, weight_decay=0.0)
+        where = "optimizer" if "offload" in rest else "none"
+        optimizer = offload.placed(update.make_optimizer(policy, lr=1e-6, weight_decay=0.0), where)
+        longest = max(int(tokens), int(batch.cu_seqlens.diff().max()))
+        found["planned_gib"] = planned_gib(config_of(shape), longest, recompute=recompute, offload=where)
         return found | timed(
             lambda: update.step(
                 policy, optimizer, batch, objective(batch, device), max_tokens=int(tokens), max_grad_norm=MAX_NORM
@@ -137,29 +146,36 @@ def contender(variant: str) -> Callable[[str, Batch, torch.device], dict]:
             shape,
             batch,
             device,
+            steps,
         )
 
     return run
 
 
-def timed(step: Callable[[], dict], shape: str, batch: Batch, device: torch.device) -> dict:
+def timed(
+    step: Callable[[], dict],
+    shape: str,
+    batch: Batch,
+    device: torch.device,
+    steps: tuple[int, int] = (WARM_UPS, TIMED),
+) -> dict:
     """Seconds per step, and what follows from them."""
     reset_peak(device)
     seconds = []
-    for _ in range(WARM_UPS + TIMED):
+    for _ in range(sum(steps)):
         synchronize(device)
         start = time.perf_counter()
         metrics = step()
         synchronize(device)
         seconds.append(time.perf_counter() - start)
-    kept = sorted(seconds[WARM_UPS:])
+    kept = sorted(seconds[steps[0] :])
     flops = update_flops(config_of(shape), batch.cu_seqlens.diff().tolist(), int(batch.loss_mask.sum()))
     tokens = len(batch.tokens)
     return {
         "tokens_per_second": tokens / statistics.median(kept),
         "range": [tokens / kept[-1], tokens / kept[0]],
         "seconds": seconds,
-        "mfu": flops / statistics.median(kept) / PEAK["H200"],
+        "mfu": utilisation(flops / statistics.median(kept), device),
         "peak_gib": peak_gib(device),
         "last_step": metrics,
     }
@@ -311,8 +327,9 @@ def markdown(report: dict[str, Any]) -> str:
     lines = [
         f"`{' '.join(report['command'])}` on {report['machine']}",
         "",
-        "| shape | variant | tokens/s (range) | x TRL | MFU | peak GiB | loss - fp32's | gradient cosine |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| shape | variant | tokens/s (range) | x TRL | MFU | peak GiB | planned GiB | error | loss - fp32's "
+        "| gradient cosine |",
+        "| --- | --- |" + " ---: |" * 8,
         *(line(row, report["rows"]) for row in report["rows"]),
     ]
     return "\n".join(lines) + "\n"
@@ -321,14 +338,16 @@ def markdown(report: dict[str, Any]) -> str:
 def line(row: dict[str, Any], rows: Iterable[dict[str, Any]]) -> str:
     start = f"| {row['shape']} | {row['variant']} |"
     if "failed" in row:
-        return f"{start} {row['failed']} | | | | | |"
+        return f"{start} {row['failed']} | | | | | | | |"
     low, high = row["range"]
-    peak = "" if row["peak_gib"] is None else f"{row['peak_gib']:.1f}"
+    peak, planned = row["peak_gib"], row.get("planned_gib")  # there is no plan of TRL's memory
     rivals = [r for r in rows if r["shape"] == row["shape"] and r["variant"].startswith("trl") and "failed" not in r]
     rival = max((r["tokens_per_second"] for r in rivals), default=TRL_TOKENS_PER_SECOND.get(row["shape"], math.nan))
+    memory = f"{shown(peak, '.1f')} | {shown(planned, '.1f')} | {shown(relative_error(planned, peak), '+.1%')}"
     return (
         f"{start} {row['tokens_per_second']:,.0f} ({low:,.0f} to {high:,.0f}) | {row['tokens_per_second'] / rival:.2f} "
-        f"| {row['mfu']:.1%} | {peak} | {row['loss'] - row['loss_float32']:+.1e} | {row['gradient_cosine']:.6f} |"
+        f"| {shown(row['mfu'], '.1%')} | {memory} "
+        f"| {row['loss'] - row['loss_float32']:+.1e} | {row['gradient_cosine']:.6f} |"
     )
 
 

@@ -17,22 +17,21 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import update_step as bench
+from expectations import planned_gib, relative_error, shown, utilisation
 from shapes import SHAPES, config_of
 
-from drkernel.config import Config
 from drkernel.lora import LoraConfig
 from drkernel.policy.lora import adapted, draw_adapters
 from drkernel.policy.model import Policy
 from drkernel.policy.transfer import weights
-from drkernel.training import plan, update
-from drkernel.training.flops import PEAK, update_flops
+from drkernel.training import update
+from drkernel.training.flops import update_flops
 from drkernel.training.loading import random_policy
 from drkernel.training.packing import pack
 from drkernel.training.ranks import Ranks, init_distributed
@@ -49,7 +48,9 @@ def main() -> None:
     policy = make_policy(options, lora, ranks)
     result: dict[str, Any] = {"command": sys.argv, "machine": bench.machine(ranks.device), "shape": options.shape}
     result |= measure(policy, batch_of(options), options, ranks.device)
-    result |= {"merge_seconds": merge_seconds(policy, ranks.device)} | planned(policy, lora, options)
+    result |= {"merge_seconds": merge_seconds(policy, ranks.device)}
+    settings = {"recompute": options.recompute, "lora": lora}
+    result["planned_gib"] = planned_gib(config_of(options.shape), options.row_tokens, **settings)
     path = options.out / f"update_lora_{options.shape}"
     path.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     path.with_suffix(".md").write_text(markdown(result))
@@ -118,7 +119,7 @@ def measure(policy: Policy, batch: Batch, options: argparse.Namespace, device: t
         "seconds": seconds,
         "tokens_per_second": tokens / statistics.median(kept),
         "range": [tokens / kept[-1], tokens / kept[0]],
-        "mfu": flops / statistics.median(kept) / PEAK["H200"],
+        "mfu": utilisation(flops / statistics.median(kept), device),
         "peak_gib": bench.peak_gib(device),
         "last_step": metrics,
     }
@@ -136,33 +137,21 @@ def merge_seconds(policy: Policy, device: torch.device) -> list[float]:
     return found
 
 
-def planned(policy: Policy, lora: LoraConfig, options: argparse.Namespace) -> dict[str, float]:
-    """GiB that the plan counts for what is here: state and activations."""
-    config = Config()
-    config.policy.lora = lora
-    config.engine.max_tokens = config.trainer.micro_batch_tokens = options.row_tokens
-    config.trainer.recompute = options.recompute
-    with tempfile.TemporaryDirectory() as folder:
-        policy.model.config.save_pretrained(folder)
-        shape = plan.shape_of(folder)
-    assert shape is not None
-    parts = plan.memory(config, shape, ranks=1)
-    return {"planned_gib": parts["state"][1] + parts["activations at the longest row"][1]}
-
-
 def markdown(result: dict[str, Any]) -> str:
     low, high = result["range"]
-    peak = "" if result["peak_gib"] is None else f"{result['peak_gib']:.1f}"
+    peak, planned = result["peak_gib"], result["planned_gib"]
     return "\n".join(
         [
             f"`{' '.join(result['command'])}` on {result['machine']}",
             "",
-            "| shape | adapters | tokens/step | s/step | tokens/s (range) | MFU | peak GiB | planned GiB | merge s |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+            "| shape | adapters | tokens/step | s/step | tokens/s (range) | MFU | peak GiB | planned GiB | error "
+            "| merge s |",
+            "| --- |" + " ---: |" * 9,
             f"| {result['shape']} | {result['adapters'] / 1e6:.1f}M | {result['tokens_per_step']:,} "
             f"| {result['tokens_per_step'] / result['tokens_per_second']:.2f} "
-            f"| {result['tokens_per_second']:,.0f} ({low:,.0f} to {high:,.0f}) | {result['mfu']:.1%} | {peak} "
-            f"| {result['planned_gib']:.1f} | {statistics.median(result['merge_seconds']):.3f} |",
+            f"| {result['tokens_per_second']:,.0f} ({low:,.0f} to {high:,.0f}) | {shown(result['mfu'], '.1%')} "
+            f"| {shown(peak, '.1f')} | {shown(planned, '.1f')} | {shown(relative_error(planned, peak), '+.1%')} "
+            f"| {statistics.median(result['merge_seconds']):.3f} |",
             "",
         ]
     )

@@ -23,8 +23,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-PEAK = {"H100": 989e12, "H200": 989e12}
-"""Dense bfloat16 operations per second of a GPU, as its maker states them."""
+PEAK = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12}
+"""Dense bfloat16 operations per second of a GPU, as its maker states them; H100 alone is the SXM module."""
+
+
+def peak_of(name: str) -> float | None:
+    """The peak of a GPU by the name that its driver gives it; None where it is not known.
+
+    >>> peak_of("NVIDIA H100 80GB HBM3") == PEAK["H100"], peak_of("NVIDIA H100 PCIe") == 756e12, peak_of("CPU")
+    (True, True, None)
+    """
+    return next((peak for known, peak in PEAK.items() if known in name), None)
 
 
 def update_flops(config: PretrainedConfig, lengths: Iterable[int], sampled: int, adapters: int | None = None) -> float:
