@@ -87,6 +87,8 @@ class ColdstartConfig:
     """Most tokens that the policy reads, and of a trajectory (`sft.too_long`)."""
     fused_share: float = 0.15
     """Share of the best solutions among the completions, so low that reinforcement learning has something to find."""
+    plain: bool = False
+    """Solutions in one style: a small policy need not guess which names come next."""
 
 
 def expect_trajectories(config: Any) -> None:

@@ -60,6 +60,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     option("--unjudged-trajectories", type=int, default=1, help="per task that is not judged, of one turn; 1")
     option("--mistakes", type=int, default=defaults.mistakes, help="mistaken solutions per task; 2")
     option("--fused-share", type=float, default=defaults.fused_share, help="of the best solutions; 0.15")
+    option("--plain", action="store_true", help="solutions in one style, which small policies learn sooner")
     option("--device", choices=DEVICES, default="auto", help="what measures; auto")
     option("--gpu", choices=GPUS, default="H200", help="what the simulated device models; H200")
     option("--workers", type=int, help="processes that judge")

@@ -64,6 +64,8 @@ class Options:
     """Mistaken solutions that are judged per task."""
     fused_share: float
     """Of the best solutions."""
+    plain: bool
+    """Whether solutions have one style."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def make(path: Path, options: Options, config: Any, progress: Progress) -> Made:
     path.parent.mkdir(parents=True, exist_ok=True)
     expect_same_device(verdicts, config.judge)
     with Judge(**judge_options(config)) as judge:
-        judged = judge_solutions(tasks, judge, verdicts, options.mistakes, progress.bar("judging solutions", None))
+        bar = progress.bar("judging solutions", None)
+        judged = judge_solutions(tasks, judge, verdicts, options.mistakes, bar, options.plain)
     usable = [task for task in tasks if task.id in judged]
     if not usable:
         raise DrKernelError(f"{path}: the judge refused all {len(tasks)} tasks; see {verdicts}")
@@ -140,7 +143,7 @@ def unjudged_records(tasks: Sequence[Task], options: Options, progress: Any = No
 
 def _answered(task: Task, options: Options) -> list[dict[str, Any]]:
     draw = random.Random(f"{options.seed}/{task.id}")
-    drawn = (draw_unjudged(task, options.fused_share, draw) for _ in range(options.unjudged_trajectories))
+    drawn = (draw_unjudged(task, options.fused_share, draw, options.plain) for _ in range(options.unjudged_trajectories))
     return [unjudged_record(task, solution, number) for number, solution in enumerate(drawn) if solution]
 
 

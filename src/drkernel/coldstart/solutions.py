@@ -29,19 +29,20 @@ from drkernel.types import DrKernelError, Task
 __all__ = ["Kind", "Solution", "solutions"]
 
 
-def solutions(task: Task, wrong: int = 4) -> list[Solution]:
+def solutions(task: Task, wrong: int = 4, plain: bool = False) -> list[Solution]:
     """The solutions of a generated task, the same at each call: the right ones, then mistakes, then one hack.
 
     Args:
         task: from `tasks.generator`; its `info` describes the composition, or has the graph (`coldstart.answers`).
         wrong: how many mistaken ones, or as many as the task allows.
+        plain: in one style, where the generator has several.
 
     Raises:
         DrKernelError: the task does not come from the generator.
     """
     info = task.info
     if "graph" in info:
-        return answers(task, wrong)
+        return answers(task, wrong, plain=plain)
     if "composition" not in info or "layout" not in info:
         raise DrKernelError(f"task {task.id}: graded solutions exist for generated tasks only")
     right = [Solution(kind, _render(info, plan), note) for kind, note, plan in _plans(info)]

@@ -82,6 +82,7 @@ def set_options(config: Config) -> Options:
         unjudged_trajectories=options.unjudged_trajectories,
         mistakes=options.mistakes,
         fused_share=options.fused_share,
+        plain=options.plain,
     )
 
 

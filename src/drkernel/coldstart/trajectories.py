@@ -65,7 +65,12 @@ class JudgedSolution:
 
 
 def judge_solutions(
-    tasks: list[Task], judge: JudgeProtocol, path: Path, mistakes: int, progress: Callable[[int], None]
+    tasks: list[Task],
+    judge: JudgeProtocol,
+    path: Path,
+    mistakes: int,
+    progress: Callable[[int], None],
+    plain: bool = False,
 ) -> dict[str, list[JudgedSolution]]:
     """Judges the solutions of every task.
 
@@ -77,13 +82,14 @@ def judge_solutions(
         path: a file with one line of JSON per verdict.
         mistakes: mistaken solutions per task.
         progress: called with the number of solutions that have been judged since.
+        plain: solutions in one style.
 
     Returns:
         The judged solutions by task id. Left out are tasks that the judge refuses because a trivial submission would
         pass, and solutions on which it failed; these are not in the file, either.
     """
     known = {(r["task"], r["source"]): Verdict.from_dict(r["verdict"]) for r in _lines(path)}
-    wanted = {task.id: solutions(task, wrong=mistakes) for task in tasks}
+    wanted = {task.id: solutions(task, mistakes, plain) for task in tasks}
     missing = [(task, s.source) for task in tasks for s in wanted[task.id] if (task.id, s.source) not in known]
     progress(sum(map(len, wanted.values())) - len(missing))
     pending = {judge.submit(task, source): (task.id, source) for task, source in missing}
@@ -128,10 +134,10 @@ def draw_solutions(
     return drawn
 
 
-def draw_unjudged(task: Task, fused_share: float, draw: random.Random) -> Solution | None:
+def draw_unjudged(task: Task, fused_share: float, draw: random.Random, plain: bool = False) -> Solution | None:
     """A solution that is right by construction, drawn by kind; None where no kernel is written for the task. Nobody has
     judged it."""
-    right = [s for s in solutions(task, wrong=0) if s.kind not in ("mistaken", "hack")]
+    right = [s for s in solutions(task, 0, plain) if s.kind not in ("mistaken", "hack")]
     if not right:
         return None
     weights = [_weight(s.kind, fused_share) / sum(other.kind == s.kind for other in right) for s in right]

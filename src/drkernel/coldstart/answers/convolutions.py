@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from drkernel.coldstart.answers.chain import Chain
@@ -49,13 +48,13 @@ class _Convolution:
         self._kernel, self._stride, self._padding, self._dilation = (
             per_dim(a[name], self._rank) for name in ("kernel_size", "stride", "padding", "dilation")
         )
-        self._source, self._out = source, _output(host, node, self._weight)
-        self._plane, self._window = product(self._out[2:]), math.prod(self._kernel)
+        self._source, self._out = source, _output(host, node, self._weight, nodes[1:])
+        self._plane, self._window = product(self._out[2:]), _times(self._kernel)
         self._inner, self._columns = (_per_group(shape[1], a["groups"]) for shape in (source, self._out))
         self._names = NAMES[-self._rank :]
         self._grouped = a["groups"] != 1
         inner = self._inner.text
-        self._k = draft.number(f"{inner} * {self._window}" if self._window > 1 else inner, "K")
+        self._k = draft.number(inner if self._window == "1" else f"{inner} * {_bare(self._window)}", "K")
         self._m, self._n = size(self._out[0] * self._plane), _sized(draft, self._columns, "F")
 
     def start(self) -> None:
@@ -69,8 +68,8 @@ class _Convolution:
         )
         outer = parts(f"(r % {plane})", self._out[2:], draft.size)
         for name, text, step, pad in zip(self._names, outer, self._stride, self._padding, strict=True):
-            scaled = text if step == 1 or self._transposed else f"{text} * {step}"
-            draft.add(f"{name}0 = {scaled}" + (f" {'+' if self._transposed else '-'} {pad}" if pad else ""))
+            scaled = text if self._transposed else f"{text} * {step}"
+            draft.add(f"{name}0 = {scaled} {'+' if self._transposed else '-'} {pad}")
         draft.add("v = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
 
     def loop(self) -> None:
@@ -92,15 +91,14 @@ class _Convolution:
         """Adds the places in the input, and whether they are there; returns the number of the element."""
         draft, size = self._draft, self._draft.size
         group = f"g * {_sized(draft, self._inner, 'E')} + " * self._grouped
-        channel = f"j // {self._window}" if self._window > 1 else "j"
+        channel = "j" if self._window == "1" else f"j // {self._window}"
         place = f"(b * {size(self._source[1])} + {group}{channel})"
         steps = parts(f"(j % {self._window})", [as_dim(k) for k in self._kernel], str)
         for k, name in enumerate(self._names):
-            step = f"{steps[k]} * {self._dilation[k]}" if self._dilation[k] > 1 else steps[k]
-            step = "0" if self._kernel[k] == 1 else step
+            step = f"{steps[k]} * {self._dilation[k]}" if self._window != "1" else "0"
             limit = size(self._source[2 + k])
             draft.add(f"{name} = {name}0 {'-' if self._transposed else '+'} {step}")
-            if self._transposed and self._stride[k] > 1:
+            if self._transposed:
                 draft.add(f"ok = ok & ({name} % {self._stride[k]} == 0)", f"{name} = {name} // {self._stride[k]}")
             draft.add(f"ok = ok & ({name} >= 0) & ({name} < {limit})")
             place = f"({place} * {limit} + {name})"
@@ -135,17 +133,55 @@ class _Convolution:
         if self._grouped:
             third = f", {_groups(node.attributes['groups'], self._source[1])}"
         draft.grid = f"(triton.cdiv({rows}, 64), triton.cdiv({self._columns.text}, 32){third})"
-        draft.host.append(f"{OUTPUT} = {allocation(self._context, self._host, nodes[-1])}")
+        draft.host.append(f"{OUTPUT} = {allocation(self._context, self._host, nodes[-1], like=False)}")
 
 
-def _output(host: Host, node: Node, weight: str) -> tuple[Dim, ...]:
+def _output(host: Host, node: Node, weight: str, behind: Sequence[Node]) -> tuple[Dim, ...]:
     """The output's shape; the number of its channels is asked of the weight."""
     transposed = "transpose" in node.op
     shape = node.parameters[0].shape
     channels = node.shape[1]
     if not host.sizes.knows(channels):
         host.sizes.bind(weight, "", (as_dim(1), *shape[1:]) if transposed else shape)
-    return host.shape(node.id)
+    source, out = host.shape(node.inputs[0]), host.shape(node.id)
+    channels = out[1]
+    if node.attributes["groups"] == 1:
+        channels = host.sizes.separate(weight, int(transposed), channels, [source[1]])
+    texts = [dim.text for dim in source[2:]]
+    names = [f"O{letter}" for letter in ("DHW" if len(texts) == 3 else "HW" if len(texts) == 2 else "N")]
+    write = transposed_size if transposed else window_size
+    formulas = [write(text, *numbers) for text, numbers in zip(texts, _numbers(node, len(texts)), strict=True)]
+    sizes = [host.sizes.formula(n, f, dim) for n, f, dim in zip(names, formulas, out[2:], strict=True)]
+    shape = (out[0], channels, *sizes)
+    host.sizes.set_shape([node, *behind], shape)
+    return shape
+
+
+def _numbers(node: Node, rank: int) -> list[tuple[int, ...]]:
+    """Kernel size, stride, padding, dilation, and what a transposed one adds, by spatial dimension."""
+    names = ("kernel_size", "stride", "padding", "dilation", "output_padding")
+    return list(zip(*(per_dim(node.attributes.get(name, 0), rank) for name in names), strict=True))
+
+
+def window_size(size: str, kernel: int, stride: int, padding: int, dilation: int, _: int = 0) -> str:
+    """How many windows there are; every number is one of the module's, so that nothing has to be computed."""
+    return f"({size} + 2 * {padding} - {dilation} * ({kernel} - 1) - 1) // {stride} + 1"
+
+
+def transposed_size(size: str, kernel: int, stride: int, padding: int, dilation: int, added: int) -> str:
+    """The same of a transposed convolution."""
+    return f"({size} - 1) * {stride} - 2 * {padding} + {dilation} * ({kernel} - 1) + {added} + 1"
+
+
+def _times(kernel: Sequence[int]) -> str:
+    """The number of elements of a window, as a product that stands in brackets where it is one."""
+    if all(k == 1 for k in kernel):
+        return "1"
+    return str(kernel[0]) if len(kernel) == 1 else f"({' * '.join(map(str, kernel))})"
+
+
+def _bare(text: str) -> str:
+    return text.removeprefix("(").removesuffix(")")
 
 
 def _per_group(channels: Dim, groups: Dim | int) -> Dim:

@@ -150,13 +150,13 @@ def _in_planes(context: Context, draft: Draft, nodes: Sequence[Node]) -> bool:
     )
 
 
-def allocation(context: Context, host: Host, node: Node) -> str:
-    """The expression that makes the tensor for a node's value."""
+def allocation(context: Context, host: Host, node: Node, like: bool = True) -> str:
+    """The expression that makes the tensor for a node's value; like: as one that has its shape, if there is one."""
     same = [value for value in host.variables_of_floats() if _alike(context, value, node.id)]
     if node.dtype != context.graph.dtype:
         source = next(iter(host.variables.values()))
         return f"torch.empty({_sizes(host, node)}, dtype=torch.{node.dtype}, device={source}.device)"
-    if same:
+    if same and like:
         return f"torch.empty_like({host.variables[same[0]]})"
     return f"{host.float_source()}.new_empty({_sizes(host, node)})"
 

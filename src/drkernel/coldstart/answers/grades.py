@@ -28,7 +28,9 @@ SMALL_INNER = 128
 """Products that join fewer elements are bound by memory: a kernel of one's own saves a pass."""
 
 
-def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False) -> list[Solution]:
+def answers(
+    task: Task, wrong: int = 4, seed: int = 0, plan: bool = False, plain: bool = False
+) -> list[Solution]:
     """The answers of a task of version 2, the same at each call: right ones, the fused ones last, then mistakes.
 
     Args:
@@ -36,6 +38,7 @@ def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False) -> li
         wrong: how many mistaken ones, or as many as the task allows.
         seed: of what varies in their surface.
         plan: whether the text begins with the plan.
+        plain: all in one style.
     """
     context = Context.of(task)
     rng = random.Random(f"{task.id}/{seed}")
@@ -45,7 +48,7 @@ def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False) -> li
         steps = partition(context, chosen)
         if not any(step.scheme for step in steps):
             continue
-        written = compose(context, steps, rng, Style.draw(rng))
+        written = compose(context, steps, rng, Style.draw(rng, plain))
         source = render(context, written, plan)
         if kind == "fused" and fused is None:
             fused = written

@@ -43,6 +43,10 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     size = draft.size
     rows = product(left[:-1]) if not batched and not turn_x else (left[-1] if turn_x else left[-2])
     inner, columns = (left[-2] if turn_x else left[-1]), out[-1]
+    inner = host.sizes.separate(host.variables[x], len(left) - 1 - turn_x, inner, [rows])
+    columns = host.sizes.separate(pointer_y, len(right) - 1 - turn_y, columns, [rows, inner, *left, *right[:-2]])
+    out = (*out[:-1], columns)
+    host.sizes.set_shape(nodes, out)
     a, b = draft.pointer(host.variables[x]), draft.pointer(pointer_y, "w" if node.roles else "")
     m_, k_, n_ = size(rows), size(inner), size(columns)
     draft.add(
@@ -79,4 +83,4 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     draft.blocks |= {"BLOCK_M": "64", "BLOCK_N": "64", "BLOCK_K": "32"}
     third = f", {product(out[:-2]).text}" * batched
     draft.grid = f"(triton.cdiv({rows.text}, 64), triton.cdiv({columns.text}, 64){third})"
-    draft.host.append(f"{OUTPUT} = {allocation(context, host, nodes[-1])}")
+    draft.host.append(f"{OUTPUT} = {allocation(context, host, nodes[-1], like=False)}")

@@ -29,6 +29,8 @@ class Sizes:
         self._shapes: dict[str, Shape] = {}
         self._unpacked: list[tuple[str, list[str]]] = []
         self._derived: dict[str, str] = {}
+        self._ranks: set[str] = set()
+        """Tensors of which `_unpacked` has all dimensions."""
 
     def bind(self, variable: str, value: str, shape: Shape) -> None:
         """Makes the dimensions of a tensor in a host variable known."""
@@ -43,9 +45,37 @@ class Sizes:
             names.append(name)
             if new:
                 self._known[dim.text] = Dim(name, dim.full, dim.small)
-        if any(name != "_" for name in names):
-            self._unpacked.append((variable, names))
+        self._ranks.add(variable)
+        self._unpacked.append((variable, names))
         self._shapes[value] = self.of(shape)
+
+    def separate(self, variable: str, place: int, dim: Dim, others: Sequence[Dim]) -> Dim:
+        """A name of its own for one dimension of a tensor where it has that of another size, which only happens to be
+        as large: the sides of a square matrix."""
+        if dim.is_number or dim.text not in {other.text for other in others}:
+            return dim
+        taken = {known.text for known in self._known.values()} | self._reserved
+        taken |= {name for _, names in self._unpacked for name in names}
+        found = next((names for text, names in self._unpacked if text == variable), None)
+        name = next(n for n in _MORE if n not in taken)
+        if found is None:
+            found = ["_"] * (place + 1)
+            self._unpacked.append((variable, found))
+        found += ["_"] * (place + 1 - len(found))
+        found[place] = name
+        return Dim(name, dim.full, dim.small)
+
+    def formula(self, name: str, text: str, dim: Dim) -> Dim:
+        """A size that a statement of its own computes."""
+        self._derived[name] = text
+        return Dim(name, dim.full, dim.small)
+
+    def set_shape(self, nodes: Sequence[Node], shape: Shape) -> None:
+        """Says the shape of a node's value, and of those behind it that have the same."""
+        own = [dim.text for dim in self._graph.shape(nodes[0].id)]
+        for node in nodes:
+            if [dim.text for dim in self._graph.shape(node.id)] == own:
+                self._shapes[node.id] = shape
 
     def knows(self, dim: Dim) -> bool:
         return dim.is_number or dim.text in self._known
@@ -105,8 +135,9 @@ class Sizes:
         for variable, found in self._unpacked:
             wanted = [name if name in names else "_" for name in found]
             places = [place for place, name in enumerate(wanted) if name != "_"]
-            if len(places) == 1 and len(wanted) > 1:
-                unpack.append(f"{wanted[places[0]]} = {variable}.shape[{places[0]}]")
+            rank = len(wanted) if variable in self._ranks else 0
+            if not rank or (len(places) == 1 and rank > 1):
+                unpack += [f"{wanted[place]} = {variable}.shape[{place}]" for place in places]
             elif places:
                 unpack.append(f"{', '.join(wanted)}{',' * (len(wanted) == 1)} = {variable}.shape")
         return unpack + lines

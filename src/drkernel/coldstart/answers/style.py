@@ -28,6 +28,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _POINTERS = ("_ptr", "_ptr", "_p")
 _KERNELS = ("kernel", "fused_kernel", "forward_kernel")
 _OUTPUTS = ("o", "out", "y", "result")
+_BLOCKS = (512, 1024, 1024, 1024, 2048)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ class Style:
     """Whether the number of the program has a variable of its own."""
 
     @classmethod
-    def draw(cls, rng: random.Random) -> Style:
+    def draw(cls, rng: random.Random, plain: bool = False) -> Style:
+        """Any style; plain: the block size and the planes vary, and nothing that a reader would call style."""
+        if plain:
+            return cls(block=rng.choice(_BLOCKS), planes=rng.random() < 0.85)
         names: dict[str, str] = {}
         for name, choices in _NAMES.items():
             free = [choice for choice in choices if choice not in names.values()]
@@ -62,7 +66,7 @@ class Style:
             rng.choice(_POINTERS),
             rng.choice(_KERNELS),
             rng.choice(_OUTPUTS),
-            rng.choice((512, 1024, 1024, 1024, 2048)),
+            rng.choice(_BLOCKS),
             rng.random() < 0.85,
             rng.random() < 0.2,
             rng.random() < 0.3,

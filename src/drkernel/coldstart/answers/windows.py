@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from drkernel.coldstart.answers.chain import Chain
 from drkernel.coldstart.answers.context import Context, Host
+from drkernel.coldstart.answers.convolutions import window_size
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers, sites_of, start
 from drkernel.coldstart.answers.joins import is_core
@@ -42,10 +43,10 @@ def fits(context: Context, nodes: Sequence[Node]) -> bool:
 def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> None:
     """The kernel."""
     before, pool, behind = split(nodes)
-    source, target = host.shape(pool.inputs[0]), host.shape(pool.id)
+    source, target = host.shape(pool.inputs[0]), _target(host, pool, behind)
     for node in behind:
         host.shape(node.id)
-    draft.host.append(f"{OUTPUT} = {allocation(context, host, nodes[-1])}")
+    draft.host.append(f"{OUTPUT} = {allocation(context, host, nodes[-1], like=False)}")
     outputs = start(context, host, draft, pool, planes=True)
     window = _Window(draft, pool, source, target)
     largest = OPS[pool.op].fold == "max"
@@ -70,6 +71,20 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     draft.add("tl.store(o_ptr + i, v, mask=m)")
 
 
+def _target(host: Host, pool: Node, behind: Sequence[Node]) -> Shape:
+    """The output's shape. Of windows with a size of their own, the module's numbers stand in it as they are."""
+    source, found, a = host.shape(pool.inputs[0]), host.shape(pool.id), pool.attributes
+    if "output_size" in a:
+        return found
+    rank = len(source) - 2
+    names = [f"O{letter}" for letter in ("DHW" if rank == 3 else "HW" if rank == 2 else "N")]
+    numbers = zip(*(per_dim(a.get(n, 1), rank) for n in ("kernel_size", "stride", "padding", "dilation")), strict=True)
+    formulas = [window_size(dim.text, *each) for dim, each in zip(source[2:], numbers, strict=True)]
+    sizes = [host.sizes.formula(n, f, dim) for n, f, dim in zip(names, formulas, found[2:], strict=True)]
+    host.sizes.set_shape([pool, *behind], (*found[:2], *sizes))
+    return (*found[:2], *sizes)
+
+
 class _Window:
     """Where the elements of an output's window are."""
 
@@ -85,13 +100,11 @@ class _Window:
             kernel, stride, padding, dilation = (
                 per_dim(a.get(name, 1), self._rank) for name in ("kernel_size", "stride", "padding", "dilation")
             )
-            starts = [_scaled(text, step, pad) for text, step, pad in zip(outer, stride, padding, strict=True)]
-            self._sizes, self._dilation, self._padded = [str(k) for k in kernel], dilation, any(padding)
+            starts = [f"{text} * {step} - {pad}" for text, step, pad in zip(outer, stride, padding, strict=True)]
+            self._sizes, self._dilation, self._padded = [str(k) for k in kernel], dilation, True
             draft.add(*(f"{name}0 = {text}" for name, text in zip(self._names, starts, strict=True)))
-            total = 1
-            for k in kernel:
-                total *= k
-            self.count, self.divisor = str(total), str(total)
+            self.count = " * ".join(self._sizes)
+            self.divisor = f"({self.count})" if self._rank > 1 else self.count
 
     def _start_adaptive(self, target: Shape, outer: list[str]) -> None:
         """Windows from floor(k * size / outputs) to ceil((k + 1) * size / outputs)."""
@@ -114,14 +127,9 @@ class _Window:
             rest = self._sizes[place + 1 :]
             step = "t" if not rest else f"t // {rest[0] if len(rest) == 1 else '(' + ' * '.join(rest) + ')'}"
             step += f" % {self._sizes[place]}" if place else ""
-            step += f" * {self._dilation[place]}" if self._dilation[place] != 1 else ""
+            step += "" if self._adaptive else f" * {self._dilation[place]}"
             draft.add(f"{name} = {name}0 + {step}")
             inside += [f"({name} < {name}1)"] if self._adaptive else []
             inside += [f"({name} >= 0)", f"({name} < {size(dim)})"] if self._padded else []
             number = f"{number if place == 0 else f'({number})'} * {size(dim)} + {name}"
         draft.add(f"ok = {' & '.join(inside)}", f"a = {number}")
-
-
-def _scaled(text: str, step: int, pad: int) -> str:
-    found = text if step == 1 else f"{text} * {step}"
-    return f"{found} - {pad}" if pad else found

@@ -131,7 +131,8 @@ class Flattener:
 
     def _assign(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
         if isinstance(target, ast.Name) and target.id not in scope.stable:
-            scope.values[target.id] = self._atom(value, scope)
+            grows = isinstance(value, ast.List | ast.Dict)
+            scope.values[target.id] = self._kept(self._shallow(value, scope)) if grows else self._atom(value, scope)
         else:
             found = self._shallow(value, scope)
             self._line(ast.Assign([self._target(target, scope, self._is_size(found))], found))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drkernel.policy.canonical.flat import Flattener, Module
+from drkernel.policy.canonical.inputs import described
 from drkernel.policy.canonical.names import (
     Names,
     defaults,
@@ -156,7 +157,7 @@ class _Form:
     def _told_inputs(self, arguments: Sequence[str]) -> str:
         if not self.inputs:
             return ""
-        return "  # " + "; ".join(f"{n}: {text(v, self.names)}" for n, v in zip(arguments, self.inputs, strict=False))
+        return "  # " + "; ".join(f"{n}: {described(v)}" for n, v in zip(arguments, self.inputs, strict=False))
 
     def _module(self, node: ast.ClassDef, given: Sequence[ast.expr], words: Sequence[ast.keyword]) -> Module:
         """A module of a class of the file, made with these arguments."""

@@ -35,9 +35,9 @@ def evaluated(node: ast.expr) -> Any:
         case ast.Constant(value=value):
             return value
         case ast.Tuple(elts=elements):
-            return tuple(map(evaluated, elements))
+            return tuple(_elements(elements))
         case ast.List(elts=elements):
-            return list(map(evaluated, elements))
+            return _elements(elements)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_number(operand)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -62,6 +62,13 @@ def evaluated(node: ast.expr) -> Any:
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return evaluated(body if evaluated(test) else orelse)
     raise Unknown
+
+
+def _elements(nodes: Iterable[ast.expr]) -> list[Any]:
+    found: list[Any] = []
+    for node in nodes:
+        found += _tried(list, evaluated(node.value)) if isinstance(node, ast.Starred) else [evaluated(node)]
+    return found
 
 
 def _number(node: ast.expr) -> Any:
@@ -161,7 +168,8 @@ def assigned(statements: Iterable[ast.stmt], known: Known) -> dict[str, ast.expr
     for statement in statements:
         pairs = _pairs(statement)
         values = {name: resolved(value, found) for name, value in pairs if value is not None}
-        for name in written_names([statement]):
+        hidden = isinstance(statement, ast.FunctionDef | ast.ClassDef)
+        for name in [statement.name] if hidden else written_names([statement]):  # type: ignore[attr-defined]
             found.pop(name, None)
         found |= values
     return found
@@ -169,8 +177,10 @@ def assigned(statements: Iterable[ast.stmt], known: Known) -> dict[str, ast.expr
 
 def _pairs(statement: ast.stmt) -> list[tuple[str, ast.expr | None]]:
     match statement:
-        case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=value):
+        case ast.AnnAssign(target=ast.Name(id=name), value=value):
             return [(name, value)]
+        case ast.Assign(targets=targets, value=value) if all(isinstance(target, ast.Name) for target in targets):
+            return [(target.id, value) for target in targets if isinstance(target, ast.Name)]
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
             names = [target.id for target in targets if isinstance(target, ast.Name)]
             return list(zip(names, values, strict=True)) if len(names) == len(targets) else []
