@@ -18,13 +18,15 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drkernel.policy.canonical.names import root
-from drkernel.policy.canonical.values import copied, evaluated, is_literal, Unknown, written_names
+from drkernel.policy.canonical.values import Unknown, copied, evaluated, is_literal, resolved, written_names
 
 Node = TypeVar("Node", bound=ast.AST)
 
 SIZES = {"len", "int", "float", "range", "max", "min", "math.sqrt"}
 """Calls whose results are numbers where their arguments are."""
 SHAPES = {"shape", "ndim", "dtype", "device"}
+MOST_PARTS = 12
+"""The most modules of one list that are written out."""
 DEEPEST = 4
 """How far modules within modules are written out."""
 
@@ -92,7 +94,8 @@ class Flattener:
         """The lines of the body of a method with these arguments."""
         names = [argument.arg for argument in function.args.args[1:]]
         values: dict[str, ast.expr] = {n: ast.Name(a) for n, a in zip(names, arguments, strict=True)}
-        unstable = dict.fromkeys(name for s in function.body if _is_compound(s) for name in written_names([s]))
+        branches = [s for s in function.body if _is_compound(s) and not self._repeated(s)]
+        unstable = dict.fromkeys(name for s in branches for name in written_names([s]))
         stable = {name: f"v{number}" for number, name in enumerate(unstable)}
         for name in stable:
             if name in values:
@@ -119,6 +122,10 @@ class Flattener:
                 self._line(ast.Expr(self._shallow(value, scope)))
             case ast.If(test=test, body=body, orelse=orelse):
                 self._branch(test, body, orelse, scope)
+            case ast.For(target=ast.Name(id=name), iter=source, body=body) if parts := self._repeated(statement):
+                for place in range(parts):
+                    scope.values[name] = ast.Subscript(source, ast.Constant(place))
+                    self._statements(body, scope)
             case ast.For(target=target, iter=source, body=body):
                 source = self._shallow(source, scope)
                 self._block(ast.For(self._target(target, scope, self._is_size(source)), source, [], []), body, scope)
@@ -128,6 +135,14 @@ class Flattener:
                 self._block(ast.With([_named(item, scope) for item in items], []), body, scope)
             case _:
                 self._line(_named(statement, scope))
+
+    def _repeated(self, statement: ast.stmt) -> int:
+        """How often the body of a loop over modules is written out; 0: it stays a loop."""
+        if not isinstance(statement, ast.For) or not isinstance(statement.target, ast.Name) or statement.orelse:
+            return 0
+        plain = all(isinstance(s, ast.Assign | ast.AugAssign | ast.Expr) for s in statement.body)
+        made = self.module.lookup(statement.iter) if plain else None
+        return len(_parts(made)) if made is not None else 0
 
     def _assign(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
         if isinstance(target, ast.Name) and target.id not in scope.stable:
@@ -326,15 +341,27 @@ def _is_sequential(made: ast.expr) -> bool:
 
 
 def _parts(made: ast.expr) -> list[ast.expr]:
-    """The modules of an `nn.Sequential` or `nn.ModuleList` that are written one by one."""
+    """The modules of an `nn.Sequential` or `nn.ModuleList` whose number is known; none where they are many."""
     match made:
         case ast.Call(func=ast.Attribute(attr="Sequential"), args=arguments, keywords=[]):
-            parts = arguments
-        case ast.Call(func=ast.Attribute(attr="ModuleList"), args=[ast.List(elts=parts)]):
-            pass
+            parts = [part for argument in arguments for part in _several(argument)]
+        case ast.Call(func=ast.Attribute(attr="ModuleList"), args=[argument]):
+            parts = _several(ast.Starred(argument))
         case _:
             return []
-    return [] if any(isinstance(part, ast.Starred) for part in parts) else list(parts)
+    return [] if len(parts) > MOST_PARTS or any(isinstance(part, ast.Starred) for part in parts) else parts
+
+
+def _several(argument: ast.expr) -> list[ast.expr]:
+    """What an argument stands for: itself, or the elements of a list behind a star; it again where they are not known."""
+    match argument:
+        case ast.Starred(value=ast.List(elts=parts)):
+            return parts
+        case ast.Starred(value=ast.ListComp(elt=each, generators=[made])):
+            turns = made.iter.args if isinstance(made.iter, ast.Call) and ast.unparse(made.iter.func) == "range" else []
+            if len(turns) == 1 and is_literal(turns[0]) and not made.ifs and isinstance(made.target, ast.Name):
+                return [resolved(each, {made.target.id: ast.Constant(k)}) for k in range(min(evaluated(turns[0]), 99))]
+    return [argument]
 
 
 def _is_compound(statement: ast.stmt) -> bool:

@@ -59,6 +59,8 @@ class Canonical:
             if isinstance(part, ast.FunctionDef):
                 without_annotations(part)
                 known = self.methods.get((own, part.name), {})
+                if part.name == "__init__" and not parameters(part) and all(map(_is_super, _without_text(part).body)):
+                    continue  # as that of nn.Module
                 body.append(_with_arguments(renamed(part, _with_locals(self.names, known)), known))
             else:
                 body.append(renamed(part, self.names))
@@ -151,6 +153,8 @@ class _Form:
             elif not (method.name == "forward" and self._module(node, [], []).is_straight):
                 names = _with_locals(self.names, known)
                 kept = [statement for statement in body if not _is_super(statement)]
+                if not kept and not arguments:
+                    continue
                 lines += [head, *(f"        {line}" for each in kept for line in text(each, names).splitlines())]
         return "\n".join(lines) + "\n"
 
