@@ -1,4 +1,4 @@
-"""The canonical form says what a task computes, however it is written, and submissions for it are submissions for the task."""
+"""The canonical form says what a task computes, however it is written; answers to it are answers to the task."""
 
 import ast
 import textwrap
@@ -13,7 +13,7 @@ from drkernel.policy.prompts import CanonicalPrompts
 from drkernel.tasks import generate, load_tasks
 from drkernel.types import Task
 
-PLAIN = '''
+PLAIN = """
 import torch
 import torch.nn as nn
 
@@ -31,7 +31,7 @@ def get_inputs():
 
 def get_init_inputs():
     return [16]
-'''
+"""
 OTHERWISE = '''
 from torch import nn
 import torch
@@ -78,7 +78,9 @@ def model(body: str, inputs: str = "torch.randn(4, 8)", start: str = "") -> str:
     source = f"import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n{HELPERS}class Model(nn.Module):\n"
     source += f"    def __init__(self):\n        super().__init__()\n{init}\n" if start else ""
     source += f"    def forward(self, x):\n{textwrap.indent(textwrap.dedent(body), ' ' * 8)}\n"
-    found = canonical(source + f"def get_inputs():\n    return [{inputs}]\ndef get_init_inputs():\n    return []\n").text
+    found = canonical(
+        source + f"def get_inputs():\n    return [{inputs}]\ndef get_init_inputs():\n    return []\n"
+    ).text
     return textwrap.dedent(found.partition("def forward")[2].partition("\n")[2])
 
 
@@ -109,7 +111,9 @@ def test_what_is_made_of_shapes_stands_where_it_is_used():
 
 
 def test_modules_of_modules_are_written_out():
-    found = model("return self.b(self.s(x))", start="self.s = nn.Sequential(nn.Linear(8, 4), nn.ReLU())\nself.b = Block(4)")
+    found = model(
+        "return self.b(self.s(x))", start="self.s = nn.Sequential(nn.Linear(8, 4), nn.ReLU())\nself.b = Block(4)"
+    )
     assert found == (
         "t0 = self.m0[0](in0)  # m0[0]: nn.Linear(8, 4)\nt1 = self.m0[1](t0)  # m0[1]: nn.ReLU()\n"
         "t2 = self.m1.m2(t1)  # m1.m2: nn.Linear(4, 4)\nt3 = F.gelu(t2)\nreturn t3\n"
@@ -174,7 +178,11 @@ def test_what_has_no_form_stays_as_it_is(source):
 
 
 def test_every_task_that_there_is_has_a_form_without_a_name_of_its_own():
-    tasks = [*generate("train", 60, 3, version=2), *generate("train", 40, 3, version=1), *load_tasks("handwritten", split="all")]
+    tasks = [
+        *generate("train", 60, 3, version=2),
+        *generate("train", 40, 3, version=1),
+        *load_tasks("handwritten", split="all"),
+    ]
     for task in tasks:
         text = canonical(task.source).text
         assert text != task.source and '"""' not in text

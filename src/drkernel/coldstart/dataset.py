@@ -143,7 +143,9 @@ def unjudged_records(tasks: Sequence[Task], options: Options, progress: Any = No
 
 def _answered(task: Task, options: Options) -> list[dict[str, Any]]:
     draw = random.Random(f"{options.seed}/{task.id}")
-    drawn = (draw_unjudged(task, options.fused_share, draw, options.plain) for _ in range(options.unjudged_trajectories))
+    drawn = (
+        draw_unjudged(task, options.fused_share, draw, options.plain) for _ in range(options.unjudged_trajectories)
+    )
     return [unjudged_record(task, solution, number) for number, solution in enumerate(drawn) if solution]
 
 

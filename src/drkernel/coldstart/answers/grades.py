@@ -28,9 +28,7 @@ SMALL_INNER = 128
 """Products that join fewer elements are bound by memory: a kernel of one's own saves a pass."""
 
 
-def answers(
-    task: Task, wrong: int = 4, seed: int = 0, plan: bool = False, plain: bool = False
-) -> list[Solution]:
+def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False, plain: bool = False) -> list[Solution]:
     """The answers of a task of version 2, the same at each call: right ones, the fused ones last, then mistakes.
 
     Args:

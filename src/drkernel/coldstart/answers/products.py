@@ -45,18 +45,16 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
     inner, columns = (left[-2] if turn_x else left[-1]), out[-1]
     inner = host.sizes.separate(host.variables[x], len(left) - 1 - turn_x, inner, [rows])
     columns = host.sizes.separate(pointer_y, len(right) - 1 - turn_y, columns, [rows, inner, *left, *right[:-2]])
-    out = (*out[:-1], columns)
-    host.sizes.set_shape(nodes, out)
+    host.sizes.set_shape(nodes, out := (*out[:-1], columns))
     a, b = draft.pointer(host.variables[x]), draft.pointer(pointer_y, "w" if node.roles else "")
-    m_, k_, n_ = size(rows), size(inner), size(columns)
+    m_, k_, n_ = map(size, (rows, inner, columns))
     draft.add(
         "r = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]",
         "c = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]",
         *["p = tl.program_id(2)"] * batched,
         "v = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)",
     )
-    offset_a = f"p * {m_} * {k_} + " * batched
-    offset_b = f"p * {k_} * {n_} + " * batched
+    offset_a, offset_b = f"p * {m_} * {k_} + " * batched, f"p * {k_} * {n_} + " * batched
     precision = "" if context.narrow else ', input_precision="ieee"'
     with draft.block(f"for t in range(0, {k_}, BLOCK_K):"):
         draft.add("j = t + tl.arange(0, BLOCK_K)")

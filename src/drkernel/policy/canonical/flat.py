@@ -38,7 +38,7 @@ class Module:
     attributes: Mapping[str, ast.expr]
     """By attribute: its constructor or value, with what is known in place."""
     forward: ast.FunctionDef | None
-    classes: Callable[[ast.expr], "Module | None"]
+    classes: Callable[[ast.expr], Module | None]
     """The module that an expression constructs, where its class is in the file."""
 
     @property
@@ -97,10 +97,10 @@ class Flattener:
         branches = [s for s in function.body if _is_compound(s) and not self._repeated(s)]
         unstable = dict.fromkeys(name for s in branches for name in written_names([s]))
         stable = {name: f"v{number}" for number, name in enumerate(unstable)}
-        for name in stable:
+        for name, written in stable.items():
             if name in values:
-                self._line(ast.Assign([ast.Name(stable[name])], values[name]))
-            values[name] = ast.Name(stable[name])
+                self._line(ast.Assign([ast.Name(written)], values[name]))
+            values[name] = ast.Name(written)
         self._statements(function.body, Scope(ast.Name("self"), values, stable))
         return [f"{'    ' * depth}{text}" for depth, text in self.lines]
 
@@ -353,7 +353,7 @@ def _parts(made: ast.expr) -> list[ast.expr]:
 
 
 def _several(argument: ast.expr) -> list[ast.expr]:
-    """What an argument stands for: itself, or the elements of a list behind a star; it again where they are not known."""
+    """What an argument stands for: itself, or the elements of a list behind a star, where they are known."""
     match argument:
         case ast.Starred(value=ast.List(elts=parts)):
             return parts

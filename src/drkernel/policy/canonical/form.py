@@ -7,7 +7,6 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from drkernel.policy.canonical.flat import Flattener, Module
 from drkernel.policy.canonical.inputs import described
@@ -22,7 +21,7 @@ from drkernel.policy.canonical.names import (
     text,
     without_annotations,
 )
-from drkernel.policy.canonical.values import Known, Unknown, assigned, evaluated, is_literal, resolved, returned
+from drkernel.policy.canonical.values import assigned, copied, is_literal, resolved, returned
 
 IMPORTS = """\
 import torch
@@ -115,7 +114,8 @@ class _Form:
         self.names = Names(
             attributes,
             inner,
-            {entry_point: "Model", f"{entry_point}New": "ModelNew"} | {name: f"Part{number}" for number, name in enumerate(helpers)},
+            {entry_point: "Model", f"{entry_point}New": "ModelNew"}
+            | {name: f"Part{number}" for number, name in enumerate(helpers)},
             keywords=keywords,
         )
 
@@ -131,7 +131,7 @@ class _Form:
         without_annotations(function)
         return text(_without_text(self._in_place(function)), self.names) + "\n"
 
-    def _in_place(self, node: Node) -> Node:
+    def _in_place(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """With constants of the file in place."""
         own = {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
         shadowed = own | {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -141,14 +141,16 @@ class _Form:
         lines = [f"class {self.names.classes[node.name]}:"]
         for method in _methods(node):
             known = self.methods[node.name, method.name]
-            shown = _with_arguments(ast.parse(ast.unparse(method)).body[0], known)  # a copy
+            shown = _with_arguments(copied(method), known)
             arguments = [a.arg for a in parameters(shown)]
             without_annotations(shown)
             head = f"    def {method.name}({ast.unparse(shown.args)}):"
             body = _without_text(self._in_place(method)).body
             if method.name == "forward" and node is self.entry:
                 lines += [head + self._told_inputs(arguments)]
-                flat = Flattener(self._module(node, self.initial or [], self.words), lambda each: text(each, self.names))
+                flat = Flattener(
+                    self._module(node, self.initial or [], self.words), lambda each: text(each, self.names)
+                )
                 lines += [f"        {line}" for line in flat.method(method, arguments)]
             elif not (method.name == "forward" and self._module(node, [], []).is_straight):
                 names = _with_locals(self.names, known)
@@ -180,7 +182,9 @@ class _Form:
                 match statement:
                     case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)], value=value):
                         attributes[attr] = resolved(value, known)
-                    case ast.AnnAssign(target=ast.Attribute(value=ast.Name(id="self"), attr=attr), value=ast.expr() as value):
+                    case ast.AnnAssign(
+                        target=ast.Attribute(value=ast.Name(id="self"), attr=attr), value=ast.expr() as value
+                    ):
                         attributes[attr] = resolved(value, known)
                     case _:
                         known = assigned([statement], known)
@@ -226,7 +230,7 @@ def _words(known: Mapping[str, ast.expr]) -> dict[str, str]:
     return {name: value.id for name, value in known.items() if isinstance(value, ast.Name)}
 
 
-def _without_text(function: Node) -> Node:
+def _without_text(function: ast.FunctionDef) -> ast.FunctionDef:
     """Without docstrings."""
     function.body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
     return function

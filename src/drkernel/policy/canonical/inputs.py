@@ -10,7 +10,20 @@ from drkernel.policy.canonical.values import Unknown, evaluated, is_literal
 _DRAWN = {"rand", "randn", "zeros", "ones", "empty", "normal"}
 _SAME = {
     *("abs", "abs_", "neg", "exp", "log", "sigmoid", "tanh", "relu", "softmax", "log_softmax", "normalize", "sign"),
-    *("clamp", "clamp_min", "clone", "contiguous", "detach", "requires_grad_", "cuda", "add", "sub", "mul", "div", "sqrt"),
+    *(
+        "clamp",
+        "clamp_min",
+        "clone",
+        "contiguous",
+        "detach",
+        "requires_grad_",
+        "cuda",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "sqrt",
+    ),
 }
 """Functions and methods whose result is of the same shape and type as what they are given."""
 _CASTS = {"float": "", "half": "float16", "bfloat16": "bfloat16", "bool": "bool", "long": "int", "int": "int"}
@@ -68,7 +81,9 @@ def _called(name: str, node: ast.Call) -> _Tensor:
         return _Tensor(_shape(node.args), _kind(node))
     if name == "randint":
         bounds = [argument for argument in node.args if isinstance(argument, ast.Constant)]
-        return _Tensor(_shape(node.args[len(bounds) :]), _kind(node) or "int", str(evaluated(bounds[-1])) if bounds else "")
+        return _Tensor(
+            _shape(node.args[len(bounds) :]), _kind(node) or "int", str(evaluated(bounds[-1])) if bounds else ""
+        )
     if name in _SAME | _SHAPED and node.args:
         return _method(name, _tensor(node.args[0]), node)
     raise Unknown

@@ -85,7 +85,9 @@ def numbered(entry: ast.ClassDef, others: Sequence[ast.ClassDef]) -> tuple[dict[
     return names, {name: names[name] for name in inner if name not in kept}
 
 
-OF_MODULES = frozenset("weight bias running_mean running_var eps stride padding kernel_size dilation groups".split())
+OF_MODULES = frozenset(
+    ["weight", "bias", "running_mean", "running_var", "eps", "stride", "padding", "kernel_size", "dilation", "groups"]
+)
 
 
 def _set_in(node: ast.ClassDef) -> Iterator[str]:

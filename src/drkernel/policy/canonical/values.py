@@ -42,6 +42,12 @@ def evaluated(node: ast.expr) -> Any:
             return -_number(operand)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return not evaluated(operand)
+    return _computed(node)
+
+
+def _computed(node: ast.expr) -> Any:
+    """The value of an expression of one operation on literals."""
+    match node:
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
             base, power = _number(left), _number(right)
             if abs(power) > 64 or abs(base) > 1e6:
@@ -150,7 +156,7 @@ class _Folding(ast.NodeTransformer):
 
 def resolved(node: Node, known: Known) -> Node:
     """A copy with known names in place, and with arithmetic on literals done."""
-    changed: Node = _Folding().visit(_Substitution(known).visit(copied(node)))
+    changed: Node = _Folding().visit(_Substitution(known).visit(copied(node)))  # type: ignore[assignment]
     return changed
 
 
