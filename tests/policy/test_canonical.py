@@ -81,7 +81,7 @@ def model(body: str, inputs: str = "torch.randn(4, 8)", start: str = "") -> str:
     found = canonical(
         source + f"def get_inputs():\n    return [{inputs}]\ndef get_init_inputs():\n    return []\n"
     ).text
-    return textwrap.dedent(found.partition("def forward")[2].partition("\n")[2])
+    return textwrap.dedent(found.rpartition("def forward")[2].partition("\n")[2])
 
 
 HELPERS = """

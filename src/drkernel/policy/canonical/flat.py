@@ -35,6 +35,8 @@ DEEPEST = 4
 class Module:
     """A module whose class is in the file: what it consists of, and what it computes."""
 
+    name: str
+    """Of its class."""
     attributes: Mapping[str, ast.expr]
     """By attribute: its constructor or value, with what is known in place."""
     forward: ast.FunctionDef | None
@@ -83,9 +85,9 @@ class Scope:
 class Flattener:
     """Writes a `forward` as lines."""
 
-    def __init__(self, module: Module, rename: Callable[[ast.AST], str]):
-        """rename: the text of a node in canonical names."""
-        self.module, self.rename = module, rename
+    def __init__(self, module: Module, rename: Callable[[ast.AST], str], written_out: set[str]):
+        """rename: the text of a node in canonical names. written_out: gets the classes whose `forward` stands here."""
+        self.module, self.rename, self.written_out = module, rename, written_out
         self.lines: list[tuple[int, str]] = []
         self._temporaries = self._indent = 0
         self._sizes: set[str] = set()
@@ -265,6 +267,7 @@ class Flattener:
         names = [argument.arg for argument in inner.forward.args.args[1:]]
         if len(names) != len(arguments):
             return None
+        self.written_out.add(inner.name)
         inside = Scope(function, dict(zip(names, arguments, strict=True)), depth=depth + 1)
         *body, last = inner.forward.body
         self._statements(body, inside)

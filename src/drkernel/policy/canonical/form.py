@@ -87,8 +87,10 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     """The canonical form of a task; the source itself where it is no Python or has no such class."""
     try:
         tree = short_imports(ast.parse(source))
+        if not any(isinstance(node, ast.ClassDef) and node.name == entry_point for node in tree.body):
+            return Canonical(source)
         return _Form(tree, entry_point).canonical()
-    except (SyntaxError, RecursionError, ValueError, StopIteration):
+    except (SyntaxError, RecursionError, ValueError):
         return Canonical(source)
 
 
@@ -98,7 +100,7 @@ class _Form:
     def __init__(self, tree: ast.Module, entry_point: str):
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self.functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-        self.entry = self.classes[entry_point] if entry_point in self.classes else next(iter(()))
+        self.entry = self.classes[entry_point]
         self.known = assigned(tree.body, {})
         self.initial, self.words = _filled(returned(self.functions.get("get_init_inputs"), self.known))
         self.inputs = returned(self.functions.get("get_inputs"), self.known)
@@ -109,6 +111,8 @@ class _Form:
                 filled = node is self.entry and method.name == "__init__" and self.initial is not None
                 given = (len(self.initial or ()), {word.arg for word in self.words}) if filled else None
                 self.methods[name, method.name] = _numbered(method, given)
+        self.written_out: set[str] = set()
+        """The classes whose `forward` stands in that of others."""
         keywords = {n: _words(self.methods.get((n, "__init__"), {})) for n in helpers}
         attributes, inner = numbered(self.entry, [self.classes[name] for name in helpers])
         self.names = Names(
@@ -121,10 +125,11 @@ class _Form:
 
     def canonical(self) -> Canonical:
         helpers = [node for node in self.classes.values() if node is not self.entry]
+        entry = self._class(self.entry)
         functions = [f for f in self.functions.values() if f.name not in ("get_inputs", "get_init_inputs")]
         unread = (("get_init_inputs", self.initial), ("get_inputs", self.inputs))
         functions += [self.functions[name] for name, found in unread if found is None and name in self.functions]
-        parts = [*map(self._helper, functions), *map(self._class, helpers), self._class(self.entry)]
+        parts = [*map(self._helper, functions), *map(self._class, helpers), entry]
         return Canonical("".join(parts), self.names, self.methods)
 
     def _helper(self, function: ast.FunctionDef) -> str:
@@ -148,11 +153,10 @@ class _Form:
             body = _without_text(self._in_place(method)).body
             if method.name == "forward" and node is self.entry:
                 lines += [head + self._told_inputs(arguments)]
-                flat = Flattener(
-                    self._module(node, self.initial or [], self.words), lambda each: text(each, self.names)
-                )
+                module = self._module(node, self.initial or [], self.words)
+                flat = Flattener(module, lambda each: text(each, self.names), self.written_out)
                 lines += [f"        {line}" for line in flat.method(method, arguments)]
-            elif not (method.name == "forward" and self._module(node, [], []).is_straight):
+            elif not (method.name == "forward" and node.name in self.written_out):
                 names = _with_locals(self.names, known)
                 kept = [statement for statement in body if not _is_super(statement)]
                 if not kept and not arguments:
@@ -171,13 +175,10 @@ class _Form:
         start = methods.get("__init__")
         attributes: dict[str, ast.expr] = {}
         if start:
-            known = self.known | defaults(start)
-            known = {name: value for name, value in known.items() if is_literal(value) or name in self.known}
-            for name in (argument.arg for argument in parameters(start)):
-                if name not in defaults(start):
-                    known.pop(name, None)
-            known |= dict(zip((argument.arg for argument in parameters(start)), given, strict=False))
-            known |= {word.arg: word.value for word in words if word.arg}
+            names = [argument.arg for argument in parameters(start)]
+            known = {name: value for name, value in self.known.items() if name not in names}
+            known |= {name: value for name, value in defaults(start).items() if is_literal(value)}
+            known |= dict(zip(names, given, strict=False)) | {word.arg: word.value for word in words if word.arg}
             for statement in start.body:
                 match statement:
                     case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)], value=value):
@@ -188,7 +189,7 @@ class _Form:
                         attributes[attr] = resolved(value, known)
                     case _:
                         known = assigned([statement], known)
-        return Module(attributes, methods.get("forward"), self._made)
+        return Module(node.name, attributes, methods.get("forward"), self._made)
 
     def _made(self, made: ast.expr) -> Module | None:
         match made:
