@@ -116,9 +116,6 @@ def expect_trajectories(config: Any) -> None:
 
 def _expect_a_set(config: Any) -> None:
     """Refuses a cold start that nobody can mean."""
-    if config.policy.prompts == "chat":
-        found = f"policy.prompts={config.policy.prompts} with stage=coldstart, whose tokenizer is drkernel's own"
-        raise DrKernelError(f"config: {found}; expected canonical or compact")
     for name in ("unjudged", "mistakes"):
         if (number := getattr(config.coldstart, name)) < 0:
             raise DrKernelError(f"config: coldstart.{name}={number}; expected 0 or more")

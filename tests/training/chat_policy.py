@@ -6,25 +6,18 @@ from transformers import PreTrainedTokenizerFast
 
 from drkernel.policy import export
 from drkernel.policy.model import Policy, new_policy
-from drkernel.policy.tokenizer import train_tokenizer
+from drkernel.policy.tokenizer import CHAT_TEMPLATE, for_chat, train_tokenizer
 from drkernel.tasks import generate
 
-TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-THINKING = TEMPLATE.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
+THINKING = CHAT_TEMPLATE.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
 """A prompt begins the thoughts, and they are no part of the messages before."""
 
 
 def chat_tokenizer(vocabulary: int = 400, thinks: bool = False) -> PreTrainedTokenizerFast:
-    made = train_tokenizer([task.source for task in generate("train", 8, 0)], vocabulary)
-    made.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"], "eos_token": "<|im_end|>"})
+    made = for_chat(train_tokenizer([task.source for task in generate("train", 8, 0)], vocabulary))
     if thinks:
         made.add_tokens(["<think>", "</think>"])
-    made.chat_template = THINKING if thinks else TEMPLATE
+        made.chat_template = THINKING
     return made
 
 

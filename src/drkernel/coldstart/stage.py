@@ -15,8 +15,8 @@ from pathlib import Path
 from drkernel.coldstart.dataset import Options, make
 from drkernel.config import Config
 from drkernel.policy.model import new_policy
-from drkernel.policy.prompts import OWN, CompactPrompts
-from drkernel.policy.tokenizer import END, PAD, train_tokenizer
+from drkernel.policy.prompts import PROMPTS, ChatPrompts, CompactPrompts
+from drkernel.policy.tokenizer import for_chat, train_tokenizer
 from drkernel.policy.transfer import export
 from drkernel.training import sft, sft_data
 from drkernel.training.progress import Progress, make_console
@@ -54,10 +54,10 @@ def prepare(config: Config) -> None:
             for line in made.lines:
                 progress.log(line)
         if not start.exists():
-            said = texts(whole.sft.data, OWN[config.policy.prompts])
+            said = texts(whole.sft.data, PROMPTS[config.policy.prompts])
             tokenizer = train_tokenizer(said, options.vocabulary, options.longest_token)
-            known = tokenizer.get_vocab()
-            special_ids = {"eos_token_id": known[END], "pad_token_id": known[PAD]}
+            tokenizer = for_chat(tokenizer) if config.policy.prompts == "chat" else tokenizer
+            special_ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
             shape = {"positions": options.positions, "kv_heads": options.kv_heads, "seed": config.seed}
             policy = new_policy(len(tokenizer), options.hidden, options.layers, **shape, **special_ids)
             unfinished = start.with_name("start.tmp")
@@ -86,7 +86,7 @@ def set_options(config: Config) -> Options:
     )
 
 
-def texts(source: str, prompts: type[CompactPrompts]) -> Iterator[str]:
+def texts(source: str, prompts: type[CompactPrompts] | type[ChatPrompts]) -> Iterator[str]:
     """The messages on which the tokenizer is trained, as the policy will read and write them."""
     dialogues = list(sft_data.read(source))
     for dialogue in dialogues[:: max(1, -(-len(dialogues) // TOKENIZED))]:

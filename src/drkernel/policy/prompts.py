@@ -187,8 +187,18 @@ class ChatPrompts(_Base):
         end = next(end for end in ends if prompt[end:] in (self._after, self._after_feedback))
         return [*prompt[:end], *self._before_answer, *self._strip(completion, self._opened, finished)]
 
+    @staticmethod
+    def opening(task: Task) -> str:
+        """The text about a task, as the built-in template has it."""
+        return TEMPLATE.opening_of(task)
+
+    @staticmethod
+    def answer(source: str, task: Task | None = None) -> str:
+        """The text of a message that submits `source`."""
+        return f"```python\n{source.strip()}\n```"
+
     def completion(self, source: str, task: Task | None = None) -> list[int]:
-        return self.reply(f"```python\n{source.strip()}\n```")
+        return self.reply(self.answer(source))
 
     def ask(self, text: str, first: bool = True, system: str = "") -> list[int]:
         """The tokens of a user's message as it is: those before the first completion, or between two completions.
@@ -230,9 +240,11 @@ def load_prompts(
     return PROMPTS[style](tokenizer)
 
 
-OWN: dict[str, type[CompactPrompts]] = {"compact": CompactPrompts, "canonical": CanonicalPrompts}
-"""Prompts for drkernel's own tokenizer."""
-PROMPTS: dict[str, type[CompactPrompts] | type[ChatPrompts]] = {**OWN, "chat": ChatPrompts}
+PROMPTS: dict[str, type[CompactPrompts] | type[ChatPrompts]] = {
+    "compact": CompactPrompts,
+    "canonical": CanonicalPrompts,
+    "chat": ChatPrompts,
+}
 """What `policy.prompts` may be."""
 PYTHON = {"python", "py", "python3", "triton", ""}
 

@@ -53,6 +53,21 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 2048, longest: int =
     )
 
 
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""Dialogues as instruct models have them (ChatML)."""
+
+
+def for_chat(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """The tokenizer with a chat template, for a policy that reads `chat` prompts."""
+    marks = ["<|im_start|>", "<|im_end|>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": marks, "eos_token": marks[1]})
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
 def _copied(texts: Sequence[str]) -> str:
     """A pattern of what stands alone: digits that are no part of a name, and names that few texts have."""
     found = Counter(name for text in texts for name in set(re.findall(r"\b[A-Za-z_]\w*", text, re.ASCII)))

@@ -1,0 +1,44 @@
+"""`stage=coldstart`: a policy from nothing that reads any of the prompts, and that reinforcement learning goes on with."""
+
+import json
+import os
+
+import pytest
+
+from drkernel.coldstart.dataset import Options, unjudged_records, write
+from drkernel.config import REPOSITORY
+from drkernel.policy.prompts import PROMPTS
+from drkernel.tasks import generate
+from tests import commands
+
+SET = Options(1, 0, "train", 0, 2, ("float32",), 1, 1, 1, 0, 0.75, plain=True)
+TINY = ["coldstart.hidden=64", "coldstart.layers=1", "coldstart.kv_heads=1", "coldstart.vocabulary=400"]
+TINY += ["logger=none", "sft.batch_tokens=4096", "trainer.threads=2", "trainer.compile=false", "judge.device=simulated"]
+REINFORCED = ["tasks.generator=2", "tasks.count=8", "tasks.eval_count=2", "trainer.eval_samples=1", "trainer.turns=1"]
+REINFORCED += [
+    "trainer.steps=1",
+    "trainer.prompts=2",
+    "trainer.samples=2",
+    "engine.max_answer_tokens=16",
+    "logger=none",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prompts", PROMPTS)
+def test_a_policy_from_nothing_learns_and_goes_on(prompts, tmp_path):
+    write(tmp_path / "set.parquet", unjudged_records(generate("train", 12, 7, version=2), SET))
+    chosen = [f"policy.prompts={prompts}", "engine.max_tokens=8192", "coldstart.positions=8192"]
+    made = ["coldstart=seed", f"sft.data={tmp_path / 'set.parquet'}", "sft.epochs=6", *TINY]
+    run(tmp_path / "made", *made, *(word for word in chosen if not word.startswith("engine")))
+    lines = map(json.loads, (tmp_path / "made" / "metrics.jsonl").read_text().splitlines())
+    losses = [line["loss"] for line in lines if "loss" in line]
+    assert losses[-1] < losses[0] - 0.3
+    policy = f"policy.path={tmp_path / 'made' / 'policy'}"
+    run(tmp_path / "reinforced", policy, *REINFORCED, *(word for word in chosen if not word.startswith("cold")))
+    assert (tmp_path / "reinforced" / "policy" / "config.json").exists()
+
+
+def run(folder, *overrides: str) -> None:
+    started = commands.Command(["train.py", f"hydra.run.dir={folder}", *overrides], REPOSITORY, os.environ)
+    assert started.wait(300) == 0, started.output
