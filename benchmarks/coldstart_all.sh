@@ -10,7 +10,7 @@ out=${1:?where to write} parts=${2:-4} tasks=${3:-25000} judged=${4:-900}
 python=${PYTHON:-python}
 mkdir -p "$out/sets"
 
-common="--generator 2 --device simulated --fused-share 0.5"
+common="--generator 2 --device simulated --fused-share 0.75 --plain"
 $python -m drkernel.coldstart $common --seed 1 --tasks "$judged" --trajectories 6 --out "$out/sets/judged.parquet"
 for part in $(seq 2 $((parts + 1))); do
     $python -m drkernel.coldstart $common --seed "$part" --tasks 1 --mistakes 0 --trajectories 1 --unjudged "$tasks" \
@@ -28,7 +28,7 @@ train small coldstart=seed coldstart.hidden=256 sft.lr=3e-3 trainer.micro_batch_
 
 study() {
     policy=$1 name=$2 && shift 2
-    $python evaluate.py policy.path="$out/$policy/policy" policy.prompts=compact judge=simulated engine.max_tokens=4096 \
+    $python evaluate.py policy.path="$out/$policy/policy" policy.prompts=canonical judge=simulated engine.max_tokens=4096 \
         engine.max_answer_tokens=1200 engine.slots=256 hydra.run.dir="$out/$policy/$name" "$@"
 }
 $python benchmarks/published_sizes.py "$out/published"

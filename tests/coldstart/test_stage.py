@@ -1,4 +1,4 @@
-"""`stage=coldstart`: a policy from nothing that reads any of the prompts, and that reinforcement learning goes on with."""
+"""`stage=coldstart`: a policy from nothing that reads any of the prompts, and goes on with reinforcement learning."""
 
 import json
 import os

@@ -9,7 +9,8 @@ from drkernel.coldstart.solutions import solutions
 from drkernel.judge import Judge
 from drkernel.policy.canonical import canonical
 from drkernel.policy.canonical.inputs import described
-from drkernel.policy.prompts import CanonicalPrompts
+from drkernel.policy.prompts import CanonicalPrompts, load_prompts
+from drkernel.policy.tokenizer import train_tokenizer
 from drkernel.tasks import generate, load_tasks
 from drkernel.types import Task
 
@@ -200,6 +201,14 @@ def test_submissions_in_canonical_names_are_right():
             if solution.kind in ("fused", "partial")
         ]
         assert {future.result().status for future in pending} == {"ok"}
+
+
+def test_a_task_of_another_name_is_answered_by_its_name():
+    tokenizer = train_tokenizer([FORM])
+    prompts, task = load_prompts("canonical", tokenizer), Task("t", PLAIN.replace("Model", "Net"), entry_point="Net")
+    written = CanonicalPrompts.answer("class NetNew(nn.Module):\n    pass\n", task)
+    assert CanonicalPrompts.opening(task) == FORM and "class ModelNew" in written
+    assert "class NetNew" in (prompts.extract(written, task.answer_name) or "")
 
 
 def test_prompts_say_the_precision_too():

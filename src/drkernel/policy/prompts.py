@@ -52,6 +52,10 @@ class Prompts(Protocol):
         """How many tokens a text takes in a prompt."""
 
 
+CANONICAL_NAME = "ModelNew"
+"""What submissions define in canonical form, whatever the task calls it."""
+
+
 class _Base:
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
         self.tokenizer = tokenizer
@@ -117,6 +121,10 @@ class CanonicalPrompts(CompactPrompts):
     @staticmethod
     def answer(source: str, task: Task) -> str:
         return canonical(task.source, task.entry_point).written(source, task.entry_point)
+
+    def extract(self, completion: str, name: str = CANONICAL_NAME) -> str | None:
+        found = super().extract(completion, name)
+        return found and re.sub(rf"\b{CANONICAL_NAME}\b", name, found)
 
 
 class ChatPrompts(_Base):
