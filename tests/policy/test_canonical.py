@@ -134,9 +134,10 @@ def test_loops_over_modules_that_are_known_are_written_out():
 
 
 def test_branches_that_literals_decide_are_decided():
-    assert model("if self.on:\n    x = x * 2\nelse:\n    x = x / 2\nreturn x", start="self.on = True").endswith(
-        "= v0 * 2\nreturn v0\n"
-    )
+    found = model("if self.on:\n    x = x * 2\nelse:\n    x = x / 2\nreturn x", start="self.on = True")
+    assert found == "t0 = in0 * 2\nreturn t0\n"
+    start = "self.extra = nn.ReLU() if 1 > 2 else None\nself.f = nn.Linear(8, 8)"
+    assert model("if self.extra is None:\n    x = self.f(x)\nreturn x", start=start).startswith("t0 = self.m1(in0)")
 
 
 @pytest.mark.parametrize(

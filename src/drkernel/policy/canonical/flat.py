@@ -25,6 +25,7 @@ Node = TypeVar("Node", bound=ast.AST)
 SIZES = {"len", "int", "float", "range", "max", "min", "math.sqrt"}
 """Calls whose results are numbers where their arguments are."""
 SHAPES = {"shape", "ndim", "dtype", "device"}
+SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Assert, ast.Pass)
 MOST_PARTS = 12
 """The most modules of one list that are written out."""
 DEEPEST = 4
@@ -45,13 +46,19 @@ class Module:
 
     @property
     def is_straight(self) -> bool:
-        """Whether what it computes can stand in another method: no branch, one return at the end, plain arguments."""
+        """Whether what it computes can stand in another method, if all its branches are decided: no loop, one return at
+        the end, plain arguments."""
         if self.forward is None or not self.forward.body:
             return False
         arguments, (*before, last) = self.forward.args, self.forward.body
         plain = not (arguments.vararg or arguments.kwarg or arguments.kwonlyargs)
-        simple = all(isinstance(s, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr | ast.Assert) for s in before)
-        return plain and simple and isinstance(last, ast.Return) and last.value is not None
+        inside = [part for s in before for part in ([*s.body, *s.orelse] if isinstance(s, ast.If) else [s])]
+        return (
+            plain
+            and all(isinstance(s, SIMPLE) for s in inside)
+            and isinstance(last, ast.Return)
+            and last.value is not None
+        )
 
     def lookup(self, path: ast.expr) -> ast.expr | None:
         """What stands for `self.conv` or `self.blocks[0].conv`, if it is known."""
@@ -96,8 +103,8 @@ class Flattener:
         """The lines of the body of a method with these arguments."""
         names = [argument.arg for argument in function.args.args[1:]]
         values: dict[str, ast.expr] = {n: ast.Name(a) for n, a in zip(names, arguments, strict=True)}
-        branches = [s for s in function.body if _is_compound(s) and not self._repeated(s)]
-        unstable = dict.fromkeys(name for s in branches for name in written_names([s]))
+        outer = Scope(ast.Name("self"), {})
+        unstable = dict.fromkeys(n for s in function.body if self._stays(s, outer) for n in written_names([s]))
         stable = {name: f"v{number}" for number, name in enumerate(unstable)}
         for name, written in stable.items():
             if name in values:
@@ -138,6 +145,12 @@ class Flattener:
             case _:
                 self._line(_named(statement, scope))
 
+    def _stays(self, statement: ast.stmt, scope: Scope) -> bool:
+        """Whether it is a loop or a branch that is not written out."""
+        if isinstance(statement, ast.If) and self._holds(statement.test, scope) is not None:
+            return not all(isinstance(part, SIMPLE) for part in [*statement.body, *statement.orelse])
+        return _is_compound(statement) and not self._repeated(statement)
+
     def _repeated(self, statement: ast.stmt) -> int:
         """How often the body of a loop over modules is written out; 0: it stays a loop."""
         if not isinstance(statement, ast.For) or not isinstance(statement.target, ast.Name) or statement.orelse:
@@ -168,15 +181,27 @@ class Flattener:
         return _named(target, scope)
 
     def _branch(self, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt], scope: Scope) -> None:
-        found = _named(test, scope)
-        try:
-            holds = evaluated(_Values(self.module).visit(copied(found)))
-        except Unknown:
+        found, holds = _named(test, scope), self._holds(test, scope)
+        if holds is None:
             self._block(ast.If(found, [], []), body, scope)
             if orelse:
                 self._block(ast.If(ast.UnaryOp(ast.Not(), found), [], []), orelse, scope)
         else:
             self._statements(body if holds else orelse, scope)
+
+    def _holds(self, test: ast.expr, scope: Scope) -> bool | None:
+        """Whether a condition holds, if that is known."""
+        found = _named(test, scope)
+        match found:
+            case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
+                if isinstance(self.module.lookup(left), ast.Call):
+                    return isinstance(op, ast.IsNot)
+            case ast.Attribute() if isinstance(self.module.lookup(found), ast.Call):
+                return True
+        try:
+            return bool(evaluated(_Values(self.module).visit(found)))
+        except Unknown:
+            return None
 
     def _block(self, head: ast.stmt, body: Sequence[ast.stmt], scope: Scope) -> None:
         self._line(head)
@@ -267,8 +292,11 @@ class Flattener:
         names = [argument.arg for argument in inner.forward.args.args[1:]]
         if len(names) != len(arguments):
             return None
-        self.written_out.add(inner.name)
         inside = Scope(function, dict(zip(names, arguments, strict=True)), depth=depth + 1)
+        branches = [statement for statement in inner.forward.body if isinstance(statement, ast.If)]
+        if any(self._holds(branch.test, inside) is None for branch in branches):
+            return None
+        self.written_out.add(inner.name)
         *body, last = inner.forward.body
         self._statements(body, inside)
         assert isinstance(last, ast.Return) and last.value is not None

@@ -55,7 +55,7 @@ class Canonical:
         own = entry_point if node.name == f"{entry_point}New" else node.name
         body: list[ast.stmt] = []
         for part in node.body:
-            if isinstance(part, ast.FunctionDef):
+            if isinstance(part, ast.FunctionDef) and part.args.args:
                 without_annotations(part)
                 known = self.methods.get((own, part.name), {})
                 if part.name == "__init__" and not parameters(part) and all(map(_is_super, _without_text(part).body)):
