@@ -98,8 +98,7 @@ class CompactPrompts(_Base):
     @staticmethod
     def opening(task: Task) -> str:
         """The text of a task."""
-        precision = "" if task.precision == "ieee" else f"# precision: {task.precision}\n"
-        return condense(task.source) + precision
+        return condense(task.source) + _precision(task)
 
     @staticmethod
     def answer(source: str, task: Task) -> str:
@@ -110,13 +109,17 @@ class CompactPrompts(_Base):
         return completion if completion.strip() else None
 
 
+def _precision(task: Task) -> str:
+    """The line that says what a task allows, where that is not `ieee`."""
+    return "" if task.precision == "ieee" else f"# precision: {task.precision}\n"
+
+
 class CanonicalPrompts(CompactPrompts):
     """As compact, with tasks in canonical form: what they compute, however somebody wrote it (canonical/)."""
 
     @staticmethod
     def opening(task: Task) -> str:
-        precision = "" if task.precision == "ieee" else f"# precision: {task.precision}\n"
-        return canonical(task.source, task.entry_point).text + precision
+        return canonical(task.source, task.entry_point).text + _precision(task)
 
     @staticmethod
     def answer(source: str, task: Task) -> str:

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import islice
@@ -121,3 +122,34 @@ def test_the_judge_finds_right_answers_ok_and_mistakes_not() -> None:
         wrong = [future.result().ok for answer, future in verdicts if answer.kind == "mistaken"]
     assert sum(right) >= 0.97 * len(right)
     assert sum(wrong) <= 0.1 * len(wrong)
+
+
+WINDOW = re.compile(
+    r"^ +O[DHWN] = \(\w+ (\+ 2 \* \d+ - \d+ \* \(\d+ - 1\) - 1\) // \d+ \+ 1|- 1\) \* \d+ - 2 \* \d+ \+ )", re.M
+)
+
+
+def test_sizes_behind_windows_keep_the_modules_numbers():
+    tasks = [task for task in drawn(400, seed=12) if re.search(r"/(conv|max_pool|avg_pool)[^+]*$", task.id)]
+    written = [next(a.source for a in answers(task, wrong=0) if a.kind == "fused") for task in tasks]
+    assert len(written) > 20 and all(WINDOW.search(source) for source in written)
+
+
+def test_each_side_of_a_product_has_a_name_of_its_own():
+    tasks = [task for task in drawn(600, seed=12) if re.search(r"/matmul\.(square|rectangular|tall)[^+]*$", task.id)]
+    written = [next(a.source for a in answers(task, wrong=0) if a.kind == "fused") for task in tasks]
+    sides = [re.search(r"new_empty\(\((\w+), (\w+)\)\)", source) for source in written]
+    assert len(sides) > 5 and all(found and found[1] != found[2] for found in sides)
+
+
+def test_plain_answers_have_one_style():
+    heads = lambda plain: {
+        found[1]
+        for task in drawn(40, seed=5)
+        for a in answers(task, 0, plain=plain)
+        for found in HEAD.finditer(a.source)
+    }
+    assert heads(plain=True) == {"kernel"} < heads(plain=False)
+
+
+HEAD = re.compile(r"^def ([a-z_]*kernel)\d*\(", re.M)

@@ -9,8 +9,8 @@ from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers, sites_of
 from drkernel.coldstart.answers.sites import Site, parts
-from drkernel.coldstart.answers.sizes import product
-from drkernel.tasks.graphs.dims import Dim, as_dim
+from drkernel.coldstart.answers.sizes import LETTERS, product
+from drkernel.tasks.graphs.dims import Dim, Shape, as_dim
 from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.ops import OPS
 from drkernel.tasks.graphs.ops.convolutions import per_dim
@@ -147,29 +147,35 @@ def _output(host: Host, node: Node, weight: str, behind: Sequence[Node]) -> tupl
     channels = out[1]
     if node.attributes["groups"] == 1:
         channels = host.sizes.separate(weight, int(transposed), channels, [source[1]])
-    texts = [dim.text for dim in source[2:]]
-    names = [f"O{letter}" for letter in ("DHW" if len(texts) == 3 else "HW" if len(texts) == 2 else "N")]
-    write = transposed_size if transposed else window_size
-    formulas = [write(text, *numbers) for text, numbers in zip(texts, _numbers(node, len(texts)), strict=True)]
-    sizes = [host.sizes.formula(n, f, dim) for n, f, dim in zip(names, formulas, out[2:], strict=True)]
-    shape = (out[0], channels, *sizes)
-    host.sizes.set_shape([node, *behind], shape)
+    return counted(host, [node, *behind], source, (out[0], channels, *out[2:]))
+
+
+def counted(host: Host, nodes: Sequence[Node], source: Shape, found: Shape) -> Shape:
+    """The shape of what a convolution or pool makes of `source`, the first of the nodes; those behind it get it, too.
+
+    Formulas say its places. Every number in them is one of the module's, so that nothing has to be computed.
+    """
+    rank = len(source) - 2
+    write = _transposed_size if "transpose" in nodes[0].op else _window_size
+    formulas = [write(dim.text, *each) for dim, each in zip(source[2:], _numbers(nodes[0], rank), strict=True)]
+    names = [f"O{letter}" for letter in LETTERS[rank + 2][2:]]
+    sizes = [host.sizes.formula(n, f, dim) for n, f, dim in zip(names, formulas, found[2:], strict=True)]
+    host.sizes.set_shape(nodes, shape := (*found[:2], *sizes))
     return shape
 
 
 def _numbers(node: Node, rank: int) -> list[tuple[int, ...]]:
     """Kernel size, stride, padding, dilation, and what a transposed one adds, by spatial dimension."""
-    names = ("kernel_size", "stride", "padding", "dilation", "output_padding")
-    return list(zip(*(per_dim(node.attributes.get(name, 0), rank) for name in names), strict=True))
+    usual = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
+    values = (per_dim(node.attributes.get(name, value), rank) for name, value in usual.items())
+    return list(zip(*values, strict=True))
 
 
-def window_size(size: str, kernel: int, stride: int, padding: int, dilation: int, _: int = 0) -> str:
-    """How many windows there are; every number is one of the module's, so that nothing has to be computed."""
+def _window_size(size: str, kernel: int, stride: int, padding: int, dilation: int, _: int) -> str:
     return f"({size} + 2 * {padding} - {dilation} * ({kernel} - 1) - 1) // {stride} + 1"
 
 
-def transposed_size(size: str, kernel: int, stride: int, padding: int, dilation: int, added: int) -> str:
-    """The same of a transposed convolution."""
+def _transposed_size(size: str, kernel: int, stride: int, padding: int, dilation: int, added: int) -> str:
     return f"({size} - 1) * {stride} - 2 * {padding} + {dilation} * ({kernel} - 1) + {added} + 1"
 
 

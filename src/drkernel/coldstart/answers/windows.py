@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from drkernel.coldstart.answers.chain import Chain
 from drkernel.coldstart.answers.context import Context, Host
-from drkernel.coldstart.answers.convolutions import window_size
+from drkernel.coldstart.answers.convolutions import counted
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers, sites_of, start
 from drkernel.coldstart.answers.joins import is_core
@@ -73,16 +73,10 @@ def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> 
 
 def _target(host: Host, pool: Node, behind: Sequence[Node]) -> Shape:
     """The output's shape. Of windows with a size of their own, the module's numbers stand in it as they are."""
-    source, found, a = host.shape(pool.inputs[0]), host.shape(pool.id), pool.attributes
-    if "output_size" in a:
+    source, found = host.shape(pool.inputs[0]), host.shape(pool.id)
+    if "output_size" in pool.attributes:
         return found
-    rank = len(source) - 2
-    names = [f"O{letter}" for letter in ("DHW" if rank == 3 else "HW" if rank == 2 else "N")]
-    numbers = zip(*(per_dim(a.get(n, 1), rank) for n in ("kernel_size", "stride", "padding", "dilation")), strict=True)
-    formulas = [window_size(dim.text, *each) for dim, each in zip(source[2:], numbers, strict=True)]
-    sizes = [host.sizes.formula(n, f, dim) for n, f, dim in zip(names, formulas, found[2:], strict=True)]
-    host.sizes.set_shape([pool, *behind], (*found[:2], *sizes))
-    return (*found[:2], *sizes)
+    return counted(host, [pool, *behind], source, found)
 
 
 class _Window:
