@@ -42,18 +42,14 @@ class Prompts(Protocol):
         """The tokens of a completion that submits `source`, written for `task`, the end mark included (for supervised
         training)."""
 
-    def extract(self, completion: str, name: str = "ModelNew") -> str | None:
-        """The submission in a completion's text: source that defines class `name`, or None."""
+    def extract(self, completion: str, task: Task | None = None) -> str | None:
+        """The submission in a completion's text: source that defines the task's `answer_name`, or None."""
 
     def text(self, ids: list[int]) -> str:
         """The text of generated tokens."""
 
     def count(self, text: str) -> int:
         """How many tokens a text takes in a prompt."""
-
-
-CANONICAL_NAME = "ModelNew"
-"""What submissions define in canonical form, whatever the task calls it."""
 
 
 class _Base:
@@ -105,7 +101,7 @@ class CompactPrompts(_Base):
         """The text of a submission that was written for a task."""
         return source
 
-    def extract(self, completion: str, name: str = "ModelNew") -> str | None:
+    def extract(self, completion: str, task: Task | None = None) -> str | None:
         return completion if completion.strip() else None
 
 
@@ -115,7 +111,8 @@ def _precision(task: Task) -> str:
 
 
 class CanonicalPrompts(CompactPrompts):
-    """As compact, with tasks in canonical form: what they compute, however somebody wrote it (canonical/)."""
+    """As compact, with tasks in canonical form: what they compute, however somebody wrote it (canonical/). A completion
+    has kernels and methods; the constructor is the reference's."""
 
     @staticmethod
     def opening(task: Task) -> str:
@@ -123,11 +120,12 @@ class CanonicalPrompts(CompactPrompts):
 
     @staticmethod
     def answer(source: str, task: Task) -> str:
-        return canonical(task.source, task.entry_point).written(source, task.entry_point)
+        return canonical(task.source, task.entry_point).answer(source, task.entry_point)
 
-    def extract(self, completion: str, name: str = CANONICAL_NAME) -> str | None:
-        found = super().extract(completion, name)
-        return found and re.sub(rf"\b{CANONICAL_NAME}\b", name, found)
+    def extract(self, completion: str, task: Task | None = None) -> str | None:
+        if task is None:
+            return super().extract(completion)
+        return canonical(task.source, task.entry_point).submission(completion, task.answer_name)
 
 
 class ChatPrompts(_Base):
@@ -226,10 +224,10 @@ class ChatPrompts(_Base):
         """The tokens of an assistant's message as it is, the end mark included."""
         return [*encode(self.tokenizer, text), *self._end]
 
-    def extract(self, completion: str, name: str = "ModelNew") -> str | None:
+    def extract(self, completion: str, task: Task | None = None) -> str | None:
         if self.thinking != "none":
             completion = answer_in(completion, self._opened)
-        return extract_code(completion, name)
+        return extract_code(completion, task.answer_name if task else "ModelNew")
 
 
 def load_prompts(

@@ -224,7 +224,7 @@ class _Rollout:
         task, place = self.early.pop(completion.id)
         self.engine.release(completion.id)
         self.ahead.completions[place] = completion
-        source = self.prompts.extract(self.prompts.text(completion.token_ids), task.answer_name)
+        source = self.prompts.extract(self.prompts.text(completion.token_ids), task)
         if source is not None:
             self.judge.submit(task, source)
 
@@ -255,7 +255,7 @@ class _Rollout:
 
     def _completed(self, episode: _Episode, completion: Completion) -> None:
         """Hands a completion to the judge."""
-        source = self.prompts.extract(self.prompts.text(completion.token_ids), episode.task.answer_name)
+        source = self.prompts.extract(self.prompts.text(completion.token_ids), episode.task)
         whole = episode.prompt_ids + completion.token_ids
         turn = Turn(episode.prompt_ids, completion.token_ids, completion.logprobs, source, None, completion.finished)
         turn.history = episode.history

@@ -117,7 +117,7 @@ class TokenModel:
         return TaskCompletion(
             id=completion.id,
             content=pack(ids),
-            source=self._prompts.extract(self._prompts.text(ids), task.answer_name),
+            source=self._prompts.extract(self._prompts.text(ids), task),
             prompt_tokens=len(request.prompt_ids),
             tokens=len(ids),
             finished=completion.finished,

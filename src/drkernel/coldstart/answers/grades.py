@@ -54,7 +54,7 @@ def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False, plain
         if key not in found or kind == "fused":
             found[key] = Solution(kind, source, note)
     right = sorted(found.values(), key=lambda solution: ("lazy", "partial", "best", "fused").index(solution.kind))
-    if fused is None:
+    if fused is None or not wrong:
         return right
     made = [Solution("mistaken", render(context, bad, plan), note) for note, bad in mistakes(context, fused)]
     return [*right, *rng.sample(made, min(wrong, len(made)))]

@@ -42,7 +42,7 @@ def _filled(context: Context, node: Node, spelling: Spelling, operands: dict[str
         value = node.attributes[name]
         if name in _DIMS and isinstance(value, tuple) and len(value) == 1:
             value = value[0]
-        text = _size(context, value) if isinstance(value, Dim) else held(context, node, name) or literal(value)
+        text = _size(context, value) if isinstance(value, Dim) else literal(value)
         return f", {name}={text}" if keyword else text
 
     return PLACEHOLDER.sub(fill, spelling.text)

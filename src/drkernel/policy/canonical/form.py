@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence, Set
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from drkernel.policy.canonical.calls import written
 from drkernel.policy.canonical.flat import Flattener, Module
 from drkernel.policy.canonical.inputs import described
 from drkernel.policy.canonical.names import (
@@ -21,12 +24,16 @@ from drkernel.policy.canonical.names import (
     text,
     without_annotations,
 )
+from drkernel.policy.canonical.trace import Trace, Untold, trace
 from drkernel.policy.canonical.values import assigned, copied, is_literal, resolved, returned
 
 IMPORTS = """\
+import math
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+import triton
+import triton.language as tl
 """
 
 
@@ -35,36 +42,58 @@ class Canonical:
     """A task in canonical form, and how its names are written there."""
 
     text: str
+    """What a policy reads."""
+    frame: Frame | None = None
+    """What every submission has; None where the source is no Python."""
     names: Names = field(default_factory=Names)
     """Of attributes and classes."""
     methods: Mapping[tuple[str, str], Mapping[str, ast.expr]] = field(default_factory=dict)
     """By class and method: how arguments and variables are written. A literal: an argument that nothing fills."""
 
-    def written(self, submission: str, entry_point: str = "Model") -> str:
-        """A submission for the source, as one for the canonical form; as it is where it is no Python."""
+    def answer(self, submission: str, entry_point: str = "Model") -> str:
+        """What a policy writes for a submission to the source: its kernels, functions and methods. As it is where it is
+        no Python."""
         try:
             tree = short_imports(ast.parse(submission))
         except (SyntaxError, RecursionError, ValueError):
             return submission
-        for place, node in enumerate(tree.body):
-            if isinstance(node, ast.ClassDef):
-                tree.body[place] = self._class(node, entry_point)
-        return IMPORTS + ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+        if self.frame is None:
+            return submission
+        before: list[ast.stmt] = []
+        methods: list[ast.stmt] = []
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and node.name in (entry_point, f"{entry_point}New"):
+                methods += self._methods(node, entry_point)
+            elif not isinstance(node, ast.Import | ast.ImportFrom | ast.ClassDef):
+                before.append(node)
+        return "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in [*before, *methods]) + "\n"
 
-    def _class(self, node: ast.ClassDef, entry_point: str) -> ast.ClassDef:
-        own = entry_point if node.name == f"{entry_point}New" else node.name
-        body: list[ast.stmt] = []
+    def submission(self, answer: str, name: str = "ModelNew") -> str | None:
+        """The submission that an answer stands for; None where it has no `forward`."""
+        if self.frame is None:
+            return answer if answer.strip() else None
+        kernels, start, methods = answer.partition("def forward(self")
+        if not start:
+            return None
+        own = textwrap.indent(self.frame.constructor + start + methods, "    ")
+        return f"{IMPORTS}{self.frame.before}{kernels}class {name}(nn.Module):\n{own}"
+
+    def _methods(self, node: ast.ClassDef, entry_point: str) -> Iterator[ast.stmt]:
         for part in node.body:
-            if isinstance(part, ast.FunctionDef) and part.args.args:
+            if isinstance(part, ast.FunctionDef) and part.args.args and part.name != "__init__":
                 without_annotations(part)
-                known = self.methods.get((own, part.name), {})
-                if part.name == "__init__" and not parameters(part) and all(map(_is_super, _without_text(part).body)):
-                    continue  # as that of nn.Module
-                body.append(_with_arguments(renamed(part, _with_locals(self.names, known)), known))
-            else:
-                body.append(renamed(part, self.names))
-        node.name, node.body = self.names.classes.get(node.name, node.name), body
-        return node
+                known = self.methods.get((entry_point, part.name), {})
+                yield _with_arguments(renamed(part, _with_locals(self.names, known)), known)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The parts of a submission that follow from the task, in canonical names."""
+
+    before: str
+    """Functions and classes that the constructor needs."""
+    constructor: str
+    """`__init__`, without indentation; empty where there is none."""
 
 
 def _with_locals(names: Names, known: Mapping[str, ast.expr]) -> Names:
@@ -89,7 +118,7 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
         tree = short_imports(ast.parse(source))
         if not any(isinstance(node, ast.ClassDef) and node.name == entry_point for node in tree.body):
             return Canonical(source)
-        return _Form(tree, entry_point).canonical()
+        return _Form(tree, entry_point, source).canonical()
     except (SyntaxError, RecursionError, ValueError):
         return Canonical(source)
 
@@ -97,7 +126,7 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
 class _Form:
     """A task's file while its canonical form is written."""
 
-    def __init__(self, tree: ast.Module, entry_point: str):
+    def __init__(self, tree: ast.Module, entry_point: str, source: str):
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self.functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         self.entry = self.classes[entry_point]
@@ -122,15 +151,43 @@ class _Form:
             | {name: f"Part{number}" for number, name in enumerate(helpers)},
             keywords=keywords,
         )
+        try:
+            self.trace: Trace | None = trace(source, entry_point, lambda path: f"self.{self._path(path)}")
+        except Untold:
+            self.trace = None
+
+    def _path(self, path: str) -> str:
+        """A path of parameters in canonical names: `m0[1].weight` of `net.1.weight`."""
+        first, *rest = path.split(".")
+        found = self.names.attributes.get(first, first)
+        for part in rest:
+            found += f"[{part}]" if part.isdigit() else f".{self.names.inner.get(part, part)}"
+        return found
 
     def canonical(self) -> Canonical:
+        helpers = [node for node in self.classes.values() if node is not self.entry]
+        classes = "".join(map(self._constructor_of, helpers))
+        constructor = self._constructor(self.entry)
+        used = [f for f in self.functions.values() if re.search(rf"\b{f.name}\(", classes + constructor)]
+        frame = Frame("".join(map(self._helper, used)) + classes, constructor)
+        return Canonical(self._told(self.trace) if self.trace else self._written_out(), frame, self.names, self.methods)
+
+    def _told(self, trace: Trace) -> str:
+        """A `forward` as PyTorch's calls."""
+        shapes = [f"in{place}: {shape}" for place, shape in enumerate(trace.inputs)]
+        numbers = [f"{self._path(name)}: {written(value)}" for name, value in trace.numbers.items()]
+        arguments = ", ".join(["self", *(f"in{place}" for place in range(len(shapes)))])
+        head = f"def forward({arguments}):  # {'; '.join([*shapes, *numbers])}"
+        return "\n".join([head, *(f"    {line}" for line in trace.lines)]) + "\n"
+
+    def _written_out(self) -> str:
+        """The source's own text in canonical names, where it cannot be run without data."""
         helpers = [node for node in self.classes.values() if node is not self.entry]
         entry = self._class(self.entry)
         functions = [f for f in self.functions.values() if f.name not in ("get_inputs", "get_init_inputs")]
         unread = (("get_init_inputs", self.initial), ("get_inputs", self.inputs))
         functions += [self.functions[name] for name, found in unread if found is None and name in self.functions]
-        parts = [*map(self._helper, functions), *map(self._class, helpers), entry]
-        return Canonical("".join(parts), self.names, self.methods)
+        return "".join([*map(self._helper, functions), *map(self._class, helpers), entry])
 
     def _helper(self, function: ast.FunctionDef) -> str:
         without_annotations(function)
@@ -141,6 +198,31 @@ class _Form:
         own = {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
         shadowed = own | {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         return resolved(node, {name: value for name, value in self.known.items() if name not in shadowed})
+
+    def _constructor_of(self, node: ast.ClassDef) -> str:
+        """A class with its constructor alone."""
+        body = textwrap.indent(self._constructor(node) or "pass\n", "    ")
+        return f"class {self.names.classes[node.name]}({self._bases(node)}):\n{body}"
+
+    def _bases(self, node: ast.ClassDef) -> str:
+        return ", ".join(text(base, self.names) for base in node.bases)
+
+    def _constructor(self, node: ast.ClassDef) -> str:
+        """All methods of a class that its constructor may need, in canonical names; empty where there is none."""
+        methods = [m for m in _methods(node) if m.name != "forward"]
+        if not any(method.name == "__init__" for method in methods):
+            return ""
+        start = next(method for method in methods if method.name == "__init__")
+        called = {n.attr for n in ast.walk(start) if isinstance(n, ast.Attribute)}
+        kept = [method for method in methods if method is start or method.name in called]
+        return "".join(self._method(node, method) for method in kept)
+
+    def _method(self, node: ast.ClassDef, method: ast.FunctionDef) -> str:
+        known = self.methods[node.name, method.name]
+        shown = _with_arguments(renamed(self._in_place(method), _with_locals(self.names, known)), known)
+        without_annotations(shown)
+        shown.body = [_SUPER if _is_super(statement) else statement for statement in shown.body]
+        return ast.unparse(ast.fix_missing_locations(_without_text(shown))) + "\n"
 
     def _class(self, node: ast.ClassDef) -> str:
         lines = [f"class {self.names.classes[node.name]}:"]
@@ -235,6 +317,9 @@ def _without_text(function: ast.FunctionDef) -> ast.FunctionDef:
     """Without docstrings."""
     function.body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
     return function
+
+
+_SUPER = ast.parse("super().__init__()").body[0]
 
 
 def _is_super(statement: ast.stmt) -> bool:

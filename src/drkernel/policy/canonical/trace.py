@@ -1,0 +1,291 @@
+"""What a task computes, found by running it without data: PyTorch's functions as they are called, with their shapes.
+
+    x = self.act(self.conv(x)) * 2      ->      t0 = conv2d(in0, m0.weight, m0.bias)  # m0.weight: (16, 3, 3, 3); (8, 16, 30, 30)
+    return x.mean(dim=1)                        t1 = relu(t0)
+                                                t2 = t1 * 2
+                                                t3 = mean(t2, dim=1)  # (8, 30, 30)
+                                                return t3
+
+The constructor and `forward` run on the meta device, in evaluation mode; loops and branches take their course, so only
+calls are left. One function has one spelling: methods, modules and operators become the function that they call
+(calls.py), arguments are told by name unless they are tensors or what the function takes anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
+
+MOST_CALLS = 160
+"""The most calls of a `forward` that are told; a loop over time has more."""
+_LEAVES = (
+    nn.RNNBase,
+    nn.RNNCellBase,
+    nn.MultiheadAttention,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+    nn.Transformer,
+)
+"""Modules that are told as they are."""
+
+
+class Untold(Exception):
+    """A task that cannot be run without data, or that makes too many calls."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A `forward` as lines, and the numbers that the module holds."""
+
+    inputs: tuple[str, ...]
+    """The shapes of the inputs."""
+    lines: tuple[str, ...]
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the module that are numbers, or tuples of some."""
+
+
+def trace(source: str, entry_point: str, rename: Callable[[str], str]) -> Trace:
+    """Runs a task's source, which is trusted as the project's own code is.
+
+    Args:
+        rename: gives the canonical path of a parameter's, `m0.weight` of `conv.weight`.
+
+    Raises:
+        Untold: it does not run without data, makes too many calls, or takes or returns something else than tensors.
+    """
+    state = torch.random.get_rng_state()
+    try:
+        with torch.no_grad(), torch.device("meta"), _OnMeta():
+            return _run(source, entry_point, rename)
+    except Untold:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a task's own code raises
+        raise Untold(f"{type(error).__name__}: {error}") from error
+    finally:
+        torch.random.set_rng_state(state)
+
+
+def _run(source: str, entry_point: str, rename: Callable[[str], str]) -> Trace:
+    names: dict[str, Any] = {"__name__": "task"}
+    exec(compile(source, "<task>", "exec"), names)  # noqa: S102
+    given = names["get_init_inputs"]() if "get_init_inputs" in names else []
+    if len(given) == 2 and isinstance(given[0], list) and isinstance(given[1], dict):
+        model = names[entry_point](*given[0], **given[1])
+    else:
+        model = names[entry_point](*given)
+    inputs = names["get_inputs"]()
+    model.eval()
+    recorder = _Recorder()
+    for path, tensor in _tensors(model):
+        recorder.known.setdefault(id(tensor), Ref(rename(path), tuple(tensor.shape), _dtype(tensor), own=True))
+    for place, value in enumerate(inputs):
+        if isinstance(value, Tensor):
+            recorder.name(value, Ref(f"in{place}", tuple(value.shape), _dtype(value)))
+    for path, module in _whole(model):
+        recorder.keep_whole(module, rename(path))
+    with recorder:
+        result = model(*inputs)
+    shapes = tuple(_told(value) for value in inputs)
+    return Trace(shapes, tuple(recorder.lines(result)), dict(_numbers(model)))
+
+
+class _OnMeta(TorchFunctionMode):
+    """Nothing leaves the meta device."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if "device" in kwargs:
+            kwargs["device"] = "meta"
+        if func in (Tensor.cuda, Tensor.cpu):
+            return args[0]
+        if func is Tensor.to:
+            args = (args[0], *(a for a in args[1:] if not isinstance(a, str | torch.device)))
+            if len(args) == 1 and not kwargs.get("dtype"):
+                return args[0]
+        return func(*args, **kwargs)
+
+
+@dataclass
+class _Line:
+    """A call that was made."""
+
+    call: Call
+    made: list[Ref]
+
+
+class _Recorder(TorchFunctionMode):
+    """Keeps the calls that are made under it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[int, Ref] = {}
+        self._calls: list[_Line] = []
+        self._quiet = False
+        self._alive: list[Tensor] = []
+        """So that no other tensor gets the same id."""
+
+    def name(self, tensor: Tensor, ref: Ref) -> None:
+        self._alive.append(tensor)
+        self.known[id(tensor)] = ref
+
+    def keep_whole(self, module: nn.Module, path: str) -> None:
+        """Tells a module's call as one line."""
+        inner = module.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            self._quiet = True
+            try:
+                result = inner(*args, **kwargs)
+                head = f"nn.{type(module).__name__}({module.extra_repr()})"
+                given = [self._ref(value) for value in _flat((args, kwargs)) if isinstance(value, Tensor)]
+                self._add(Call(path, given, told=head), result)
+            finally:
+                self._quiet = False
+            return result
+
+        module.forward = forward  # type: ignore[method-assign]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._quiet:
+            return func(*args, **kwargs)
+        given = _replaced((args, kwargs), self._ref)
+        result = func(*args, **kwargs)
+        if isinstance(result, Iterator):
+            result = list(result)
+        made = [value for value in _flat(result) if isinstance(value, Tensor)]
+        if func is Tensor.__setitem__:
+            self._calls.append(_Line(called(func, given[0], given[1], []), [given[0][0]]))
+        elif made:
+            refs = [Ref("", tuple(value.shape), _dtype(value)) for value in made]
+            call = called(func, given[0], given[1], refs)
+            if call.name == ALIASES:
+                self.name(made[0], call.tensors[0])
+            else:
+                self._add(call, result)
+        return iter(result) if isinstance(result, list) and func is Tensor.__iter__ else result
+
+    def _add(self, call: Call, result: Any) -> None:
+        if len(self._calls) >= MOST_CALLS:
+            raise Untold(f"more than {MOST_CALLS} calls")
+        made = []
+        for value in _flat(result):
+            if isinstance(value, Tensor):
+                made.append(Ref("", tuple(value.shape), _dtype(value)))
+                self.name(value, made[-1])
+        self._calls.append(_Line(call, made))
+
+    def _ref(self, value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        if id(value) not in self.known:
+            raise Untold("a tensor that no call has made")
+        return self.known[id(value)]
+
+    def lines(self, result: Any) -> Iterator[str]:
+        """The calls that the result needs, in order, with names for what they make."""
+        returned = [self._ref(value) for value in _flat(result) if isinstance(value, Tensor)]
+        if not returned:
+            raise Untold("forward returns no tensor")
+        needed, kept = {id(ref) for ref in returned}, []
+        for line in reversed(self._calls):
+            if any(id(ref) in needed for ref in line.made):
+                needed |= {id(ref) for ref in line.call.refs}
+                kept.append(line)
+        number, told = 0, set[str]()
+        for line in reversed(kept):
+            if line.call.name == PUT:
+                yield line.call.text
+                continue
+            for ref in line.made:
+                used = id(ref) in needed
+                ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
+            yield f"{', '.join(ref.name for ref in line.made)} = {line.call.text}{_beside(line, told)}"
+        yield f"return {', '.join(ref.name for ref in returned)}"
+
+
+def _beside(line: _Line, told: set[str]) -> str:
+    """What stands behind a call: the shapes of parameters that were not told before, and of what is made where that is
+    not the shape of its first argument."""
+    words = [line.call.told] if line.call.told else []
+    for ref in line.call.refs:
+        if ref.own and ref.name not in told and (len(ref.shape) > 1 or ref.name.count(".") == 1):
+            told.add(ref.name)
+            words.append(f"{ref.name.removeprefix('self.')}: {ref.shape}")
+    first, made = next(iter(line.call.refs), None), line.made[0]
+    if line.call.name in SHAPED:
+        return f"  # {'; '.join(words)}" if words else ""
+    if first is None or (first.shape, first.dtype) != (made.shape, made.dtype):
+        words.append(" ".join([made.dtype] * (made.dtype != (first.dtype if first else "")) + [str(made.shape)]))
+    return f"  # {'; '.join(words)}" if words else ""
+
+
+def _whole(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The modules that are told as they are, by path; not those inside them."""
+    for name, module in model.named_children():
+        if isinstance(module, _LEAVES):
+            yield path + name, module
+        else:
+            yield from _whole(module, f"{path}{name}.")
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters, buffers and other tensors of a module, by path."""
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor):
+                yield f"{path}.{name}".strip("."), value
+
+
+def _numbers(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(model).items():
+        parts = value if isinstance(value, tuple | list) else [value]
+        if not name.startswith("_") and name != "training" and parts and all(_is_number(part) for part in parts):
+            yield name, value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | bool) and (not isinstance(value, float) or math.isfinite(value))
+
+
+def _dtype(tensor: Tensor) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    return {"int64": "int", "int32": "int"}.get(name, name)
+
+
+def _told(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return repr(value)
+    kind = _dtype(value)
+    return f"{kind} {tuple(value.shape)}" if kind != "float32" else str(tuple(value.shape))
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """The leaves of tuples, lists and dictionaries."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value
+
+
+def _replaced(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(part, change) for key, part in value.items()}
+    if isinstance(value, torch.Size):
+        return tuple(value)
+    if isinstance(value, tuple | list):
+        return [_replaced(part, change) for part in value]
+    return change(value)
