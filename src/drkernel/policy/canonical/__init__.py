@@ -1,21 +1,20 @@
-"""A task's source in canonical form: what a small policy reads (`policy.prompts=canonical`).
+"""A task in canonical form: what a small policy reads (`policy.prompts=canonical`), and writes.
 
-    class Model(nn.Module):                           class Model:
-        \"\"\"Scales after a convolution.\"\"\"                 def __init__(self, c0):
-        def __init__(self, width: int, gain=0.5):             self.m0 = nn.Conv2d(c0, c0, 3)
-            super().__init__()                                self.m1 = 0.5
-            self.conv = nn.Conv2d(width, width, 3)    ->      def forward(self, in0):  # in0: (8, 16, 32, 32)
-            self.gain = gain                                  t0 = self.m0(in0)  # m0: nn.Conv2d(16, 16, 3)
-        def forward(self, x):                                 t1 = torch.relu(t0)
-            x = torch.relu(self.conv(x))                      t2 = t1 * self.m1  # m1: 0.5
-            return x * self.gain                              return t2
+    class Model(nn.Module):                          def forward(self, in0):  # in0: (8, 16, 32, 32)
+        \"\"\"Scales after a convolution.\"\"\"                t0 = F.conv2d(in0, self.m0.weight, self.m0.bias)  # ...
+        def __init__(self, width: int, gain=0.5):        t1 = F.relu(t0)
+            super().__init__()                           t2 = t1 * 0.5
+            self.conv = nn.Conv2d(width, width, 3)       return t2
+            self.gain = gain
+        def forward(self, x):
+            x = torch.relu(self.conv(x))
+            return x * self.gain
 
-Comments, docstrings, annotations and layout are gone. Arguments, attributes and variables are numbered. `forward` has
-one operator a line, and says beside it what is known of its modules and values (flat.py). Constants of the file stand
-where they are used, and inputs are told by their shapes (inputs.py).
+`forward` runs once on tensors without data, and what is read are the calls that PyTorch sees (trace.py), each in one
+spelling (calls.py). Modules, methods, loops, branches and names that somebody invented are gone.
 
-A submission has to keep the order of arguments and parameters, not their names. So one that is written for the
-canonical form is one for the task, and `Canonical.written` makes it of one that was written for the source itself.
+A submission keeps the reference's constructor, since it has to have the same parameters. So an answer has kernels and
+`forward` alone, in canonical names; `Canonical.submission` makes a whole file of it (form.py).
 """
 
 from drkernel.policy.canonical.form import Canonical, canonical

@@ -22,8 +22,8 @@ class Ref:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    own: bool = False
-    """Whether the module holds it."""
+    path: str = ""
+    """Where the module holds it, if it does."""
 
 
 @dataclass
@@ -35,12 +35,23 @@ class Call:
     """What it is given without a name: tensors, and lists of some."""
     words: Mapping[str, Any] = field(default_factory=dict)
     infix: bool = False
-    told: str = ""
-    """What stands behind it."""
+    module: str = ""
+    """What the module does whose call this is; `name` is its path."""
+    several: bool = False
+    """Whether the result is a tuple."""
 
     @property
     def refs(self) -> list[Ref]:
         return [ref for ref in _leaves([*self.tensors, *self.words.values()]) if isinstance(ref, Ref)]
+
+    @property
+    def description(self) -> str:
+        """The call in terms of the module that holds its parameters: `F.conv2d(weight (8, 3, 3, 3), bias, stride=2)`."""
+        words = [f"{name}={written(v)}" for name, v in self.words.items() if not isinstance(v, Ref)]
+        held = [ref for ref in self.refs if ref.path and "running" not in ref.path]
+        roles = [(ref.path.rpartition(".")[2], ref.shape) for ref in held]
+        roles_told = [f"{role} {shape}" if len(shape) > 1 else role for role, shape in roles]
+        return f"{_function(self.name)}({', '.join([*roles_told, *words])})"
 
     @property
     def text(self) -> str:
@@ -74,7 +85,7 @@ ALIASES = "="
 
 PUT = "[]="
 """The name of a call that changes its first argument."""
-SHAPED = ("reshape", "expand", "permute", "to")
+SHAPED = ("reshape", "expand", "permute", "to", "unflatten", "flatten", "unsqueeze", "squeeze")
 """Calls that say what shape or type they make."""
 
 
@@ -94,7 +105,7 @@ def called(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: 
     if name in _CASTS:
         return Call("to", [args[0], getattr(torch, made[0].dtype, torch.int64)])
     if name in _RESHAPES:
-        return Call("reshape", [args[0], made[0].shape])
+        return _reshaped(args[0], made[0].shape)
     if name in _TURNS and (order := _order(func, args, words)):
         turned = order != tuple(range(len(order)))
         return Call("permute", [args[0], order]) if turned else Call(ALIASES, args[:1])
@@ -105,7 +116,7 @@ def called(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: 
         if all(i is None or i in (Ellipsis, slice(None)) for i in index if not isinstance(i, Ref | list)) and not any(
             isinstance(i, Ref | list) for i in index
         ):
-            return Call("reshape", [args[0], made[0].shape]) if made[0].shape != args[0].shape else Call(ALIASES, args[:1])
+            return _reshaped(args[0], made[0].shape) if made[0].shape != args[0].shape else Call(ALIASES, args[:1])
         return Call("[]", [args[0]], {"index": index})
     if name == "__setitem__":
         index = args[1] if isinstance(args[1], list) else [args[1]]
@@ -118,11 +129,51 @@ def called(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: 
     if name in _INFIX and len(args) + len(words) == 2:
         sign, reversed_ = _INFIX[name]
         operands = [*args, *words.values()]
-        if isinstance(operands[0], Ref) or isinstance(operands[1], Ref):
-            return Call(sign, operands[::-1] if reversed_ else operands, infix=True)
+        operands = operands[::-1] if reversed_ else operands
+        if sign in "+*" and _comes_later(operands[0]) and not _comes_later(operands[1]):
+            operands = operands[::-1]
+        return Call(sign, _alike(operands) if sign != "**" else operands, infix=True)
     if name in ("neg", "__neg__", "negative"):
         return Call("-", args[:1])
     return _named(_OTHER_NAMES.get(name, name), func, args, words)
+
+
+def _reshaped(tensor: Ref, shape: Sequence[int]) -> Call:
+    """Another shape of the same elements, said so that it suits other sizes as well, where one step makes it."""
+    before, after = list(tensor.shape), list(shape)
+    first = 0
+    while first < min(len(before), len(after)) and before[first] == after[first]:
+        first += 1
+    last = 0
+    while last < min(len(before), len(after)) - first and before[-1 - last] == after[-1 - last]:
+        last += 1
+    old, new = before[first : len(before) - last], after[first : len(after) - last]
+    if not old and new == [1]:
+        return Call("unsqueeze", [tensor, first])
+    if old == [1] and not new:
+        return Call("squeeze", [tensor, first])
+    if not new and first and all(size == 1 for size in old):
+        first, old, new = first - 1, [before[first - 1], *old], [before[first - 1]]
+    if len(new) == 1 and len(old) > 1:
+        end = first + len(old) - 1
+        return Call("flatten", [tensor, first, *([end] * (end != len(before) - 1))])
+    if len(old) == 1 and len(new) > 1:
+        return Call("unflatten", [tensor, first, new])
+    if not old and all(size == 1 for size in new):
+        index = [slice(None)] * first + [None] * len(new)
+        return Call("[]", [tensor], {"index": index})
+    return Call("reshape", [tensor, tuple(shape)])
+
+
+def _comes_later(operand: Any) -> bool:
+    """Whether an operand stands behind what was computed, where the order has no meaning."""
+    return not isinstance(operand, Ref) or bool(operand.path)
+
+
+def _alike(operands: Sequence[Any]) -> list[Any]:
+    """Numbers as floats where the tensor has floats."""
+    floats = any(isinstance(operand, Ref) and "float" in operand.dtype for operand in operands)
+    return [float(o) if floats and type(o) is int and abs(o) < 2**24 else o for o in operands]
 
 
 def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, Any]) -> Call:
@@ -137,10 +188,19 @@ def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, A
             tensors.append(value)
         else:
             rest[_WORDS.get(word, word)] = _number_of(word, value, rank)
+    if name.startswith("conv") and rest.get("padding") == "same" and all(k % 2 for k in tensors[1].shape[2:]):
+        dilation = rest.get("dilation", 1)
+        steps = dilation if isinstance(dilation, tuple) else [dilation] * len(tensors[1].shape[2:])
+        sizes = [d * (k - 1) // 2 for d, k in zip(steps, tensors[1].shape[2:], strict=True)]
+        rest["padding"] = sizes[0] if len(set(sizes)) == 1 else tuple(sizes)
     if name == "tensor":
         return Call(name, list(args[:1]), {word: value for word, value in words.items() if word == "dtype"})
     if name in ("clamp_min", "clamp_max"):
-        return Call("clamp", tensors[:1], {name[6:]: [*tensors[1:], *rest.values()][0]})
+        tensors, rest, name = tensors[:1], {name[6:]: [*tensors[1:], *rest.values()][0]}, "clamp"
+    if name == "clamp":
+        rest = dict(zip(rest, _alike([*tensors, *rest.values()])[1:], strict=True))
+    if name == "linalg_vector_norm":
+        name, rest = "norm", {{"ord": "p"}.get(word, word): value for word, value in rest.items()}
     return Call(name, tensors, rest)
 
 
@@ -173,7 +233,8 @@ def _bound(func: Callable, args: Sequence[Any], words: Mapping[str, Any]) -> Ite
             elif parameter is None or not _same(value, parameter.default):
                 yield word, value
         return
-    words = {word: value for word, value in words.items() if word != "return_indices"}
+    args = args[: next((k for k in range(len(args), 0, -1) if args[k - 1] is not None), 0)]
+    words = {word: value for word, value in words.items() if word != "return_indices" and value is not None}
     for schema in _schemas(_OTHER_NAMES.get(_name(func), _name(func))):
         if (bound := _fitted(schema, args, words)) is not None:
             for argument in schema.arguments:
@@ -196,7 +257,9 @@ def _same(value: Any, default: Any) -> bool:
         return bool(default) and all(_same(value, part) for part in default)
     if isinstance(value, list) and isinstance(default, list | tuple):
         return len(value) == len(default) and all(map(_same, value, default))
-    return type(value) is type(default) and bool(value == default)
+    both_numbers = isinstance(value, int | float) and isinstance(default, int | float)
+    alike = type(value) is type(default) or (both_numbers and bool not in (type(value), type(default)))
+    return alike and bool(value == default)
 
 
 def _fitted(schema: Any, args: Sequence[Any], words: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -359,7 +422,7 @@ _SAME |= {"view_as", "reshape_as", "ravel", "identity", "positive", "__pos__"}
 """Functions that make nothing new where shape and type stay."""
 _VARIADIC = {"permute", "repeat", "flip", "tile", "zeros", "ones", "empty", "rand", "randn", "new_zeros", "new_ones"}
 """Functions that take numbers one by one where they want a list."""
-_METHODS = {"expand", "to"}
+_METHODS = {"expand", "to", "unflatten"}
 """Calls that are written as methods."""
 _OF_TORCH = {"tanh", "sigmoid", "bilinear", "unfold"}
 """Functions that both modules have, and that people take from `torch`."""

@@ -13,9 +13,8 @@ calls are left. One function has one spelling: methods, modules and operators be
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -48,15 +47,15 @@ class Trace:
     inputs: tuple[str, ...]
     """The shapes of the inputs."""
     lines: tuple[str, ...]
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes of the module that are numbers, or tuples of some."""
+    paths: Mapping[str, str]
+    """Canonical names: `m0`, `m1`, ... of modules and tensors in the order in which calls need them, `n0`, `n1`, ... of
+    whole numbers that the module holds."""
+    numbers: Mapping[str, int]
+    """These numbers by path."""
 
 
-def trace(source: str, entry_point: str, rename: Callable[[str], str]) -> Trace:
+def trace(source: str, entry_point: str) -> Trace:
     """Runs a task's source, which is trusted as the project's own code is.
-
-    Args:
-        rename: gives the canonical path of a parameter's, `m0.weight` of `conv.weight`.
 
     Raises:
         Untold: it does not run without data, makes too many calls, or takes or returns something else than tensors.
@@ -64,7 +63,7 @@ def trace(source: str, entry_point: str, rename: Callable[[str], str]) -> Trace:
     state = torch.random.get_rng_state()
     try:
         with torch.no_grad(), torch.device("meta"), _OnMeta():
-            return _run(source, entry_point, rename)
+            return _run(source, entry_point)
     except Untold:
         raise
     except (Exception, SystemExit) as error:  # whatever a task's own code raises
@@ -73,7 +72,7 @@ def trace(source: str, entry_point: str, rename: Callable[[str], str]) -> Trace:
         torch.random.set_rng_state(state)
 
 
-def _run(source: str, entry_point: str, rename: Callable[[str], str]) -> Trace:
+def _run(source: str, entry_point: str) -> Trace:
     names: dict[str, Any] = {"__name__": "task"}
     exec(compile(source, "<task>", "exec"), names)  # noqa: S102
     given = names["get_init_inputs"]() if "get_init_inputs" in names else []
@@ -85,16 +84,22 @@ def _run(source: str, entry_point: str, rename: Callable[[str], str]) -> Trace:
     model.eval()
     recorder = _Recorder()
     for path, tensor in _tensors(model):
-        recorder.known.setdefault(id(tensor), Ref(rename(path), tuple(tensor.shape), _dtype(tensor), own=True))
+        recorder.known.setdefault(id(tensor), Ref("", tuple(tensor.shape), _dtype(tensor), path))
     for place, value in enumerate(inputs):
         if isinstance(value, Tensor):
             recorder.name(value, Ref(f"in{place}", tuple(value.shape), _dtype(value)))
+    for path, module in model.named_modules():
+        if any(True for _ in module.parameters(recurse=False)) or isinstance(module, nn.modules.batchnorm._BatchNorm):
+            if type(module).__module__.startswith("torch.nn.modules"):
+                recorder.keep_call(module, path)
     for path, module in _whole(model):
-        recorder.keep_whole(module, rename(path))
+        recorder.keep_whole(module, path)
     with recorder:
         result = model(*inputs)
-    shapes = tuple(_told(value) for value in inputs)
-    return Trace(shapes, tuple(recorder.lines(result)), dict(_numbers(model)))
+    lines = tuple(recorder.lines(result))
+    numbers = dict(_numbers(model))
+    paths = recorder.paths | {path: f"n{place}" for place, path in enumerate(numbers)}
+    return Trace(tuple(map(_told, inputs)), lines, paths, numbers)
 
 
 class _OnMeta(TorchFunctionMode):
@@ -127,6 +132,7 @@ class _Recorder(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.known: dict[int, Ref] = {}
+        self.paths: dict[str, str] = {}
         self._calls: list[_Line] = []
         self._quiet = False
         self._alive: list[Tensor] = []
@@ -137,8 +143,7 @@ class _Recorder(TorchFunctionMode):
         self.known[id(tensor)] = ref
 
     def keep_whole(self, module: nn.Module, path: str) -> None:
-        """Tells a module's call as one line."""
-        inner = module.forward
+        """Tells a module's call as one line, whatever it calls in turn."""
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             self._quiet = True
@@ -146,12 +151,28 @@ class _Recorder(TorchFunctionMode):
                 result = inner(*args, **kwargs)
                 head = f"nn.{type(module).__name__}({module.extra_repr()})"
                 given = [self._ref(value) for value in _flat((args, kwargs)) if isinstance(value, Tensor)]
-                self._add(Call(path, given, told=head), result)
+                self._add(Call(path, given, module=head, several=isinstance(result, tuple)), result)
             finally:
                 self._quiet = False
             return result
 
-        module.forward = forward  # type: ignore[method-assign]
+        inner, module.forward = module.forward, forward  # type: ignore[method-assign]
+
+    def keep_call(self, module: nn.Module, path: str) -> None:
+        """Tells the call of a module that makes one call of a function as the module's."""
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            start = len(self._calls)
+            result = inner(*args, **kwargs)
+            made = self._calls[start:]
+            if len(made) == 1 and isinstance(result, Tensor) and made[0].made[0] is self.known.get(id(result)):
+                call = made[0].call
+                given = [ref for ref in call.refs if not ref.path]
+                if all(ref.path.rpartition(".")[0] == path for ref in call.refs if ref.path) and len(given) == len(args):
+                    made[0].call = Call(path, given, module=call.description)
+            return result
+
+        inner, module.forward = module.forward, forward  # type: ignore[method-assign]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -202,8 +223,14 @@ class _Recorder(TorchFunctionMode):
                 kept.append(line)
         number, told = 0, set[str]()
         for line in reversed(kept):
+            self._name_held(line.call)
             if line.call.name == PUT:
                 yield line.call.text
+                continue
+            line = _without_places(line, needed)
+            if line.call.several and not any(id(ref) in needed for ref in line.made[1:]):
+                line.made[0].name, number = f"t{number}", number + 1
+                yield f"{line.made[0].name}, *_ = {line.call.text}{_beside(line, told)}"
                 continue
             for ref in line.made:
                 used = id(ref) in needed
@@ -212,12 +239,31 @@ class _Recorder(TorchFunctionMode):
         yield f"return {', '.join(ref.name for ref in returned)}"
 
 
+    def _name_held(self, call: Call) -> None:
+        """Gives modules and tensors of the module their names."""
+        named = lambda path: self.paths.setdefault(path, f"m{len(self.paths)}")
+        if call.module:
+            call.name = f"self.{named(call.name)}"
+        for ref in call.refs:
+            if ref.path and not ref.name:
+                owner, _, role = ref.path.rpartition(".")
+                ref.name = f"self.{named(owner)}.{role}" if owner else f"self.{named(ref.path)}"
+
+
+def _without_places(line: _Line, needed: set[int]) -> _Line:
+    """`amax` where the places that `max` finds are of no use; `min` alike."""
+    call = line.call
+    if call.name in ("max", "min") and len(line.made) == 2 and id(line.made[1]) not in needed:
+        return _Line(Call(f"a{call.name}", call.tensors, call.words), line.made[:1])
+    return line
+
+
 def _beside(line: _Line, told: set[str]) -> str:
     """What stands behind a call: the shapes of parameters that were not told before, and of what is made where that is
     not the shape of its first argument."""
-    words = [line.call.told] if line.call.told else []
+    words = [line.call.module] if line.call.module else []
     for ref in line.call.refs:
-        if ref.own and ref.name not in told and (len(ref.shape) > 1 or ref.name.count(".") == 1):
+        if ref.path and ref.name not in told and (len(ref.shape) > 1 or ref.name.count(".") == 1):
             told.add(ref.name)
             words.append(f"{ref.name.removeprefix('self.')}: {ref.shape}")
     first, made = next(iter(line.call.refs), None), line.made[0]
@@ -247,15 +293,13 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield f"{path}.{name}".strip("."), value
 
 
-def _numbers(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(model).items():
-        parts = value if isinstance(value, tuple | list) else [value]
-        if not name.startswith("_") and name != "training" and parts and all(_is_number(part) for part in parts):
-            yield name, value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | bool) and (not isinstance(value, float) or math.isfinite(value))
+def _numbers(model: nn.Module) -> Iterator[tuple[str, int]]:
+    """Whole numbers that modules of the task's own classes hold, by path; not flags and places."""
+    for path, module in model.named_modules():
+        if type(module).__module__ == "task":
+            for name, value in vars(module).items():
+                if not name.startswith("_") and type(value) is int and value > 1:
+                    yield f"{path}.{name}".lstrip("."), value
 
 
 def _dtype(tensor: Tensor) -> str:
