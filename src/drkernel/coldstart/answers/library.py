@@ -13,7 +13,7 @@ from drkernel.tasks.graphs.nodes import Node
 from drkernel.tasks.graphs.op import Spelling
 from drkernel.tasks.graphs.ops import OPS
 
-OPERANDS = ("x", "y", "z")
+OPERANDS = ("x", "y", "z", "w")
 _DIMS = ("dim", "dims")
 
 
@@ -21,7 +21,7 @@ def expression(context: Context, node: Node, texts: Sequence[str], rng: random.R
     """The PyTorch expression of a node whose inputs have these expressions (names of variables)."""
     module = context.module(node)
     if module:
-        return f"{module}({', '.join(texts)})"
+        return f"{module}({', '.join(texts)})" + "[0]" * OPS[node.op].several
     spellings = [s for s in OPS[node.op].spellings if s.fits(node.attributes) and s.style != "module"]
     single = [s for s in spellings if "\n" not in s.text and "math." not in s.text]
     first = [s for s in single if s.style == "functional"] or single or spellings
@@ -40,6 +40,8 @@ def _filled(context: Context, node: Node, spelling: Spelling, operands: dict[str
         if keyword and node.attributes[name] == op.defaults.get(name):
             return ""
         value = node.attributes[name]
+        if name == "index" and isinstance(value, str):
+            return value
         if name in _DIMS and isinstance(value, tuple) and len(value) == 1:
             value = value[0]
         text = _size(context, value) if isinstance(value, Dim) else literal(value)
@@ -52,9 +54,3 @@ def _size(context: Context, dim: Dim) -> str:
     """A size as an expression over attributes of the module that hold sizes."""
     held = context.info["buffers"]
     return re.sub(r"[A-Za-z_]\w*", lambda found: f"self.{indexed(held[f'size.{found[0]}'])}", dim.text)
-
-
-def held(context: Context, node: Node, name: str) -> str:
-    """The attribute of the module that holds a number; empty where none does."""
-    found = context.info["buffers"].get(f"{node.id}.{name}")
-    return f"self.{indexed(found)}" if found else ""

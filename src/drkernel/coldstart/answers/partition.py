@@ -17,7 +17,7 @@ from drkernel.tasks.graphs.ops import OPS
 FREE = ("flatten", "unsqueeze", "squeeze", "dropout", "transpose", "chunk", "split_heads")
 """Operators that PyTorch computes without touching an element."""
 LIBRARY_OPS = ("cat", "split_heads", "join_heads")
-LIBRARY_KINDS = ("convolution", "product")
+LIBRARY_KINDS = ("convolution", "product", "library")
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,10 @@ class Body:
         return groups
 
     def _continues(self, before: Node, node: Node) -> bool:
-        modules = all(self._spellings[n.id].style == "module" and len(n.inputs) == 1 for n in (before, node))
+        modules = all(
+            self._spellings[n.id].style == "module" and len(n.inputs) == 1 and not OPS[n.op].several
+            for n in (before, node)
+        )
         return modules and node.inputs == (before.id,) and self._uses[before.id] == 1
 
     def _unpacks(self, node: Node) -> bool:
@@ -162,7 +165,8 @@ class Body:
         """The expression of a node; statements before it are added."""
         op, spelling = OPS[node.op], self._spellings[node.id]
         if spelling.style == "module":
-            return f"self.{self._made.module(node, op, self._constructed(node))}({', '.join(texts)})"
+            call = f"self.{self._made.module(node, op, self._constructed(node))}({', '.join(texts)})"
+            return call + "[0]" * op.several
         operands = dict(zip(OPERANDS, texts, strict=False))
         *before, expression = [self._filled(node, op, line, operands, True) for line in spelling.text.split("\n")]
         self._lines += before
@@ -191,6 +195,8 @@ class Body:
 
     def _attribute(self, node: Node, op: Op, name: str, forward: bool) -> str:
         value: Any = node.attributes[name]
+        if name == "index" and isinstance(value, str):
+            return value
         text = self._dims(value, len(self._graph.shape(node.inputs[0]))) if name in _DIMS else ""
         if forward:
             return self._made.held(node, op, name, text)

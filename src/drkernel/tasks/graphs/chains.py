@@ -26,6 +26,7 @@ STEPS: dict[str, float] = {
     "input": 0.03,
     "view": 0.02,
     "scan": 0.01,
+    "library": 0.05,
 }
 """How often a step is of which kind."""
 NARROW_STEPS = ("activation", "arithmetic", "parameter", "norm", "softmax", "earlier", "input")
@@ -63,6 +64,7 @@ _CANDIDATES: dict[str, tuple[str, ...]] = {
     "input": ("add", "multiply", "subtract", "maximum", "minimum"),
     "view": _named("view"),
     "scan": _named("scan"),
+    "library": _named("library"),
 }
 _CONSTANTS = ("scale", "add_constant", "subtract_constant", "divide", "clamp_min", "clamp_max")
 """Arithmetic that people write most; half of all arithmetic is of these."""

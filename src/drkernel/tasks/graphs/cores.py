@@ -50,7 +50,7 @@ PRODUCTS = (
     "addmm",
 )
 _OUT = ((16, 4), (32, 8), (64, 8), (64, 4), (96, 6), (128, 8), (24, 6), (48, 8))
-_SPATIAL = {1: (3, 3, 5, 7, 2, 4, 6, 9), 2: (3, 3, 3, 5, 7, 4, 2, 6), 3: (3, 3, 3, 2, 4)}
+_SPATIAL = {1: (3, 3, 5, 7, 2, 4, 6, 8, 9, 11, 15), 2: (3, 3, 3, 5, 7, 4, 2, 6, 9, 11), 3: (3, 3, 3, 2, 4, 5)}
 
 
 def convolution(build: Builder, rng: random.Random, rank: int, like: str) -> str:
@@ -101,7 +101,7 @@ def _drawn(build: Builder, rng: random.Random, rank: int, like: str) -> dict[str
 
 def _uneven(rng: random.Random, rank: int) -> dict[str, Any]:
     """Attributes that differ between dimensions."""
-    sizes = tuple(rng.sample((1, 2, 3, 4, 5, 7) if rank == 2 else (1, 2, 3), rank))
+    sizes = tuple(rng.sample((1, 2, 3, 4, 5, 7, 9, 11) if rank == 2 else (1, 2, 3, 5), rank))
     found: dict[str, Any] = {"kernel_size": sizes}
     found["padding"] = rng.choice((tuple(size // 2 for size in sizes), 0, tuple(rng.randrange(3) for _ in sizes)))
     if rng.random() < 0.4:

@@ -13,7 +13,7 @@ LEAST_ELEMENTS = 2**22
 """Of all inputs and outputs together, where there is no product: less time than launching takes is not measured."""
 MOST_OPERATIONS, LEAST_OPERATIONS = 6e11, 1e9
 """Multiplications and additions of products: 10 ms of an H100 in fp32."""
-MOST_SMALL, MOST_SMALL_OPERATIONS = 24_000, 6e6
+MOST_SMALL, MOST_SMALL_OPERATIONS = 40_000, 1e7
 """Elements of all values at small sizes, and operations: what an interpreter takes."""
 MOST_WEIGHTS = 2**28
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from drkernel.tasks.graphs.dims import Dim
+from drkernel.tasks.graphs.dims import Dim, as_dim
 from drkernel.tasks.graphs.graph import Builder
 
 ACTIVATIONS = ("relu", "relu", "gelu", "silu", "leaky_relu", "tanh", "elu", "mish", "hardswish")
@@ -45,7 +45,10 @@ def tokens_of_heads(build: Builder, rng: random.Random) -> tuple[str, Dim]:
     """A batch of sequences whose width is `heads * head_dim`, and that width."""
     batch = build.size("batch", rng.choice((4, 8, 16)), 2)
     seq = build.size("seq", rng.choice((128, 256, 512, 1024)), rng.choice((5, 7)))
-    heads = build.size("heads", *rng.choice(((4, 2), (8, 2), (12, 3), (16, 2))))
+    if rng.random() < 0.4:  # a number that the simulated device keeps
+        heads: Dim = as_dim(rng.choice((2, 4, 8)))
+    else:
+        heads = build.size("heads", *rng.choice(((4, 2), (8, 2), (12, 3), (16, 2))))
     head_dim = build.size("head_dim", *rng.choice(((32, 8), (64, 8), (128, 16))))
     width = heads * head_dim
     return build.input("x", (batch, seq, width)), width
@@ -67,12 +70,17 @@ def conv_norm(build: Builder, value: str, out: Dim, kernel: int = 3, **more: Any
     return build.node("batch_norm2d", conv(build, value, out, kernel, **more))
 
 
+def number_of_heads(build: Builder, width: Dim) -> Dim:
+    """Of tokens of this width."""
+    return build.sizes.get("heads") or as_dim(width.full // build.sizes["head_dim"].full)
+
+
 def heads_of(build: Builder, value: str, source: str, width: Dim, bias: bool, causal: bool, fused: bool = False) -> str:
     """Attention of several heads, queries from `value`, keys and values from `source`, and their projection.
 
     `fused`: one layer makes all three.
     """
-    heads, head_dim = build.sizes["heads"], build.sizes["head_dim"]
+    heads, head_dim = number_of_heads(build, width), build.sizes["head_dim"]
     if fused:
         whole = build.node("linear", value, out_features=3 * width, bias=bias)
         parts = [build.node("chunk", whole, chunks=3, dim=2, index=index) for index in range(3)]

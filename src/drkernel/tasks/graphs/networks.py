@@ -21,6 +21,7 @@ from drkernel.tasks.graphs.layers import (
     tokens,
     tokens_of_heads,
 )
+from drkernel.tasks.graphs.stacks import STACKS
 
 
 def mlp(build: Builder, rng: random.Random) -> str:
@@ -273,7 +274,10 @@ def double_conv(build: Builder, rng: random.Random) -> str:
     return build.node("upsample_nearest", value, scale_factor=2)
 
 
-NETWORKS: dict[str, Callable[[Builder, random.Random], str]] = DEEP | {
+NETWORKS: dict[str, Callable[[Builder, random.Random], str]] = {
+    **DEEP,
+    **STACKS,
+} | {
     function.__name__: function
     for function in (
         mlp,

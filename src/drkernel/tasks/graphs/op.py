@@ -31,6 +31,7 @@ Kind = Literal[
     "loss",
     "positional",
     "composite",
+    "library",
 ]
 """What a kernel for the operator looks like:
 
@@ -49,6 +50,7 @@ gather       rows by index
 loss         `triton` turns `v` and `u` (two inputs) into `v`, then `fold`, then `finish`; the output is a scalar
 positional   `triton` turns `v` into `v`, where `r` and `c` are the element's places in the last two dimensions
 composite    several of these in one: attention, gated units
+library      PyTorch computes it in every answer
 """
 Style = Literal["functional", "method", "manual", "module"]
 Infer = Callable[[Sequence[Shape], Attributes], Shape]
@@ -100,6 +102,8 @@ class Op:
     """What a reference may call its module."""
     inputs_alike: bool = False
     """The order of its inputs has no meaning."""
+    several: bool = False
+    """Whether its module returns a tuple, of which the first is the output."""
     output: str | None = None
     """The dtype of its output where it is not that of the input."""
 

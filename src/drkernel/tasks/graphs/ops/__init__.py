@@ -12,6 +12,7 @@ from drkernel.tasks.graphs.ops import (
     arithmetic,
     binary,
     convolutions,
+    library,
     norms,
     pairs,
     pools,
@@ -42,6 +43,7 @@ OPS: dict[str, Op] = table(
     pairs.LOSSES,
     pairs.ATTENTION,
     pairs.LOOKUPS,
+    library.LIBRARY,
 )
 
 __all__ = ["OPS", "Op"]

@@ -163,7 +163,8 @@ VIEWS = (
         "view",
         _heads,
         lambda inputs, own, a: _split(inputs[0], a["heads"], a["head_dim"]),
-        spell("", "{x}.view({x}.size(0), {x}.size(1), {heads}, {head_dim}).transpose(1, 2)")
+        spell("{x}.unflatten(2, ({heads}, -1)).transpose(1, 2)")
+        + spell("", "{x}.view({x}.size(0), {x}.size(1), {heads}, {head_dim}).transpose(1, 2)")
         + spell("", "{x}.reshape({x}.shape[0], {x}.shape[1], {heads}, {head_dim}).transpose(1, 2)"),
         **_NETWORK,
     ),
@@ -172,8 +173,8 @@ VIEWS = (
         "view",
         _joined_heads,
         lambda inputs, own, a: inputs[0].transpose(1, 2).flatten(2),
-        spell("", "{x}.transpose(1, 2).contiguous().view({x}.size(0), {x}.size(2), -1)")
-        + spell("", "{x}.transpose(1, 2).flatten(2)")
+        spell("{x}.transpose(1, 2).flatten(2)")
+        + spell("", "{x}.transpose(1, 2).contiguous().view({x}.size(0), {x}.size(2), -1)")
         + spell("", "{x}.permute(0, 2, 1, 3).reshape({x}.shape[0], {x}.shape[2], -1)"),
         **_NETWORK,
     ),
