@@ -31,7 +31,7 @@ HELPERS = {
 """Functions that kernels call."""
 
 
-_STRIDED = ("transpose", "chunk", "split_heads", "attention", "permute", "cut", "topk", "lstm", "gru")
+_STRIDED = ("transpose", "chunk", "split_heads", "attention", "permute", "cut", "topk", "lstm", "gru", "channel_shuffle", "multihead_attention")
 """Operators whose results PyTorch may leave in another order."""
 
 

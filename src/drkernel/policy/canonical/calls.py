@@ -201,6 +201,8 @@ def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, A
         rest = dict(zip(rest, _alike([*tensors, *rest.values()])[1:], strict=True))
     if name == "linalg_vector_norm":
         name, rest = "norm", {{"ord": "p"}.get(word, word): value for word, value in rest.items()}
+        if isinstance(rest.get("dim"), tuple) and len(rest["dim"]) > 2:
+            rest = {"p": 2, **rest}
     return Call(name, tensors, rest)
 
 

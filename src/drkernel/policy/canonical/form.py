@@ -47,7 +47,7 @@ class Canonical:
             if isinstance(node, ast.ClassDef) and node.name in (entry_point, f"{entry_point}New"):
                 own = [p for p in node.body if isinstance(p, ast.FunctionDef) and p.name != "__init__"]
                 methods += [_Canonical(self.paths, _arguments(method)).visit(method) for method in own]
-            elif not isinstance(node, ast.Import | ast.ImportFrom | ast.ClassDef):
+            elif not isinstance(node, ast.ClassDef) and ast.unparse(node) not in self.frame.statements:
                 parts.append(node)
         return "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in [*parts, *methods]) + "\n"
 
@@ -71,6 +71,8 @@ class Frame:
 
     before: str
     """Imports, constants, functions and classes."""
+    statements: frozenset[str]
+    """Those of `before`, which no answer repeats."""
     constructor: str
     """`__init__` and the methods that it calls, without indentation; empty where there is none."""
 
@@ -108,7 +110,8 @@ def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:
     kept = [methods[name] for name in _called(methods, "__init__")] if "__init__" in methods else []
     others = [part for part in entry.body if isinstance(part, ast.Assign | ast.AnnAssign)]
     constructor = [_Constructor().visit(method) for method in [*others, *kept]]
-    return Frame(IMPORTS + _unparsed(parts), _unparsed(constructor))
+    statements = frozenset([*IMPORTS.splitlines(), "import math", *map(ast.unparse, parts)])
+    return Frame(IMPORTS + _unparsed(parts), statements, _unparsed(constructor))
 
 
 def _unparsed(nodes: Sequence[ast.AST]) -> str:
