@@ -157,6 +157,9 @@ def _reshaped(tensor: Ref, shape: Sequence[int]) -> Call:
     if len(new) == 1 and len(old) > 1:
         end = first + len(old) - 1
         return Call("flatten", [tensor, first, *([end] * (end != len(before) - 1))])
+    if len(old) == 1 and len(new) > 1 and sorted(new) == sorted([*old, *[1] * (len(new) - 1)]):
+        index = [slice(None) if size == old[0] else None for size in [*before[:first], *new]]
+        return Call("[]", [tensor], {"index": [*[slice(None)] * first, *index[first:]]})
     if len(old) == 1 and len(new) > 1:
         return Call("unflatten", [tensor, first, new])
     if not old and all(size == 1 for size in new):
