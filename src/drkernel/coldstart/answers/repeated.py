@@ -103,10 +103,15 @@ def _body(lines: list[str], call: str, words: str, text: str) -> tuple[list[str]
 def _alike(text: str, sum_: re.Match[str]) -> bool:
     """Whether both summands have one shape: neither is a number, a parameter or smaller than the sum."""
     values = (sum_[2], sum_[3])
-    line = next(line for line in text.splitlines() if line.strip().startswith(f"{sum_[1]} = "))
+    line = _line_of(text, sum_[1])
     if "#" in line or not all(re.fullmatch(r"t\d+|in\d+", value) for value in values):
         return False
     return _shape(text, values[0]) == _shape(text, values[1]) is not None
+
+
+def _line_of(text: str, value: str) -> str:
+    """The line that makes a value."""
+    return next(line for line in text.splitlines() if re.match(rf"[^=#]*\b{value}\b[^=#]* = ", line))
 
 
 def _shape(text: str, value: str) -> str | None:
@@ -114,7 +119,7 @@ def _shape(text: str, value: str) -> str | None:
     if value.startswith("in"):
         found = re.search(rf"\b{value}: ([^;\n]*)", text)
         return found and found[1]
-    line = next(line for line in text.splitlines() if re.match(rf"\s+{value}\b.* = ", line))
+    line = _line_of(text, value)
     told = re.findall(r"(?:; |  # )(\([\d, ]*\))$", line)
     if told:
         return told[0]
