@@ -43,8 +43,8 @@ def solutions(task: Task, wrong: int = 4, plain: bool = False) -> list[Solution]
     """
     info = task.info
     if "graph" in info:
-        repeats = repeated(task)
-        return [*([Solution("lazy", repeats, "repeated")] if repeats and wrong else []), *answers(task, wrong, plain=plain)]
+        source = repeated(task) if wrong else None
+        return [*([Solution("lazy", source, "repeated")] if source else []), *answers(task, wrong, plain=plain)]
     if "composition" not in info or "layout" not in info:
         raise DrKernelError(f"task {task.id}: graded solutions exist for generated tasks only")
     right = [Solution(kind, _render(info, plan), note) for kind, note, plan in _plans(info)]

@@ -31,7 +31,10 @@ HELPERS = {
 """Functions that kernels call."""
 
 
-_STRIDED = ("transpose", "chunk", "split_heads", "attention", "permute", "cut", "topk", "lstm", "gru", "channel_shuffle", "multihead_attention")
+_STRIDED = (
+    *("transpose", "permute", "chunk", "cut", "topk", "split_heads", "attention", "multihead_attention"),
+    *("lstm", "gru", "channel_shuffle"),
+)
 """Operators whose results PyTorch may leave in another order."""
 
 

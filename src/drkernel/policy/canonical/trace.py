@@ -1,14 +1,14 @@
 """What a task computes, found by running it without data: PyTorch's functions as they are called, with their shapes.
 
-    x = self.act(self.conv(x)) * 2      ->      t0 = conv2d(in0, m0.weight, m0.bias)  # m0.weight: (16, 3, 3, 3); (8, 16, 30, 30)
-    return x.mean(dim=1)                        t1 = relu(t0)
-                                                t2 = t1 * 2
-                                                t3 = mean(t2, dim=1)  # (8, 30, 30)
-                                                return t3
+    x = self.act(self.conv(x)) * 2   ->   t0 = self.m0(in0)  # F.conv2d(weight (16, 3, 3, 3), bias); (8, 16, 30, 30)
+    return x.mean(dim=1)                  t1 = F.relu(t0)
+                                          t2 = t1 * 2.0
+                                          t3 = torch.mean(t2, dim=1)  # (8, 30, 30)
+                                          return t3
 
 The constructor and `forward` run on the meta device, in evaluation mode; loops and branches take their course, so only
-calls are left. One function has one spelling: methods, modules and operators become the function that they call
-(calls.py), arguments are told by name unless they are tensors or what the function takes anyway.
+calls are left, each in one spelling (calls.py). A module of PyTorch that makes one call is told as that module, with
+the call beside it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def trace(source: str, entry_point: str) -> Trace:
 
 def _run(source: str, entry_point: str) -> Trace:
     names: dict[str, Any] = {"__name__": "task"}
-    exec(compile(source, "<task>", "exec"), names)  # noqa: S102
+    exec(compile(source, "<task>", "exec"), names)
     given = names["get_init_inputs"]() if "get_init_inputs" in names else []
     if len(given) == 2 and isinstance(given[0], list) and isinstance(given[1], dict):
         model = names[entry_point](*given[0], **given[1])
@@ -89,9 +89,8 @@ def _run(source: str, entry_point: str) -> Trace:
         if isinstance(value, Tensor):
             recorder.name(value, Ref(f"in{place}", tuple(value.shape), _dtype(value)))
     for path, module in model.named_modules():
-        if any(True for _ in module.parameters(recurse=False)) or isinstance(module, nn.modules.batchnorm._BatchNorm):
-            if type(module).__module__.startswith("torch.nn.modules"):
-                recorder.keep_call(module, path)
+        if type(module).__module__.startswith("torch.nn.modules") and _holds_tensors(module):
+            recorder.keep_call(module, path)
     for path, module in _whole(model):
         recorder.keep_whole(module, path)
     with recorder:
@@ -156,7 +155,7 @@ class _Recorder(TorchFunctionMode):
                 self._quiet = False
             return result
 
-        inner, module.forward = module.forward, forward  # type: ignore[method-assign]
+        inner, module.forward = module.forward, forward
 
     def keep_call(self, module: nn.Module, path: str) -> None:
         """Tells the call of a module that makes one call of a function as the module's."""
@@ -168,11 +167,12 @@ class _Recorder(TorchFunctionMode):
             if len(made) == 1 and isinstance(result, Tensor) and made[0].made[0] is self.known.get(id(result)):
                 call = made[0].call
                 given = [ref for ref in call.refs if not ref.path]
-                if all(ref.path.rpartition(".")[0] == path for ref in call.refs if ref.path) and len(given) == len(args):
+                owners = {ref.path.rpartition(".")[0] for ref in call.refs if ref.path}
+                if owners <= {path} and len(given) == len(args):
                     made[0].call = Call(path, given, module=call.description)
             return result
 
-        inner, module.forward = module.forward, forward  # type: ignore[method-assign]
+        inner, module.forward = module.forward, forward
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -238,7 +238,6 @@ class _Recorder(TorchFunctionMode):
             yield f"{', '.join(ref.name for ref in line.made)} = {line.call.text}{_beside(line, told)}"
         yield f"return {', '.join(ref.name for ref in returned)}"
 
-
     def _name_held(self, call: Call) -> None:
         """Gives modules and tensors of the module their names."""
         named = lambda path: self.paths.setdefault(path, f"m{len(self.paths)}")
@@ -272,6 +271,10 @@ def _beside(line: _Line, told: set[str]) -> str:
     if first is None or (first.shape, first.dtype) != (made.shape, made.dtype):
         words.append(" ".join([made.dtype] * (made.dtype != (first.dtype if first else "")) + [str(made.shape)]))
     return f"  # {'; '.join(words)}" if words else ""
+
+
+def _holds_tensors(module: nn.Module) -> bool:
+    return any(tensor is not None for tensor in (*module._parameters.values(), *module._buffers.values()))
 
 
 def _whole(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:

@@ -15,7 +15,9 @@ def _images(build: Builder, rng: random.Random, channels: tuple[int, int], even:
     side = rng.choice((32, 56, 64, 112, 128, 224))
     small = rng.choice((8,) if even else (7, 8))
     places = [build.size("height", side, small), build.size("width", side, small)]
-    return build.input("x", (build.size("batch", rng.choice((8, 10, 16, 32, 64)), 2), build.size("channels", *channels), *places))
+    return build.input(
+        "x", (build.size("batch", rng.choice((8, 10, 16, 32, 64)), 2), build.size("channels", *channels), *places)
+    )
 
 
 def _classes(build: Builder, rng: random.Random, value: str) -> str:
@@ -229,7 +231,9 @@ def raw_layers(build: Builder, rng: random.Random) -> str:
         x = _images(build, rng, rng.choice(((16, 4), (32, 4))))
         out = build.size("out_channels", *rng.choice(((32, 4), (64, 6))))
         k = rng.choice((1, 3, 5))
-        value = build.node("conv2d_raw", x, out_channels=out, kernel_size=k, padding=k // 2, bias=rng.choice(("", "zeros")))
+        value = build.node(
+            "conv2d_raw", x, out_channels=out, kernel_size=k, padding=k // 2, bias=rng.choice(("", "zeros"))
+        )
         return layers.activation(build, rng, value)
     value = layers.rows(build, rng)
     for place in range(rng.choice((1, 2, 2))):

@@ -1,4 +1,4 @@
-"""Operators that answers leave in PyTorch: they move elements in ways that no kernel of ours knows, or are whole modules.
+"""Operators that answers leave in PyTorch: they move elements as no kernel of ours does, or are whole modules.
 
 Their first spelling is the canonical one (policy/canonical/), so that an answer repeats the line that it reads.
 """
@@ -20,13 +20,15 @@ from drkernel.tasks.graphs.ops.convolutions import per_dim
 from drkernel.tasks.graphs.ops.shapes import number, spell
 from drkernel.tasks.operators.rows import UNIT
 
-_MODES = {3: ("linear", "nearest"), 4: ("bilinear", "bilinear", "bicubic", "nearest", "area"), 5: ("trilinear", "nearest")}
+_MODES = {
+    3: ("linear", "nearest"),
+    4: ("bilinear", "bilinear", "bicubic", "nearest", "area"),
+    5: ("trilinear", "nearest"),
+}
 _ALIGNED = ("linear", "bilinear", "bicubic", "trilinear")
 
 
-def _library(
-    name: str, infer: Infer, eager: Callable[..., Tensor], spellings: tuple, draw: Draw, **more: Any
-) -> Op:
+def _library(name: str, infer: Infer, eager: Callable[..., Tensor], spellings: tuple, draw: Draw, **more: Any) -> Op:
     return Op(
         name,
         "library",
@@ -69,7 +71,9 @@ _INTERPOLATE = (
         lambda a: a["mode"] in _ALIGNED,
     ),
     Spelling(
-        "functional", "F.interpolate({x}, scale_factor={scale_factor}, mode={mode})", lambda a: a["mode"] not in _ALIGNED
+        "functional",
+        "F.interpolate({x}, scale_factor={scale_factor}, mode={mode})",
+        lambda a: a["mode"] not in _ALIGNED,
     ),
     Spelling("module", "nn.Upsample(scale_factor={scale_factor}, mode={mode})", lambda a: a["mode"] not in _ALIGNED),
     Spelling(
@@ -93,7 +97,10 @@ def _draw_order(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] |
     rank = len(shapes[0])
     if rank < 3:
         return None
-    usual = {3: [(0, 2, 1), (1, 0, 2), (2, 0, 1)], 4: [(0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (0, 1, 3, 2)]}
+    usual: dict[int, list[tuple[int, ...]]] = {
+        3: [(0, 2, 1), (1, 0, 2), (2, 0, 1)],
+        4: [(0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (0, 1, 3, 2)],
+    }
     usual[5] = [(0, 2, 3, 4, 1), (0, 2, 1, 3, 4), (0, 4, 1, 2, 3)]
     return {"order": rng.choice(usual[rank])}
 
@@ -224,9 +231,9 @@ MOVES = (
         F.local_response_norm,
         spell("F.local_response_norm({x}, size={size}, alpha={alpha})")
         + spell("", "", "nn.LocalResponseNorm({size}, alpha={alpha})"),
-        lambda rng, shapes: {"size": rng.choice((3, 5)), "alpha": number(rng, (1e-4, 1e-2))}
-        if len(shapes[0]) > 3
-        else None,
+        lambda rng, shapes: (
+            {"size": rng.choice((3, 5)), "alpha": number(rng, (1e-4, 1e-2))} if len(shapes[0]) > 3 else None
+        ),
         attribute_names=("lrn", "norm"),
     ),
     _library(
