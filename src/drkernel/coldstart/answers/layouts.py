@@ -90,6 +90,12 @@ def places(layout: Layout, joined: str, kept: str, last: str, size: Size) -> lis
     return [next(of_joined) if is_joined else next(of_kept) for is_joined, _ in layout.runs]
 
 
+def grid_of_columns(kept: Sequence[Dim], columns: int) -> str:
+    """Programs for blocks of columns. What is kept before these comes first: other axes end at 65,535."""
+    outer, blocks = product(kept[:-1]).text, f"triton.cdiv({kept[-1].text}, {columns})"
+    return f"({outer}, {blocks})" if len(kept) > 1 else f"({blocks},)"
+
+
 def known(layout: Layout, variable: str, texts: Sequence[str], size: Size) -> dict[str, str]:
     """What terms of offsets are in these places: `i // N` is `row`."""
     found = {}

@@ -31,7 +31,7 @@ _OPS = {
     "torch.sigmoid": "sigmoid",
 }
 """Operators by how they are called there."""
-_SIZED = re.compile(r"torch\.(reshape|zeros|ones|full|arange|tensor|einsum)\(|\.expand\(|\.unflatten\(")
+_SIZED = re.compile(r"torch\.(reshape|zeros|ones|full|arange|tensor|einsum)\(|\.(expand|unflatten)\(|normalized_shape=")
 """Calls with sizes in them, which do not suit other sizes."""
 _CALL = re.compile(r"(t\d+) = ([\w.]+)\((\w+)((?:, \w+=[^,()]+)*)\)")
 _SUM = re.compile(r"(t\d+) = (\w+) \+ (\w+)")
@@ -56,7 +56,7 @@ def repeated(task: Task) -> str | None:
     """A submission of this kind; None where the task has no such activation, or sizes in its calls."""
     form = canonical(task.source, task.entry_point)
     head, *lines = [line.partition("  #")[0] for line in form.text.splitlines()]
-    if form.frame is None or _SIZED.search(form.text) or not head.startswith("def forward"):
+    if form.frame is None or any(map(_SIZED.search, lines)) or not head.startswith("def forward"):
         return None
     shapes = {line.strip().partition(" = ")[0]: line for line in form.text.splitlines()}
     calls = Counter((m[2], m[4]) for line in lines if (m := _CALL.fullmatch(line.strip())) and m[2] in _OPS)

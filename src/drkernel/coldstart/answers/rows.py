@@ -23,7 +23,7 @@ from drkernel.coldstart.answers.joins import (
     number_of_pieces,
     one_block,
 )
-from drkernel.coldstart.answers.layouts import Layout, index, known, layout_of, places
+from drkernel.coldstart.answers.layouts import Layout, grid_of_columns, index, known, layout_of, places
 from drkernel.coldstart.answers.sites import Site, terms
 from drkernel.coldstart.answers.sizes import product
 from drkernel.tasks.graphs.dims import Shape
@@ -90,17 +90,16 @@ class _Rows:
         if self._short:
             kept = [product(kept)]
         width = draft.size(kept[-1]) if _plain(kept[-1].text) else draft.number(kept[-1].text, "R")
-        draft.add("c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)")
+        draft.add(f"c = tl.program_id({len(kept) > 1:d}) * BLOCK + tl.arange(0, BLOCK)")
         if len(kept) > 1:
-            draft.add("p = tl.program_id(1)")
+            draft.add("p = tl.program_id(0)")
         rows = self._rows_of_block()
         columns = min(128, max(4, 8192 // rows)) if self._short else max(16, min(128, 4096 // rows))
         draft.warps = 8 if self._short else 0
         count = product(self._layout.joined)
         draft.blocks["ROWS"] = f"triton.next_power_of_2({count.text})" if self._one else "32"
         draft.blocks["BLOCK"] = str(columns)
-        outer = f", {product(kept[:-1]).text}" if len(kept) > 1 else ","
-        draft.grid = f"(triton.cdiv({kept[-1].text}, {columns}){outer})"
+        draft.grid = grid_of_columns(kept, columns)
         self._shape, self._width = "(ROWS, BLOCK)", width
 
     def _cut(self) -> None:

@@ -10,7 +10,7 @@ from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers
 from drkernel.coldstart.answers.joins import SHORTEST_ROW
-from drkernel.coldstart.answers.layouts import index, known, layout_of, places
+from drkernel.coldstart.answers.layouts import grid_of_columns, index, known, layout_of, places
 from drkernel.coldstart.answers.sites import Site
 from drkernel.coldstart.answers.sizes import product, short
 from drkernel.tasks.graphs.nodes import Node
@@ -126,10 +126,10 @@ class _Scan:
     def _columns(self) -> None:
         """A block of columns per program, step by step."""
         draft, kept = self._draft, self._layout.kept
-        draft.add("c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", *["p = tl.program_id(1)"] * (len(kept) > 1))
+        draft.add(f"c = tl.program_id({len(kept) > 1:d}) * BLOCK + tl.arange(0, BLOCK)")
+        draft.add(*["p = tl.program_id(0)"] * (len(kept) > 1))
         draft.add(f"m = c < {draft.size(kept[-1])}")
-        outer = f", {product(kept[:-1]).text}" if len(kept) > 1 else ","
-        draft.grid = f"(triton.cdiv({kept[-1].text}, 128){outer})"
+        draft.grid = grid_of_columns(kept, 128)
         draft.blocks["BLOCK"] = "128"
         draft.add(f"s = tl.full((BLOCK,), {_NEUTRAL[self._fold]}, tl.float32)")
         with draft.block(f"for t in range({self._n}):"):

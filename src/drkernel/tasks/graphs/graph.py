@@ -160,6 +160,22 @@ class Builder:
         return Graph(self.dtype, dict(self.sizes), tuple(self.inputs), tuple(self.nodes), outputs)
 
 
+def pruned(graph: Graph) -> Graph:
+    """The graph without nodes that no output needs."""
+    needed = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        needed |= set(node.inputs) if node.id in needed else set()
+    build = Builder(graph.dtype)
+    build.sizes = dict(graph.sizes)
+    for value in graph.inputs:
+        build.input(value.name, value.shape, value.distribution, value.dtype, value.high)
+    names = {value.name: value.name for value in graph.inputs}
+    for node in graph.nodes:
+        if node.id in needed:
+            names[node.id] = build.node(node.op, *(names[value] for value in node.inputs), **node.attributes)
+    return build.graph(*(names[value] for value in graph.outputs))
+
+
 _STATES = {
     "rand": State(signed=False, bounded=True),
     "near_one": State(signed=False, bounded=True),

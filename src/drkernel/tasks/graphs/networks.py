@@ -22,6 +22,7 @@ from drkernel.tasks.graphs.layers import (
     tokens_of_heads,
 )
 from drkernel.tasks.graphs.stacks import STACKS
+from drkernel.tasks.graphs.wild import WILD
 
 
 def mlp(build: Builder, rng: random.Random) -> str:
@@ -277,6 +278,7 @@ def double_conv(build: Builder, rng: random.Random) -> str:
 NETWORKS: dict[str, Callable[[Builder, random.Random], str]] = {
     **DEEP,
     **STACKS,
+    **WILD,
 } | {
     function.__name__: function
     for function in (
