@@ -175,7 +175,12 @@ def test_chat_extraction(chat_tokenizer, name):
 
 
 def test_chat_extraction_uses_the_tasks_own_class_name(chat_tokenizer):
-    assert load_prompts("chat", chat_tokenizer).extract("```python\nclass NetNew: pass\n```", "NetNew") is not None
+    assert (
+        load_prompts("chat", chat_tokenizer).extract(
+            "```python\nclass NetNew: pass\n```", Task("t", "", entry_point="Net")
+        )
+        is not None
+    )
 
 
 def test_fence_markers_inside_a_longer_fence_are_content():

@@ -56,7 +56,9 @@ def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False, plain
     right = sorted(found.values(), key=lambda solution: ("lazy", "partial", "best", "fused").index(solution.kind))
     if fused is None or not wrong:
         return right
+    whole = render(context, fused, plan)
     made = [Solution("mistaken", render(context, bad, plan), note) for note, bad in mistakes(context, fused)]
+    made = [solution for solution in made if solution.source != whole]
     return [*right, *rng.sample(made, min(wrong, len(made)))]
 
 

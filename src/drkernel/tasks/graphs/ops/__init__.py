@@ -13,6 +13,7 @@ from drkernel.tasks.graphs.ops import (
     binary,
     convolutions,
     library,
+    modules,
     norms,
     pairs,
     pools,
@@ -43,7 +44,10 @@ OPS: dict[str, Op] = table(
     pairs.LOSSES,
     pairs.ATTENTION,
     pairs.LOOKUPS,
-    library.LIBRARY,
+    library.MOVES,
+    library.JOINS,
+    modules.RAW,
+    modules.MODULES,
 )
 
 __all__ = ["OPS", "Op"]
