@@ -201,8 +201,8 @@ def test_a_task_that_cannot_be_told_keeps_its_source(body):
 
 def test_running_a_task_leaves_no_trace():
     before = torch.random.get_rng_state()
-    canonical(PLAIN.replace("class Model", "torch.manual_seed(3)\nclass Model"))
-    assert torch.equal(before, torch.random.get_rng_state())
+    canonical(PLAIN.replace("class Model", "torch.manual_seed(3)\ntorch.set_default_dtype(torch.float64)\nclass Model"))
+    assert torch.equal(before, torch.random.get_rng_state()) and torch.get_default_dtype() is torch.float32
 
 
 def test_an_answer_has_kernels_and_forward_in_canonical_names():

@@ -60,7 +60,7 @@ def trace(source: str, entry_point: str) -> Trace:
     Raises:
         Untold: it does not run without data, makes too many calls, or takes or returns something else than tensors.
     """
-    state = torch.random.get_rng_state()
+    state, dtype = torch.random.get_rng_state(), torch.get_default_dtype()
     try:
         with torch.no_grad(), torch.device("meta"), _OnMeta():
             return _run(source, entry_point)
@@ -70,6 +70,7 @@ def trace(source: str, entry_point: str) -> Trace:
         raise Untold(f"{type(error).__name__}: {error}") from error
     finally:
         torch.random.set_rng_state(state)
+        torch.set_default_dtype(dtype)
 
 
 def _run(source: str, entry_point: str) -> Trace:
