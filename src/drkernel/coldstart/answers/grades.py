@@ -42,6 +42,7 @@ def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False, plain
     rng = random.Random(f"{task.id}/{seed}")
     found: dict[str, Solution] = {}
     fused: Written | None = None
+    whole = ""
     for kind, note, chosen in plans(context, rng):
         steps = partition(context, chosen)
         if not any(step.scheme for step in steps):
@@ -49,14 +50,13 @@ def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False, plain
         written = compose(context, steps, rng, Style.draw(rng, plain))
         source = render(context, written, plan)
         if kind == "fused" and fused is None:
-            fused = written
+            fused, whole = written, source
         key = written.shape
         if key not in found or kind == "fused":
             found[key] = Solution(kind, source, note)
     right = sorted(found.values(), key=lambda solution: ("lazy", "partial", "best", "fused").index(solution.kind))
     if fused is None or not wrong:
         return right
-    whole = render(context, fused, plan)
     made = [Solution("mistaken", render(context, bad, plan), note) for note, bad in mistakes(context, fused)]
     made = [solution for solution in made if solution.source != whole]
     return [*right, *rng.sample(made, min(wrong, len(made)))]

@@ -58,26 +58,20 @@ def repeated(task: Task) -> str | None:
     head, *lines = [line.partition("  #")[0] for line in form.text.splitlines()]
     if form.frame is None or any(map(_SIZED.search, lines)) or not head.startswith("def forward"):
         return None
-    shapes = {line.strip().partition(" = ")[0]: line for line in form.text.splitlines()}
     calls = Counter((m[2], m[4]) for line in lines if (m := _CALL.fullmatch(line.strip())) and m[2] in _OPS)
-    if not calls or any("dtype" in line for line in shapes):
+    if not calls:
         return None
     (call, words), _ = calls.most_common(1)[0]
     given = {name: float(value) for name, value in re.findall(r"(\w+)=([-\d.e]+)", words)}
     op = OPS[_OPS[call]]
     attributes = {**op.defaults, **{"negative_slope": 0.01, "alpha": 1.0}, **given}
-    formula = [line.format_map(_Kept(attributes)) for line in op.triton]
+    formula = [line.format(**attributes) for line in op.triton]
     body, summed = _body(lines, call, words, form.text)
     kernels = ([_kernel("add_act", formula, True)] if summed else []) + (
         [_kernel("act", formula, False)] if any("= act(" in line for line in body) else []
     )
     answer = "".join(kernels) + "\n".join([head, *body]) + "\n"
     return form.submission(answer, task.answer_name)
-
-
-class _Kept(dict):
-    def __missing__(self, name: str) -> str:
-        return f"{{{name}}}"
 
 
 def _body(lines: list[str], call: str, words: str, text: str) -> tuple[list[str], bool]:

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
+from drkernel.tasks.module import Reference
+from drkernel.types import Task
 
 MOST_CALLS = 160
 """The most calls of a `forward` that are told; a loop over time has more."""
@@ -74,15 +76,8 @@ def trace(source: str, entry_point: str) -> Trace:
 
 
 def _run(source: str, entry_point: str) -> Trace:
-    names: dict[str, Any] = {"__name__": "task"}
-    exec(compile(source, "<task>", "exec"), names)
-    given = names["get_init_inputs"]() if "get_init_inputs" in names else []
-    if len(given) == 2 and isinstance(given[0], list) and isinstance(given[1], dict):
-        model = names[entry_point](*given[0], **given[1])
-    else:
-        model = names[entry_point](*given)
-    inputs = names["get_inputs"]()
-    model.eval()
+    reference = Reference(Task("task", source, entry_point=entry_point))
+    model, inputs = reference.model(seed=0).eval(), reference.inputs(seed=0)
     recorder = _Recorder()
     for path, tensor in _tensors(model):
         recorder.known.setdefault(id(tensor), Ref("", tuple(tensor.shape), _dtype(tensor), path))
@@ -151,7 +146,8 @@ class _Recorder(TorchFunctionMode):
                 result = inner(*args, **kwargs)
                 head = f"nn.{type(module).__name__}({module.extra_repr()})"
                 given = [self._ref(value) for value in _flat((args, kwargs)) if isinstance(value, Tensor)]
-                self._add(Call(path, given, module=head, several=isinstance(result, tuple)), result)
+                call = Call(path, given, module=head, several=isinstance(result, tuple))
+                self._add(call, *_made(result))
             finally:
                 self._quiet = False
             return result
@@ -183,27 +179,23 @@ class _Recorder(TorchFunctionMode):
         result = func(*args, **kwargs)
         if isinstance(result, Iterator):
             result = list(result)
-        made = [value for value in _flat(result) if isinstance(value, Tensor)]
+        made, refs = _made(result)
         if func is Tensor.__setitem__:
             self._calls.append(_Line(called(func, given[0], given[1], []), [given[0][0]]))
         elif made:
-            refs = [Ref("", tuple(value.shape), _dtype(value)) for value in made]
             call = called(func, given[0], given[1], refs)
             if call.name == ALIASES:
                 self.name(made[0], call.tensors[0])
             else:
-                self._add(call, result)
+                self._add(call, made, refs)
         return iter(result) if isinstance(result, list) and func is Tensor.__iter__ else result
 
-    def _add(self, call: Call, result: Any) -> None:
+    def _add(self, call: Call, made: Sequence[Tensor], refs: list[Ref]) -> None:
         if len(self._calls) >= MOST_CALLS:
             raise Untold(f"more than {MOST_CALLS} calls")
-        made = []
-        for value in _flat(result):
-            if isinstance(value, Tensor):
-                made.append(Ref("", tuple(value.shape), _dtype(value)))
-                self.name(value, made[-1])
-        self._calls.append(_Line(call, made))
+        for value, ref in zip(made, refs, strict=True):
+            self.name(value, ref)
+        self._calls.append(_Line(call, refs))
 
     def _ref(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -214,7 +206,7 @@ class _Recorder(TorchFunctionMode):
 
     def lines(self, result: Any) -> Iterator[str]:
         """The calls that the result needs, in order, with names for what they make."""
-        returned = [self._ref(value) for value in _flat(result) if isinstance(value, Tensor)]
+        returned = [self._ref(value) for value in _made(result)[0]]
         if not returned:
             raise Untold("forward returns no tensor")
         needed, kept = {id(ref) for ref in returned}, []
@@ -248,6 +240,12 @@ class _Recorder(TorchFunctionMode):
             if ref.path and not ref.name:
                 owner, _, role = ref.path.rpartition(".")
                 ref.name = f"self.{named(owner)}.{role}" if owner else f"self.{named(ref.path)}"
+
+
+def _made(result: Any) -> tuple[list[Tensor], list[Ref]]:
+    """The tensors in a result, and what stands for them."""
+    made = [value for value in _flat(result) if isinstance(value, Tensor)]
+    return made, [Ref("", tuple(value.shape), _dtype(value)) for value in made]
 
 
 def _without_places(line: _Line, needed: set[int]) -> _Line:
@@ -300,7 +298,7 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _numbers(model: nn.Module) -> Iterator[tuple[str, int]]:
     """Whole numbers that modules of the task's own classes hold, by path; not flags and places."""
     for path, module in model.named_modules():
-        if type(module).__module__ == "task":
+        if type(module).__module__ == type(model).__module__:
             for name, value in vars(module).items():
                 if not name.startswith("_") and type(value) is int and value > 1:
                     yield f"{path}.{name}".lstrip("."), value

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from drkernel.tasks.graphs.dims import count, same
+from drkernel.tasks.graphs.dims import alike, count
 from drkernel.tasks.graphs.graph import Builder
 from drkernel.tasks.graphs.op import Op
 from drkernel.tasks.graphs.ops import OPS
@@ -174,8 +174,7 @@ class Chain:
             value
             for value in self.build.values()
             if value != self.value
-            and len(self.build.shape(value)) == len(shape)
-            and all(map(same, self.build.shape(value), shape))
+            and alike(self.build.shape(value), shape)
             and (last is None or value not in last.inputs or OPS[last.op].kind != "binary")
             and not (name != "multiply" and last and value in last.inputs and last.op in _SHIFTS)
         ]

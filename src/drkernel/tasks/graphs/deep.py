@@ -111,8 +111,7 @@ def residual_stack(build: Builder, rng: random.Random) -> str:
         new = layers.activation(build, rng, layers.conv_norm(build, value, channels), name)
         new = layers.conv_norm(build, new, channels)
         value = layers.activation(build, rng, build.node("add", new, value), name)
-    value = build.node("flatten", build.node("adaptive_avg_pool2d", value, output_size=1), contiguous=True)
-    return build.node("linear", value, out_features=build.size("classes", rng.choice((10, 100, 1000)), 10))
+    return layers.classes(build, rng, value)
 
 
 def down_and_up(build: Builder, rng: random.Random) -> str:

@@ -103,6 +103,11 @@ def same(first: Dim, second: Dim) -> bool:
     return (first.full, first.small) == (second.full, second.small)
 
 
+def alike(first: Shape, second: Shape) -> bool:
+    """Whether two shapes have the same sizes, published and small."""
+    return len(first) == len(second) and all(map(same, first, second))
+
+
 def is_one(dim: Dim) -> bool:
     return dim.full == dim.small == 1
 

@@ -70,6 +70,12 @@ def conv_norm(build: Builder, value: str, out: Dim, kernel: int = 3, **more: Any
     return build.node("batch_norm2d", conv(build, value, out, kernel, **more))
 
 
+def classes(build: Builder, rng: random.Random, value: str) -> str:
+    """A pool of all places, and a layer."""
+    value = build.node("flatten", build.node("adaptive_avg_pool2d", value, output_size=1), contiguous=True)
+    return build.node("linear", value, out_features=build.size("classes", rng.choice((10, 100, 1000)), 10))
+
+
 def number_of_heads(build: Builder, width: Dim) -> Dim:
     """Of tokens of this width."""
     return build.sizes.get("heads") or as_dim(width.full // build.sizes["head_dim"].full)

@@ -20,12 +20,6 @@ def _images(build: Builder, rng: random.Random, channels: tuple[int, int], even:
     )
 
 
-def _classes(build: Builder, rng: random.Random, value: str) -> str:
-    """A pool of all places, and a layer."""
-    value = build.node("flatten", build.node("adaptive_avg_pool2d", value, output_size=1), contiguous=True)
-    return build.node("linear", value, out_features=build.size("classes", rng.choice((10, 100, 1000)), 10))
-
-
 def plain_stack(build: Builder, rng: random.Random) -> str:
     """Many convolutions with activations, pools between them, layers at the end."""
     value, name = _images(build, rng, (3, 3), even=True), rng.choice(("relu", "relu", "relu", "leaky_relu", "elu"))
@@ -38,7 +32,7 @@ def plain_stack(build: Builder, rng: random.Random) -> str:
             value = layers.activation(build, rng, value, name)
         value = build.node("max_pool2d", value, kernel_size=2, stride=2)
     if rng.random() < 0.4:
-        return _classes(build, rng, value)
+        return layers.classes(build, rng, value)
     value = build.node("flatten", value, contiguous=True)
     for place in range(rng.choice((0, 1, 2))):
         width = build.size(f"hidden{place + 1}", *rng.choice(((256, 16), (512, 20), (1024, 24))))
@@ -69,7 +63,7 @@ def residual_network(build: Builder, rng: random.Random) -> str:
     for stage in range(rng.choice((1, 1, 2))):
         out = build.size(f"channels{stage + 2}", *rng.choice(((64, 6), (128, 6))))
         value = _residual(build, rng, value, out, 2, name)
-    return _classes(build, rng, value) if rng.random() < 0.7 else value
+    return layers.classes(build, rng, value) if rng.random() < 0.7 else value
 
 
 def bottleneck_network(build: Builder, rng: random.Random) -> str:
@@ -82,7 +76,7 @@ def bottleneck_network(build: Builder, rng: random.Random) -> str:
         new = layers.activation(build, rng, layers.conv_norm(build, new, narrow, 3), name)
         new = layers.conv_norm(build, new, wide, 1)
         value = layers.activation(build, rng, build.node("add", new, value), name)
-    return _classes(build, rng, value) if rng.random() < 0.5 else value
+    return layers.classes(build, rng, value) if rng.random() < 0.5 else value
 
 
 def long_mlp(build: Builder, rng: random.Random) -> str:
@@ -122,7 +116,7 @@ def squeeze_and_expand(build: Builder, rng: random.Random) -> str:
         inner = build.node("relu", layers.conv(build, value, narrow, 1, bias=True))
         parts = [build.node("relu", layers.conv(build, inner, wide, k, bias=True)) for k in (1, 3)]
         value = build.node("cat", *parts, dim=1)
-    return _classes(build, rng, value) if rng.random() < 0.4 else value
+    return layers.classes(build, rng, value) if rng.random() < 0.4 else value
 
 
 def mobile_network(build: Builder, rng: random.Random) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drkernel.tasks.graphs import layers
-from drkernel.tasks.graphs.dims import Dim, same
+from drkernel.tasks.graphs.dims import Dim, alike
 from drkernel.tasks.graphs.graph import Builder
 from drkernel.tasks.graphs.ops import OPS
 
@@ -99,21 +99,15 @@ def _pool(net: _Network) -> None:
 
 def _earlier(net: _Network) -> None:
     """An earlier value of the same shape joins."""
-    shape = net.shape
-    alike = [
-        value
-        for value in dict.fromkeys(net.earlier)
-        if value != net.value
-        and len(net.build.shape(value)) == len(shape)
-        and all(map(same, net.build.shape(value), shape))
-    ]
-    if not alike:
+    earlier = dict.fromkeys(value for value in net.earlier if value != net.value)
+    fitting = [value for value in earlier if alike(net.build.shape(value), net.shape)]
+    if not fitting:
         raise _Unfit
-    other, kind = net.rng.choice(alike), net.rng.random()
+    other, kind = net.rng.choice(fitting), net.rng.random()
     if kind < 0.75:
         net.add(net.rng.choice(("add", "add", "add", "multiply", "subtract", "maximum")), other)
-    elif kind < 0.85 and len(alike) > 1:
-        net.add("cat3", *net.rng.sample(alike, 2), dim=1)
+    elif kind < 0.85 and len(fitting) > 1:
+        net.add("cat3", *net.rng.sample(fitting, 2), dim=1)
     else:
         net.add("cat", other, dim=1)
 

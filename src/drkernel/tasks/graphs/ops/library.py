@@ -16,7 +16,7 @@ from torch import Tensor
 from drkernel.tasks.graphs.dims import Shape, as_dim, product
 from drkernel.tasks.graphs.nodes import Attributes
 from drkernel.tasks.graphs.op import Draw, Infer, Op, Spelling
-from drkernel.tasks.graphs.ops.shapes import number, spell
+from drkernel.tasks.graphs.ops.shapes import joined, number, scaled, spell
 
 _MODES = {
     3: ("linear", "nearest"),
@@ -46,10 +46,6 @@ def _some_dim(rng: random.Random, shape: Shape, least: int) -> int | None:
     """A dimension of at least so many elements at small sizes."""
     places = [place for place, dim in enumerate(shape) if dim.small >= least]
     return rng.choice(places) if places else None
-
-
-def _scaled(shapes: Sequence[Shape], a: Attributes) -> Shape:
-    return (*shapes[0][:2], *(dim * a["scale_factor"] for dim in shapes[0][2:]))
 
 
 def _draw_mode(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
@@ -193,19 +189,12 @@ def _draw_unshuffle(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, An
     return {} if len(shape) == 4 and all(d.full % 2 == d.small % 2 == 0 for d in shape[2:]) else None
 
 
-def _joined(shapes: Sequence[Shape], a: Attributes) -> Shape:
-    total = shapes[0][a["dim"]]
-    for other in shapes[1:]:
-        total = total + other[a["dim"]]
-    return _along(shapes[0], a["dim"], total)
-
-
 def _cat(number_: int) -> Op:
     names = ", ".join(f"{{{name}}}" for name in "xyzw"[:number_])
     return Op(
         f"cat{number_}",
         "library",
-        _joined,
+        joined,
         lambda inputs, own, a: torch.cat(list(inputs), a["dim"]),
         spell(f"torch.cat(({names}), dim={{dim}})") + spell("", "", "", f"torch.cat([{names}], {{dim}})"),
         arity=number_,
@@ -214,7 +203,7 @@ def _cat(number_: int) -> Op:
 
 
 MOVES = (
-    _library("interpolate", _scaled, _interpolated, _INTERPOLATE, _draw_mode, attribute_names=("upsample", "up")),
+    _library("interpolate", scaled, _interpolated, _INTERPOLATE, _draw_mode, attribute_names=("upsample", "up")),
     _library(
         "glu",
         _halved,

@@ -43,6 +43,19 @@ def reduced(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
     return tuple(dim for place, dim in enumerate(shape) if place not in dims)
 
 
+def joined(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    """The shape of all inputs behind each other along the attribute `dim`."""
+    shape, dim = list(shapes[0]), attributes["dim"]
+    for other in shapes[1:]:
+        shape[dim] = shape[dim] + other[dim]
+    return tuple(shape)
+
+
+def scaled(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    """The shape with places `scale_factor` times as many along each spatial dimension."""
+    return (*shapes[0][:2], *(dim * attributes["scale_factor"] for dim in shapes[0][2:]))
+
+
 _USUAL = 0.45
 """The share of numbers that are those which everyone takes."""
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from drkernel.tasks.graphs.dims import Shape, as_dim, product, same
 from drkernel.tasks.graphs.nodes import Attributes
 from drkernel.tasks.graphs.op import Op, Spelling
-from drkernel.tasks.graphs.ops.shapes import number, spell
+from drkernel.tasks.graphs.ops.shapes import joined, number, scaled, spell
 
 
 def _flattened(shapes: Sequence[Shape], a: Attributes) -> Shape:
@@ -51,20 +51,9 @@ def _joined_heads(shapes: Sequence[Shape], a: Attributes) -> Shape:
     return (batch, seq, heads * head_dim)
 
 
-def _cat(shapes: Sequence[Shape], a: Attributes) -> Shape:
-    shape = list(shapes[0])
-    for other in shapes[1:]:
-        shape[a["dim"]] = shape[a["dim"]] + other[a["dim"]]
-    return tuple(shape)
-
-
 def _padded(shapes: Sequence[Shape], a: Attributes) -> Shape:
     left, right = a["pad"]
     return (*shapes[0][:-1], shapes[0][-1] + (left + right))
-
-
-def _scaled(shapes: Sequence[Shape], a: Attributes) -> Shape:
-    return (*shapes[0][:2], *(dim * a["scale_factor"] for dim in shapes[0][2:]))
 
 
 def _shuffled(shapes: Sequence[Shape], a: Attributes) -> Shape:
@@ -181,7 +170,7 @@ VIEWS = (
     Op(
         "cat",
         "view",
-        _cat,
+        joined,
         lambda inputs, own, a: torch.cat(list(inputs), a["dim"]),
         spell("torch.cat([{x}, {y}], dim={dim})", "", "", "torch.cat(({x}, {y}), {dim})"),
         arity=2,
@@ -213,7 +202,7 @@ VIEWS = (
     Op(
         "upsample_nearest",
         "view",
-        _scaled,
+        scaled,
         lambda inputs, own, a: F.interpolate(inputs[0], scale_factor=a["scale_factor"], mode="nearest"),
         spell('F.interpolate({x}, scale_factor={scale_factor}, mode="nearest")')
         + spell("", "", "nn.Upsample(scale_factor={scale_factor})"),
