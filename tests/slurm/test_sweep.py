@@ -103,8 +103,8 @@ class Scene:
                 self.preempt()
 
     def warn_of_the_limit(self) -> None:
-        """The signal that Slurm sends before the time limit, for a run that may be done before that."""
-        self.cluster.ask("scancel", "-s", "USR2", self.fields("timed")["JobId"])
+        """The signal that Slurm sends before the time limit, which is too far off for Slurm to send it meanwhile."""
+        self.cluster.ask("scancel", "-s", "USR2", self.fields("warned")["JobId"])
 
     def restart_controller(self) -> None:
         self.cluster.stop_controller()
@@ -112,14 +112,10 @@ class Scene:
         self.cluster.start_controller()
 
 
-THREE_MINUTES = [
-    "hydra.launcher.time=3",
-    "hydra.launcher.signal_delay_s=75",
-]  # Slurm signals up to 30 s before that, unless `warn_of_the_limit` has
 ON_BOTH_NODES = ["hydra.launcher.nodes=2", "hydra.launcher.tasks_per_node=1"]
 RUNS = {
     "calm,killed": ["logger=none", "hydra.launcher.partition=urgent", *on("n2")],
-    "timed": ["logger=none", "hydra.launcher.partition=urgent", *on("n2"), *THREE_MINUTES],
+    "warned": ["logger=none", "hydra.launcher.partition=urgent", *on("n2")],
     "preempted": ["logger=offline", "hydra.launcher.partition=local", *on("n2")],
     "nodes": ["logger=none", "hydra.launcher.partition=urgent", *ON_BOTH_NODES],
 }
@@ -136,8 +132,8 @@ def scene(cluster, tmp_path_factory):
     events = {
         "lose a node": (lambda: made.under_way("nodes"), lambda: cluster.kill_node("n1")),
         "kill a rank": (lambda: made.under_way("killed"), lambda: cluster.kill_task(made.fields("killed")["JobId"], 1)),
-        "warn of the time limit": (lambda: made.under_way("timed"), made.warn_of_the_limit),
-        "restart the controller": (lambda: made.under_way("timed"), made.restart_controller),
+        "warn of the time limit": (lambda: made.under_way("warned"), made.warn_of_the_limit),
+        "restart the controller": (lambda: made.under_way("warned"), made.restart_controller),
         "preempt": (lambda: made.under_way("preempted"), made.preempt),
         "give the node back": (lambda: made.run("nodes").state == "requeued", lambda: cluster.start_node("n1")),
     }
@@ -150,7 +146,7 @@ def scene(cluster, tmp_path_factory):
     return made
 
 
-DISTURBED = ("preempted", "timed", "killed", "nodes")
+DISTURBED = ("preempted", "warned", "killed", "nodes")
 
 
 def metrics(run: state.RunState) -> list[dict]:
@@ -176,7 +172,8 @@ def test_each_came_back_in_its_own_way(scene):
     logs = {name: scene.folder / ".submitit" / scene.run(name).job for name in DISTURBED}
     text = {name: "".join(p.read_text() for p in sorted(folder.glob("*.out"))) for name, folder in logs.items()}
     assert "stopped by a signal" in text["preempted"] and "guard" not in text["preempted"]
-    assert "stopped by a signal" in text["timed"] or "time limit came" in text["timed"]
+    assert "stopped by a signal" in text["warned"]
+    assert "--signal=USR2@60" in next(logs["warned"].glob("*.sh")).read_text(), "Slurm itself would have, in time"
     assert "guard: started again" in text["killed"] and "Killed" in text["killed"]
     starts = [
         json.loads(line)["slurm"] for line in (scene.run("nodes").folder / "starts.jsonl").read_text().splitlines()
