@@ -6,7 +6,7 @@ import textwrap
 import pytest
 import torch
 
-from drkernel.coldstart.answers.repeated import repeated
+from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.solutions import solutions
 from drkernel.judge import Judge
 from drkernel.policy.canonical import canonical
@@ -281,7 +281,7 @@ def test_answers_are_right_as_submissions():
         pending = []
         for task in generate("train", 8, 41, version=2):
             right = [s.source for s in solutions(task, 0, plain=True) if s.kind in ("fused", "partial")]
-            for source in [*right, *filter(None, [repeated(task)])]:
+            for source in [*right, *filter(None, [by_lines(task)])]:
                 form = canonical(task.source)
                 pending.append(judge.submit(task, form.submission(form.answer(source))))
         assert {future.result().status for future in pending} == {"ok"}

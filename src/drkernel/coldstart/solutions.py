@@ -18,7 +18,7 @@ import random
 from typing import Any
 
 from drkernel.coldstart.answers.grades import answers
-from drkernel.coldstart.answers.repeated import repeated
+from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.answers.solution import Kind, Solution
 from drkernel.coldstart.kernels import Kernel, build
 from drkernel.coldstart.solutions_wrong import mistakes
@@ -43,8 +43,8 @@ def solutions(task: Task, wrong: int = 4, plain: bool = False) -> list[Solution]
     """
     info = task.info
     if "graph" in info:
-        source = repeated(task) if wrong else None
-        return [*([Solution("lazy", source, "repeated")] if source else []), *answers(task, wrong, plain=plain)]
+        source = by_lines(task) if wrong else None
+        return [*([Solution("partial", source, "by_lines")] if source else []), *answers(task, wrong, plain=plain)]
     if "composition" not in info or "layout" not in info:
         raise DrKernelError(f"task {task.id}: graded solutions exist for generated tasks only")
     right = [Solution(kind, _render(info, plan), note) for kind, note, plan in _plans(info)]

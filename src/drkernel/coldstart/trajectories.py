@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow
 
-from drkernel.coldstart.answers.repeated import repeated
+from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import JudgeProtocol, feedback
 from drkernel.training.sft_data import NOT_JUDGED
@@ -138,8 +138,8 @@ def draw_solutions(
 def draw_unjudged(task: Task, fused_share: float, draw: random.Random, plain: bool = False) -> Solution | None:
     """A solution that is right by construction, drawn by kind; None where no kernel is written for the task. Nobody has
     judged it."""
-    if "graph" in task.info and draw.random() < repeated_share(task) and (source := repeated(task)):
-        return Solution("lazy", source, "repeated")
+    if "graph" in task.info and draw.random() < share_by_lines(task) and (source := by_lines(task)):
+        return Solution("partial", source, "by_lines")
     right = [s for s in solutions(task, 0, plain) if s.kind not in ("mistaken", "hack")]
     if not right:
         return None
@@ -147,9 +147,9 @@ def draw_unjudged(task: Task, fused_share: float, draw: random.Random, plain: bo
     return draw.choices(right, weights)[0]
 
 
-def repeated_share(task: Task) -> float:
-    """How often the solution of a network repeats its lines (answers/repeated.py): the more operators, the oftener."""
-    return min(max((len(task.info["composition"]) - 8) / 8, 0.0), 0.9)
+def share_by_lines(task: Task) -> float:
+    """How often a solution is written from a task's lines (answers/lines.py): the more operators, the oftener."""
+    return min(max((len(task.info["composition"]) - 4) / 10, 0.05), 0.75)
 
 
 def record(task: Task, drawn: list[JudgedSolution], number: int) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _name(func: Callable) -> str:
     if name == "__get__":
         return str(func.__self__.__name__)  # type: ignore[attr-defined]
     name = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-    return {"_max_pool1d": "max_pool1d", "_softmax": "softmax"}.get(name, name)
+    return {"_max_pool1d": "max_pool1d", "_softmax": "softmax", "_threshold": "threshold"}.get(name, name)
 
 
 def _function(name: str) -> str:

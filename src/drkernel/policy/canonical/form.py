@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from drkernel.policy.canonical.edits import Line, expanded, lines_of, shortened
 from drkernel.policy.canonical.trace import Untold, trace
 
 IMPORTS = """\
@@ -31,10 +32,12 @@ class Canonical:
     """What every submission has; None where the source is no Python."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """Canonical name (`m0`) by path (`net.0`): modules and tensors of the module, and its whole numbers."""
+    lines: Sequence[Line] = ()
+    """What answers need not repeat (edits.py)."""
 
     def answer(self, submission: str, entry_point: str = "Model") -> str:
-        """What a policy writes for a submission to the source: its kernels, functions and methods, in canonical names.
-        As it is where it is no Python."""
+        """What a policy writes for a submission to the source: its kernels, functions and methods, in canonical names,
+        without the reference's own lines. As it is where it is no Python."""
         try:
             tree = ast.parse(submission)
         except (SyntaxError, RecursionError, ValueError):
@@ -46,7 +49,8 @@ class Canonical:
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and node.name in (entry_point, f"{entry_point}New"):
                 own = [p for p in node.body if isinstance(p, ast.FunctionDef) and p.name != "__init__"]
-                methods += [_Canonical(self.paths, _arguments(method)).visit(method) for method in own]
+                renamed = [_Canonical(self.paths, _arguments(method)).visit(method) for method in own]
+                methods += [shortened(m, self.lines) if m.name == "forward" else m for m in renamed]
             elif not isinstance(node, ast.ClassDef) and ast.unparse(node) not in self.frame.statements:
                 parts.append(node)
         return "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in [*parts, *methods]) + "\n"
@@ -60,7 +64,7 @@ class Canonical:
             return None
         own = {canonical: path for path, canonical in self.paths.items()}
         replaced = lambda found: f"self.{_indexed(own[found[1]])}" if found[1] in own else found[0]
-        methods = re.sub(r"\bself\.([mn]\d+)\b", replaced, start + methods)
+        methods = re.sub(r"\bself\.([mn]\d+)\b", replaced, expanded(start + methods, self.lines))
         body = textwrap.indent(self.frame.constructor + methods, "    ")
         return f"{self.frame.before}{kernels}class {name}(nn.Module):\n{body}"
 
@@ -94,7 +98,8 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     arguments = "".join(f", in{place}" for place in range(len(shapes)))
     numbers = [f"{told.paths[name]}: {value}" for name, value in told.numbers.items()]
     head = f"{_FORWARD}{arguments}):  # {'; '.join([*shapes, *numbers])}"
-    return Canonical("\n".join([head, *(f"    {line}" for line in told.lines)]) + "\n", frame, told.paths)
+    text = "\n".join([head, *(f"    {line}" for line in told.lines)]) + "\n"
+    return Canonical(text, frame, told.paths, lines_of(told.lines, told.general))
 
 
 def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:
@@ -178,7 +183,7 @@ class _Canonical(ast.NodeTransformer):
 
     def _held(self, node: ast.expr) -> ast.AST | None:
         name = self.paths.get(_path(node) or "")
-        return ast.Attribute(ast.Name("self"), name) if name else None
+        return ast.Attribute(ast.Name("self", ast.Load()), name, ast.Load()) if name else None
 
 
 def _path(node: ast.expr) -> str | None:

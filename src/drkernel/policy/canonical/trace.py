@@ -13,6 +13,7 @@ the call beside it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
+from drkernel.policy.canonical.sizes import general
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
@@ -49,6 +51,8 @@ class Trace:
     inputs: tuple[str, ...]
     """The shapes of the inputs."""
     lines: tuple[str, ...]
+    general: tuple[str, ...]
+    """The lines as they suit other sizes (sizes.py)."""
     paths: Mapping[str, str]
     """Canonical names: `m0`, `m1`, ... of modules and tensors in the order in which calls need them, `n0`, `n1`, ... of
     whole numbers that the module holds."""
@@ -83,18 +87,20 @@ def _run(source: str, entry_point: str) -> Trace:
         recorder.known.setdefault(id(tensor), Ref("", tuple(tensor.shape), _dtype(tensor), path))
     for place, value in enumerate(inputs):
         if isinstance(value, Tensor):
-            recorder.name(value, Ref(f"in{place}", tuple(value.shape), _dtype(value)))
+            recorder.take(value, f"in{place}")
     for path, module in model.named_modules():
         if type(module).__module__.startswith("torch.nn.modules") and _holds_tensors(module):
             recorder.keep_call(module, path)
     for path, module in _whole(model):
         recorder.keep_whole(module, path)
+    numbers = dict(_numbers(model))
+    often = Counter(numbers.values())
+    recorder.numbers = {value: f"n{place}" for place, value in enumerate(numbers.values()) if often[value] == 1}
     with recorder:
         result = model(*inputs)
     lines = tuple(recorder.lines(result))
-    numbers = dict(_numbers(model))
     paths = recorder.paths | {path: f"n{place}" for place, path in enumerate(numbers)}
-    return Trace(tuple(map(_told, inputs)), lines, paths, numbers)
+    return Trace(tuple(map(_told, inputs)), lines, tuple(recorder.general), paths, numbers)
 
 
 class _OnMeta(TorchFunctionMode):
@@ -128,6 +134,10 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.known: dict[int, Ref] = {}
         self.paths: dict[str, str] = {}
+        self.general: list[str] = []
+        self.numbers: dict[int, str] = {}
+        """Names of whole numbers that the module holds, where it holds them once."""
+        self._inputs: list[Ref] = []
         self._calls: list[_Line] = []
         self._quiet = False
         self._alive: list[Tensor] = []
@@ -136,6 +146,11 @@ class _Recorder(TorchFunctionMode):
     def name(self, tensor: Tensor, ref: Ref) -> None:
         self._alive.append(tensor)
         self.known[id(tensor)] = ref
+
+    def take(self, tensor: Tensor, name: str) -> None:
+        """An input."""
+        self._inputs.append(Ref(name, tuple(tensor.shape), _dtype(tensor)))
+        self.name(tensor, self._inputs[-1])
 
     def keep_whole(self, module: nn.Module, path: str) -> None:
         """Tells a module's call as one line, whatever it calls in turn."""
@@ -215,21 +230,23 @@ class _Recorder(TorchFunctionMode):
                 needed |= {id(ref) for ref in line.call.refs}
                 kept.append(line)
         number, told = 0, set[str]()
+        makers = {id(ref): line.call for line in kept for ref in line.made}
         for line in reversed(kept):
             self._name_held(line.call)
             if line.call.name == PUT:
+                self.general.append(line.call.text)
                 yield line.call.text
                 continue
             line = _without_places(line, needed)
-            if line.call.several and not any(id(ref) in needed for ref in line.made[1:]):
-                line.made[0].name, number = f"t{number}", number + 1
-                yield f"{line.made[0].name}, *_ = {line.call.text}{_beside(line, told)}"
-                continue
             for ref in line.made:
                 used = id(ref) in needed
                 ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
-            yield f"{', '.join(ref.name for ref in line.made)} = {line.call.text}{_beside(line, told)}"
-        yield f"return {', '.join(ref.name for ref in returned)}"
+            several = line.call.several and not any(id(ref) in needed for ref in line.made[1:])
+            makes = f"{line.made[0].name}, *_" if several else ", ".join(ref.name for ref in line.made)
+            self.general.append(f"{makes} = {general(line.call, self._inputs, self.numbers, makers).text}")
+            yield f"{makes} = {line.call.text}{_beside(line, told)}"
+        self.general.append(f"return {', '.join(ref.name for ref in returned)}")
+        yield self.general[-1]
 
     def _name_held(self, call: Call) -> None:
         """Gives modules and tensors of the module their names."""

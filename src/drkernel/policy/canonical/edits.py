@@ -1,0 +1,251 @@
+"""Answers that say only what they change: a name of the canonical form stands for the reference's lines that compute it.
+
+    def forward(self, in0):                         def forward(self, in0):
+        t0 = self.m0(in0)                               o = torch.empty_like(t0)
+        t1 = F.relu(t0)           <-- the form          kernel[...](t0, in0, o, ...)     <-- an answer
+        t2 = t1 + in0                                   return o
+        return t2
+
+`expanded` writes `t0 = self.m0(in0)` before the line that reads `t0`; `shortened` takes it out. So a policy need not
+repeat a network in order to change two lines of it, and cannot copy one wrongly.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_VALUE = re.compile(r"t\d+")
+_SAME = ("contiguous",)
+"""Methods whose result has the values of the tensor."""
+_SIGNS = {"add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "div": ast.Div(), "matmul": ast.MatMult()}
+
+
+@dataclass(frozen=True)
+class Line:
+    """An assignment of the canonical form, or its `return`, which makes nothing."""
+
+    makes: tuple[str, ...]
+    reads: frozenset[str]
+    text: str
+    """As it suits all sizes."""
+    told: str
+    """As a policy reads it."""
+
+
+def lines_of(told: Sequence[str], general: Sequence[str]) -> list[Line]:
+    """The lines of a canonical form; none where one of them changes a tensor in place, whose values then depend on the
+    place at which they are read.
+
+    Args:
+        told: as a policy reads them.
+        general: as they suit other sizes.
+    """
+    found = []
+    for read, written in zip(told, general, strict=True):
+        statement = ast.parse(written).body[0]
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+            return []
+        makes = tuple(name for name in _names(statement, ast.Store) if _VALUE.fullmatch(name))
+        found.append(Line(makes, frozenset(_names(statement, ast.Load)), written, read.partition("  #")[0]))
+    return found
+
+
+def expanded(methods: str, lines: Sequence[Line]) -> str:
+    """`forward` with the reference's lines for every `t3` that is read before it is set; as it is where it is no Python.
+
+    Args:
+        methods: source that begins with `def forward`.
+        lines: of the reference.
+    """
+    try:
+        forward = _forward(ast.parse(methods))
+    except (SyntaxError, RecursionError, ValueError, StopIteration):
+        return methods
+    makers = {name: line for line in lines for name in line.makes}
+    known = {argument.arg for argument in forward.args.args}
+    written = methods.splitlines()
+    before: dict[int, list[str]] = {}
+
+    def need(name: str) -> Iterator[str]:
+        if name not in known and name in makers:
+            line = makers[name]
+            for read in sorted(line.reads, key=_place):
+                yield from need(read)
+            known.update(line.makes)
+            yield line.text
+
+    for statement in forward.body:
+        read = sorted({name for name in _names(statement, ast.Load)}, key=_place)
+        before[statement.lineno] = [*before.get(statement.lineno, []), *(text for name in read for text in need(name))]
+        known.update(_names(statement, ast.Store))
+    out = []
+    for number, text in enumerate(written, 1):
+        indent = " " * (len(text) - len(text.lstrip()))
+        out += [indent + inserted for inserted in before.get(number, [])] + [text]
+    return "\n".join(out) + "\n"
+
+
+def shortened(forward: ast.FunctionDef, lines: Sequence[Line]) -> ast.FunctionDef:
+    """`forward` without the lines that compute what a line of the reference computes; what they compute has the
+    reference's name. The names of inputs keep the inputs' values.
+
+    Args:
+        forward: a method in canonical names, of statements one after the other; others are left as they are.
+        lines: of the reference.
+    """
+    if not all(isinstance(statement, ast.Assign | ast.Expr | ast.Return) for statement in forward.body):
+        return forward
+    found = _Shortened(lines, [argument.arg for argument in forward.args.args])
+    for statement in forward.body:
+        found.add(statement)
+    return ast.FunctionDef("forward", forward.args, found.statements(), forward.decorator_list)
+
+
+@dataclass
+class _Version:
+    """A variable between two assignments to it."""
+
+    name: str
+    value: str = ""
+    """The reference's name for what it holds; empty where that is not known."""
+
+
+@dataclass
+class _Shortened:
+    lines: Sequence[Line]
+    arguments: Sequence[str]
+    kept: list[tuple[ast.stmt, Mapping[str, _Version], Mapping[str, _Version]]] = field(default_factory=list)
+    """Statements, with the variables that they read and those that they set."""
+
+    def __post_init__(self) -> None:
+        self.now = {name: _Version(name, name) for name in self.arguments}
+        self.table: dict[str, str] = {}
+        self.result = ""
+        for line in self.lines:
+            for text in (line.text, line.told):
+                statement = ast.parse(text).body[0]
+                if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Name):
+                    self.result = statement.value.id
+                elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                    self.table.setdefault(_key(statement.value), line.makes[0])
+
+    def add(self, statement: ast.stmt) -> None:
+        read = dict(self.now)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        if isinstance(statement, ast.Assign) and isinstance(target, ast.Name):
+            version = _Version(target.id, self._value(statement.value))
+            self.now[target.id] = version
+            if version.value and not self._is_copy(statement.value):
+                return
+            self.kept.append((statement, read, {target.id: version}))
+            return
+        if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Name):
+            self._returned(self.now.get(statement.value.id))
+        elif isinstance(statement, ast.Return) and statement.value and (value := self._value(statement.value)):
+            statement, read = ast.Return(ast.Name(value, ast.Load())), {}
+        made = {name: _Version(name) for name in _names(statement, ast.Store)}
+        self.now.update(made)
+        self.kept.append((statement, read, made))
+
+    def statements(self) -> list[ast.stmt]:
+        return [_Renamed(read, made).visit(statement) for statement, read, made in self.kept]
+
+    def _value(self, node: ast.expr) -> str:
+        """The reference's name for what an expression computes."""
+        if isinstance(node, ast.Name):
+            return self.now[node.id].value if node.id in self.now else ""
+        if self._is_copy(node):
+            assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            return self._value(node.func.value)
+        unknown = sorted({name for name in _names(node) if name in self.now and not self.now[name].value})
+        key = _key(_Valued(self.now).visit(_copied(node)))
+        return self._bound(unknown, key) if unknown else self.table.get(key, "")
+
+    def _returned(self, version: _Version | None) -> None:
+        if version is not None and not version.value and self.result not in {v.value for v in self.now.values()}:
+            version.value = self.result
+
+    def _bound(self, unknown: Sequence[str], key: str) -> str:
+        """What a call of unknown values computes where one line of the reference makes that call: each of them is then
+        what that line is given."""
+        pattern = re.escape(key)
+        for name in unknown:
+            pattern = re.sub(rf"\b{name}\b", rf"(?P<{name}>t\\d+)", pattern, count=1)
+            pattern = re.sub(rf"(?<!<)\b{name}\b", f"(?P={name})", pattern)
+        used = {version.value for version in self.now.values()}
+        fits = [(match, made) for text, made in self.table.items() if (match := re.fullmatch(pattern, text))]
+        fits = [(match, made) for match, made in fits if not used & set(match.groups())]
+        if len(fits) != 1 or len(set(fits[0][0].groups())) < len(unknown):
+            return ""
+        for name in unknown:
+            self.now[name].value = fits[0][0][name]
+        return fits[0][1]
+
+    def _is_copy(self, node: ast.expr) -> bool:
+        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args
+        return called and node.func.attr in _SAME and isinstance(node.func.value, ast.Name)  # type: ignore[attr-defined]
+
+
+class _Valued(ast.NodeTransformer):
+    """Variables by the reference's names for what they hold."""
+
+    def __init__(self, now: Mapping[str, _Version]):
+        self.now = now
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        version = self.now.get(node.id)
+        return ast.Name(version.value or node.id if version else node.id, node.ctx)
+
+
+class _Renamed(ast.NodeTransformer):
+    """Variables by the names that they have in the end. One that was called as an input and holds something else is
+    called `x`."""
+
+    def __init__(self, read: Mapping[str, _Version], made: Mapping[str, _Version]):
+        self.read, self.made = read, made
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        version = (self.read if isinstance(node.ctx, ast.Load) else self.made).get(node.id)
+        if version is None:
+            return node
+        own = "x" if re.fullmatch(r"(in|t)\d+", version.name) else version.name
+        return ast.Name(version.value or own, node.ctx)
+
+
+class _Spelled(ast.NodeTransformer):
+    """Expressions in one spelling, as far as answers and canonical forms differ."""
+
+    def visit_List(self, node: ast.List) -> ast.AST:
+        return ast.Tuple([self.visit(part) for part in node.elts], node.ctx)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = ast.unparse(node.func).replace("torch.nn.functional.", "F.")
+        module, _, function = name.rpartition(".")
+        if module == "torch" and function in _SIGNS and len(node.args) == 2 and not node.keywords:
+            return ast.BinOp(node.args[0], _SIGNS[function], node.args[1])
+        return ast.Call(ast.parse(name, mode="eval").body, node.args, node.keywords)
+
+
+def _key(node: ast.expr) -> str:
+    return ast.unparse(ast.fix_missing_locations(_Spelled().visit(_copied(node))))
+
+
+def _copied(node: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(node), mode="eval").body
+
+
+def _forward(tree: ast.Module) -> ast.FunctionDef:
+    return next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "forward")
+
+
+def _names(node: ast.AST, context: type[ast.expr_context] | None = None) -> list[str]:
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    return [name.id for name in names if context is None or isinstance(name.ctx, context)]
+
+
+def _place(name: str) -> int:
+    return int(name[1:]) if _VALUE.fullmatch(name) else -1

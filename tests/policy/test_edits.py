@@ -1,0 +1,157 @@
+"""An answer in canonical form says what it changes; the reference's own lines follow from the names that it reads."""
+
+import ast
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from tests.policy.test_canonical import shrunk
+
+from drkernel.coldstart.answers.lines import by_lines
+from drkernel.judge import Judge
+from drkernel.policy.canonical import canonical
+from drkernel.tasks import generate
+from drkernel.types import Task
+
+TASK = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
+        self.heads = heads
+
+    def forward(self, x):
+        y = F.gelu(self.first(x)) + x
+        b, s, c = y.shape
+        y = y.view(b, s, self.heads, c // self.heads).transpose(1, 2)
+        y = (y @ y.transpose(2, 3)) / (c // self.heads) ** 0.5
+        return torch.tanh(self.second(x)) * y.mean()
+
+def get_inputs():
+    return [torch.randn(4, 16, 32)]
+
+def get_init_inputs():
+    return [32, 2]
+"""
+FORM = canonical(TASK)
+
+
+def written(answer: str) -> str:
+    """The methods of the submission that an answer stands for."""
+    source = FORM.submission(f"def forward(self, in0):\n{answer}")
+    return source[source.index("    def forward") :]
+
+
+def shortened(forward: str) -> str:
+    """What is left of a `forward` that somebody wrote."""
+    answer = FORM.answer(f"class ModelNew(nn.Module):\n    def forward(self, x):\n{forward}")
+    return answer.partition("\n")[2]
+
+
+def test_a_value_of_the_reference_is_computed_where_it_is_read():
+    assert written("    t2 = f(t0, in0)\n    return torch.tanh(t2)\n") == (
+        "    def forward(self, in0):\n"
+        "        t0 = self.first(in0)\n"
+        "        t2 = f(t0, in0)\n"
+        "        return torch.tanh(t2)\n"
+    )
+
+
+def test_a_value_is_computed_once_and_not_at_all_where_the_answer_sets_it():
+    source = written("    o = g(t1)\n    t2 = h(t1, o)\n    return t2\n")
+    assert source.count("self.first(in0)") == source.count("F.gelu") == 1
+    assert " + in0" not in source and "self.second" not in source
+
+
+def test_sizes_are_those_of_the_inputs():
+    text = written("    return t7\n")
+    assert "unflatten(2, (self.heads, -1))" in text and "/ t4.shape[-1] ** 0.5" in text
+
+
+@pytest.mark.parametrize("answer", ["    return (\n", "    return own(in0)\n", "    t0 = own(in0)\n    return t0\n"])
+def test_an_answer_that_reads_no_value_of_the_reference_stays_as_it_is(answer):
+    assert written(answer) == f"    def forward(self, in0):\n{answer}".replace("\n    ", "\n        ")
+
+
+def test_lines_that_compute_what_the_reference_computes_are_left_out():
+    assert shortened(
+        "        h = self.first(x)\n        h = F.gelu(h)\n"
+        "        o = torch.empty_like(h)\n        k[1,](h, x, o)\n        return o\n"
+    ) == "    t11 = torch.empty_like(t1)\n    k[1,](t1, in0, t11)\n    return t11\n"
+
+
+def test_what_a_kernel_makes_is_told_by_the_module_that_takes_it():
+    source = TASK.replace("return torch.tanh(self.second(x)) * y.mean()", "return self.second(F.gelu(self.first(x)))")
+    answer = canonical(source).answer(
+        "class ModelNew(nn.Module):\n    def forward(self, x):\n        x = self.first(x)\n        o = own(x)\n"
+        "        return self.second(o)\n"
+    )
+    assert answer == "def forward(self, in0):\n    t1 = own(t0)\n    return t2\n"
+
+
+def test_an_input_keeps_its_values():
+    """`x` is set to something else, and read as the input by lines that follow from other names."""
+    answer = shortened("        x = own(x)\n        return x * self.first.weight\n")
+    assert answer == "    x = own(in0)\n    return x * self.m0.weight\n"
+
+
+def test_a_form_that_changes_a_tensor_in_place_is_repeated_whole():
+    source = TASK.replace("y = F.gelu(self.first(x)) + x", "y = F.gelu(self.first(x)) + x\n        y[:, 0] = 0")
+    assert canonical(source).lines == []
+    text = canonical(source).submission("def forward(self, in0):\n    return t3\n")
+    assert text.endswith("    def forward(self, in0):\n        return t3\n")
+
+
+def test_a_submission_and_what_is_left_of_it_are_the_same():
+    """Over generated tasks: what an answer stands for is shortened to the same answer."""
+    for task in generate("train", 60, 5, version=2):
+        source, form = by_lines(task), canonical(task.source)
+        if source:
+            answer = form.answer(source)
+            assert form.answer(form.submission(answer)) == answer
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_name_of_the_result_stands_for_the_reference_at_any_size(seed):
+    """The form is of the task's own sizes; what follows from it runs at the small ones."""
+    wrong = []
+    for task in generate("train", 50, 20 + seed, version=2):
+        form, reference = canonical(task.source), {"__name__": "task"}
+        if not form.lines:
+            continue
+        head, *_, last = form.text.splitlines()
+        source = form.submission(f"{head}\n{last}\n")
+        ours: dict = {"torch": torch, "nn": nn, "F": F}
+        small = shrunk(Task(task.id, source, small=task.small))
+        exec(shrunk(task), reference)
+        exec("\n".join(line for line in small.splitlines() if "import triton" not in line), ours)
+        given = reference["get_init_inputs"]()
+        named = len(given) == 2 and isinstance(given[1], dict)
+        build = lambda cls, given=given, named=named: (cls(**given[1]) if named else cls(*given)).eval()
+        model, copy = build(reference["Model"]), build(ours["ModelNew"])
+        copy.load_state_dict(model.state_dict())
+        inputs = reference["get_inputs"]()
+        with torch.no_grad():
+            same = torch.allclose(copy(*inputs), model(*inputs), rtol=1e-4, atol=1e-5, equal_nan=True)
+        wrong += [] if same else [task.id]
+    assert len(wrong) <= 1, "a size that stands for another than was guessed"
+
+
+@pytest.mark.slow
+def test_answers_by_lines_are_right():
+    with Judge(device="simulated", workers=2) as judge:
+        tasks = generate("train", 24, 43, version=2, families=["wild_images", "wild_rows", "convnet", "mlp"])
+        pending = [judge.submit(task, source) for task in tasks if (source := by_lines(task))]
+        assert {future.result().status for future in pending} == {"ok"} and len(pending) > 12
+
+
+def test_answers_by_lines_suit_tasks_that_nobody_generated():
+    source = by_lines(Task("t", TASK))
+    assert source is not None
+    ast.parse(source)
+    assert "tl.erf" in source and "y = tl.load(y_ptr + i, mask=m)" in source
