@@ -6,13 +6,13 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from tests.policy.test_canonical import shrunk
 
 from drkernel.coldstart.answers.lines import by_lines
 from drkernel.judge import Judge
 from drkernel.policy.canonical import canonical
 from drkernel.tasks import generate
 from drkernel.types import Task
+from tests.policy.test_canonical import shrunk
 
 TASK = """
 import torch
@@ -79,10 +79,13 @@ def test_an_answer_that_reads_no_value_of_the_reference_stays_as_it_is(answer):
 
 
 def test_lines_that_compute_what_the_reference_computes_are_left_out():
-    assert shortened(
-        "        h = self.first(x)\n        h = F.gelu(h)\n"
-        "        o = torch.empty_like(h)\n        k[1,](h, x, o)\n        return o\n"
-    ) == "    t11 = torch.empty_like(t1)\n    k[1,](t1, in0, t11)\n    return t11\n"
+    assert (
+        shortened(
+            "        h = self.first(x)\n        h = F.gelu(h)\n"
+            "        o = torch.empty_like(h)\n        k[1,](h, x, o)\n        return o\n"
+        )
+        == "    t11 = torch.empty_like(t1)\n    k[1,](t1, in0, t11)\n    return t11\n"
+    )
 
 
 def test_what_a_kernel_makes_is_told_by_the_module_that_takes_it():
@@ -94,10 +97,14 @@ def test_what_a_kernel_makes_is_told_by_the_module_that_takes_it():
     assert answer == "def forward(self, in0):\n    t1 = own(t0)\n    return t2\n"
 
 
-def test_an_input_keeps_its_values():
-    """`x` is set to something else, and read as the input by lines that follow from other names."""
+def test_a_name_of_the_reference_stands_for_one_value():
+    """`x` is set to something else, and so is what holds `t0`."""
     answer = shortened("        x = own(x)\n        return x * self.first.weight\n")
-    assert answer == "    x = own(in0)\n    return x * self.m0.weight\n"
+    assert answer == "    in_0 = own(in0)\n    return in_0 * self.m0.weight\n"
+    answer = shortened(
+        "        h = self.first(x)\n        g = h * 3\n        h = own(g)\n        return F.gelu(h) + g\n"
+    )
+    assert answer == "    g = t0 * 3\n    h = own(g)\n    return F.gelu(h) + g\n"
 
 
 def test_a_form_that_changes_a_tensor_in_place_is_repeated_whole():

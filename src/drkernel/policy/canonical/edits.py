@@ -1,13 +1,15 @@
-"""Answers that say only what they change: a name of the canonical form stands for the reference's lines that compute it.
+"""Answers that say what they change: a name of the canonical form stands for the reference's lines that compute it.
 
     def forward(self, in0):                         def forward(self, in0):
-        t0 = self.m0(in0)                               o = torch.empty_like(t0)
-        t1 = F.relu(t0)           <-- the form          kernel[...](t0, in0, o, ...)     <-- an answer
-        t2 = t1 + in0                                   return o
-        return t2
+        t0 = self.m0(in0)                               t2 = torch.empty_like(t0)
+        t1 = F.relu(t0)           <-- the form          kernel[...](t0, in0, t2, ...)     <-- an answer
+        t2 = t1 + in0                                   return t3
+        t3 = self.m1(t2)
+        return t3
 
-`expanded` writes `t0 = self.m0(in0)` before the line that reads `t0`; `shortened` takes it out. So a policy need not
-repeat a network in order to change two lines of it, and cannot copy one wrongly.
+`expanded` writes `t0 = self.m0(in0)` before the line that reads `t0`, and `t3 = self.m1(t2)` before the last one;
+`shortened` takes both out. So a policy need not repeat a network in order to change two lines of it, and cannot copy
+one wrongly.
 """
 
 from __future__ import annotations
@@ -49,12 +51,12 @@ def lines_of(told: Sequence[str], general: Sequence[str]) -> list[Line]:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
             return []
         makes = tuple(name for name in _names(statement, ast.Store) if _VALUE.fullmatch(name))
-        found.append(Line(makes, frozenset(_names(statement, ast.Load)), written, read.partition("  #")[0]))
+        found.append(Line(makes, frozenset(_names(statement, ast.Load)), written, read))
     return found
 
 
 def expanded(methods: str, lines: Sequence[Line]) -> str:
-    """`forward` with the reference's lines for every `t3` that is read before it is set; as it is where it is no Python.
+    """`forward` with the reference's lines for every `t3` that is read before it is set; itself where it is no Python.
 
     Args:
         methods: source that begins with `def forward`.
@@ -78,7 +80,7 @@ def expanded(methods: str, lines: Sequence[Line]) -> str:
             yield line.text
 
     for statement in forward.body:
-        read = sorted({name for name in _names(statement, ast.Load)}, key=_place)
+        read = sorted(set(_names(statement, ast.Load)), key=_place)
         before[statement.lineno] = [*before.get(statement.lineno, []), *(text for name in read for text in need(name))]
         known.update(_names(statement, ast.Store))
     out = []
@@ -90,7 +92,9 @@ def expanded(methods: str, lines: Sequence[Line]) -> str:
 
 def shortened(forward: ast.FunctionDef, lines: Sequence[Line]) -> ast.FunctionDef:
     """`forward` without the lines that compute what a line of the reference computes; what they compute has the
-    reference's name. The names of inputs keep the inputs' values.
+    reference's name. What a kernel makes has it too, where the next line takes it as the reference's does.
+
+    `expanded` gives lines that compute the same, where kernels change no tensor but those that `forward` made.
 
     Args:
         forward: a method in canonical names, of statements one after the other; others are left as they are.
@@ -124,6 +128,8 @@ class _Shortened:
         self.now = {name: _Version(name, name) for name in self.arguments}
         self.table: dict[str, str] = {}
         self.result = ""
+        self.said = set(self.arguments)
+        """The names of the reference that stand for something."""
         for line in self.lines:
             for text in (line.text, line.told):
                 statement = ast.parse(text).body[0]
@@ -138,6 +144,7 @@ class _Shortened:
         if isinstance(statement, ast.Assign) and isinstance(target, ast.Name):
             version = _Version(target.id, self._value(statement.value))
             self.now[target.id] = version
+            self.said.add(version.value)
             if version.value and not self._is_copy(statement.value):
                 return
             self.kept.append((statement, read, {target.id: version}))
@@ -165,7 +172,7 @@ class _Shortened:
         return self._bound(unknown, key) if unknown else self.table.get(key, "")
 
     def _returned(self, version: _Version | None) -> None:
-        if version is not None and not version.value and self.result not in {v.value for v in self.now.values()}:
+        if version is not None and not version.value and self.result not in self.said:
             version.value = self.result
 
     def _bound(self, unknown: Sequence[str], key: str) -> str:
@@ -175,13 +182,13 @@ class _Shortened:
         for name in unknown:
             pattern = re.sub(rf"\b{name}\b", rf"(?P<{name}>t\\d+)", pattern, count=1)
             pattern = re.sub(rf"(?<!<)\b{name}\b", f"(?P={name})", pattern)
-        used = {version.value for version in self.now.values()}
         fits = [(match, made) for text, made in self.table.items() if (match := re.fullmatch(pattern, text))]
-        fits = [(match, made) for match, made in fits if not used & set(match.groups())]
+        fits = [(match, made) for match, made in fits if not self.said & {*match.groups(), made}]
         if len(fits) != 1 or len(set(fits[0][0].groups())) < len(unknown):
             return ""
         for name in unknown:
             self.now[name].value = fits[0][0][name]
+            self.said.add(fits[0][0][name])
         return fits[0][1]
 
     def _is_copy(self, node: ast.expr) -> bool:
@@ -201,8 +208,8 @@ class _Valued(ast.NodeTransformer):
 
 
 class _Renamed(ast.NodeTransformer):
-    """Variables by the names that they have in the end. One that was called as an input and holds something else is
-    called `x`."""
+    """Variables by the names that they have in the end. One that is called as a value of the reference and holds
+    something else has another name."""
 
     def __init__(self, read: Mapping[str, _Version], made: Mapping[str, _Version]):
         self.read, self.made = read, made
@@ -211,7 +218,7 @@ class _Renamed(ast.NodeTransformer):
         version = (self.read if isinstance(node.ctx, ast.Load) else self.made).get(node.id)
         if version is None:
             return node
-        own = "x" if re.fullmatch(r"(in|t)\d+", version.name) else version.name
+        own = re.sub(r"^(in|t)(\d+)$", r"\1_\2", version.name)
         return ast.Name(version.value or own, node.ctx)
 
 

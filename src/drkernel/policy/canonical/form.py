@@ -34,6 +34,8 @@ class Canonical:
     """Canonical name (`m0`) by path (`net.0`): modules and tensors of the module, and its whole numbers."""
     lines: Sequence[Line] = ()
     """What answers need not repeat (edits.py)."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of the values in them that are float32, by name."""
 
     def answer(self, submission: str, entry_point: str = "Model") -> str:
         """What a policy writes for a submission to the source: its kernels, functions and methods, in canonical names,
@@ -99,7 +101,7 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     numbers = [f"{told.paths[name]}: {value}" for name, value in told.numbers.items()]
     head = f"{_FORWARD}{arguments}):  # {'; '.join([*shapes, *numbers])}"
     text = "\n".join([head, *(f"    {line}" for line in told.lines)]) + "\n"
-    return Canonical(text, frame, told.paths, lines_of(told.lines, told.general))
+    return Canonical(text, frame, told.paths, lines_of(told.lines, told.general), told.shapes)
 
 
 def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:

@@ -125,8 +125,8 @@ def _factor(operands: Sequence[Any], place: int, makers: Mapping[int, Call]) -> 
     if maker and maker.name == "sum" and isinstance(dim := maker.words.get("dim"), int):
         summed = maker.tensors[0]
         return Size(f"{summed.name}.shape[{dim}]") if summed.shape[dim] == value else value
-    joined = maker.tensors[0] if maker and maker.name == "@" else other
-    width = joined.shape[-1] if isinstance(joined, Ref) and joined.shape else 0
+    joined = maker.refs[0] if maker and maker.name in ("@", "einsum") else other
+    width = joined.shape[-1] if joined.shape else 0
     for power in (0.5, -0.5):
         if width > 3 and abs(value - width**power) < 1e-5 * value:
             return Size(f"{joined.name}.shape[-1] ** {power}")

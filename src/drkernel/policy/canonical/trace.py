@@ -53,6 +53,8 @@ class Trace:
     lines: tuple[str, ...]
     general: tuple[str, ...]
     """The lines as they suit other sizes (sizes.py)."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of values, inputs and tensors of the module, where they are float32, by name."""
     paths: Mapping[str, str]
     """Canonical names: `m0`, `m1`, ... of modules and tensors in the order in which calls need them, `n0`, `n1`, ... of
     whole numbers that the module holds."""
@@ -100,7 +102,7 @@ def _run(source: str, entry_point: str) -> Trace:
         result = model(*inputs)
     lines = tuple(recorder.lines(result))
     paths = recorder.paths | {path: f"n{place}" for place, path in enumerate(numbers)}
-    return Trace(tuple(map(_told, inputs)), lines, tuple(recorder.general), paths, numbers)
+    return Trace(tuple(map(_told, inputs)), lines, tuple(recorder.general), recorder.shapes, paths, numbers)
 
 
 class _OnMeta(TorchFunctionMode):
@@ -135,6 +137,7 @@ class _Recorder(TorchFunctionMode):
         self.known: dict[int, Ref] = {}
         self.paths: dict[str, str] = {}
         self.general: list[str] = []
+        self.shapes: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[int, str] = {}
         """Names of whole numbers that the module holds, where it holds them once."""
         self._inputs: list[Ref] = []
@@ -241,6 +244,7 @@ class _Recorder(TorchFunctionMode):
             for ref in line.made:
                 used = id(ref) in needed
                 ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
+            self.shapes |= {r.name: r.shape for r in (*line.call.refs, *line.made) if r.dtype == "float32"}
             several = line.call.several and not any(id(ref) in needed for ref in line.made[1:])
             makes = f"{line.made[0].name}, *_" if several else ", ".join(ref.name for ref in line.made)
             self.general.append(f"{makes} = {general(line.call, self._inputs, self.numbers, makers).text}")
