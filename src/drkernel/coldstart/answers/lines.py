@@ -14,6 +14,7 @@ They are what a small policy can write for a network of many layers, whoever wro
 from __future__ import annotations
 
 import ast
+import itertools
 import random
 import re
 from collections import Counter
@@ -26,11 +27,11 @@ from drkernel.tasks.graphs.ops import OPS
 from drkernel.types import Task
 
 MOST_KERNELS = 3
-_OF_F = """relu leaky_relu silu gelu elu selu celu mish hardswish softplus logsigmoid softsign hardsigmoid relu6 hardtanh
-softshrink tanhshrink hardshrink"""
+_OF_F = """relu leaky_relu silu gelu elu selu celu mish hardswish softplus logsigmoid softsign hardsigmoid relu6
+hardtanh softshrink tanhshrink hardshrink"""
 _OF_TORCH = "tanh sigmoid sin cos abs exp expm1 log1p erf"
 _OPERATORS = {f"F.{name}": name for name in _OF_F.split()} | {f"torch.{name}": name for name in _OF_TORCH.split()}
-"""Operators of the generator by how they are called in a canonical form."""
+"""Operators of the generator by how forms call them."""
 _DEFAULTS = {"negative_slope": 0.01, "alpha": 1.0, "lambd": 0.5, "min_val": -1.0, "max_val": 1.0}
 _FORMULAS = {
     "torch.sqrt": "v = tl.sqrt(v)",
@@ -110,8 +111,8 @@ class Chain:
 
 
 def by_lines(task: Task) -> str | None:
-    """A submission of this kind, the same at each call; None where the task has no point-wise lines on float32 values of
-    one shape."""
+    """A submission of this kind, the same at each call; None where the task has no point-wise lines on float32 values
+    of one shape."""
     form = canonical(task.source, task.entry_point)
     every = list(chains(form.lines, form.shapes))
     if not every:
@@ -160,7 +161,7 @@ def _chain(steps: Sequence[Step]) -> Chain | None:
     first = steps[0].operands[0]
     if len(inputs) > len(_NAMES):
         return _chain(steps[:-1]) if len(steps) > 1 else None
-    again = {o for before, step in zip(steps, steps[1:], strict=False) for o in step.operands if o != before.makes}
+    again = {o for before, step in itertools.pairwise(steps) for o in step.operands if o != before.makes}
     names: dict[str, str] = {}
     lines: list[str] = []
     held = 0
@@ -210,7 +211,7 @@ def _pointwise(node: ast.expr, beside: str) -> Step | None:
     match node:
         case ast.UnaryOp(ast.USub(), ast.Name(value)):
             return Step(("v = -v",), (value,))
-        case ast.BinOp(ast.Name(value), ast.Pow(), ast.Constant(power)):
+        case ast.BinOp(ast.Name(value), ast.Pow(), ast.Constant(float() | int() as power)):
             return Step((_POWERS[power],), (value,)) if power in _POWERS else None
         case ast.BinOp(ast.Name(value), sign, ast.Attribute() as held) if type(sign) in _SIGNS:
             return Step((f"v = v {_SIGNS[type(sign)]} {{p0}}",), (value,), (ast.unparse(held),))
@@ -221,9 +222,9 @@ def _pointwise(node: ast.expr, beside: str) -> Step | None:
             whole = len(values) == sum(not _is_number(side) for side in (left, right))
             return Step((f"v = {sides[0]} {_SIGNS[type(sign)]} {sides[1]}",), tuple(values)) if whole else None
         case ast.Call(ast.Attribute(ast.Name("self"), name), [ast.Name(value)]) if norm := _BATCH_NORM.match(beside):
-            held = tuple(f"self.{name}.{part}" for part in ("running_mean", "running_var", "weight", "bias"))
+            parts = tuple(f"self.{name}.{part}" for part in ("running_mean", "running_var", "weight", "bias"))
             eps = norm[1] or "1e-05"
-            return Step((f"v = (v - {{p0}}) / tl.sqrt({{p1}} + {eps}) * {{p2}} + {{p3}}",), (value,), held)
+            return Step((f"v = (v - {{p0}}) / tl.sqrt({{p1}} + {eps}) * {{p2}} + {{p3}}",), (value,), parts)
         case ast.Call(function, [ast.Name(first), ast.Name(second)], []) if ast.unparse(function) in _PAIRS:
             return Step((f"v = {_PAIRS[ast.unparse(function)]}({{0}}, {{1}})",), (first, second))
         case ast.Call(function, [ast.Name(value)], words):
