@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from drkernel.coldstart.answers.lines import by_lines
 from drkernel.judge import Judge
 from drkernel.policy.canonical import canonical
+from drkernel.policy.canonical.edits import lines_of
 from drkernel.tasks import generate
 from drkernel.types import Task
 from tests.policy.test_canonical import shrunk
@@ -112,6 +113,10 @@ def test_a_form_that_changes_a_tensor_in_place_is_repeated_whole():
     assert canonical(source).lines == []
     text = canonical(source).submission("def forward(self, in0):\n    return t3\n")
     assert text.endswith("    def forward(self, in0):\n        return t3\n")
+
+
+def test_a_line_that_is_no_python_leaves_no_lines():
+    assert lines_of(["t0 = f(in0, <lambda>)", "return t0"], ["t0 = f(in0, <lambda>)", "return t0"]) == []
 
 
 def test_a_submission_and_what_is_left_of_it_are_the_same():

@@ -38,8 +38,8 @@ class Line:
 
 
 def lines_of(told: Sequence[str], general: Sequence[str]) -> list[Line]:
-    """The lines of a canonical form; none where one of them changes a tensor in place, whose values then depend on the
-    place at which they are read.
+    """The lines of a canonical form; none where one of them is no Python, or changes a tensor in place, whose values
+    then depend on the place at which they are read.
 
     Args:
         told: as a policy reads them.
@@ -47,7 +47,11 @@ def lines_of(told: Sequence[str], general: Sequence[str]) -> list[Line]:
     """
     found = []
     for read, written in zip(told, general, strict=True):
-        statement = ast.parse(written).body[0]
+        try:
+            ast.parse(read)
+            statement = ast.parse(written).body[0]
+        except SyntaxError:  # an argument that has no literal
+            return []
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
             return []
         makes = tuple(name for name in _names(statement, ast.Store) if _VALUE.fullmatch(name))
