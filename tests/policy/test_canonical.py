@@ -81,8 +81,7 @@ ANSWER = """\
 def kernel(x_ptr):
     pass
 def forward(self, in0):
-    x = self.m0(in0)
-    return x * 0.5
+    return t0 * 0.5
 """
 HELPERS = """
 class Block(nn.Module):
@@ -218,7 +217,7 @@ def test_an_answer_has_kernels_and_forward_in_canonical_names():
 
 def test_a_submission_keeps_the_constructor_of_the_source():
     found = canonical(OTHERWISE).submission(ANSWER, "ModelNew")
-    assert "x = self.layers[0](in0)" in found and "CHANNELS = 8 * 2" in found
+    assert "t0 = self.layers[0](in0)" in found and "CHANNELS = 8 * 2" in found
     assert "def get_inputs" not in found and "super(Model" not in found
     assert canonical(OTHERWISE).answer(found) == ANSWER
     assert canonical(OTHERWISE).submission("x = 1\n") is None
