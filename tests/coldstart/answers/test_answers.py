@@ -13,9 +13,10 @@ import drkernel
 from drkernel.coldstart.answers.context import Context
 from drkernel.coldstart.answers.coverage import tokens
 from drkernel.coldstart.answers.grades import answers
+from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.answers.mistakes import EDITS
 from drkernel.coldstart.answers.partition import Plan, partition
-from drkernel.coldstart.solutions import solutions
+from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import Judge
 from drkernel.tasks.graphs.draw import FAMILIES
 from drkernel.tasks.graphs.stream import families_of, stream
@@ -81,7 +82,8 @@ def test_answers_are_the_same_at_each_call_and_differ_by_seed() -> None:
 
 def test_solutions_of_version_2_are_answers() -> None:
     task = drawn(1, "linear_chain")[0]
-    assert solutions(task, 2) == answers(task, 2)
+    assert solutions(task, 2) == [Solution("partial", by_lines(task) or "", "by_lines"), *answers(task, 2)]
+    assert solutions(task, 0) == answers(task, 0)
 
 
 def test_a_step_has_one_output_and_every_node_is_in_one_step() -> None:
