@@ -245,23 +245,28 @@ def shrunk(task: Task) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
+def outputs(submission: str, source: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a submission and its reference compute, in evaluation mode, with the same weights and inputs."""
+    reference: dict = {"__name__": "task"}
+    ours: dict = {}
+    exec(source, reference)
+    exec(submission, ours)
+    given = reference["get_init_inputs"]()
+    named = len(given) == 2 and isinstance(given[1], dict)
+    model, copy = ((cls(**given[1]) if named else cls(*given)).eval() for cls in (reference["Model"], ours["ModelNew"]))
+    copy.load_state_dict(model.state_dict())
+    inputs = reference["get_inputs"]()
+    with torch.no_grad():
+        return copy(*inputs), model(*inputs)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_form_computes_what_the_task_computes(seed):
     for task in generate("train", 40, 70 + seed, version=2):
         source = shrunk(task)
         form = canonical(source)
-        reference: dict = {"__name__": "task"}
-        exec(source, reference)
-        ours: dict = {}
-        exec(form.submission(form.text), ours)
-        given = reference["get_init_inputs"]()
-        named = len(given) == 2 and isinstance(given[1], dict)
-        build = lambda cls, given=given, named=named: (cls(**given[1]) if named else cls(*given)).eval()
-        model, copy = build(reference["Model"]), build(ours["ModelNew"])
-        copy.load_state_dict(model.state_dict())
-        inputs = reference["get_inputs"]()
-        with torch.no_grad():
-            torch.testing.assert_close(copy(*inputs), model(*inputs), rtol=1e-4, atol=1e-5, equal_nan=True)
+        ours, expected = outputs(form.submission(form.text), source)
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 def test_every_task_that_there_is_has_a_form():

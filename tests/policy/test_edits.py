@@ -4,8 +4,6 @@ import ast
 
 import pytest
 import torch
-import torch.nn as nn
-import torch.nn.functional as F
 
 from drkernel.coldstart.answers.lines import by_lines
 from drkernel.judge import Judge
@@ -13,7 +11,7 @@ from drkernel.policy.canonical import canonical
 from drkernel.policy.canonical.edits import lines_of
 from drkernel.tasks import generate
 from drkernel.types import Task
-from tests.policy.test_canonical import shrunk
+from tests.policy.test_canonical import outputs, shrunk
 
 TASK = """
 import torch
@@ -133,23 +131,13 @@ def test_the_name_of_the_result_stands_for_the_reference_at_any_size(seed):
     """The form is of the task's own sizes; what follows from it runs at the small ones."""
     wrong = []
     for task in generate("train", 50, 20 + seed, version=2):
-        form, reference = canonical(task.source), {"__name__": "task"}
+        form = canonical(task.source)
         if not form.lines:
             continue
         head, *_, last = form.text.splitlines()
-        source = form.submission(f"{head}\n{last}\n")
-        ours: dict = {"torch": torch, "nn": nn, "F": F}
-        small = shrunk(Task(task.id, source, small=task.small))
-        exec(shrunk(task), reference)
-        exec("\n".join(line for line in small.splitlines() if "import triton" not in line), ours)
-        given = reference["get_init_inputs"]()
-        named = len(given) == 2 and isinstance(given[1], dict)
-        build = lambda cls, given=given, named=named: (cls(**given[1]) if named else cls(*given)).eval()
-        model, copy = build(reference["Model"]), build(ours["ModelNew"])
-        copy.load_state_dict(model.state_dict())
-        inputs = reference["get_inputs"]()
-        with torch.no_grad():
-            same = torch.allclose(copy(*inputs), model(*inputs), rtol=1e-4, atol=1e-5, equal_nan=True)
+        whole = Task(task.id, form.submission(f"{head}\n{last}\n"), small=task.small)
+        ours, expected = outputs(shrunk(whole), shrunk(task))
+        same = torch.allclose(ours, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
         wrong += [] if same else [task.id]
     assert len(wrong) <= 1, "a size that stands for another than was guessed"
 

@@ -45,38 +45,32 @@ _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _PAIRS = {"torch.maximum": "tl.maximum", "torch.minimum": "tl.minimum"}
 _KERNEL = """\
 @triton.jit
-def kernel{number}({pointers}, T, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    m = i < T
+def kernel{number}({pointers}, {sizes}, BLOCK: tl.constexpr):
+{index}
     v = tl.load(x_ptr + i, mask=m)
 {lines}
     tl.store(o_ptr + i, v, mask=m)
 def f{number}({arguments}):
 {contiguous}
     o = torch.empty_like(x)
-    T = o.numel()
-    kernel{number}[triton.cdiv(T, 1024),]({arguments}, o, T, BLOCK=1024)
+{measured}
+    kernel{number}[{grid}]({arguments}, o, {sizes}, BLOCK=1024)
     return o
 """
-_WITH_CHANNELS = """\
-@triton.jit
-def kernel{number}({pointers}, HW, C, BLOCK: tl.constexpr):
-    p = tl.program_id(0)
-    c = p % C
-    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    m = j < HW
-    i = p * HW + j
-    v = tl.load(x_ptr + i, mask=m)
-{lines}
-    tl.store(o_ptr + i, v, mask=m)
-def f{number}({arguments}):
-{contiguous}
-    o = torch.empty_like(x)
-    B, C = x.shape[:2]
-    HW = x[0, 0].numel()
-    kernel{number}[B * C, triton.cdiv(HW, 1024)]({arguments}, o, HW, C, BLOCK=1024)
-    return o
-"""
+_FLAT = {
+    "sizes": "T",
+    "index": "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    m = i < T",
+    "measured": "    T = o.numel()",
+    "grid": "triton.cdiv(T, 1024),",
+}
+_WITH_CHANNELS = {
+    "sizes": "HW, C",
+    "index": "    p = tl.program_id(0)\n    c = p % C\n    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)\n"
+    "    m = j < HW\n    i = p * HW + j",
+    "measured": "    B, C = x.shape[:2]\n    HW = x[0, 0].numel()",
+    "grid": "B * C, triton.cdiv(HW, 1024)",
+}
+"""How a kernel goes through its tensors; with channels where a parameter has one number a channel."""
 _BATCH_NORM = re.compile(r" F\.batch_norm\(weight, bias(?:, eps=([^)]*))?\)")
 _NAMES = "xyzw"
 """Of the tensors that a kernel reads; no kernel reads more."""
@@ -257,7 +251,8 @@ def _formula(call: str, words: dict[str, str]) -> tuple[str, ...]:
 def _kernel(number: int, chain: Chain) -> str:
     names = _NAMES[: len(chain.inputs)]
     arguments = [*names, *(f"p{place}" for place in range(len(chain.held)))]
-    return (_WITH_CHANNELS if chain.held else _KERNEL).format(
+    return _KERNEL.format(
+        **(_WITH_CHANNELS if chain.held else _FLAT),
         number=number,
         pointers=", ".join(f"{name}_ptr" for name in (*arguments, "o")),
         arguments=", ".join(arguments),

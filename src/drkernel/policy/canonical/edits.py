@@ -15,6 +15,7 @@ one wrongly.
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -172,7 +173,7 @@ class _Shortened:
             assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
             return self._value(node.func.value)
         unknown = sorted({name for name in _names(node) if name in self.now and not self.now[name].value})
-        key = _key(_Valued(self.now).visit(_copied(node)))
+        key = _key(_Valued(self.now).visit(copy.deepcopy(node)))
         return self._bound(unknown, key) if unknown else self.table.get(key, "")
 
     def _returned(self, version: _Version | None) -> None:
@@ -242,11 +243,7 @@ class _Spelled(ast.NodeTransformer):
 
 
 def _key(node: ast.expr) -> str:
-    return ast.unparse(ast.fix_missing_locations(_Spelled().visit(_copied(node))))
-
-
-def _copied(node: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(node), mode="eval").body
+    return ast.unparse(ast.fix_missing_locations(_Spelled().visit(copy.deepcopy(node))))
 
 
 def _forward(tree: ast.Module) -> ast.FunctionDef:
