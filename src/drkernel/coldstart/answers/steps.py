@@ -1,0 +1,267 @@
+"""Lines of a canonical form as statements of a kernel: point-wise operators, reductions, softmax, norms."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from drkernel.policy.canonical.edits import Line
+from drkernel.tasks.graphs.ops import OPS
+
+Shapes = Mapping[str, tuple[int, ...]]
+Recipe = tuple[tuple[str, str, str], ...]
+"""Statements as (target, `sum`, `max`, `min` or empty, expression): {o} is the result, {0}, {1}, ... are the operands,
+{u}, {v}, {w} are intermediate, N is the number of elements that are reduced."""
+
+_OF_F = """relu leaky_relu silu gelu elu selu celu mish hardswish softplus logsigmoid softsign hardsigmoid relu6
+hardtanh softshrink tanhshrink hardshrink"""
+_OF_TORCH = "tanh sigmoid sin cos abs exp expm1 log1p erf"
+_OPERATORS = {f"F.{name}": name for name in _OF_F.split()} | {f"torch.{name}": name for name in _OF_TORCH.split()}
+"""Operators of the generator by how forms call them."""
+_DEFAULTS = {"negative_slope": 0.01, "alpha": 1.0, "lambd": 0.5, "min_val": -1.0, "max_val": 1.0}
+_FORMULAS = {
+    "torch.sqrt": "tl.sqrt({0})",
+    "torch.rsqrt": "1.0 / tl.sqrt({0})",
+    "torch.log": "tl.log({0})",
+    "torch.reciprocal": "1.0 / {0}",
+    "torch.square": "{0} * {0}",
+    "torch.neg": "-{0}",
+}
+_POWERS = {2: "{0} * {0}", 3: "{0} * {0} * {0}", 0.5: "tl.sqrt({0})", -0.5: "1.0 / tl.sqrt({0})"}
+_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_PAIRS = {"torch.maximum": "tl.maximum", "torch.minimum": "tl.minimum"}
+_VIEWS = {"torch.flatten", "torch.squeeze", "torch.unsqueeze"}
+
+_CENTRED = (("{u}", "sum", "{0}"), ("{w}", "", "{0} - {u} / N"), ("{v}", "sum", "{w} * {w}"))
+_NORM = (*_CENTRED, ("{o}", "", "{w} / tl.sqrt({v} / N + {eps}){affine}"))
+_RMS_NORM = (("{v}", "sum", "{0} * {0}"), ("{o}", "", "{0} / tl.sqrt({v} / N + {eps}){affine}"))
+_REDUCTIONS: dict[str, Recipe] = {
+    "torch.sum": (("{o}", "sum", "{0}"),),
+    "torch.mean": (("{u}", "sum", "{0}"), ("{o}", "", "{u} / N")),
+    "torch.amax": (("{o}", "max", "{0}"),),
+    "torch.amin": (("{o}", "min", "{0}"),),
+    "torch.norm": (("{v}", "sum", "{0} * {0}"), ("{o}", "", "tl.sqrt({v})")),
+    "torch.logsumexp": (("{u}", "max", "{0}"), ("{v}", "sum", "tl.exp({0} - {u})"), ("{o}", "", "{u} + tl.log({v})")),
+    "torch.var": (*_CENTRED, ("{o}", "", "{v} / (N - 1)")),
+    "torch.std": (*_CENTRED, ("{o}", "", "tl.sqrt({v} / (N - 1))")),
+}
+"""Calls whose result has one number for all that is reduced."""
+_BIASED: dict[str, Recipe] = {
+    "torch.var": (*_CENTRED, ("{o}", "", "{v} / N")),
+    "torch.std": (*_CENTRED, ("{o}", "", "tl.sqrt({v} / N)")),
+}
+_OVER_DIM: dict[str, Recipe] = {
+    "F.softmax": (
+        ("{u}", "max", "{0}"),
+        ("{w}", "", "tl.exp({0} - {u})"),
+        ("{v}", "sum", "{w}"),
+        ("{o}", "", "{w} / {v}"),
+    ),
+    "F.softmin": (
+        ("{u}", "min", "{0}"),
+        ("{w}", "", "tl.exp({u} - {0})"),
+        ("{v}", "sum", "{w}"),
+        ("{o}", "", "{w} / {v}"),
+    ),
+    "F.log_softmax": (
+        ("{u}", "max", "{0}"),
+        ("{w}", "", "{0} - {u}"),
+        ("{v}", "sum", "tl.exp({w})"),
+        ("{o}", "", "{w} - tl.log({v})"),
+    ),
+    "F.normalize": (("{v}", "sum", "{0} * {0}"), ("{o}", "", "{0} / tl.maximum(tl.sqrt({v}), {eps})")),
+}
+"""Calls whose result has the shape of the operand."""
+_CALL = re.compile(r" F\.(\w+)\((.*?)\)(?=; \(|$)")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line as statements of a kernel."""
+
+    makes: str
+    operands: tuple[str, ...]
+    """Values (`t3`) and parameters (`self.m4.weight`)."""
+    recipe: Recipe
+    over: tuple[int, int] | None = None
+    """First and last dimension that it reduces over."""
+    groups: str = ""
+    """How many groups of channels it reduces over, as the answer writes it; empty where it has none."""
+    parts: int = 1
+    """The same as a number."""
+    is_view: bool = False
+    own: Mapping[str, tuple[int, ...]] | None = None
+    """Shapes of parameters that the form does not tell, since they follow from the module's kind."""
+
+
+def step_of(line: Line, shapes: Shapes) -> Step | None:
+    """The step of a line; None where it is none of the known."""
+    told, _, beside = line.told.partition("  #")
+    statement = ast.parse(told).body[0]
+    if not isinstance(statement, ast.Assign) or len(line.makes) != 1 or line.makes[0] not in shapes:
+        return None
+    makes = line.makes[0]
+    if found := _norm(makes, statement.value, beside, shapes):
+        general = re.search(r"num_groups=(.+?)[,)]", line.text)
+        return replace(found, groups=general[1]) if general else found
+    if told != line.text:  # it has a size in it, which a kernel would keep
+        return None
+    return _reduction(makes, statement.value, shapes) or _pointwise(makes, statement.value)
+
+
+def _norm(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Step | None:
+    """A norm of a module, or of F with no parameters or the module's."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("self"), module), [ast.Name(value)], []) if call := _CALL.match(beside):
+            name, told = call.groups()
+            words = {word: text for word, _, text in (part.partition("=") for part in _parts(told)) if text}
+            has = [part for part in ("weight", "bias") if re.search(rf"(^|, ){part}\b", told)]
+            held = [f"self.{module}.{part}" for part in has]
+        case ast.Call(ast.Attribute(ast.Name("F"), name), [ast.Name(value)], keywords):
+            module, held, has = "", [], []
+            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+        case _:
+            return None
+    if value not in shapes:
+        return None
+    shape = shapes[value]
+    words = dict(words)
+    affine = "".join({"weight": " * {%d}", "bias": " + {%d}"}[part] % place for place, part in enumerate(has, 1))
+    eps = words.pop("eps", {"rms_norm": "1.1920929e-07"}.get(name, "1e-05"))
+    ones = (1,) * (len(shape) - 2)
+    channels = dict.fromkeys(held, (*shape[1:2], *ones))
+
+    def made(recipe: Recipe, first: int, groups: str = "", parts: int = 1, own: Shapes = channels) -> Step:
+        filled = _filled(recipe, eps, affine)
+        return Step(makes, (value, *held), filled, (first, len(shape) - 1), groups, parts, own=own)
+
+    if name == "batch_norm" and module and not words and len(has) in (0, 2):
+        parts = [f"self.{module}.{part}" for part in ("running_mean", "running_var")]
+        scaled = " * {3} + {4}" if has else ""
+        text = f"({{0}} - {{1}}) / tl.sqrt({{2}} + {eps}){scaled}"
+        return Step(makes, (value, *parts, *held), _made(text), own=dict.fromkeys([*parts, *held], channels_of(shape)))
+    if name in ("layer_norm", "rms_norm") and (normalized := words.pop("normalized_shape", "")) and not words:
+        sides = ast.literal_eval(normalized)
+        if "self" in normalized or sides != shape[len(shape) - len(sides) :]:
+            return None
+        return made(
+            _NORM if name == "layer_norm" else _RMS_NORM, len(shape) - len(sides), own=dict.fromkeys(held, sides)
+        )
+    if name == "instance_norm" and not words and len(shape) > 2:
+        return made(_NORM, 2)
+    if name == "group_norm" and (number := words.pop("num_groups", "")) and not words and len(shape) > 1:
+        return made(_NORM, 1, f"self.{module}.num_groups" if module else number, int(number))
+    return None
+
+
+def channels_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a parameter with one number a channel, as it is broadcast."""
+    return (*shape[1:2], *(1,) * (len(shape) - 2))
+
+
+def _reduction(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
+    match node:
+        case ast.Call(function, [ast.Name(value)], keywords) if value in shapes:
+            call, shape = ast.unparse(function), shapes[value]
+            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+        case _:
+            return None
+    if call.startswith("F.adaptive_avg_pool") and words == {"output_size": "1"} and len(shape) > 2:
+        return Step(makes, (value,), _REDUCTIONS["torch.mean"], (2, len(shape) - 1))
+    if (over := _dims(words.pop("dim", ""), len(shape))) is None:
+        return None
+    if call in _REDUCTIONS:
+        words.pop("keepdim", "")
+        recipe = _REDUCTIONS[call]
+        if call in _BIASED and (words.pop("unbiased", "") == "False" or words.pop("correction", "") == "0"):
+            recipe = _BIASED[call]
+        if call == "torch.norm" and words.pop("p", "2") not in ("2", "2.0", "'fro'"):
+            return None
+        return None if words else Step(makes, (value,), recipe, over)
+    if call in _OVER_DIM and over[0] == over[1]:
+        eps = words.pop("eps", "1e-12")
+        return None if words else Step(makes, (value,), _filled(_OVER_DIM[call], eps), over)
+    return None
+
+
+def _dims(text: str, rank: int) -> tuple[int, int] | None:
+    """First and last of dimensions that lie side by side."""
+    try:
+        given = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return None
+    dims = sorted(d % rank for d in (given if isinstance(given, tuple | list) else (given,))) if rank else []
+    return (dims[0], dims[-1]) if dims and dims == list(range(dims[0], dims[-1] + 1)) else None
+
+
+def _pointwise(makes: str, node: ast.expr) -> Step | None:
+    """A call that may be point-wise, whatever the shapes."""
+    match node:
+        case ast.UnaryOp(ast.USub(), ast.Name(value)):
+            return Step(makes, (value,), _made("-{0}"))
+        case ast.BinOp(ast.Name(value), ast.Pow(), ast.Constant(float() | int() as power)) if power in _POWERS:
+            return Step(makes, (value,), _made(_POWERS[power]))
+        case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
+            operands: list[str] = []
+            sides = [_side(side, operands) for side in (left, right)]
+            text = f"{sides[0]} {_SIGNS[type(sign)]} {sides[1]}"
+            return Step(makes, tuple(operands), _made(text)) if all(sides) and operands else None
+        case ast.Call(function, [ast.Name(first), ast.Name(second)], []) if ast.unparse(function) in _PAIRS:
+            return Step(makes, (first, second), _made(f"{_PAIRS[ast.unparse(function)]}({{0}}, {{1}})"))
+        case ast.Call(function, [ast.Name(value), *_], _) if ast.unparse(function) in _VIEWS:
+            return Step(makes, (value,), _made("{0}"), is_view=True)
+        case ast.Call(function, [ast.Name(value)], words):
+            formula = _formula(ast.unparse(function), {str(w.arg): ast.unparse(w.value) for w in words})
+            return Step(makes, (value,), formula) if formula else None
+    return None
+
+
+def _side(node: ast.expr, operands: list[str]) -> str:
+    """An operand or a number; empty where it is neither."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        operands.append(ast.unparse(node))
+        return f"{{{len(operands) - 1}}}"
+    bare = node.operand if isinstance(node, ast.UnaryOp) else node
+    return ast.unparse(node) if isinstance(bare, ast.Constant) else ""
+
+
+def _formula(call: str, words: dict[str, str]) -> Recipe:
+    """The statements that compute a call with these words; none where it is not known."""
+    if call == "torch.clamp":
+        low, high = words.get("min"), words.get("max")
+        inner = f"tl.maximum({{0}}, {low})" if low else "{0}"
+        return _made(f"tl.minimum({inner}, {high})" if high else inner)
+    if call in _FORMULAS and not words:
+        return _made(_FORMULAS[call])
+    name = _OPERATORS.get(call)
+    if name == "gelu" and words.pop("approximate", "") == "'tanh'":
+        name = "gelu_tanh"
+    if name is None or words.keys() - OPS[name].arguments.keys() - _DEFAULTS.keys():
+        return ()
+    given = {**OPS[name].defaults, **_DEFAULTS, **{word: float(value) for word, value in words.items()}}
+    return tuple(_renamed([line.format(**given) for line in OPS[name].triton]))
+
+
+def _renamed(lines: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Statements on `v`, and others for intermediate values, as a recipe."""
+    names = {"v": "{0}"}
+    for line in lines:
+        target, _, value = line.partition(" = ")
+        value = re.sub(r"\b[vudw]\b", lambda found: names[found[0]], value)
+        names[target] = {"v": "{o}", "u": "{u}", "d": "{v}", "w": "{w}"}[target]
+        yield names[target], "", value
+
+
+def _made(text: str) -> Recipe:
+    return (("{o}", "", text),)
+
+
+def _filled(recipe: Recipe, eps: str, affine: str = "") -> Recipe:
+    return tuple((o, kind, text.replace("{eps}", eps).replace("{affine}", affine)) for o, kind, text in recipe)
+
+
+def _parts(told: str) -> list[str]:
+    """Arguments of a call, apart at the commas that are in no parentheses."""
+    return re.split(r", (?![^(]*\))", told)

@@ -1,0 +1,151 @@
+"""Answers from a task's lines: which one kernel computes, how it goes through its tensors, and that it is right."""
+
+import pytest
+
+from drkernel.coldstart.answers.lines import by_lines
+from drkernel.judge import Judge
+from drkernel.policy.canonical import canonical
+from drkernel.tasks import generate
+from drkernel.types import Task
+
+TASK = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+{modules}
+
+    def forward(self, x, y):
+        {forward}
+
+def get_inputs():
+    return [torch.randn({shape}), torch.randn({shape})]
+
+def get_init_inputs():
+    return []
+"""
+IMAGES, ROWS, TABLE = "16, 32, 64, 64", "16, 128, 256", "4096, 4096"
+
+
+def task(forward: str, shape: str, *modules: str) -> Task:
+    lines = (
+        "\n".join(f"        self.{name} = {made}" for name, made in zip("abc", modules, strict=False)) or "        pass"
+    )
+    return Task("written", TASK.format(forward=forward, shape=shape, modules=lines))
+
+
+def answer(of: Task) -> str:
+    """What a policy would write; empty where there is no answer."""
+    source = by_lines(of)
+    return canonical(of.source).answer(source) if source else ""
+
+
+def test_a_kernel_has_the_lines_of_the_reference():
+    """From their operands to the value that something else needs, in their order and under their names."""
+    found = answer(task("return torch.softmax(F.relu(self.a(x)) + y, dim=-1)", TABLE, "nn.Linear(4096, 4096)"))
+    assert found == (
+        "@triton.jit\n"
+        "def kernel1(t0_ptr, in1_ptr, o_ptr, N, BLOCK: tl.constexpr):\n"
+        "    row = tl.program_id(0)\n"
+        "    j = tl.arange(0, BLOCK)\n"
+        "    m = j < N\n"
+        "    i = row * N + j\n"
+        "    t0 = tl.load(t0_ptr + i, mask=m)\n"
+        "    t1 = tl.maximum(t0, 0.0)\n"
+        "    in1 = tl.load(in1_ptr + i, mask=m)\n"
+        "    t2 = t1 + in1\n"
+        "    u3 = tl.max(tl.where(m, t2, float('-inf')), 0)\n"
+        "    w3 = tl.exp(t2 - u3)\n"
+        "    v3 = tl.sum(tl.where(m, w3, 0.0), 0)\n"
+        "    t3 = w3 / v3\n"
+        "    tl.store(o_ptr + i, t3, mask=m)\n"
+        "def f1(t0, in1):\n"
+        "    t0 = t0.contiguous()\n"
+        "    in1 = in1.contiguous()\n"
+        "    o = torch.empty_like(t0)\n"
+        "    N = t0.shape[1]\n"
+        "    kernel1[t0.numel() // N,](t0, in1, o, N, BLOCK=triton.next_power_of_2(N), num_warps=8)\n"
+        "    return o\n"
+        "def forward(self, in0, in1):\n"
+        "    t3 = f1(t0, in1)\n"
+        "    return t3\n"
+    )
+
+
+def test_a_value_that_something_else_needs_ends_a_kernel():
+    found = answer(task("x = F.relu(x)\n        y = torch.tanh(x)\n        return x @ y", TABLE))
+    assert "t0 = f1(in0)" in found and "t1 = f2(t0)" in found
+
+
+def test_a_value_that_only_the_kernel_needs_twice_does_not():
+    found = answer(task("x = x - x.amax(-1, keepdim=True)\n        return x * torch.sigmoid(x)", TABLE))
+    assert "    t3 = f1(in0)\n    return t3\n" in found
+
+
+def test_the_same_lines_elsewhere_share_a_kernel():
+    forward = "x = F.silu(self.a(x)) * y\n        return F.silu(self.b(x)) * y"
+    found = answer(task(forward, TABLE, "nn.Linear(4096, 4096)", "nn.Linear(4096, 4096)"))
+    assert found.count("@triton.jit") == 1 and "t2 = f1(t0, in1)" in found and "t5 = f1(t3, in1)" in found
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return torch.cumsum(x, dim=1)",  # no such step
+        "return x + y[:1]",  # no formula for where the operand lies
+        "return x.sum(0)",  # too few programs
+        "return x.half().float() * 2.0 if False else x.half()",  # not float32
+    ],
+)
+def test_lines_that_no_kernel_computes_have_none(forward):
+    assert answer(task(forward, ROWS)) == ""
+
+
+KINDS = {
+    "blocks": (task("return F.gelu(x) * y + 1.0", ROWS), "m = i < T"),
+    "one channel": (task("return F.relu(self.a(x))", IMAGES, "nn.BatchNorm2d(32)"), "c = p % C"),
+    "small channels": (task("return F.relu(self.a(x))", "64, 32, 7, 7", "nn.BatchNorm2d(32)"), "i // HW % C"),
+    "a gate a channel": (task("return x * torch.sigmoid(y.mean((2, 3), keepdim=True))", IMAGES), "t1 = tl.sigmoid(t0)"),
+    "last dimension": (task("return F.mish(x * self.a)", ROWS, "nn.Parameter(torch.randn(256))"), "i % N"),
+    "rows": (task("return F.log_softmax(x * y, dim=1)", TABLE), "row = tl.program_id(0)\n"),
+    "short rows": (task("return F.normalize(x, dim=2) * y", ROWS), "ROWS: tl.constexpr"),
+    "long rows": (task("return F.relu(F.softmax(x + y, dim=1))", "128, 32768"), "for t in range(0, N, BLOCK):"),
+    "all but the batch": (
+        task("return F.silu(self.a(x))", "128, 32, 8, 8", "nn.LayerNorm((32, 8, 8))"),
+        "N = in0[0].numel()",
+    ),
+    "groups": (task("return F.silu(self.a(x))", IMAGES, "nn.GroupNorm(8, 32)"), "row % G * (C // G) + j // HW"),
+    "instances": (task("return F.relu(self.a(x))", IMAGES, "nn.InstanceNorm2d(32, affine=True)"), "row % C"),
+    "columns": (task("return torch.logsumexp(x + y, dim=1)", IMAGES), "COLS: tl.constexpr"),
+    "long columns": (task("return x.std(1) * 2.0", "16, 1024, 512"), "a = tl.full((BLOCK, COLS), 0.0, tl.float32)"),
+    "by hand": (task("return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)", ROWS), "1.0 / tl.sqrt("),
+    "means": (
+        task("return self.a(x + y).flatten(1) * 2.0", IMAGES, "nn.AdaptiveAvgPool2d(1)"),
+        "new_empty(in0.shape[:2])",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    with Judge(device="simulated", workers=2) as judge:
+        pending = {name: judge.submit(task, by_lines(task) or "") for name, (task, _) in KINDS.items()}
+        return {name: future.result() for name, future in pending.items()}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_way_through_a_tensor_is_right(name, verdicts):
+    of, mark = KINDS[name]
+    assert mark in answer(of)
+    assert verdicts[name].ok, verdicts[name].detail
+
+
+@pytest.mark.slow
+def test_answers_to_generated_networks_are_right():
+    with Judge(device="simulated", workers=2) as judge:
+        tasks = generate("train", 24, 43, version=2, families=["wild_images", "wild_rows", "convnet", "mlp"])
+        pending = [judge.submit(task, source) for task in tasks if (source := by_lines(task))]
+        assert {future.result().status for future in pending} == {"ok"} and len(pending) > 12
