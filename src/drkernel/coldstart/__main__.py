@@ -61,6 +61,8 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     option("--mistakes", type=int, default=defaults.mistakes, help="mistaken solutions per task; 2")
     option("--fused-share", type=float, default=defaults.fused_share, help="of the best solutions; 0.15")
     option("--plain", action="store_true", help="solutions in one style, which small policies learn sooner")
+    option("--families", nargs="+", help="of the generator, in turn; all")
+    option("--canonical", action="store_true", help="messages in canonical form, for policy.prompts=compact")
     option("--device", choices=DEVICES, default="auto", help="what measures; auto")
     option("--gpu", choices=GPUS, default="H200", help="what the simulated device models; H200")
     option("--workers", type=int, help="processes that judge")

@@ -25,6 +25,7 @@ from drkernel.coldstart.trajectories import (
     JudgedSolution,
     draw_solutions,
     draw_unjudged,
+    in_canonical_form,
     judge_solutions,
     record,
     unjudged_record,
@@ -66,6 +67,10 @@ class Options:
     """Of the best solutions."""
     plain: bool
     """Whether solutions have one style."""
+    families: Sequence[str] | None = None
+    """Of the generator; None: all. One that is named twice has two shares."""
+    canonical: bool = False
+    """Whether messages are in canonical form, so that a training need not find it."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ def make(path: Path, options: Options, config: Any, progress: Progress) -> Made:
     Raises DrKernelError where all tasks are refused, or where the verdicts there are of another device.
     """
     number = options.tasks + options.unjudged
-    drawn = generate(options.split, number, options.seed, dtypes=options.dtypes, version=options.generator)
+    drawn = generate(options.split, number, options.seed, options.families, options.dtypes, options.generator)
     tasks, others = drawn[: options.tasks], drawn[options.tasks :]
     verdicts = path.with_name(f"{path.name}.verdicts.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +114,8 @@ def make(path: Path, options: Options, config: Any, progress: Progress) -> Made:
         raise DrKernelError(f"{path}: the judge refused all {len(tasks)} tasks; see {verdicts}")
     counts, answered = Counts(), progress.bar("answering tasks", len(others))
     rest = unjudged_records(others, options, answered)
-    write(path, itertools.chain(counts.seen(judged_records(usable, judged, options)), rest))
+    first = counts.seen(judged_records(usable, judged, options))
+    write(path, itertools.chain(map(in_canonical_form, first) if options.canonical else first, rest))
     return Made(counts, len(usable), len(tasks) - len(usable), len(others))
 
 
@@ -146,7 +152,8 @@ def _answered(task: Task, options: Options) -> list[dict[str, Any]]:
     drawn = (
         draw_unjudged(task, options.fused_share, draw, options.plain) for _ in range(options.unjudged_trajectories)
     )
-    return [unjudged_record(task, solution, number) for number, solution in enumerate(drawn) if solution]
+    rows = [unjudged_record(task, solution, number) for number, solution in enumerate(drawn) if solution]
+    return [in_canonical_form(row) for row in rows] if options.canonical else rows
 
 
 def write(path: Path, rows: Iterable[dict[str, Any]]) -> None:

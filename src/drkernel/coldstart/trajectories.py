@@ -21,6 +21,7 @@ import pyarrow
 from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import JudgeProtocol, feedback
+from drkernel.policy.canonical import canonical
 from drkernel.training.sft_data import NOT_JUDGED
 from drkernel.types import DrKernelError, Task, Verdict
 
@@ -165,7 +166,7 @@ def record(task: Task, drawn: list[JudgedSolution], number: int) -> dict[str, An
     speedups = [s.verdict.speedup or 0.0 if s.verdict.ok else None for s in drawn]
     best = max(speedup or 0.0 for speedup in speedups)
     return {
-        **_of_task(task, number),
+        **row_of(task, number),
         "messages": messages,
         "final_speedup": best,
         "num_rounds": len(drawn),
@@ -179,7 +180,7 @@ def record(task: Task, drawn: list[JudgedSolution], number: int) -> dict[str, An
 def unjudged_record(task: Task, solution: Solution, number: int) -> dict[str, Any]:
     """A row of SCHEMA with one round, which is right by construction and has no speed-up, since nobody judged it."""
     return {
-        **_of_task(task, number),
+        **row_of(task, number),
         "messages": [
             {"role": "user", "content": task.source},
             {"role": "assistant", "content": solution.source},
@@ -193,7 +194,16 @@ def unjudged_record(task: Task, solution: Solution, number: int) -> dict[str, An
     }
 
 
-def _of_task(task: Task, number: int) -> dict[str, Any]:
+def in_canonical_form(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the task, and what answers it, as policies with canonical prompts read and write them."""
+    form = canonical(row["original_python_code"], row["entry_point"])
+    contents = [message["content"] for message in row["messages"]]
+    contents[0], contents[1::2] = form.text, [form.answer(text, row["entry_point"]) for text in contents[1::2]]
+    said = [{**message, "content": text} for message, text in zip(row["messages"], contents, strict=True)]
+    return {**row, "original_python_code": form.text, "messages": said}
+
+
+def row_of(task: Task, number: int) -> dict[str, Any]:
     """What a row says of its task."""
     digest = hashlib.sha256(f"{task.id}/{task.digest}/{number}".encode()).digest()
     return {

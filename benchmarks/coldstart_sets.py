@@ -1,0 +1,63 @@
+"""Sets for the small policies: tasks with one answer each that is right by construction, in canonical form.
+
+    python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N]
+
+Part N is of seed SEED + N; a part that is there stays. Half of its tasks are of all families of the wide generator, the
+others networks that nobody planned. Train on OUT with policy.prompts=compact; the policy reads policy.prompts=canonical.
+"""
+
+import argparse
+import os
+import random
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from drkernel.coldstart.dataset import write
+from drkernel.coldstart.trajectories import draw_unjudged, in_canonical_form, unjudged_record
+from drkernel.tasks.graphs.draw import FAMILIES
+from drkernel.tasks.graphs.stream import stream
+
+FUSED_SHARE = 0.75
+LONGEST = 6000
+"""Characters of an answer; longer ones are left out."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--parts", type=int, default=60)
+    parser.add_argument("--tasks", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    seeds = range(given.seed, given.seed + given.parts)
+    jobs = [(given.out / f"part{seed}.parquet", seed, given.tasks) for seed in seeds]
+    with get_context("spawn").Pool(given.workers) as pool:
+        for path in pool.imap_unordered(part, [job for job in jobs if not job[0].exists()]):
+            print(path, flush=True)
+
+
+def part(job: tuple[Path, int, int]) -> Path:
+    path, seed, number = job
+    write(path, rows(seed, number))
+    return path
+
+
+def rows(seed: int, number: int) -> Iterator[dict[str, Any]]:
+    unplanned = [name for name in FAMILIES if name.startswith("wild")]
+    streams = [stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned)]
+    for place in range(number):
+        task = next(streams[place % 2])
+        solution = draw_unjudged(task, FUSED_SHARE, random.Random(f"{seed}/{task.id}"), plain=True)
+        if solution is not None:
+            row = in_canonical_form(unjudged_record(task, solution, 0))
+            if row["original_python_code"].startswith("def forward") and len(row["messages"][1]["content"]) <= LONGEST:
+                yield row
+
+
+if __name__ == "__main__":
+    main()
