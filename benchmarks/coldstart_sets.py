@@ -2,8 +2,8 @@
 
     python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N]
 
-Part N is of seed SEED + N; a part that is there stays. Half of its tasks are of all families of the wide generator, the
-others networks that nobody planned. Train on OUT with policy.prompts=compact; the policy reads policy.prompts=canonical.
+Part N is of seed SEED + N; a part that is there stays. Half of its tasks are of all families of the generator, the
+rest networks that nobody planned. Train on OUT with policy.prompts=compact; policies read policy.prompts=canonical.
 """
 
 import argparse

@@ -137,3 +137,11 @@ def test_the_name_of_the_result_stands_for_the_reference_at_any_size(seed):
         same = torch.allclose(ours, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
         wrong += [] if same else [task.id]
     assert len(wrong) <= 1, "a size that stands for another than was guessed"
+
+
+def test_an_answer_in_the_reference_s_names_is_shortened_to_itself():
+    """What kernels make keeps its name, also where another kernel takes it."""
+    answer = "def forward(self, in0):\n    t1 = f(t0)\n    t2 = g(t1, in0)\n    return t11\n"
+    source = FORM.submission(answer)
+    assert source is not None
+    assert FORM.answer(source) == answer

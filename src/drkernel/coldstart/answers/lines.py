@@ -29,7 +29,8 @@ LEAST_SAVED = 0.15
 def by_lines(task: Task) -> str | None:
     """A submission of this kind, the same at each call; None where the task has no lines that a kernel can compute."""
     form = canonical(task.source, task.entry_point)
-    every = list(groups(form.lines, form.shapes))
+    order = {name: place for place, line in enumerate(form.lines) for name in line.makes}
+    every = sorted(groups(form.lines, form.shapes), key=lambda group: order[group.makes])
     if not every:
         return None
     saved = Counter[str]()

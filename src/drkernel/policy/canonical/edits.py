@@ -107,10 +107,25 @@ def shortened(forward: ast.FunctionDef, lines: Sequence[Line]) -> ast.FunctionDe
     """
     if not all(isinstance(statement, ast.Assign | ast.Expr | ast.Return) for statement in forward.body):
         return forward
+    if (same := _without_lines(forward, lines)) is not None:
+        return same
     found = _Shortened(lines, [argument.arg for argument in forward.args.args])
     for statement in forward.body:
         found.add(statement)
     return ast.FunctionDef("forward", forward.args, found.statements(), forward.decorator_list)
+
+
+def _without_lines(forward: ast.FunctionDef, lines: Sequence[Line]) -> ast.FunctionDef | None:
+    """`forward` in the reference's names, without the lines that are the reference's to the letter; None where it
+    has other names, or where `expanded` would not write them where they were."""
+    theirs = {ast.unparse(ast.parse(line.text)) for line in lines if line.makes}
+    own = [statement for statement in forward.body if ast.unparse(statement) not in theirs]
+    made = {"_", *(name for line in lines for name in line.makes)}
+    if not own or not made.issuperset(_names(forward, ast.Store)):
+        return None
+    short = ast.FunctionDef(forward.name, forward.args, own, forward.decorator_list)
+    text = ast.unparse(ast.fix_missing_locations(short))
+    return short if ast.unparse(ast.parse(expanded(text, lines)).body[0]) == ast.unparse(forward) else None
 
 
 @dataclass
