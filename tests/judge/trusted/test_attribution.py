@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.trusted.attribution import difference
+from drkernel.judge.trusted.attribution import ReferenceCost, difference, explained_us
+from drkernel.types import KernelTime
 
 KERNEL, OTHER = Row("double", "double:8", True, 1, 64), Row("halve", "halve:20", True, 1, 64)
 NEVER_RAN = Row("halve", "halve:20", True, 1, 0)
 TWICE = Row("double", "double:8", True, 2, 128)
 PRODUCT, COPY = Row("mm", "mm", False, 1), Row("copy_", "copy_", False, 1)
+SOFTMAX, NORM = Row("_softmax:outer", "s", False, 1), Row("native_batch_norm:training", "n", False, 1)
+BRIEF = [Row("_softmax", "_softmax", False, 1), Row("native_batch_norm", "native_batch_norm", False, 1)]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +26,32 @@ PRODUCT, COPY = Row("mm", "mm", False, 1), Row("copy_", "copy_", False, 1)
         ([KERNEL, OTHER], [KERNEL, NEVER_RAN], "leaves out halve:20"),
         ([KERNEL], [KERNEL, PRODUCT], "adds mm"),
         ([KERNEL], [PRODUCT], "leaves out double:8"),
+        ([KERNEL, SOFTMAX, NORM], [KERNEL, *BRIEF], ""),  # timed calls are recorded by name alone
+        ([KERNEL, SOFTMAX], [KERNEL, *BRIEF], "adds native_batch_norm"),
     ],
 )
 def test_a_call_may_leave_out_operators_and_add_kernels_and_copies(usual, found, said):
     assert difference(OpTrace(usual), OpTrace(found)) == said
+
+
+class OneMicrosecond:
+    """A model by which every operator takes a microsecond."""
+
+    def work_us(self, row):
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("ours", "most"),
+    [
+        ([KERNEL], 0.0),
+        ([KERNEL, PRODUCT], 10.0),  # ten times what is modelled
+        ([Row("_cudnn_rnn", "r", False, 1, output_numel=64)], 150.0),  # the reference's own, and half of it more
+        ([Row("_cudnn_rnn", "r", False, 1, output_numel=8)], 10.0),  # on fewer elements
+        ([Row("_cudnn_rnn", "r", False, 2, output_numel=64)], 10.0),  # oftener
+    ],
+)
+def test_an_operator_of_the_reference_may_take_as_long_as_it_took_there(ours, most):
+    theirs = OpTrace([Row("_cudnn_rnn", "r", False, 1, output_numel=64)])
+    cost = ReferenceCost(theirs, OneMicrosecond(), 0.0)
+    assert explained_us(cost, OpTrace(ours), [KernelTime("_cudnn_rnn", 1, 100.0, False)], 10.0) == most

@@ -28,6 +28,8 @@ _KINDS |= dict.fromkeys(["max", "amax"], "max") | dict.fromkeys(["min", "amin"],
 """Operators that stand in for one another; library products are one kind too."""
 _MIN_REPLACED, _CLEARLY_LESS = 1e-3, 0.9
 """A smaller replaced proportion counts as nothing, unless ATen does less than the second of some kind of operator."""
+_MEASURED_MARGIN = 1.5
+"""How much longer than in the reference's profile an operator may take."""
 _MIN_TIME_MARGIN = 0.8
 """A time is refused where it is below this proportion of the least that is possible."""
 
@@ -128,10 +130,45 @@ def difference(usual: OpTrace, found: OpTrace) -> str:
     kernels, others = ({row.site for row in one.rows if row.triton and row.programs} for one in (usual, found))
     if left := kernels - others:
         return "leaves out " + ", ".join(sorted(left)[:6])
-    before, now = (
-        {row.name for row in one.rows if not row.triton and row.name not in _COPIES} for one in (usual, found)
-    )
+    before, now = ({_bare(row) for row in one.rows if not row.triton} - _COPIES for one in (usual, found))
     return "adds " + ", ".join(sorted(now - before)[:6]) if now - before else ""
+
+
+def explained_us(cost: ReferenceCost, trace: OpTrace, profile: Sequence[KernelTime], factor: float) -> float:
+    """Most device time in microseconds that the ATen operators of a submission's forward account for.
+
+    It is `factor` times what the model says. Where the reference has the same operators, on as many elements, it is at
+    least what they took when the reference was profiled: a library may be far from what its work needs.
+
+    Args:
+        trace: of the submission.
+        profile: of the reference, as measured.
+    """
+    measured = {row.name: row.microseconds for row in profile if not row.triton}
+    ours, theirs = (_by_operator(one) for one in (trace, cost.trace))
+    total = 0.0
+    for name, rows in ours.items():
+        same = _sizes(rows) == _sizes(theirs.get(name, []))
+        modelled = factor * sum(cost.cost_model.work_us(row) for row in rows)
+        total += max(modelled, _MEASURED_MARGIN * measured.get(name, 0.0) if same else 0.0)
+    return total
+
+
+def _by_operator(trace: OpTrace) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in trace.rows:
+        if not row.triton:
+            found.setdefault(_bare(row), []).append(row)
+    return found
+
+
+def _sizes(rows: list[Row]) -> list[tuple[int, int]]:
+    return sorted((row.output_numel, row.calls) for row in rows)
+
+
+def _bare(row: Row) -> str:
+    """The operator's name. A brief record has no more; others say how it is called, after a colon."""
+    return row.name.partition(":")[0]
 
 
 def too_little(cost: ReferenceCost, submission_us: float) -> bool:

@@ -201,7 +201,8 @@ class CudaDevice:
         own_us, other_us, moved_us = submission.client.activity.split_us(work)
         cost = prepared.reference_costs[train]
         explained_us = sum(cost.cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
-        _expect_explained(submission, work, explained_us)
+        most_us = attribution.explained_us(cost, submission.trace, reference_profile, _EXPLAINED_FACTOR)
+        _expect_explained(submission, work, most_us)
         _expect_joined_streams(submission)
         share = roofline(cost.least, torch_limits(), prepared.task.precision, timing.submission_us)
         evidence = {
@@ -345,10 +346,10 @@ def _works_less(submission: Submission, examined: list[DeviceWork], calls: list[
     return f"when it is timed, forward works for {timed_us:.3g} us in its kernels, not {examined_us:.3g} us"
 
 
-def _expect_explained(submission: Submission, work: list[DeviceWork], explained_us: float) -> None:
-    """Kernels that are not the submission's own are those of recorded operators."""
+def _expect_explained(submission: Submission, work: list[DeviceWork], most_us: float) -> None:
+    """Kernels that are not the submission's own are those of recorded operators, which take at most so long."""
     own_us, other_us, _ = submission.client.activity.split_us(work)
-    if other_us > _EXPLAINED_FACTOR * explained_us + _UNEXPLAINED_US + _UNEXPLAINED_SHARE * own_us:
+    if other_us > most_us + _UNEXPLAINED_US + _UNEXPLAINED_SHARE * own_us:
         kernels = [one for one in work if one.kernel and one.kernel not in submission.client.activity.own]
         longest = max(kernels, key=lambda one: one.us).kernel[:60]
         detail = f"the GPU spends {other_us:.0f} us on kernels that no recorded operator explains, such as {longest}"
