@@ -27,7 +27,11 @@ SIDEWAYS = {
     ("config", "objective"),
     ("config", "tasks"),
 }
-SIDEWAYS |= {("coldstart", "training"), ("scaling", "training")}
+SIDEWAYS |= {
+    ("coldstart", "scaling"),  # repairs are made of a study
+    ("coldstart", "training"),
+    ("scaling", "training"),
+}
 """(importer, imported) of one floor."""
 UPWARDS = {("config", "judge")}
 """... and against the rule: the words that judge.device, gpu, shapes and criterion may be, and how
