@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.trusted.attribution import ReferenceCost, difference, explained_us
+from drkernel.judge.trusted.attribution import ReferenceCost, difference, most_explained_us
 from drkernel.types import KernelTime
 
 KERNEL, OTHER = Row("double", "double:8", True, 1, 64), Row("halve", "halve:20", True, 1, 64)
@@ -49,9 +49,10 @@ class OneMicrosecond:
         ([Row("_cudnn_rnn", "r", False, 1, output_numel=64)], 150.0),  # the reference's own, and half of it more
         ([Row("_cudnn_rnn", "r", False, 1, output_numel=8)], 10.0),  # on fewer elements
         ([Row("_cudnn_rnn", "r", False, 2, output_numel=64)], 10.0),  # oftener
+        ([Row("_cudnn_rnn", "r", False, 1, output_numel=64, flops=1.0)], 10.0),  # of other work
     ],
 )
 def test_an_operator_of_the_reference_may_take_as_long_as_it_took_there(ours, most):
     theirs = OpTrace([Row("_cudnn_rnn", "r", False, 1, output_numel=64)])
     cost = ReferenceCost(theirs, OneMicrosecond(), 0.0)
-    assert explained_us(cost, OpTrace(ours), [KernelTime("_cudnn_rnn", 1, 100.0, False)], 10.0) == most
+    assert most_explained_us(cost, OpTrace(ours), [KernelTime("_cudnn_rnn", 1, 100.0, False)], 10.0) == most

@@ -127,11 +127,9 @@ def _norm(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Step | Non
     if value not in shapes:
         return None
     shape = shapes[value]
-    words = dict(words)
     affine = "".join({"weight": " * {%d}", "bias": " + {%d}"}[part] % place for place, part in enumerate(has, 1))
     eps = words.pop("eps", {"rms_norm": "1.1920929e-07"}.get(name, "1e-05"))
-    ones = (1,) * (len(shape) - 2)
-    channels = dict.fromkeys(held, (*shape[1:2], *ones))
+    channels = dict.fromkeys(held, _channels_of(shape))
 
     def made(recipe: Recipe, first: int, groups: str = "", parts: int = 1, own: Shapes = channels) -> Step:
         filled = _filled(recipe, eps, affine)
@@ -141,7 +139,7 @@ def _norm(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Step | Non
         parts = [f"self.{module}.{part}" for part in ("running_mean", "running_var")]
         scaled = " * {3} + {4}" if has else ""
         text = f"({{0}} - {{1}}) / tl.sqrt({{2}} + {eps}){scaled}"
-        return Step(makes, (value, *parts, *held), _made(text), own=dict.fromkeys([*parts, *held], channels_of(shape)))
+        return Step(makes, (value, *parts, *held), _made(text), own=dict.fromkeys([*parts, *held], _channels_of(shape)))
     if name in ("layer_norm", "rms_norm") and (normalized := words.pop("normalized_shape", "")) and not words:
         sides = ast.literal_eval(normalized)
         if "self" in normalized or sides != shape[len(shape) - len(sides) :]:
@@ -156,7 +154,7 @@ def _norm(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Step | Non
     return None
 
 
-def channels_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _channels_of(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a parameter with one number a channel, as it is broadcast."""
     return (*shape[1:2], *(1,) * (len(shape) - 2))
 

@@ -56,6 +56,11 @@ class View:
         return self.shape[self.over[0] : self.over[1] + 1]
 
     @property
+    def _start(self) -> str:
+        """What is added to the places in a block, in a loop."""
+        return "t + " if self.is_loop else ""
+
+    @property
     def _inner(self) -> Shape:
         return self.shape[self.over[1] + 1 :]
 
@@ -225,7 +230,7 @@ class Rows(View):
 
     @property
     def block(self) -> list[str]:
-        return ["j = tl.arange(0, BLOCK)", "m = j < N", "i = row * N + j"]
+        return [f"j = {self._start}tl.arange(0, BLOCK)", "m = j < N", "i = row * N + j"]
 
     @property
     def constants(self) -> dict[str, str]:
@@ -263,10 +268,6 @@ class LongRows(Rows):
     is_loop = True
 
     @property
-    def block(self) -> list[str]:
-        return ["j = t + tl.arange(0, BLOCK)", "m = j < N", "i = row * N + j"]
-
-    @property
     def constants(self) -> dict[str, str]:
         return {"BLOCK": "4096", "num_warps": "8"}
 
@@ -274,7 +275,6 @@ class LongRows(Rows):
 class Columns(View):
     axis = "0, keep_dims=True"
     tile = "(BLOCK, COLS)"
-    _start = ""
 
     def _beside(self) -> Iterator[tuple[Shape, Place]]:
         first, last = self.over
@@ -312,7 +312,6 @@ class Columns(View):
 
 class LongColumns(Columns):
     is_loop = True
-    _start = "t + "
 
     @property
     def constants(self) -> dict[str, str]:

@@ -134,10 +134,10 @@ def difference(usual: OpTrace, found: OpTrace) -> str:
     return "adds " + ", ".join(sorted(now - before)[:6]) if now - before else ""
 
 
-def explained_us(cost: ReferenceCost, trace: OpTrace, profile: Sequence[KernelTime], factor: float) -> float:
+def most_explained_us(cost: ReferenceCost, trace: OpTrace, profile: Sequence[KernelTime], factor: float) -> float:
     """Most device time in microseconds that the ATen operators of a submission's forward account for.
 
-    It is `factor` times what the model says. Where the reference has the same operators, on as many elements, it is at
+    It is `factor` times what the model says. Where the reference has the same operators, of as much work, it is at
     least what they took when the reference was profiled: a library may be far from what its work needs.
 
     Args:
@@ -148,7 +148,7 @@ def explained_us(cost: ReferenceCost, trace: OpTrace, profile: Sequence[KernelTi
     ours, theirs = (_by_operator(one) for one in (trace, cost.trace))
     total = 0.0
     for name, rows in ours.items():
-        same = _sizes(rows) == _sizes(theirs.get(name, []))
+        same = _amounts(rows) == _amounts(theirs.get(name, []))
         modelled = factor * sum(cost.cost_model.work_us(row) for row in rows)
         total += max(modelled, _MEASURED_MARGIN * measured.get(name, 0.0) if same else 0.0)
     return total
@@ -162,8 +162,9 @@ def _by_operator(trace: OpTrace) -> dict[str, list[Row]]:
     return found
 
 
-def _sizes(rows: list[Row]) -> list[tuple[int, int]]:
-    return sorted((row.output_numel, row.calls) for row in rows)
+def _amounts(rows: list[Row]) -> list[tuple[float, ...]]:
+    """What the rows do: a cheaper operator with outputs as large as the reference's is another one."""
+    return sorted((row.output_numel, row.calls, row.flops, row.bytes_unique) for row in rows)
 
 
 def _bare(row: Row) -> str:

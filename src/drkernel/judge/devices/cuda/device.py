@@ -201,7 +201,7 @@ class CudaDevice:
         own_us, other_us, moved_us = submission.client.activity.split_us(work)
         cost = prepared.reference_costs[train]
         explained_us = sum(cost.cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
-        most_us = attribution.explained_us(cost, submission.trace, reference_profile, _EXPLAINED_FACTOR)
+        most_us = attribution.most_explained_us(cost, submission.trace, reference_profile, _EXPLAINED_FACTOR)
         _expect_explained(submission, work, most_us)
         _expect_joined_streams(submission)
         share = roofline(cost.least, torch_limits(), prepared.task.precision, timing.submission_us)
