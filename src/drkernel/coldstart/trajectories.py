@@ -150,7 +150,7 @@ def draw_unjudged(task: Task, fused_share: float, draw: random.Random, plain: bo
 
 def share_by_lines(task: Task) -> float:
     """How often a solution is written from a task's lines (answers/lines.py): for all but single operators mostly."""
-    return {1: 0.1, 2: 0.5}.get(len(task.info["composition"]), 0.8)
+    return {1: 0.1, 2: 0.6}.get(len(task.info["composition"]), 0.9)
 
 
 def record(task: Task, drawn: list[JudgedSolution], number: int) -> dict[str, Any]:

@@ -94,10 +94,9 @@ def test_the_same_lines_elsewhere_share_a_kernel():
 @pytest.mark.parametrize(
     "forward",
     [
-        "return torch.cumsum(x, dim=1)",  # no such step
+        "return torch.cummax(x, dim=1)[0]",  # no such step
         "return x + y[:1]",  # no formula for where the operand lies
-        "return x.sum(0)",  # too few programs
-        "return x.half() * 2.0",  # not float32
+        "return x.sum((0, 1))",  # too few programs
     ],
 )
 def test_lines_that_no_kernel_computes_have_none(forward):
@@ -122,6 +121,36 @@ KINDS = {
     "columns": (task("return torch.logsumexp(x + y, dim=1)", IMAGES), "COLS: tl.constexpr"),
     "long columns": (task("return x.std(1) * 2.0", "16, 1024, 512"), "a = tl.full((BLOCK, COLS), 0.0, tl.float32)"),
     "by hand": (task("return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)", ROWS), "1.0 / tl.sqrt("),
+    "windows": (
+        task("return F.max_pool2d(F.relu(self.a(x)), 3, 2, 1) - 1.0", IMAGES, "nn.BatchNorm2d(32)"),
+        "(yH >= 0) & (yH < H)",
+    ),
+    "windows without padding": (task("return F.avg_pool1d(x * y, 4, 2)", ROWS), "t1 = u1 / 4"),
+    "halves": (task("x, y = x.chunk(2, dim=1)\n        return x * F.silu(y)", IMAGES), "i // Q * P + i % Q + Q"),
+    "a triangle": (
+        task(
+            "x = x @ y.mT / y.shape[-1] ** 0.5\n"
+            "        m = torch.ones(x.shape[1:], dtype=torch.bool, device=x.device).triu(1)\n"
+            "        return x.masked_fill(m, float('-inf')).softmax(-1)",
+            ROWS,
+        ),
+        "f1(t1, t4, in0.shape[-1] ** 0.5)",
+    ),
+    "lengths": (
+        task(
+            "m = torch.arange(x.shape[2], device=x.device) < y[:, :1, :1].abs() * 99 + 1\n"
+            "        return torch.where(m, x, -1e4).softmax(-1)",
+            ROWS,
+        ),
+        "row // R * N + j",
+    ),
+    "truth values": (task("x = x / 2.0\n        return torch.where(x > 0, x, 0.1 * x)", ROWS), "tl.where(t1, t0, t2)"),
+    "slopes": (task("return self.b(self.a(x))", IMAGES, "nn.PReLU(32)", "nn.PReLU()"), "tl.load(p1_ptr)"),
+    "running sums": (task("return torch.cumsum(F.relu(x), dim=2) * y", ROWS), "tl.cumsum(t0, 1)"),
+    "places": (task("return (x * x).argmin(dim=2)", ROWS), "dtype=torch.long"),
+    "the first dimension": (task("return F.relu(x).sum(0)", "128, 16384"), "I = in0[0].numel()"),
+    "two operands": (task("return F.cosine_similarity(x, y * 2.0, dim=2)", ROWS), "v1 = tl.sum("),
+    "16 bits": (task("return x.half().softmax(-1).tanh()", ROWS), "mask=m).to(tl.float32)"),
     "means": (
         task("return self.a(x + y).flatten(1) * 2.0", IMAGES, "nn.AdaptiveAvgPool2d(1)"),
         "new_empty(in0.shape[:2])",

@@ -9,12 +9,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
-from drkernel.coldstart.answers.steps import Shapes, Step, step_of
-from drkernel.coldstart.answers.views import View, views
+from drkernel.coldstart.answers.known import Known, Part, Shapes
+from drkernel.coldstart.answers.pooling import Pool
+from drkernel.coldstart.answers.steps import Step, step_of
+from drkernel.coldstart.answers.views import View, first, views
 from drkernel.policy.canonical.edits import Line
 
 MOST_TENSORS = 7
 """That a kernel reads."""
+MOST_WAITING = 2
+"""Steps that make a group only with what follows them: a mask before a softmax."""
+_NOT_IN_LOOPS = ("argmax", "argmin", "cumsum")
+"""Kinds of statements that need all that is reduced at once."""
 _KERNEL = """\
 @triton.jit
 def kernel{number}({signature}):
@@ -25,16 +31,18 @@ def f{number}({arguments}):
     return o
 """
 _EMPTY = {"sum": "0.0", "max": "float('-inf')", "min": "float('inf')"}
+_EMPTY |= {"argmax": _EMPTY["max"], "argmin": _EMPTY["min"]}
 _JOINED = {"sum": "{a} + {b}", "max": "tl.maximum({a}, {b})", "min": "tl.minimum({a}, {b})"}
+_DTYPES = {"int": "torch.long", "bool": "torch.bool"}
 
 
 @dataclass(frozen=True)
-class Part:
+class Statement:
     """A statement of a kernel."""
 
     target: str
     kind: str
-    """sum, max, min: over all that is reduced; empty: no reduction."""
+    """As in a recipe (steps.py)."""
     value: str
     is_full: bool
     """Whether there is a value for each element that is reduced."""
@@ -43,8 +51,12 @@ class Part:
     def needs(self) -> set[str]:
         return set(re.findall(r"\w+", self.value))
 
-    def masked(self) -> str:
-        return f"tl.where(m, {self.value}, {_EMPTY[self.kind]})"
+    @property
+    def reduces(self) -> bool:
+        return self.kind in _EMPTY
+
+    def masked(self, mask: str) -> str:
+        return f"tl.where({mask}, {self.value}, {_EMPTY[self.kind]})"
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ class Group:
 
     steps: tuple[Step, ...]
     view: View
-    shapes: Shapes
+    known: Known
     names: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -67,15 +79,32 @@ class Group:
         read = dict.fromkeys(name for step in self.steps for name in step.operands if name not in made)
         return sorted(read, key=lambda name: name.startswith("self."))
 
+    @property
+    def shapes(self) -> Shapes:
+        return self.known.shapes
+
     @cached_property
     def rows(self) -> set[str]:
         """Of what it makes: values of which there is one for all that is reduced."""
         return {step.makes for step in self.steps if self.shapes[step.makes] in self.view.of_rows}
 
-    @property
+    @cached_property
+    def parts(self) -> dict[str, Part]:
+        """Of what it reads: parts of the whole shape, which are read from the tensor that they are parts of."""
+        whole = [name for name in self.outside if self._shape(name) == self.view.shape]
+        return {name: self.known.parts[name] for name in whole if name in self.known.parts}
+
+    @cached_property
+    def arguments(self) -> list[str]:
+        """The tensors that it is given."""
+        return list(dict.fromkeys(self.parts[name].whole if name in self.parts else name for name in self.outside))
+
+    @cached_property
     def lead(self) -> str | None:
-        """A tensor of the whole shape that it reads."""
-        return next((name for name in self.outside if self._shape(name) == self.view.shape), None)
+        """What has the whole shape of what it reads: a tensor of the dtype that it makes, if there is one."""
+        whole = [name for name in self.outside if self._shape(name) == self.view.shape and name not in self.parts]
+        alike = [name for name in whole if self.known.dtypes.get(name) == self.known.dtypes.get(self.makes)]
+        return next(iter([*alike, *whole, *self.parts]), None)
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
         own = (step.own[name] for step in self.steps if step.own and name in step.own)
@@ -85,7 +114,12 @@ class Group:
     def places(self) -> dict[str, tuple[str, str]] | None:
         """Where in each tensor that it reads the element lies, and the mask; None where it cannot be a kernel."""
         found: dict[str, tuple[str, str]] = {}
+        made = {step.makes for step in self.steps}
+        if len({(part.dim, part.number) for part in self.parts.values()}) > 1:
+            return None
         for step in self.steps:
+            if set(re.findall(r"\w+", step.size)) & made or (self.view.is_loop and step.recipe[0][1] in _NOT_IN_LOOPS):
+                return None
             of_row = step.makes in self.rows
             if not of_row and (step.is_view or self.shapes[step.makes] != self.view.shape):
                 return None
@@ -97,11 +131,26 @@ class Group:
                         return None
         return found if len(found) <= MOST_TENSORS and self.lead else None
 
+    def _of_part(self, name: str, where: str) -> str:
+        """Where in the tensor that a value is part of the element lies."""
+        if name not in self.parts:
+            return where
+        part = self.parts[name]
+        added = {0: "", 1: " + Q"}.get(part.place, f" + {part.place} * Q")
+        return f"{where} // Q * P + {where} % Q{added}"
+
     def is_whole(self, uses: Mapping[str, int]) -> bool:
         """Whether nothing but the last value is needed elsewhere."""
         read = Counter(name for step in self.steps for name in set(step.operands))
         alone = all(uses[step.makes] == read[step.makes] for step in self.steps[:-1])
-        return alone and self.view.output("x", self.shapes[self.makes]) is not None
+        return alone and self._output("x") is not None
+
+    def _output(self, lead: str) -> str | None:
+        """The tensor that it fills; None where its shape or its dtype does not follow from what it reads."""
+        made = self.view.output(lead, self.shapes[self.makes])
+        if made and (dtype := self.known.dtypes.get(self.makes)) != self.known.dtypes.get(self.lead or ""):
+            return f"{made[:-1]}, dtype={_DTYPES[dtype]})" if dtype in _DTYPES else None
+        return made
 
     @property
     def saved(self) -> int:
@@ -112,32 +161,44 @@ class Group:
     def kernel(self) -> str:
         """Its source under names that do not depend on where it stands: groups with the same share a kernel."""
         made = {step.makes: f"t{place}" for place, step in enumerate(self.steps)}
-        read = {name: f"x{place}" for place, name in enumerate(self.outside)}
+        read = {name: f"x{place}" for place, name in enumerate(dict.fromkeys([*self.outside, *self.arguments]))}
         return replace(self, names={**made, **read}).text(0)
 
     def call(self, number: int) -> str:
-        return f"{self.makes} = f{number}({', '.join([*self.outside, *self._told.values()])})"
+        return f"{self.makes} = f{number}({', '.join([*self.arguments, *self._told.values()])})"
 
     @property
     def _told(self) -> dict[str, str]:
         """Sizes that follow from the module, or from what is no argument."""
-        return {"G": self.view.groups} if re.search(r"\D", self.view.groups) else {}
+        groups = {"G": self.view.groups} if re.search(r"\D", self.view.groups) else {}
+        return groups | {self._size(step): step.size for step in self.steps if step.size}
+
+    def _size(self, step: Step) -> str:
+        return f"s{self._name(step.makes).removeprefix('t')}"
 
     def text(self, number: int) -> str:
         """The kernel and the function that launches it."""
-        arguments = [self._name(value) for value in self.outside]
-        lead = self._name(self.lead or "")
+        arguments = [self._name(value) for value in self.arguments]
+        leading = self.parts.get(self.lead or "")
+        lead = "h" if leading else self._name(self.lead or "")
         body = self._loops() if self.view.is_loop else self._straight()
         grid = self.view.grid(lead)
         sizes = self.view.sizes(lead, "\n".join([*body, grid]))
-        taken = [size for size in sizes if re.search(rf"\b{size}\b", "\n".join(body))]
+        for part in list(self.parts.values())[:1]:
+            whole = self._name(part.whole)
+            sizes |= {"Q": f"{first(lead, part.dim)}.numel()", "P": f"{first(whole, part.dim)}.numel()"}
+        taken = [size for size in [*sizes, *self._told] if re.search(rf"\b{size}\b", "\n".join(body))]
+        taken = list(dict.fromkeys(taken))
         constants = self.view.constants
         known = [f"{constant}: tl.constexpr" for constant in constants if constant.isupper()]
         contiguous = [
-            name for name, value in zip(arguments, self.outside, strict=True) if not value.startswith("self.")
+            name for name, value in zip(arguments, self.arguments, strict=True) if not value.startswith("self.")
         ]
         wrapper = [f"{name} = {name}.contiguous()" for name in contiguous]
-        wrapper.append(f"o = {self.view.output(lead, self.shapes[self.makes])}")
+        if leading:
+            whole, dim = self._name(leading.whole), leading.dim
+            wrapper.append(f"h = {whole}.narrow({dim}, 0, {whole}.shape[{dim}] // {leading.number})")
+        wrapper.append(f"o = {self._output(lead)}")
         wrapper += [f"{size} = {text}" for size, text in sizes.items() if size not in self._told]
         return _KERNEL.format(
             number=number,
@@ -150,14 +211,14 @@ class Group:
         )
 
     def _name(self, value: str) -> str:
-        held = [name for name in self.outside if name.startswith("self.")]
+        held = [name for name in self.arguments if name.startswith("self.")]
         return self.names.get(value) or (f"p{held.index(value)}" if value in held else value)
 
     @cached_property
-    def _parts(self) -> list[Part]:
-        """Statements in order, each tensor loaded before it is needed."""
+    def _statements(self) -> list[Statement]:
+        """In order, each tensor loaded before it is needed."""
         names: dict[str, str] = {}
-        found: list[Part] = []
+        found: list[Statement] = []
         full: set[str] = set()
         for step in self.steps:
             if step.is_view:
@@ -167,90 +228,116 @@ class Group:
                 if operand not in names:
                     names[operand] = self._name(operand)
                     where, mask = (self.places or {})[operand]
-                    at = "" if where == "0" else f" + {where}"
-                    load = f"tl.load({names[operand]}_ptr{at}{mask and f', mask={mask}'})"
-                    found.append(Part(names[operand], "", load, bool({"i", "j"} & set(re.findall(r"\w+", at)))))
-                    full |= {names[operand]} if found[-1].is_full else set()
+                    at = "" if where == "0" else f" + {self._of_part(operand, where)}"
+                    tensor = self.parts[operand].whole if operand in self.parts else operand
+                    masked = mask and f", mask={mask}"
+                    load = f"tl.load({self._name(tensor)}_ptr{at}{masked}){self._widened(operand, step)}"
+                    is_full = bool(self.view.inside & set(re.findall(r"\w+", where)))
+                    found.append(Statement(names[operand], "", load, is_full))
+                    full |= {names[operand]} if is_full else set()
             names[step.makes] = self._name(step.makes)
-            for part in self._of_step(step, names):
-                found.append(replace(part, is_full=not part.kind and bool(part.needs & full)))
-                full |= {part.target} if found[-1].is_full else set()
+            for statement in self._of_step(step, names):
+                is_full = not statement.reduces and bool(statement.needs & full)
+                found.append(replace(statement, is_full=is_full))
+                full |= {statement.target} if is_full else set()
         return found
 
-    def _of_step(self, step: Step, names: Mapping[str, str]) -> Iterator[Part]:
+    def _widened(self, operand: str, step: Step) -> str:
+        """Values of 16 bits are computed with in 32."""
+        told = operand if operand in self.shapes else step.operands[0]
+        return ".to(tl.float32)" if self.known.dtypes.get(told) in ("float16", "bfloat16") else ""
+
+    def _of_step(self, step: Step, names: Mapping[str, str]) -> Iterator[Statement]:
         digits = names[step.makes].removeprefix("t")
         inner = {name: f"{name}{digits}" for name in "uvw"}
         given = [names[operand] for operand in step.operands]
         for target, kind, text in step.recipe:
-            filled = text.format(*given, o=names[step.makes], **inner)
-            yield Part(target.format(o=names[step.makes], **inner), kind, filled, is_full=False)
+            filled = text.format(*given, o=names[step.makes], size=self._size(step), **inner)
+            yield Statement(target.format(o=names[step.makes], **inner), kind, filled, is_full=False)
 
     def _straight(self) -> list[str]:
         """The kernel where a program holds all that is reduced."""
         lines = [*self.view.head, *self.view.block]
-        for part in self._parts:
-            reduced = part.kind and f"tl.{part.kind}({part.masked()}, {self.view.axis})"
-            lines.append(f"{part.target} = {reduced or part.value}")
+        for one in self._statements:
+            value = one.value
+            if one.reduces:
+                value = f"tl.{one.kind}({one.masked('m')}, {self.view.axis})"
+            elif one.kind:
+                value = f"tl.{one.kind}({value}, {self.view.axis[0]})"
+            lines.append(f"{one.target} = {value}")
         return [*lines, self._store()]
 
     def _loops(self) -> list[str]:
         """The kernel that goes through what is reduced once for each reduction, and once more to write."""
         lines = list(self.view.head)
-        for part in self._parts:
-            if part.kind:
-                fill = f"tl.full({self.view.tile}, {_EMPTY[part.kind]}, tl.float32)"
-                joined = _JOINED[part.kind].format(a="a", b=part.masked())
-                lines += [f"a = {fill}", *self._loop(part.needs, f"a = {joined}")]
-                lines.append(f"{part.target} = tl.{part.kind}(a, {self.view.axis})")
-            elif not part.is_full:
-                lines.append(f"{part.target} = {part.value}")
+        for one in self._statements:
+            if one.reduces:
+                fill = f"tl.full({self.view.tile}, {_EMPTY[one.kind]}, tl.float32)"
+                joined = _JOINED[one.kind].format(a="a", b=one.masked(self.view.mask))
+                lines += [f"a = {fill}", *self._loop(one.needs, f"a = {joined}")]
+                lines.append(f"{one.target} = {f'tl.{one.kind}(a, {self.view.axis})' if self.view.axis else 'a'}")
+            elif not one.is_full:
+                lines.append(f"{one.target} = {one.value}")
         whole = self.makes not in self.rows
         return [*lines, *(self._loop({self._name(self.makes)}, self._store()) if whole else [self._store()])]
 
     def _loop(self, needs: set[str], last: str) -> list[str]:
         """A loop over the blocks that computes what is needed, and ends with this statement."""
-        inner: list[Part] = []
-        for part in reversed(self._parts):
-            if part.is_full and part.target in needs:
-                inner.insert(0, part)
-                needs = needs | part.needs
-        block = [*self.view.block, *(f"{part.target} = {part.value}" for part in inner), last]
-        return ["for t in range(0, N, BLOCK):", *(f"    {line}" for line in block)]
+        inner: list[Statement] = []
+        for one in reversed(self._statements):
+            if one.is_full and one.target in needs:
+                inner.insert(0, one)
+                needs = needs | one.needs
+        block = [*self.view.block, *(f"{one.target} = {one.value}" for one in inner), last]
+        return [self.view.loop, *(f"    {line}" for line in block)]
 
     def _store(self) -> str:
         where, mask = self.view.row if self.makes in self.rows else ("i", "m")
-        made = next(part.target for part in reversed(self._parts))
+        made = self._statements[-1].target
         return f"tl.store(o_ptr + {where}, {made}{mask and f', mask={mask}'})"
 
 
-def groups(lines: Sequence[Line], shapes: Shapes) -> Iterator[Group]:
+def groups(lines: Sequence[Line], known: Known) -> Iterator[Group]:
     """The largest groups, from the first line on; each line is in one of them at most."""
     uses = Counter(name for line in lines for name in line.reads)
-    steps = [step for line in lines if (step := step_of(line, shapes))]
+    steps = [step for line in lines if (step := step_of(line, known))]
     taken: set[str] = set()
     for place, step in enumerate(steps):
         left = [later for later in steps[place + 1 :] if later.makes not in taken]
-        if step.makes not in taken and (group := _largest(step, left, uses, shapes)):
+        if step.makes not in taken and (group := _largest(step, left, uses, known)):
             taken |= {s.makes for s in group.steps}
             yield group
 
 
-def _largest(first: Step, later: Sequence[Step], uses: Mapping[str, int], shapes: Shapes) -> Group | None:
+def _largest(start: Step, later: Sequence[Step], uses: Mapping[str, int], known: Known) -> Group | None:
     """The largest group that begins with a step."""
     steps: tuple[Step, ...] = ()
+    waiting: tuple[Step, ...] = ()
     best: Group | None = None
-    for step in (first, *later):
-        if step is first or {s.makes for s in steps} & set(step.operands):
-            group = _group((*steps, step), shapes)
-            if group is None and step is first:
-                return None
-            if group is not None:
-                steps = group.steps
-                best = group if group.is_whole(uses) else best
+    for step in (start, *later):
+        if step is not start and not {s.makes for s in (*steps, *waiting)} & set(step.operands):
+            continue
+        group = _group((*steps, *waiting, step), known)
+        if group is None and waiting and steps:
+            group = _group((*steps, step), known)
+        if group is not None:
+            steps, waiting = group.steps, ()
+            best = group if group.is_whole(uses) else best
+        elif len(waiting) < MOST_WAITING:
+            waiting = (*waiting, step)
+        elif not steps:
+            return None
     return best if best and not all(step.is_view for step in best.steps) else None
 
 
-def _group(steps: tuple[Step, ...], shapes: Shapes) -> Group | None:
+def _group(steps: tuple[Step, ...], known: Known) -> Group | None:
     """Steps as a group, in the simplest view that they allow."""
-    found = (Group(steps, view, shapes) for view in views(steps, shapes))
+    windows = [step.window for step in steps if step.window]
+    shapes = known.shapes
+    if windows:
+        pool = next(step for step in steps if step.window)
+        alone = sum(step.over is not None for step in steps) == 1
+        found = iter([Group(steps, Pool.of(pool, shapes), known)] if alone else [])
+    else:
+        found = (Group(steps, view, known) for view in views(steps, shapes))
     return next((group for group in found if group.places is not None), None)

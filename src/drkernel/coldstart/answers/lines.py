@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 
 from drkernel.coldstart.answers.fusion import Group, groups
+from drkernel.coldstart.answers.known import Known
 from drkernel.policy.canonical import canonical
 from drkernel.types import Task
 
@@ -30,7 +31,7 @@ def by_lines(task: Task) -> str | None:
     """A submission of this kind, the same at each call; None where the task has no lines that a kernel can compute."""
     form = canonical(task.source, task.entry_point)
     order = {name: place for place, line in enumerate(form.lines) for name in line.makes}
-    every = sorted(groups(form.lines, form.shapes), key=lambda group: order[group.makes])
+    every = sorted(groups(form.lines, Known.of(form)), key=lambda group: order[group.makes])
     if not every:
         return None
     saved = Counter[str]()

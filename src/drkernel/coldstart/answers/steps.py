@@ -1,4 +1,4 @@
-"""Lines of a canonical form as statements of a kernel: point-wise operators, reductions, softmax, norms."""
+"""Lines of a canonical form as statements of a kernel: point-wise operators, reductions, softmax, norms, pools."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
+from drkernel.coldstart.answers.known import Known, Shapes, dims_of
 from drkernel.policy.canonical.edits import Line
 from drkernel.tasks.graphs.ops import OPS
 
-Shapes = Mapping[str, tuple[int, ...]]
 Recipe = tuple[tuple[str, str, str], ...]
-"""Statements as (target, `sum`, `max`, `min` or empty, expression): {o} is the result, {0}, {1}, ... are the operands,
-{u}, {v}, {w} are intermediate, N is the number of elements that are reduced."""
+"""Statements as (target, kind, expression). A kind is `sum`, `max`, `min`, `argmax`, `argmin` of what is reduced,
+`cumsum` along it, or empty. {o} is the result, {0}, {1}, ... are the operands, {u}, {v}, {w} are intermediate, {size}
+is the size that the step is given, N is the number of elements that are reduced."""
 
 _OF_F = """relu leaky_relu silu gelu elu selu celu mish hardswish softplus logsigmoid softsign hardsigmoid relu6
 hardtanh softshrink tanhshrink hardshrink"""
@@ -28,9 +30,34 @@ _FORMULAS = {
     "torch.reciprocal": "1.0 / {0}",
     "torch.square": "{0} * {0}",
     "torch.neg": "-{0}",
+    "torch.log2": "tl.log2({0})",
+    "torch.exp2": "tl.exp2({0})",
+    "torch.floor": "tl.floor({0})",
+    "torch.ceil": "tl.ceil({0})",
+    "torch.sign": "tl.where({0} > 0.0, 1.0, tl.where({0} < 0.0, -1.0, 0.0))",
+    "torch.logical_not": "{0} == 0",
 }
-_POWERS = {2: "{0} * {0}", 3: "{0} * {0} * {0}", 0.5: "tl.sqrt({0})", -0.5: "1.0 / tl.sqrt({0})"}
-_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_POWERS = {
+    2: "{0} * {0}",
+    3: "{0} * {0} * {0}",
+    4: "{0} * {0} * {0} * {0}",
+    0.5: "tl.sqrt({0})",
+    -0.5: "1.0 / tl.sqrt({0})",
+    -1: "1.0 / {0}",
+}
+_SIGNS: dict[type[ast.AST], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_COMPARISONS: dict[type[ast.AST], str] = {
+    **{ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
+    **{ast.Eq: "==", ast.NotEq: "!="},
+}
+_WITH_NUMBER = {
+    "torch.add": ("alpha", "{0} + {1} * {number}"),
+    "torch.sub": ("alpha", "{0} - {1} * {number}"),
+    "torch.lerp": ("weight", "{0} + ({1} - {0}) * {number}"),
+    "torch.addcmul": ("value", "{0} + {1} * {2} * {number}"),
+    "torch.addcdiv": ("value", "{0} + {1} / {2} * {number}"),
+}
+"""Calls of several operands and one number, by the word for it."""
 _PAIRS = {"torch.maximum": "tl.maximum", "torch.minimum": "tl.minimum"}
 _VIEWS = {"torch.flatten", "torch.squeeze", "torch.unsqueeze"}
 
@@ -42,12 +69,22 @@ _REDUCTIONS: dict[str, Recipe] = {
     "torch.mean": (("{u}", "sum", "{0}"), ("{o}", "", "{u} / N")),
     "torch.amax": (("{o}", "max", "{0}"),),
     "torch.amin": (("{o}", "min", "{0}"),),
+    "torch.argmax": (("{o}", "argmax", "{0}"),),
+    "torch.argmin": (("{o}", "argmin", "{0}"),),
     "torch.norm": (("{v}", "sum", "{0} * {0}"), ("{o}", "", "tl.sqrt({v})")),
     "torch.logsumexp": (("{u}", "max", "{0}"), ("{v}", "sum", "tl.exp({0} - {u})"), ("{o}", "", "{u} + tl.log({v})")),
     "torch.var": (*_CENTRED, ("{o}", "", "{v} / (N - 1)")),
     "torch.std": (*_CENTRED, ("{o}", "", "tl.sqrt({v} / (N - 1))")),
 }
 """Calls whose result has one number for all that is reduced."""
+_COSINE: Recipe = (
+    ("{u}", "sum", "{0} * {1}"),
+    ("{v}", "sum", "{0} * {0}"),
+    ("{w}", "sum", "{1} * {1}"),
+    ("{o}", "", "{u} / (tl.maximum(tl.sqrt({v}), {eps}) * tl.maximum(tl.sqrt({w}), {eps}))"),
+)
+_OF_ONE = {"1", "1.0"}
+"""How a norm's p is written that is not the usual one."""
 _BIASED: dict[str, Recipe] = {
     "torch.var": (*_CENTRED, ("{o}", "", "{v} / N")),
     "torch.std": (*_CENTRED, ("{o}", "", "tl.sqrt({v} / N)")),
@@ -72,9 +109,20 @@ _OVER_DIM: dict[str, Recipe] = {
         ("{o}", "", "{w} - tl.log({v})"),
     ),
     "F.normalize": (("{v}", "sum", "{0} * {0}"), ("{o}", "", "{0} / tl.maximum(tl.sqrt({v}), {eps})")),
+    "torch.cumsum": (("{o}", "cumsum", "{0}"),),
 }
 """Calls whose result has the shape of the operand."""
+_USUAL_DIM = {"F.normalize": "1"}
 _CALL = re.compile(r" F\.(\w+)\((.*?)\)(?=; \(|$)")
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a pool goes through, by dimension."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -94,21 +142,33 @@ class Step:
     is_view: bool = False
     own: Mapping[str, tuple[int, ...]] | None = None
     """Shapes of parameters that the form does not tell, since they follow from the module's kind."""
+    window: Window | None = None
+    size: str = ""
+    """What `forward` computes of sizes and the kernel takes as a number."""
 
 
-def step_of(line: Line, shapes: Shapes) -> Step | None:
+def step_of(line: Line, known: Known) -> Step | None:
     """The step of a line; None where it is none of the known."""
     told, _, beside = line.told.partition("  #")
-    statement = ast.parse(told).body[0]
+    statement, shapes = ast.parse(told).body[0], known.shapes
     if not isinstance(statement, ast.Assign) or len(line.makes) != 1 or line.makes[0] not in shapes:
         return None
     makes = line.makes[0]
+    if not known.is_float(makes) and not _makes_truth(statement.value):
+        return None
     if found := _norm(makes, statement.value, beside, shapes):
         general = re.search(r"num_groups=(.+?)[,)]", line.text)
         return replace(found, groups=general[1]) if general else found
     if told != line.text:  # it has a size in it, which a kernel would keep
         return None
-    return _reduction(makes, statement.value, shapes) or _pointwise(makes, statement.value)
+    pool = _pool(makes, statement.value, shapes)
+    return pool or _reduction(makes, statement.value, shapes) or _pointwise(makes, statement.value, known)
+
+
+def _makes_truth(node: ast.expr) -> bool:
+    """Whether the result is no float by what is done, not by what the operands are."""
+    calls = ("torch.logical_not", "torch.argmax", "torch.argmin")
+    return isinstance(node, ast.Compare) or (isinstance(node, ast.Call) and ast.unparse(node.func) in calls)
 
 
 def _norm(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Step | None:
@@ -135,6 +195,9 @@ def _norm(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Step | Non
         filled = _filled(recipe, eps, affine)
         return Step(makes, (value, *held), filled, (first, len(shape) - 1), groups, parts, own=own)
 
+    if name == "prelu" and module and not words:
+        own = _channels_of(shape) if "(" in told else (1,)
+        return Step(makes, (value, *held), _made("tl.where({0} > 0.0, {0}, {0} * {1})"), own={held[0]: own})
     if name == "batch_norm" and module and not words and len(has) in (0, 2):
         parts = [f"self.{module}.{part}" for part in ("running_mean", "running_var")]
         scaled = " * {3} + {4}" if has else ""
@@ -159,17 +222,45 @@ def _channels_of(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[1:2], *(1,) * (len(shape) - 2))
 
 
+def _pool(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
+    """A pool whose windows lie in the tensor but for padding."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("F"), name), [ast.Name(value)], keywords) if value in shapes:
+            words = {str(word.arg): ast.literal_eval(word.value) for word in keywords}
+        case _:
+            return None
+    kind, rank = name[:3], len(shapes[value]) - 2
+    if name not in (f"max_pool{rank}d", f"avg_pool{rank}d"):
+        return None
+    every = lambda number: tuple(number) if isinstance(number, tuple | list) else (number,) * rank
+    kernel = every(words.pop("kernel_size"))
+    window = Window(kernel, every(words.pop("stride", kernel)), every(words.pop("padding", 0)))
+    if words or shapes[makes] == shapes[value]:
+        return None
+    mean: Recipe = (("{u}", "sum", "{0}"), ("{o}", "", f"{{u}} / {prod(kernel)}"))
+    recipe = mean if kind == "avg" else (("{o}", "max", "{0}"),)
+    return Step(makes, (value,), recipe, (2, rank + 1), window=window)
+
+
 def _reduction(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
     match node:
-        case ast.Call(function, [ast.Name(value)], keywords) if value in shapes:
+        case ast.Call(function, [ast.Name(value), *others], keywords) if value in shapes:
             call, shape = ast.unparse(function), shapes[value]
             words = {str(word.arg): ast.unparse(word.value) for word in keywords}
         case _:
             return None
+    match others:
+        case [ast.Name(other)] if call == "F.cosine_similarity" and shapes.get(other) == shape:
+            over = dims_of(words.pop("dim", "1"), len(shape))
+            eps = words.pop("eps", "1e-08")
+            return None if words or not over else Step(makes, (value, other), _filled(_COSINE, eps), over)
+        case [_, *_]:
+            return None
     if call.startswith("F.adaptive_avg_pool") and words == {"output_size": "1"} and len(shape) > 2:
         return Step(makes, (value,), _REDUCTIONS["torch.mean"], (2, len(shape) - 1))
-    if (over := _dims(words.pop("dim", ""), len(shape))) is None:
+    if (over := dims_of(words.pop("dim", _USUAL_DIM.get(call, "")), len(shape))) is None:
         return None
+    norm_of_one = call in ("torch.norm", "F.normalize") and words.get("p") in _OF_ONE and bool(words.pop("p"))
     if call in _REDUCTIONS:
         words.pop("keepdim", "")
         recipe = _REDUCTIONS[call]
@@ -177,35 +268,46 @@ def _reduction(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
             recipe = _BIASED[call]
         if call == "torch.norm" and words.pop("p", "2") not in ("2", "2.0", "'fro'"):
             return None
+        recipe = (("{o}", "sum", "tl.abs({0})"),) if norm_of_one else recipe
         return None if words else Step(makes, (value,), recipe, over)
     if call in _OVER_DIM and over[0] == over[1]:
         eps = words.pop("eps", "1e-12")
-        return None if words else Step(makes, (value,), _filled(_OVER_DIM[call], eps), over)
+        recipe = _OVER_DIM[call]
+        if norm_of_one:
+            recipe = (("{v}", "sum", "tl.abs({0})"), ("{o}", "", "{0} / tl.maximum({v}, {eps})"))
+        return None if words else Step(makes, (value,), _filled(recipe, eps), over)
     return None
 
 
-def _dims(text: str, rank: int) -> tuple[int, int] | None:
-    """First and last of dimensions that lie side by side."""
-    try:
-        given = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return None
-    dims = sorted(d % rank for d in (given if isinstance(given, tuple | list) else (given,))) if rank else []
-    return (dims[0], dims[-1]) if dims and dims == list(range(dims[0], dims[-1] + 1)) else None
-
-
-def _pointwise(makes: str, node: ast.expr) -> Step | None:
+def _pointwise(makes: str, node: ast.expr, known: Known) -> Step | None:
     """A call that may be point-wise, whatever the shapes."""
+    operands: list[str] = []
+
+    def made(template: str, *sides: ast.expr) -> Step | None:
+        texts = [_side(side, operands) for side in sides]
+        return Step(makes, tuple(operands), _made(template.format(*texts))) if all(texts) and operands else None
+
     match node:
         case ast.UnaryOp(ast.USub(), ast.Name(value)):
             return Step(makes, (value,), _made("-{0}"))
         case ast.BinOp(ast.Name(value), ast.Pow(), ast.Constant(float() | int() as power)) if power in _POWERS:
             return Step(makes, (value,), _made(_POWERS[power]))
+        case ast.BinOp(ast.Name(value), sign, size) if type(sign) in _SIGNS and ".shape[" in ast.unparse(size):
+            return Step(makes, (value,), _made(f"{{0}} {_SIGNS[type(sign)]} {{size}}"), size=ast.unparse(size))
         case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
-            operands: list[str] = []
-            sides = [_side(side, operands) for side in (left, right)]
-            text = f"{sides[0]} {_SIGNS[type(sign)]} {sides[1]}"
-            return Step(makes, tuple(operands), _made(text)) if all(sides) and operands else None
+            sides = (left, right)
+            texts = [f"{{{k}}}{_as_number(side, known)}" for k, side in enumerate(sides)]
+            return made(f"{texts[0]} {_SIGNS[type(sign)]} {texts[1]}", *sides)
+        case ast.Compare(left, [sign], [right]) if type(sign) in _COMPARISONS:
+            return made(f"{{0}} {_COMPARISONS[type(sign)]} {{1}}", left, right)
+        case ast.Call(ast.Attribute(ast.Name("torch"), "where"), [condition, left, right], []):
+            return made("tl.where({0}, {1}, {2})", condition, left, right)
+        case ast.Call(ast.Attribute(ast.Name("torch"), "masked_fill"), [value, mask], [word]):
+            return made(f"tl.where({{1}}, {ast.unparse(word.value)}, {{0}})", value, mask)
+        case ast.Call(function, given, [word]) if (found := _WITH_NUMBER.get(ast.unparse(function))) and (
+            word.arg == found[0] and len(given) == found[1].count("{") - 1 - ("({1} - {0})" in found[1])
+        ):
+            return made(found[1].replace("{number}", ast.unparse(word.value)), *given)
         case ast.Call(function, [ast.Name(first), ast.Name(second)], []) if ast.unparse(function) in _PAIRS:
             return Step(makes, (first, second), _made(f"{_PAIRS[ast.unparse(function)]}({{0}}, {{1}})"))
         case ast.Call(function, [ast.Name(value), *_], _) if ast.unparse(function) in _VIEWS:
@@ -214,6 +316,11 @@ def _pointwise(makes: str, node: ast.expr) -> Step | None:
             formula = _formula(ast.unparse(function), {str(w.arg): ast.unparse(w.value) for w in words})
             return Step(makes, (value,), formula) if formula else None
     return None
+
+
+def _as_number(node: ast.expr, known: Known) -> str:
+    """What makes a number of a truth value."""
+    return ".to(tl.float32)" if known.dtypes.get(ast.unparse(node)) == "bool" else ""
 
 
 def _side(node: ast.expr, operands: list[str]) -> str:

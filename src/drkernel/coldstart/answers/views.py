@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from drkernel.coldstart.answers.steps import Shapes, Step
+from drkernel.coldstart.answers.known import Shapes
+from drkernel.coldstart.answers.steps import Step
 
 Shape = tuple[int, ...]
 Place = tuple[str, str]
@@ -43,8 +44,13 @@ class View:
     is_loop: ClassVar[bool] = False
     """Whether the kernel goes through what is reduced in a loop."""
     axis: ClassVar[str] = "0"
-    """What `tl.sum` reduces over."""
+    """What `tl.sum` reduces over; empty where a loop leaves nothing to reduce."""
     tile: ClassVar[str] = "(BLOCK,)"
+    loop: ClassVar[str] = "for t in range(0, N, BLOCK):"
+    mask: ClassVar[str] = "m"
+    """Of the elements that are reduced."""
+    inside: ClassVar[frozenset[str]] = frozenset("ij")
+    """Names in the places of elements that a loop goes through."""
 
     @property
     def number(self) -> int:
@@ -140,8 +146,9 @@ class View:
             "T": "o.numel()",
             "G": self.groups,
             "N": self._length(lead),
+            "R": f"{lead}[0].numel() // N",
             "M": f"{lead}.numel() // N",
-            "I": f"{_first(lead, self.over[1] + 1)}.numel()",
+            "I": f"{first(lead, self.over[1] + 1)}.numel()",
             "HW": f"{lead}[0, 0].numel()",
             "C": f"{lead}.shape[1]",
             "S": f"{lead}.shape[{self.over[0] - 1}]",
@@ -158,19 +165,21 @@ class View:
         if self.groups:
             return f"{lead}[0].numel() // G"
         if len(self._reduced) > 1 and not self._inner:
-            return f"{_first(lead, self.over[0])}.numel()"
+            return f"{first(lead, self.over[0])}.numel()"
         return " * ".join(f"{lead}.shape[{d}]" for d in range(self.over[0], self.over[1] + 1))
 
 
 class Channels(View):
     def _beside(self) -> Iterator[tuple[Shape, Place]]:
         yield (*self.shape[:2], *(1,) * (len(self.shape) - 2)), ("i // HW", "m")
+        yield self._only(0, 0), ("i // HW // C", "m")
         yield self._only(1, 1), ("i // HW % C", "m")
 
 
 class ByChannel(View):
     def _beside(self) -> Iterator[tuple[Shape, Place]]:
         yield (*self.shape[:2], *(1,) * (len(self.shape) - 2)), ("p", "")
+        yield self._only(0, 0), ("p // C", "")
         yield self._only(1, 1), ("c", "")
 
     @property
@@ -204,6 +213,10 @@ class Rows(View):
             yield self._only(1, 1), ("j // HW", "j < N")
         if first:
             yield self._only(first - 1, first - 1), self._last_outer
+            yield self._only(first - 1, last), (f"{self._last_outer[0]} * N + j", "m")
+        if first > 1:
+            yield self._only(0, 0), ("row // R", self.row[1])
+            yield (self.shape[0], *self._only(first, last)[1:]), ("row // R * N + j", "m")
         yield self._only(first, last), ("j", "j < N")
         yield self.of_rows[-1], self.row
 
@@ -306,7 +319,7 @@ class Columns(View):
         return {"BLOCK": "triton.next_power_of_2(N)", "COLS": str(columns)}
 
     def grid(self, lead: str) -> str:
-        outer = " * ".join(f"{lead}.shape[{d}]" for d in range(self.over[0]))
+        outer = " * ".join(f"{lead}.shape[{d}]" for d in range(self.over[0])) or "1"
         return f"{outer}, triton.cdiv(I, {self.constants['COLS']})"
 
 
@@ -341,7 +354,7 @@ def _reducing(shape: Shape, over: tuple[int, int], groups: str, parts: int) -> V
     if over[1] < len(shape) - 1:
         programs = prod(shape[: over[0]]) * -(-inner // 128)
         kind: type[View] = Columns if whole.number <= LONG_COLUMN else LongColumns
-        return kind(shape, over) if over[0] and programs >= LEAST_PROGRAMS else None
+        return kind(shape, over) if programs >= LEAST_PROGRAMS else None
     kind = ShortRows if whole.number <= SHORT else Rows if whole.number <= LONG_ROW else LongRows
     return kind(shape, over, groups, parts) if prod(shape) // whole.number >= LEAST_PROGRAMS else None
 
@@ -351,6 +364,6 @@ def _power_of_2(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _first(lead: str, dims: int) -> str:
+def first(lead: str, dims: int) -> str:
     """The first of the parts that the first dimensions count."""
     return f"{lead}[{', '.join(['0'] * dims)}]" if dims else lead

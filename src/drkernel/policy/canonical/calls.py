@@ -52,8 +52,12 @@ class Call:
         words = [f"{name}={written(v)}" for name, v in self.words.items() if not isinstance(v, Ref)]
         held = [ref for ref in self.refs if ref.path and "running" not in ref.path]
         roles = [(ref.path.rpartition(".")[2], ref.shape) for ref in held]
-        told = [f"{role} {shape}" if len(shape) > 1 else role for role, shape in roles]
+        told = [f"{role} {shape}" if len(shape) > 1 or self._tells(shape) else role for role, shape in roles]
         return f"{_function(self.name)}({', '.join([*told, *words])})"
+
+    def _tells(self, shape: tuple[int, ...]) -> bool:
+        """Whether a parameter of one dimension may have other lengths: nothing else says so."""
+        return self.name == "prelu" and shape != (1,)
 
     @property
     def text(self) -> str:
@@ -111,7 +115,7 @@ def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, A
     for word, value in bound(func, _OTHER_NAMES.get(_name(func), _name(func)), args, words):
         if word in _UNTOLD or value is None or (word == "dtype" and name not in _MAKERS):
             continue
-        if not rest and (is_tensors(value) or re.fullmatch(r"a\d+", word)):
+        if not rest and (is_tensors(value) or name == "where" or re.fullmatch(r"a\d+", word)):
             tensors.append(value)
         else:
             rest[_WORDS.get(word, word)] = _argument(word, value, rank)

@@ -35,7 +35,9 @@ class Canonical:
     lines: Sequence[Line] = ()
     """What answers need not repeat (edits.py)."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of the values in them that are float32, by name."""
+    """Of the values in them, by name."""
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    """Of those of them that are not float32: float16, bfloat16, int, bool."""
 
     def answer(self, submission: str, entry_point: str = "Model") -> str:
         """What a policy writes for a submission to the source: its kernels, functions and methods, in canonical names,
@@ -101,7 +103,7 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     numbers = [f"{told.paths[name]}: {value}" for name, value in told.numbers.items()]
     head = f"{_FORWARD}{arguments}):  # {'; '.join([*shapes, *numbers])}"
     text = "\n".join([head, *(f"    {line}" for line in told.lines)]) + "\n"
-    return Canonical(text, frame, told.paths, lines_of(told.lines, told.general), told.shapes)
+    return Canonical(text, frame, told.paths, lines_of(told.lines, told.general), told.shapes, told.dtypes)
 
 
 def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:

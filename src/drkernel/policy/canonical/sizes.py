@@ -4,13 +4,14 @@
     t2 / 8.0                              ->   t2 / t0.shape[-1] ** 0.5     where t2 = t0 @ t1
 
 What a size stands for is guessed from where the same number stands in the call's tensors and in the inputs. A policy
-reads the numbers; the guesses are for submissions, which the judge tries at several sizes.
+reads the numbers, but for factors, which kernels have to take over; the guesses are for submissions, which the judge
+tries at several sizes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from drkernel.policy.canonical.arguments import Ref
@@ -29,7 +30,14 @@ class Size:
         return self.text
 
 
-def general(call: Call, inputs: Sequence[Ref], numbers: Mapping[int, str], makers: Mapping[int, Call]) -> Call:
+def general(
+    call: Call,
+    inputs: Sequence[Ref],
+    numbers: Mapping[int, str],
+    makers: Mapping[int, Call],
+    literals: Set[float] = frozenset(),
+    values: Sequence[Ref] = (),
+) -> Call:
     """The call with sizes as expressions.
 
     Args:
@@ -37,6 +45,8 @@ def general(call: Call, inputs: Sequence[Ref], numbers: Mapping[int, str], maker
         inputs: of `forward`.
         numbers: the names of whole numbers that the module holds.
         makers: the call that made a value, by `id` of its `Ref`.
+        values: that were made before, the last one first.
+        literals: numbers that the source has as they are, so that no factor of that value follows from a size.
     """
     tensors, words = list(call.tensors), dict(call.words)
     match call.name:
@@ -53,12 +63,15 @@ def general(call: Call, inputs: Sequence[Ref], numbers: Mapping[int, str], maker
         case "[]":
             words["index"] = [_sliced(part, tensors[0], place, inputs) for place, part in enumerate(words["index"])]
         case "narrow":
-            words["length"] = _of_input(words["length"], inputs, words["dim"])
+            words["length"] = _narrowed(tensors[0], words, inputs)
         case "*" | "/" if call.infix:
-            tensors = [_factor(tensors, place, makers) for place in range(2)]
+            tensors = [_factor(tensors, place, makers, literals) for place in range(2)]
         case name if name in _MAKERS:
-            tensors = [_given(value, inputs) for value in tensors]
-            words = {word: _given(v, inputs) if word in ("size", "end") else v for word, v in words.items()}
+            rows = [ref for ref in values if call.name == "arange" and ref.shape[-1:] == (words.get("end"),)]
+            known = [*inputs, *values]
+            tensors = [_given(value, known) for value in tensors]
+            words = {word: _given(v, known) if word in ("size", "end") else v for word, v in words.items()}
+            words |= {"end": Size(f"{rows[0].name}.shape[-1]")} if rows else {}
     return dataclasses.replace(call, tensors=tensors, words=words)
 
 
@@ -95,6 +108,15 @@ def _of_input(size: int, inputs: Sequence[Ref], place: int | None = None) -> Any
     return Size(f"{ref.name}.shape[{k}]")
 
 
+def _narrowed(tensor: Ref, words: Mapping[str, Any], inputs: Sequence[Ref]) -> Any:
+    """The length of an input, or what is left without the last few elements."""
+    length = _of_input(words["length"], inputs, words["dim"])
+    left = tensor.shape[words["dim"]] - words["length"]
+    if isinstance(length, Size) or words.get("start", 0) or not 0 < left < 4:
+        return length
+    return Size(f"{tensor.name}.shape[{words['dim']}] - {left}")
+
+
 def _given(value: Any, inputs: Sequence[Ref]) -> Any:
     if isinstance(value, list | tuple):
         return [_of_input(part, inputs) if type(part) is int else part for part in value]
@@ -116,10 +138,10 @@ def _sliced(part: Any, tensor: Ref, place: int, inputs: Sequence[Ref]) -> Any:
     return slice(end(part.start), end(part.stop), part.step)
 
 
-def _factor(operands: Sequence[Any], place: int, makers: Mapping[int, Call]) -> Any:
+def _factor(operands: Sequence[Any], place: int, makers: Mapping[int, Call], literals: Set[float]) -> Any:
     """A factor that is the root of a dimension, as attention has it, or the size that a mean written out divides by."""
     value, other = operands[place], operands[1 - place]
-    if type(value) is not float or not isinstance(other, Ref) or value <= 0:
+    if type(value) is not float or not isinstance(other, Ref) or value <= 0 or value in literals:
         return value
     maker = makers.get(id(other))
     if maker and maker.name == "sum" and isinstance(dim := maker.words.get("dim"), int):

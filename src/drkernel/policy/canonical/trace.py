@@ -13,6 +13,7 @@ the call beside it.
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +55,9 @@ class Trace:
     general: tuple[str, ...]
     """The lines as they suit other sizes (sizes.py)."""
     shapes: Mapping[str, tuple[int, ...]]
-    """Of values, inputs and tensors of the module, where they are float32, by name."""
+    """Of values, inputs and tensors of the module, by name."""
+    dtypes: Mapping[str, str]
+    """Of those of them that are not float32: float16, bfloat16, int, bool."""
     paths: Mapping[str, str]
     """Canonical names: `m0`, `m1`, ... of modules and tensors in the order in which calls need them, `n0`, `n1`, ... of
     whole numbers that the module holds."""
@@ -98,11 +101,15 @@ def _run(source: str, entry_point: str) -> Trace:
     numbers = dict(_numbers(model))
     often = Counter(numbers.values())
     recorder.numbers = {value: f"n{place}" for place, value in enumerate(numbers.values()) if often[value] == 1}
+    nodes = ast.walk(ast.parse(source))
+    recorder.literals = frozenset(n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is float)
     with recorder:
         result = model(*inputs)
     lines = tuple(recorder.lines(result))
     paths = recorder.paths | {path: f"n{place}" for place, path in enumerate(numbers)}
-    return Trace(tuple(map(_told, inputs)), lines, tuple(recorder.general), recorder.shapes, paths, numbers)
+    return Trace(
+        tuple(map(_told, inputs)), lines, tuple(recorder.general), recorder.shapes, recorder.dtypes, paths, numbers
+    )
 
 
 class _OnMeta(TorchFunctionMode):
@@ -138,8 +145,11 @@ class _Recorder(TorchFunctionMode):
         self.paths: dict[str, str] = {}
         self.general: list[str] = []
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.dtypes: dict[str, str] = {}
         self.numbers: dict[int, str] = {}
         """Names of whole numbers that the module holds, where it holds them once."""
+        self.literals: frozenset[float] = frozenset()
+        """Numbers with a point that the source has as they are."""
         self._inputs: list[Ref] = []
         self._calls: list[_Line] = []
         self._quiet = False
@@ -234,6 +244,7 @@ class _Recorder(TorchFunctionMode):
                 kept.append(line)
         number, told = 0, set[str]()
         makers = {id(ref): line.call for line in kept for ref in line.made}
+        values: list[Ref] = []
         for line in reversed(kept):
             self._name_held(line.call)
             if line.call.name == PUT:
@@ -244,11 +255,14 @@ class _Recorder(TorchFunctionMode):
             for ref in line.made:
                 used = id(ref) in needed
                 ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
-            self.shapes |= {r.name: r.shape for r in (*line.call.refs, *line.made) if r.dtype == "float32"}
+            self.shapes |= {r.name: r.shape for r in (*line.call.refs, *line.made)}
+            self.dtypes |= {r.name: r.dtype for r in (*line.call.refs, *line.made) if r.dtype != "float32"}
             several = line.call.several and not any(id(ref) in needed for ref in line.made[1:])
             makes = f"{line.made[0].name}, *_" if several else ", ".join(ref.name for ref in line.made)
-            self.general.append(f"{makes} = {general(line.call, self._inputs, self.numbers, makers).text}")
-            yield f"{makes} = {line.call.text}{_beside(line, told)}"
+            suited = general(line.call, self._inputs, self.numbers, makers, self.literals, values).text
+            values = [*(ref for ref in line.made if ref.name != "_"), *values]
+            self.general.append(f"{makes} = {suited}")
+            yield f"{makes} = {suited if line.call.infix else line.call.text}{_beside(line, told)}"
         self.general.append(f"return {', '.join(ref.name for ref in returned)}")
         yield self.general[-1]
 

@@ -13,7 +13,6 @@ from drkernel.tasks.graphs.networks import NETWORKS
 from drkernel.tasks.graphs.ops import OPS
 from drkernel.tasks.graphs.singles import names, single, variant
 from drkernel.tasks.graphs.sizes import random_input, shape_of
-from drkernel.tasks.graphs.wild import WILD
 
 Drawn = tuple[Graph, str]
 """A graph and the key of its composition, by which it is in one split."""
@@ -196,7 +195,8 @@ def _network(name: str) -> Callable[[random.Random, str], Drawn]:
     def drawn(rng: random.Random, dtype: str) -> Drawn:
         build = Builder(dtype)
         value = _core(lambda: NETWORKS[name](build, rng))
-        graph = pruned(_grown(build, rng, value, rng.choice((0, 0, 0, 1, 2)))[0])
+        steps = rng.choice((0, 0, 0, 1, 2))
+        graph = pruned(_grown(build, rng, value, steps if build.dtype_of(value) == dtype else 0)[0])
         return graph, _key(graph)
 
     return drawn
@@ -222,7 +222,7 @@ FAMILIES: dict[str, Family] = {
     "gates": Family(_gate, share=4, narrow=True),
     "pair_chain": Family(_pair_chain, share=4),
     **{
-        name: Family(_network(name), share=8 if name in WILD else 1, narrow=name in networks.NARROW)
+        name: Family(_network(name), share=8 if name.startswith("wild") else 1, narrow=name in networks.NARROW)
         for name in NETWORKS
     },
 }

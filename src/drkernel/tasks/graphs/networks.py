@@ -21,6 +21,7 @@ from drkernel.tasks.graphs.layers import (
     tokens,
     tokens_of_heads,
 )
+from drkernel.tasks.graphs.programs import wild_programs
 from drkernel.tasks.graphs.stacks import STACKS
 from drkernel.tasks.graphs.wild import WILD
 
@@ -279,6 +280,7 @@ NETWORKS: dict[str, Callable[[Builder, random.Random], str]] = {
     **DEEP,
     **STACKS,
     **WILD,
+    wild_programs.__name__: wild_programs,
 } | {
     function.__name__: function
     for function in (

@@ -17,7 +17,7 @@ _MOVES = ("permute", "pad_all", "roll", "cut", "interpolate", "glu", "merge", "c
 
 
 @dataclass
-class _Network:
+class Network:
     """A network that grows at its last value."""
 
     build: Builder
@@ -42,13 +42,13 @@ class _Network:
         )
         return self.build.size(f"{name}{len(known) + 1}", *self.rng.choice(pairs))
 
-    def grow(self, steps: int, kinds: Sequence[Callable[[_Network], None]]) -> str:
+    def grow(self, steps: int, kinds: Sequence[Callable[[Any], None]]) -> str:
         for _ in range(steps):
             kept = self.value
             for _ in range(_TRIES):
                 try:
                     self.rng.choice(kinds)(self)
-                except (_Unfit, AssertionError):
+                except (Unfit, AssertionError):
                     self.value = kept
                     continue
                 break
@@ -56,15 +56,15 @@ class _Network:
         return self.value
 
 
-class _Unfit(Exception):
+class Unfit(Exception):
     """What was drawn does not fit the value."""
 
 
-def _activation(net: _Network) -> None:
+def _activation(net: Network) -> None:
     net.value = layers.activation(net.build, net.rng, net.value)
 
 
-def _arithmetic(net: _Network) -> None:
+def _arithmetic(net: Network) -> None:
     name = net.rng.choice(
         ("scale", "add_constant", "clamp_min", "divide", "soft_cap", "multiply_parameter", "add_parameter")
     )
@@ -72,7 +72,7 @@ def _arithmetic(net: _Network) -> None:
     net.add(name, **(drawn(net.rng, [net.shape]) or {} if drawn else {}))
 
 
-def _convolution(net: _Network) -> None:
+def _convolution(net: Network) -> None:
     rng, build = net.rng, net.build
     kernel = rng.choice((1, 1, 3, 3, 3, 5, 7, (1, 3), (3, 1)))
     padding = tuple(k // 2 for k in kernel) if isinstance(kernel, tuple) else kernel // 2
@@ -90,19 +90,19 @@ def _convolution(net: _Network) -> None:
         _activation(net)
 
 
-def _pool(net: _Network) -> None:
+def _pool(net: Network) -> None:
     if net.shape[2].small < 6:
-        raise _Unfit
+        raise Unfit
     kernel, stride, padding = net.rng.choice(((2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 1, 0)))
     net.add(net.rng.choice(("max_pool2d", "avg_pool2d")), kernel_size=kernel, stride=stride, padding=padding)
 
 
-def _earlier(net: _Network) -> None:
+def _earlier(net: Network) -> None:
     """An earlier value of the same shape joins."""
     earlier = dict.fromkeys(value for value in net.earlier if value != net.value)
     fitting = [value for value in earlier if alike(net.build.shape(value), net.shape)]
     if not fitting:
-        raise _Unfit
+        raise Unfit
     other, kind = net.rng.choice(fitting), net.rng.random()
     if kind < 0.75:
         net.add(net.rng.choice(("add", "add", "add", "multiply", "subtract", "maximum")), other)
@@ -112,7 +112,7 @@ def _earlier(net: _Network) -> None:
         net.add("cat", other, dim=1)
 
 
-def _branch(net: _Network) -> None:
+def _branch(net: Network) -> None:
     """Two ways for one value."""
     kept, build, rng = net.value, net.build, net.rng
     parts = []
@@ -129,7 +129,7 @@ def _branch(net: _Network) -> None:
     )
 
 
-def _gate(net: _Network) -> None:
+def _gate(net: Network) -> None:
     """A value weighted by a function of itself."""
     build, rng, kept = net.build, net.rng, net.value
     squash = rng.choice(("sigmoid", "sigmoid", "tanh", "hardsigmoid"))
@@ -149,19 +149,19 @@ def _gate(net: _Network) -> None:
     net.value = build.node("multiply", kept, build.node(squash, gate))
 
 
-def _move(net: _Network) -> None:
+def _move(net: Network) -> None:
     name = net.rng.choice(_MOVES)
     drawn = OPS[name].draw
     attributes = drawn(net.rng, [net.shape]) if drawn else {}
     if attributes is None or (len(net.shape) == 4 and name in ("permute", "merge", "roll")):
-        raise _Unfit
+        raise Unfit
     made = OPS[name].infer([net.shape], attributes)
     if len(made) != len(net.shape) or min(dim.small for dim in made) < 2:
-        raise _Unfit
+        raise Unfit
     net.add(name, **attributes)
 
 
-def _layer(net: _Network) -> None:
+def _layer(net: Network) -> None:
     out = net.shape[-1] if net.rng.random() < 0.4 else net.width()
     if net.rng.random() < 0.15:
         net.add("linear_raw", out_features=out, bias=net.rng.choice(("", "zeros", "randn")))
@@ -171,16 +171,16 @@ def _layer(net: _Network) -> None:
         _activation(net)
 
 
-def _normed(net: _Network) -> None:
+def _normed(net: Network) -> None:
     name = net.rng.choice(("layer_norm", "layer_norm", "softmax", "l2_norm"))
     drawn = OPS[name].draw
     attributes = drawn(net.rng, [net.shape]) if drawn else {}
     if attributes is None:
-        raise _Unfit
+        raise Unfit
     net.add(name, **attributes)
 
 
-def _attention(net: _Network) -> None:
+def _attention(net: Network) -> None:
     width = net.shape[-1]
     parts = [net.build.node("linear", net.value, out_features=width, bias=False) for _ in range(3)]
     net.value = net.build.node("attention", *parts, is_causal=net.rng.random() < 0.3)
@@ -188,7 +188,7 @@ def _attention(net: _Network) -> None:
         net.add("linear", out_features=width)
 
 
-def _end(net: _Network) -> str:
+def _end(net: Network) -> str:
     """As it is, or joined and turned into classes."""
     build, rng = net.build, net.rng
     if rng.random() < 0.5:
@@ -212,7 +212,7 @@ def wild_images(build: Builder, rng: random.Random) -> str:
     places = [build.size("height", side, 8), build.size("width", side, 8)]
     channels = build.size("channels", *rng.choice(((3, 3), (16, 4), (32, 4), (64, 6), (128, 8))))
     x = build.input("x", (build.size("batch", rng.choice((8, 16, 32, 64, 100)), 2), channels, *places))
-    net = _Network(build, rng, x)
+    net = Network(build, rng, x)
     kinds = [_convolution] * 5 + [_activation, _arithmetic, _pool, _branch, _gate, _move] + [_earlier] * 3
     net.grow(rng.choice((2, 3, 4, 5, 6, 8, 10)), kinds)
     return _end(net)
@@ -222,7 +222,7 @@ def wild_rows(build: Builder, rng: random.Random) -> str:
     """Of vectors."""
     batch = build.size("batch", rng.choice((64, 128, 256, 1024, 2048)), rng.choice((5, 6)))
     x = build.input("x", (batch, build.size("features", *rng.choice(((256, 16), (512, 20), (1000, 24))))))
-    net = _Network(build, rng, x)
+    net = Network(build, rng, x)
     kinds = [_layer] * 4 + [_activation, _arithmetic, _branch, _gate, _normed, _move] + [_earlier] * 2
     net.grow(rng.choice((2, 3, 4, 5, 6, 8, 12)), kinds)
     return _end(net)
@@ -232,7 +232,7 @@ def wild_tokens(build: Builder, rng: random.Random) -> str:
     """Of sequences."""
     batch, seq = build.size("batch", rng.choice((8, 16, 32)), 2), build.size("seq", rng.choice((64, 128, 197, 512)), 7)
     x = build.input("x", (batch, seq, build.size("features", *rng.choice(((128, 12), (256, 16), (512, 20))))))
-    net = _Network(build, rng, x)
+    net = Network(build, rng, x)
     kinds = [_layer] * 3 + [_activation, _arithmetic, _branch, _gate, _normed, _normed, _attention] + [_earlier] * 3
     net.grow(rng.choice((2, 3, 4, 5, 6, 8)), kinds)
     return _end(net)

@@ -13,6 +13,7 @@ from drkernel.tasks.graphs.ops import (
     binary,
     convolutions,
     library,
+    masks,
     modules,
     norms,
     pairs,
@@ -46,6 +47,7 @@ OPS: dict[str, Op] = table(
     pairs.LOOKUPS,
     library.MOVES,
     library.JOINS,
+    masks.MASKS,
     modules.RAW,
     modules.MODULES,
 )

@@ -1,0 +1,62 @@
+"""What a canonical form says of its values: shapes, dtypes, and which are parts of others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from drkernel.policy.canonical import Canonical
+from drkernel.policy.canonical.edits import Line
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the equal parts of a tensor along a dimension."""
+
+    whole: str
+    """The tensor's name."""
+    dim: int
+    number: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a form says of its values."""
+
+    shapes: Shapes
+    dtypes: Mapping[str, str]
+    """Of those that are not float32."""
+    parts: Mapping[str, Part]
+    """Values that are parts of others."""
+
+    @classmethod
+    def of(cls, form: Canonical) -> Known:
+        parts = {name: part for line in form.lines for name, part in _chunks(line, form.shapes)}
+        return cls(form.shapes, form.dtypes, parts)
+
+    def is_float(self, name: str) -> bool:
+        return self.dtypes.get(name, "float") not in ("int", "bool")
+
+
+def _chunks(line: Line, shapes: Shapes) -> Iterator[tuple[str, Part]]:
+    """The values that `torch.chunk` makes, as parts."""
+    match ast.parse(line.told).body[0]:
+        case ast.Assign([ast.Tuple(made)], ast.Call(call, [ast.Name(whole), ast.Constant(int() as number)], [word])):
+            dim = dims_of(ast.unparse(word.value), len(shapes.get(whole, ())))
+            if ast.unparse(call) == "torch.chunk" and dim and shapes[whole][dim[0]] % number == 0:
+                for place, target in enumerate(made):
+                    yield ast.unparse(target), Part(whole, dim[0], number, place)
+
+
+def dims_of(text: str, rank: int) -> tuple[int, int] | None:
+    """First and last of dimensions that lie side by side."""
+    try:
+        given = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return None
+    dims = sorted(d % rank for d in (given if isinstance(given, tuple | list) else (given,))) if rank else []
+    return (dims[0], dims[-1]) if dims and dims == list(range(dims[0], dims[-1] + 1)) else None
