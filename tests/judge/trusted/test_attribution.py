@@ -56,3 +56,18 @@ def test_an_operator_of_the_reference_may_take_as_long_as_it_took_there(ours, mo
     theirs = OpTrace([Row("_cudnn_rnn", "r", False, 1, output_numel=64)])
     cost = ReferenceCost(theirs, OneMicrosecond(), 0.0)
     assert most_explained_us(cost, OpTrace(ours), [KernelTime("_cudnn_rnn", 1, 100.0, False)], 10.0) == most
+
+
+@pytest.mark.parametrize(
+    ("ours", "most"),
+    [
+        ([Row("cummax:outer", "c", False, 1, output_numel=64)], 150.0),  # one of two calls is kept
+        ([Row("cummax", "c", False, 1, output_numel=64), Row("cummax:outer", "c", False, 1, output_numel=64)], 150.0),
+        ([Row("cummax:outer", "c", False, 2, output_numel=64)], 10.0),  # twice what was done once
+        ([Row("cummax:outer", "c", False, 1, output_numel=64, block=8)], 10.0),  # along a shorter dimension
+    ],
+)
+def test_a_kept_call_of_several_may_take_as_long_as_all_took(ours, most):
+    theirs = OpTrace([Row(name, "c", False, 1, output_numel=64) for name in ("cummax", "cummax:outer")])
+    cost = ReferenceCost(theirs, OneMicrosecond(), 0.0)
+    assert most_explained_us(cost, OpTrace(ours), [KernelTime("cummax", 2, 100.0, False)], 10.0) == most
