@@ -204,8 +204,8 @@ class CudaDevice:
         cost = prepared.reference_costs[train]
         explained_us = sum(cost.cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
         most_us = attribution.most_explained_us(cost, submission.trace, reference_profile, _EXPLAINED_FACTOR)
-        spans = [row.microseconds + row.calls * self._buffers.empty_us for row in profile if not row.triton]
-        _expect_explained(submission, work, most_us, _SPANNED_FACTOR * sum(spans))
+        spanned_us = sum(row.microseconds + row.calls * self._buffers.empty_us for row in profile if not row.triton)
+        _expect_explained(submission, work, most_us, _SPANNED_FACTOR * spanned_us)
         _expect_joined_streams(submission)
         share = roofline(cost.least, torch_limits(), prepared.task.precision, timing.submission_us)
         evidence = {
@@ -221,6 +221,7 @@ class CudaDevice:
             "single_calls": [call.facts() for call in singles],
             "usual": {kind: usual.facts() for kind, usual in self._buffers.usual.items()},
             "device_us": [round(us, 2) for us in (own_us, other_us, moved_us, explained_us)],
+            "spanned_us": [round(us, 2) for us in (submission.client.activity.busy_with_others_us(work), spanned_us)],
         }
         return Measurement(
             timing.low,
