@@ -112,7 +112,7 @@ def _aten_work(trace: OpTrace, cost: ReferenceCost) -> dict[tuple[str, int], flo
     work: dict[tuple[str, int], float] = {}
     for row in trace.rows:
         if not row.triton and (only_copies or row.name not in _COPIES):
-            kind = "product" if row.flops else row.name.removesuffix("_")
+            kind = "product" if row.flops else _bare(row).removesuffix("_")
             key = _KINDS.get(kind, kind), row.output_numel
             work[key] = work.get(key, 0.0) + cost.cost_model.work_us(row)
     return work
