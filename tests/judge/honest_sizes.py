@@ -53,6 +53,10 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
         {"batch_size": 2, "features": 16, "groups": 4, "dim1": 8, "dim2": 8},
         {"batch_size": 3, "features": 15, "groups": 5, "dim1": 7, "dim2": 9},
     ),
+    "gru_activation": (
+        {"steps": 4, "batch": 2, "features": 8, "hidden": 16},
+        {"steps": 3, "batch": 5, "features": 7, "hidden": 11},
+    ),
     "half_sum": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "hinge": ({"batch_size": 64, "dims": 32}, {"batch_size": 51, "dims": 37}),
     "instance_norm": (
@@ -121,6 +125,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "total": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "transpose": ({"batch": 2, "rows": 32, "cols": 64}, {"batch": 1, "rows": 45, "cols": 21}),
     "triangular_matmul": ({"N": 64}, {"N": 77}),
+    "two_running_maxima": ({"rows": 32, "features": 64}, {"rows": 21, "features": 37}),
     "upsample": (
         {"batch": 2, "channels": 2, "height": 8, "width": 8},
         {"batch": 1, "channels": 3, "height": 7, "width": 11},

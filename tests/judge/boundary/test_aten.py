@@ -68,6 +68,16 @@ def test_bytes_of(name, function, moved):
     assert rows(lambda: function(x))[name].bytes_unique == moved
 
 
+def test_overlapping_elements_are_read_once():
+    found = rows(lambda: torch.ones(128).as_strided((64, 64), (1, 1)).relu())
+    assert [t.unique for t in found["relu"].tensors] == [127 * 4, 64 * 64 * 4]
+
+
+def test_a_scan_along_another_dimension_is_another_one():
+    x = torch.ones(8, 8)
+    assert {*rows(lambda: (torch.cummax(x, 0), torch.cummax(x, 1)))} == {"cummax", "cummax:outer"}
+
+
 def test_products_are_counted_with_their_arithmetic():
     x, w = torch.randn(8, 16), torch.randn(32, 16)
     row = rows(lambda: F.linear(x, w, torch.zeros(32)))["addmm"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drkernel.judge.boundary.op_trace import OpTrace, Row
-from drkernel.judge.trusted.attribution import ReferenceCost, difference, most_explained_us
+from drkernel.judge.trusted.attribution import ReferenceCost, attribute, difference, most_explained_us
 from drkernel.types import KernelTime
 
 KERNEL, OTHER = Row("double", "double:8", True, 1, 64), Row("halve", "halve:20", True, 1, 64)
@@ -56,3 +56,23 @@ def test_an_operator_of_the_reference_may_take_as_long_as_it_took_there(ours, mo
     theirs = OpTrace([Row("_cudnn_rnn", "r", False, 1, output_numel=64)])
     cost = ReferenceCost(theirs, OneMicrosecond(), 0.0)
     assert most_explained_us(cost, OpTrace(ours), [KernelTime("_cudnn_rnn", 1, 100.0, False)], 10.0) == most
+
+
+@pytest.mark.parametrize(
+    ("ours", "most"),
+    [
+        ([Row("cummax:outer", "c", False, 1, output_numel=64)], 150.0),  # one of two calls is kept
+        ([Row("cummax", "c", False, 1, output_numel=64), Row("cummax:outer", "c", False, 1, output_numel=64)], 150.0),
+        ([Row("cummax:outer", "c", False, 2, output_numel=64)], 10.0),  # twice what was done once
+        ([Row("cummax:outer", "c", False, 1, output_numel=64, block=8)], 10.0),  # along a shorter dimension
+    ],
+)
+def test_a_kept_call_of_several_may_take_as_long_as_all_took(ours, most):
+    theirs = OpTrace([Row(name, "c", False, 1, output_numel=64) for name in ("cummax", "cummax:outer")])
+    cost = ReferenceCost(theirs, OneMicrosecond(), 0.0)
+    assert most_explained_us(cost, OpTrace(ours), [KernelTime("cummax", 2, 100.0, False)], 10.0) == most
+
+
+def test_an_operator_along_another_dimension_replaces_nothing():
+    theirs, ours = (OpTrace([Row(name, "c", False, 1, output_numel=64)]) for name in ("cummax:outer", "cummax"))
+    assert attribute(ReferenceCost(theirs, OneMicrosecond(), 0.0), ours, []).nothing_replaced

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from drkernel.judge.boundary.custom_operators import follow_custom_operators, is_followed
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.windows import share_read
 
@@ -47,7 +48,7 @@ PRODUCTS = frozenset(
 _NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
 SOFTMAXES, SCANS = frozenset({"_softmax", "_log_softmax"}), frozenset({"cumsum", "cumprod", "logcumsumexp"})
-DIRECTED = SOFTMAXES | SCANS
+DIRECTED = SOFTMAXES | SCANS | {"cummax", "cummin"}
 OUTER = ":outer"
 """Suffix of these operators' names where they work along another dimension than the last, which is slower."""
 
@@ -215,33 +216,6 @@ def keep_fused_operators_whole() -> None:
     torch.rms_norm = rms_norm
 
 
-def follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
-    """Re-enters the modes that torch has `suspended` while the Python implementation of a custom operator runs.
-
-    A dispatch mode alone sees only the outer call of an operator that was defined with torch.library.
-    """
-    register = torch.library.Library.impl
-
-    def impl(self: torch.library.Library, op_name: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-        @functools.wraps(function)
-        def followed(*inputs: Any, **options: Any) -> Any:
-            with contextlib.ExitStack() as stack:
-                for mode in suspended():
-                    stack.enter_context(mode)
-                return function(*inputs, **options)
-
-        keep = kwargs.get("with_keyset") or not callable(function)
-        if not keep and isinstance(op_name, str):
-            _followed.add(f"{self.ns}::{op_name.rpartition('::')[2].partition('.')[0]}")
-        return register(self, op_name, function if keep else followed, *args, **kwargs)
-
-    torch.library.Library.impl = impl  # type: ignore[method-assign, assignment]
-
-
-_followed: set[str] = set()
-"""Custom operators whose implementations in Python are followed, by name."""
-
-
 def moves_data(func: Any) -> bool:
     """Whether a GPU would run a kernel for this operator."""
     return not func.is_view and func._overloadpacket.__name__ not in FREE and func.namespace in _COUNTED
@@ -249,15 +223,16 @@ def moves_data(func: Any) -> bool:
 
 def _is_known(func: Any) -> bool:
     """Whether the operator, or what it consists of, is counted."""
-    return func.namespace in _COUNTED or func._schema.name in _followed
+    return func.namespace in _COUNTED or is_followed(func)
 
 
 def distinct_elements(tensor: Tensor) -> int:
-    """Elements at distinct addresses: expanded dimensions count once."""
-    count = 1
+    """Elements at distinct addresses: expanded dimensions count once, and no more than lie in the tensor's span."""
+    count, span = 1, 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         count *= 1 if stride == 0 and size else size
-    return count
+        span += max(size - 1, 0) * stride
+    return min(count, span)
 
 
 def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> tuple[list[Tensor], list[Tensor]]:

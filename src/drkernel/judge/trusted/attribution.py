@@ -8,6 +8,7 @@ brings along (`CostModel`): this module knows no GPU. See judge/README.md, "Clas
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -111,7 +112,7 @@ def _aten_work(trace: OpTrace, cost: ReferenceCost) -> dict[tuple[str, int], flo
     work: dict[tuple[str, int], float] = {}
     for row in trace.rows:
         if not row.triton and (only_copies or row.name not in _COPIES):
-            kind = "product" if row.flops else row.name.removesuffix("_")
+            kind = "product" if row.flops else _bare(row).removesuffix("_")
             key = _KINDS.get(kind, kind), row.output_numel
             work[key] = work.get(key, 0.0) + cost.cost_model.work_us(row)
     return work
@@ -137,8 +138,8 @@ def difference(usual: OpTrace, found: OpTrace) -> str:
 def most_explained_us(cost: ReferenceCost, trace: OpTrace, profile: Sequence[KernelTime], factor: float) -> float:
     """Most device time in microseconds that the ATen operators of a submission's forward account for.
 
-    It is `factor` times what the model says. Where the reference has the same operators, of as much work, it is at
-    least what they took when the reference was profiled: a library may be far from what its work needs.
+    It is `factor` times what the model says. Where the reference makes the same calls of an operator, too, it is at
+    least what the operator took when the reference was profiled: a library may be far from what its work needs.
 
     Args:
         trace: of the submission.
@@ -148,7 +149,7 @@ def most_explained_us(cost: ReferenceCost, trace: OpTrace, profile: Sequence[Ker
     ours, theirs = (_by_operator(one) for one in (trace, cost.trace))
     total = 0.0
     for name, rows in ours.items():
-        same = _amounts(rows) == _amounts(theirs.get(name, []))
+        same = not _calls(rows) - _calls(theirs.get(name, []))
         modelled = factor * sum(cost.cost_model.work_us(row) for row in rows)
         total += max(modelled, _MEASURED_MARGIN * measured.get(name, 0.0) if same else 0.0)
     return total
@@ -162,9 +163,15 @@ def _by_operator(trace: OpTrace) -> dict[str, list[Row]]:
     return found
 
 
-def _amounts(rows: list[Row]) -> list[tuple[float, ...]]:
-    """What the rows do: a cheaper operator with outputs as large as the reference's is another one."""
-    return sorted((row.output_numel, row.calls, row.flops, row.bytes_unique) for row in rows)
+def _calls(rows: list[Row]) -> Counter[tuple]:
+    """How often the rows do what. A cheaper operator with outputs as large as the reference's is another one, and so is
+    one that works along another dimension."""
+    found: Counter[tuple] = Counter()
+    for row in rows:
+        amounts = row.flops, row.bytes_unique, row.bytes_total
+        each = tuple(amount / max(row.calls, 1) for amount in amounts)
+        found[row.name, row.output_numel, row.block, each] += row.calls
+    return found
 
 
 def _bare(row: Row) -> str:

@@ -72,7 +72,7 @@ ONLY = {
 MEMBERS = {
     "torch": _words("""
         compile load save from_file frombuffer use_deterministic_algorithms set_deterministic_debug_mode classes
-        UntypedStorage TypedStorage fork wait set_default_tensor_type DispatchKey from_dlpack to_dlpack
+        UntypedStorage TypedStorage fork wait set_default_tensor_type DispatchKey DispatchKeySet from_dlpack to_dlpack
     """),
     "torch.nn": _words("DataParallel"),
     "torch.cuda": _words("cudart memory jiterator CUDAPluggableAllocator"),
@@ -82,6 +82,7 @@ MEMBERS = {
         register_module_module_registration_hook register_module_parameter_registration_hook
     """),
     "torch.ops": _words("load_library loaded_libraries"),
+    "torch.library": _words("get_kernel"),
     "triton": _words("compile"),
     "triton.language": _words("core semantic"),
     "numpy": _words("""
@@ -125,7 +126,8 @@ ATTRIBUTES = _words("""
     __annotate__ __type_params__ __set_name__ __class_getitem__ __mro_entries__ __prepare__ mro
     f_back f_locals f_globals f_code f_builtins gi_frame gi_code cr_frame tb_frame tb_next ag_frame co_code
     _make_subclass _make_wrapper_subclass as_subclass untyped_storage storage _typed_storage set_ register_forward_hook
-    register_forward_pre_hook tofile share_memory_ from_buffer redispatch get_field vformat
+    register_forward_pre_hook tofile share_memory_ from_buffer redispatch redispatch_boxed _op_dk
+    get_field vformat
 """)
 """Attributes that may not be used on any object."""
 

@@ -14,12 +14,10 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
-import functools
 from collections.abc import Iterable
 from typing import Any
 
-import torch
-
+from drkernel.judge.boundary.custom_operators import own_namespaces
 from drkernel.judge.trusted import denylist
 from drkernel.judge.trusted.source_names import COMPREHENSIONS, Names, bound_by, chain, module_named
 
@@ -27,6 +25,8 @@ _MAX_DEPTH = 20
 """Of classes that derive from each other."""
 _HARMLESS = {"hasattr": 1, "getattr": 1, "isinstance": 2, "issubclass": 2, "print": 99}
 """Built-in functions, and so many of their arguments, of which they hand nothing on."""
+_OPERATOR = frozenset({"ns", "name", "qualname", "op"})
+"""Parameters of torch.library that say which operators a call is about, and come first."""
 _NO_ANNOTATION = (
     ast.Call, ast.Lambda, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.JoinedStr, *COMPREHENSIONS
 )  # fmt: skip
@@ -184,9 +184,9 @@ class Check(ast.NodeVisitor):
 
     def _library(self, node: ast.Call) -> None:
         """Operators of PyTorch's own may be used and not be replaced."""
-        for part in node.args[:1]:
+        for part in node.args[:1] or [keyword.value for keyword in node.keywords if keyword.arg in _OPERATOR]:
             text = part.value if isinstance(part, ast.Constant) else None
-            if isinstance(text, str) and text.partition("::")[0] in _taken():
+            if isinstance(text, str) and text.partition("::")[0] in own_namespaces():
                 raise Found(node, f"an operator of PyTorch's own, {text}")
 
     def _is(self, node: ast.AST, name: str) -> bool:
@@ -326,13 +326,7 @@ def _bound_in_class(member: ast.stmt) -> set[str]:
     return {name for node in ast.walk(member) for name in bound_by(node)}
 
 
-@functools.cache
-def _taken() -> frozenset[str]:
-    """The namespaces of operators that PyTorch itself defines."""
-    return frozenset(name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names())
-
-
 def _namespaces(tree: ast.Module) -> frozenset[str]:
     """The namespaces of torch.ops that a source may use: of what it defines, by names that are written out."""
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return frozenset(text.partition("::")[0] for text in texts) - _taken() | denylist.BACKEND_OPERATORS
+    return frozenset(text.partition("::")[0] for text in texts) - own_namespaces() | denylist.BACKEND_OPERATORS

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import torch
 
-from drkernel.judge.boundary.cuda.recorder import Session, record
+from drkernel.judge.boundary.cuda.recorder import Session, _State, record
 from drkernel.judge.boundary.graph_capture import replay_operator
 
 
@@ -39,3 +39,11 @@ def test_the_steps_of_a_graph_are_noted_by_name():
     operator, launch = session.trace.rows
     assert (operator.site, operator.triton) == ("relu", False)
     assert (launch.site, launch.triton, launch.programs) == (f"kernel:{line}", True, 1)
+
+
+def test_operators_are_recorded_while_an_autotuner_launches(monkeypatch):
+    x = torch.ones(3)
+    monkeypatch.setattr(_State, "paused", True)
+    with record() as trace:
+        x.neg()
+    assert [row.name for row in trace.rows] == ["neg"]

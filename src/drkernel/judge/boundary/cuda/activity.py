@@ -136,6 +136,19 @@ class ActivityReader:
                 moved += one.us
         return own, other, moved
 
+    def busy_with_others_us(self, work: Iterable[DeviceWork]) -> float:
+        """Microseconds in which the device executed at least one kernel that is not the submission's.
+
+        Args:
+            work: in the order in which it began.
+        """
+        busy = until = 0
+        for one in work:
+            if one.kernel and one.kernel not in self.own:
+                busy += max(0, one.end - max(one.start, until))
+                until = max(until, one.end)
+        return busy / 1e3
+
     def new(self) -> list[DeviceWork]:
         """The records since the last call, in the order in which they began.
 

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from drkernel.judge.boundary.aten import Recorder, follow_custom_operators, moves_data, without_compiler
+from drkernel.judge.boundary.aten import Recorder, moves_data, without_compiler
+from drkernel.judge.boundary.custom_operators import follow_custom_operators
 from drkernel.judge.boundary.graph_capture import CaptureMode
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 
@@ -95,7 +96,7 @@ class _Recorder(Recorder):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        if not moves_data(func) or _State.paused:
+        if not moves_data(func):
             return func(*args, **kwargs)
         with self._session.span(_name(func), False):
             result = func(*args, **kwargs)
@@ -211,7 +212,10 @@ def _counted(run: Callable) -> Callable:
 
 
 def _shorten_autotuning() -> None:
-    """Makes autotuning take a few launches per configuration instead of an eighth of a second, unrecorded."""
+    """Makes autotuning take a few launches per configuration instead of an eighth of a second.
+
+    They are not recorded. What hooks and grid functions compute is.
+    """
     from triton.runtime.autotuner import Autotuner
 
     bench = Autotuner._bench

@@ -52,6 +52,8 @@ _OTHER_INPUTS = 2.0
 """By how much bounds that come from other inputs are wider."""
 _EXPLAINED_FACTOR, _UNEXPLAINED_US, _UNEXPLAINED_SHARE = 10.0, 10.0, 0.05
 """How much longer than modelled recorded operators may take, by a factor, and what need not be explained."""
+_SPANNED_FACTOR = 1.25
+"""How much longer than the spans of recorded operators other kernels may run, in the same call."""
 
 
 @dataclass
@@ -202,7 +204,8 @@ class CudaDevice:
         cost = prepared.reference_costs[train]
         explained_us = sum(cost.cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
         most_us = attribution.most_explained_us(cost, submission.trace, reference_profile, _EXPLAINED_FACTOR)
-        _expect_explained(submission, work, most_us)
+        spanned_us = sum(row.microseconds + row.calls * self._buffers.empty_us for row in profile if not row.triton)
+        _expect_explained(submission, work, most_us, _SPANNED_FACTOR * spanned_us)
         _expect_joined_streams(submission)
         share = roofline(cost.least, torch_limits(), prepared.task.precision, timing.submission_us)
         evidence = {
@@ -218,6 +221,7 @@ class CudaDevice:
             "single_calls": [call.facts() for call in singles],
             "usual": {kind: usual.facts() for kind, usual in self._buffers.usual.items()},
             "device_us": [round(us, 2) for us in (own_us, other_us, moved_us, explained_us)],
+            "spanned_us": [round(us, 2) for us in (submission.client.activity.busy_with_others_us(work), spanned_us)],
         }
         return Measurement(
             timing.low,
@@ -346,11 +350,14 @@ def _works_less(submission: Submission, examined: list[DeviceWork], calls: list[
     return f"when it is timed, forward works for {timed_us:.3g} us in its kernels, not {examined_us:.3g} us"
 
 
-def _expect_explained(submission: Submission, work: list[DeviceWork], most_us: float) -> None:
-    """Kernels that are not the submission's own are those of recorded operators, which take at most so long."""
-    own_us, other_us, _ = submission.client.activity.split_us(work)
-    if other_us > most_us + _UNEXPLAINED_US + _UNEXPLAINED_SHARE * own_us:
-        kernels = [one for one in work if one.kernel and one.kernel not in submission.client.activity.own]
+def _expect_explained(submission: Submission, work: list[DeviceWork], most_us: float, spanned_us: float) -> None:
+    """Kernels that are not the submission's own are those of recorded operators: they take no longer than these may,
+    and they run while these do. Libraries run some of them side by side, so time in which several run counts once."""
+    activity = submission.client.activity
+    own_us, other_us, _ = activity.split_us(work)
+    free_us = _UNEXPLAINED_US + _UNEXPLAINED_SHARE * own_us
+    if other_us > most_us + free_us or activity.busy_with_others_us(work) > spanned_us + free_us:
+        kernels = [one for one in work if one.kernel and one.kernel not in activity.own]
         longest = max(kernels, key=lambda one: one.us).kernel[:60]
         detail = f"the GPU spends {other_us:.0f} us on kernels that no recorded operator explains, such as {longest}"
         submission.refuse("hidden_work", detail)

@@ -27,7 +27,8 @@ from triton.runtime import autotuner, errors
 from triton.runtime import interpreter as upstream
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from drkernel.judge.boundary.aten import Recorder, follow_custom_operators, keep_fused_operators_whole
+from drkernel.judge.boundary.aten import Recorder, keep_fused_operators_whole
+from drkernel.judge.boundary.custom_operators import follow_custom_operators
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 from drkernel.judge.untrusted.simulated import block_pointers
 from drkernel.judge.untrusted.simulated import builder as batched
@@ -265,8 +266,12 @@ def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: An
         raise ValueError(f"Conflicting meta-parameters: {clash} given by the call and by the configuration")
     everything = {**self.nargs, **kwargs, **config.all_kwargs()}
     if fresh and len(self.configs) > 1:
-        with contextlib.nullcontext() if self.user_defined_pre_hook else _disable_current_modes():
+        if self.user_defined_pre_hook:
             self.pre_hook(everything, reset_only=True)
+        else:
+            with _disable_current_modes():
+                for name in self.reset_to_zero:
+                    torch.Tensor.zero_(everything[name])  # an object with such a method could compute
     if config.pre_hook is not None:
         config.pre_hook(everything)
     self.fn.run(*args, **kwargs, **config.all_kwargs())

@@ -1,0 +1,72 @@
+"""Nothing that a submission registers with PyTorch's dispatcher computes unseen."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from drkernel.judge.boundary.aten import install, record
+
+install()
+numbers = itertools.count()
+
+
+@pytest.fixture
+def library():
+    return torch.library.Library(f"drkernel_test_{next(numbers)}", "DEF")
+
+
+def seen(library, register) -> list[str]:
+    """The operators that are recorded while an operator runs whose implementations `register` adds."""
+    library.define("f(Tensor x) -> Tensor")
+    register()
+    x = torch.ones(3)
+    with torch.no_grad(), record() as trace:
+        getattr(torch.ops, library.ns).f(x)
+    return [row.name for row in trace.rows]
+
+
+KEYS = ["CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "BackendSelect", "Python"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_an_implementation_is_followed_whatever_its_key(library, key):
+    assert seen(library, lambda: library.impl("f", lambda x: x.neg(), key)) == ["neg"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_so_is_one_that_is_given_keys(library, key):
+    assert seen(library, lambda: library.impl("f", lambda keys, x: x.neg(), key, with_keyset=True)) == ["neg"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_so_is_one_below_library(library, key):
+    assert seen(library, lambda: library.m.impl("f", key, lambda x: x.neg(), False)) == ["neg"]
+
+
+def test_so_is_one_behind_a_key_that_is_passed_over(library):
+    def register():
+        library.impl("f", torch.library.fallthrough_kernel, "Python")
+        library.impl("f", lambda x: x.neg(), "CPU")
+
+    assert seen(library, register) == ["neg"]
+
+
+@pytest.mark.parametrize("namespace", ["aten", "prims", "_"])
+def test_operators_of_pytorch_stay_as_they_are(namespace):
+    with pytest.raises(RuntimeError, match="may not be implemented anew"):
+        torch.library.Library(namespace, "IMPL")
+
+
+def test_no_other_way_of_registering_is_there(library):
+    assert {name for name in dir(library.m) if not name.startswith("_")} == {"define", "impl", "reset"}
+
+
+def test_modules_of_libraries_may_add_to_them(tmp_path, monkeypatch):
+    (tmp_path / "adds_to_pytorch.py").write_text("import torch\nlibrary = torch.library.Library('aten', 'IMPL', 'MPS')")
+    monkeypatch.syspath_prepend(tmp_path)
+    import adds_to_pytorch
+
+    assert adds_to_pytorch.library.ns == "aten"
