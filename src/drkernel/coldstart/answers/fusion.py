@@ -121,6 +121,8 @@ class Group:
             if set(re.findall(r"\w+", step.size)) & made or (self.view.is_loop and step.recipe[0][1] in _NOT_IN_LOOPS):
                 return None
             of_row = step.makes in self.rows
+            if step.is_view and step.operands[0] in self.outside:
+                return None
             if not of_row and (step.is_view or self.shapes[step.makes] != self.view.shape):
                 return None
             for name in step.operands:

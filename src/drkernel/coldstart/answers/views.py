@@ -342,15 +342,16 @@ def views(steps: tuple[Step, ...], shapes: Shapes) -> Iterator[View]:
         yield Last(shape)
     elif len(reductions) == 1:
         over, groups, parts, shape = next(iter(reductions))
-        view = _reducing(shape, over or (0, 0), groups, parts)
-        if view is not None and view.number > 1:
+        if (view := _reducing(shape, over or (0, 0), groups, parts)) is not None:
             yield view
 
 
 def _reducing(shape: Shape, over: tuple[int, int], groups: str, parts: int) -> View | None:
-    """The view of a reduction; None where it would have too few programs."""
+    """The view of a reduction; None where nothing is reduced, or by too few programs."""
     whole = Rows(shape, over, groups, parts)
     inner = prod(shape[over[1] + 1 :])
+    if whole.number < 2:
+        return None
     if over[1] < len(shape) - 1:
         programs = prod(shape[: over[0]]) * -(-inner // 128)
         kind: type[View] = Columns if whole.number <= LONG_COLUMN else LongColumns
