@@ -39,6 +39,7 @@ def found(tmp_path_factory):
     return gloo.results("tests.training.test_preemption", tmp_path_factory.mktemp("ranks"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_what_one_rank_received_all_agree_on(found, size):
     for rank, result in enumerate(found[size]):

@@ -122,6 +122,7 @@ def test_a_run_does_not_go_on_with_other_tasks(tmp_path, other):
         check_tasks(Run(config_for(tmp_path)), other, TEST)
 
 
+@pytest.mark.slow
 def test_offline_wandb_keeps_its_files_in_the_run_folder_and_resumes_its_id(tmp_path):
     identity = None
     for step in (1, 2):

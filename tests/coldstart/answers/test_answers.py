@@ -46,6 +46,7 @@ def run(families: str, count: int, dtype: str = "float32") -> list[dict]:
     return started("numeric.py", families, str(count), dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_compiler_takes_what_the_interpreter_runs(dtype: str) -> None:
     found = started("compiled.py", "80", dtype, interpret="0")
@@ -53,6 +54,7 @@ def test_the_compiler_takes_what_the_interpreter_runs(dtype: str) -> None:
     assert not found["refused"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("families", "count"), [(SINGLE, 60), (CHAINS, 30), (NETWORKS, 20)])
 def test_answers_are_right(families: str, count: int) -> None:
     rows = run(families, count)
@@ -60,6 +62,7 @@ def test_answers_are_right(families: str, count: int) -> None:
     assert len({row["task"] for row in rows}) >= 0.9 * count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_answers_of_16_bits_are_right(dtype: str) -> None:
     rows = run(",".join(families_of(dtype, list(FAMILIES))), 24, dtype)

@@ -43,10 +43,12 @@ def example(name: str, tasks: dict[str, Task]) -> tuple[Task, str]:
     return tasks[EXAMPLES[name].task], EXAMPLES[name].source
 
 
+@pytest.mark.slow
 def test_a_verdict_says_nothing_of_kernelbench_unless_asked(judge, tasks):
     assert "kernelbench" not in judge.judge(tasks["relu"], RELU).evidence
 
 
+@pytest.mark.slow
 def test_an_honest_kernel_is_right_by_both(judge, both, theirs, tasks):
     own, verdict, other = (j.judge(tasks["relu"], RELU) for j in (judge, both, theirs))
     found = verdict.evidence["kernelbench"]
@@ -67,6 +69,7 @@ def test_what_is_within_a_ten_thousandth_is_right_by_kernelbench_alone(both, the
     assert (other.evidence["drkernel"]["status"], other.evidence["drkernel"]["reason"]) == ("incorrect", "wrong_values")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["27_no_tail", "27_one_shape"])
 def test_other_shapes_do_not_decide(both, theirs, tasks, name):
     verdict, other = (j.judge(*example(name, tasks)) for j in (both, theirs))
@@ -197,6 +200,7 @@ print(json.dumps([found.correct, found.verdict.status, len(started)]))
 """
 
 
+@pytest.mark.slow
 def test_it_may_be_timed_in_a_second_process_as_on_a_gpu():
     environment = {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", IN_TWO_PROCESSES]

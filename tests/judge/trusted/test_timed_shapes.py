@@ -81,6 +81,7 @@ TASKS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_work_is_comparable(found, task):
     published, *others = found[task]

@@ -50,6 +50,7 @@ def test_the_lexicon_is_large_and_its_names_are_free():
         assert case != "upper" or all(name.isupper() for name in found)
 
 
+@pytest.mark.slow
 def test_no_name_collides(tasks):
     for task in tasks:
         tree = ast.parse(task.source)
@@ -63,6 +64,7 @@ def test_no_name_collides(tasks):
         assert len(single) == len(set(single)), task.source
 
 
+@pytest.mark.slow
 def test_identifiers_are_many(tasks):
     found = Counter(
         name for task in tasks for name in {*stored(ast.parse(task.source)), *attributes(ast.parse(task.source))}

@@ -105,6 +105,7 @@ def test_triton_itself_finds_every_kernel_and_runs_no_stage(compile, launched):
     assert launched(source, meta(1000)) == {"error": None, "met": []}
 
 
+@pytest.mark.slow
 def test_a_view_off_the_alignment_and_a_length_off_sixteen_are_kernels_of_their_own(compile, launched):
     launch = "add[(9,)](x, y, x.numel(), B=64); add[(9,)](x[1:], y, x.numel() - 1, B=64)"
     source = launching(ADD, launch)
@@ -157,6 +158,7 @@ def tuned(x, y, n, B: tl.constexpr, EVEN: tl.constexpr):
 LAUNCH_TUNED = "tuned[lambda meta: (triton.cdiv(x.numel(), meta['B']),)](x, y, x.numel())"
 
 
+@pytest.mark.slow
 def test_an_autotuner_gets_every_configuration_that_it_does_not_prune(compile, launched):
     source = launching(TUNED.replace("FORBIDDEN", "1"), LAUNCH_TUNED)
     assert compile(source, [meta(192)]).kernels == 2  # 64 even, 128 not
