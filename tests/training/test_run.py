@@ -148,6 +148,7 @@ def files_of(folder, pattern: str) -> list:
     return [path for path in (folder / "wandb").rglob(pattern) if path.is_file()]
 
 
+@pytest.mark.slow
 def test_wandb_gets_a_table_of_samples_at_a_validation_and_the_page_at_the_end(tmp_path, monkeypatch):
     options = LoggerConfig(wandb="offline", samples=2, page=True)
     run = Run(config_for(tmp_path, logger=options))

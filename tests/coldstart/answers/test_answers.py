@@ -146,6 +146,7 @@ def test_sizes_behind_windows_keep_the_modules_numbers():
     assert len(written) > 20 and all(WINDOW.search(source) for source in written)
 
 
+@pytest.mark.slow
 def test_each_side_of_a_product_has_a_name_of_its_own():
     tasks = [task for task in drawn(1500, seed=12) if re.search(r"/matmul\.(square|rectangular|tall)[^+]*$", task.id)]
     written = [next(a.source for a in answers(task, wrong=0) if a.kind == "fused") for task in tasks]

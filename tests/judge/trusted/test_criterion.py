@@ -60,6 +60,7 @@ def test_an_honest_kernel_is_right_by_both(judge, both, theirs, tasks):
     assert other.evidence["drkernel"]["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_what_is_within_a_ten_thousandth_is_right_by_kernelbench_alone(both, theirs, tasks):
     verdict, other = both.judge(tasks["relu"], NEAR), theirs.judge(tasks["relu"], NEAR)
     assert (verdict.status, verdict.reason, verdict.speedup) == ("incorrect", "wrong_values", None)
@@ -77,6 +78,7 @@ def test_other_shapes_do_not_decide(both, theirs, tasks, name):
     assert other.ok and other.evidence["drkernel"]["status"] == "not_general"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["04_decoy", "02_fallback", "03_reference_copy"])
 def test_a_hack_that_kernelbench_would_pay_has_its_time(both, theirs, tasks, name):
     verdict, other = (j.judge(*example(name, tasks)) for j in (both, theirs))

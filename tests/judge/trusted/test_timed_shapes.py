@@ -11,6 +11,8 @@ import pytest
 
 from drkernel.judge.trusted import timed_shapes
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("timed shapes")]  # one worker runs the script
+
 SCRIPT = """
 import functools, json, sys, torch
 torch.set_num_threads(1)
@@ -81,7 +83,6 @@ TASKS = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_work_is_comparable(found, task):
     published, *others = found[task]

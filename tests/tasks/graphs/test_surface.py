@@ -19,6 +19,9 @@ FORBIDDEN = {*keyword.kwlist, *dir(builtins), *dir(torch.nn.Module()), "torch", 
 COMMON = {"input", "inputs", "x"}
 
 
+pytestmark = pytest.mark.xdist_group("surface")  # one worker draws the tasks
+
+
 @pytest.fixture(scope="module")
 def tasks():
     return generate("train", 2000, 77, version=2)
@@ -119,6 +122,7 @@ def test_every_attribute_of_forward_comes_in_each_way(tasks):
         assert found.get(name), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "keyword_name"),
     [("Conv2d", "padding"), ("Conv2d", "stride"), ("MaxPool2d", "stride"), ("BatchNorm2d", "eps"), ("Linear", "bias")],

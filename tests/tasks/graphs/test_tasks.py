@@ -37,6 +37,7 @@ def test_they_do_at_other_sizes_too():
         assert_same(task, {name: task.small[name] + 1})
 
 
+@pytest.mark.slow
 def test_no_composition_is_in_two_splits():
     found = {split: generate(split, 150, 0, version=2) for split in SPLITS}
     for split, tasks in found.items():

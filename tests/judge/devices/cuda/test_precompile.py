@@ -167,6 +167,7 @@ def test_an_autotuner_gets_every_configuration_that_it_does_not_prune(compile, l
     assert launched(source, meta(100))["error"]["type"] == "MissingKernel"
 
 
+@pytest.mark.slow
 def test_a_configuration_that_fails_to_compile_is_pruned_there_as_it_would_be(compile, tmp_path, launched):
     source = launching(TUNED.replace("FORBIDDEN", "128"), LAUNCH_TUNED)
     compiled = compile(source, [meta(4096)])
@@ -176,6 +177,7 @@ def test_a_configuration_that_fails_to_compile_is_pruned_there_as_it_would_be(co
     assert launched(source, meta(4096))["error"] is None
 
 
+@pytest.mark.slow
 def test_a_kernel_that_fails_to_compile_is_the_submissions_failure_with_its_line(compile, launched):
     source = launching(ADD.replace("return v + v", "return v + w"), "add[(9,)](x, y, x.numel(), B=64)")
     compiled = compile(source, [meta(64)], [meta(1000)])
