@@ -10,7 +10,7 @@ from drkernel.training.preemption import Preemption
 from drkernel.training.ranks import Ranks
 from tests.training import gloo
 
-pytestmark = pytest.mark.xdist_group("preemption")  # one worker starts the ranks, once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("preemption")]  # one worker starts the ranks, once
 
 ALONE = Ranks()
 
@@ -39,7 +39,6 @@ def found(tmp_path_factory):
     return gloo.results("tests.training.test_preemption", tmp_path_factory.mktemp("ranks"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_what_one_rank_received_all_agree_on(found, size):
     for rank, result in enumerate(found[size]):

@@ -20,6 +20,8 @@ from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("criterion")]  # judges of their own
+
 EXAMPLES = {e.name: e for folder in ("hacks", "honest") for e in examples(folder)}
 RELU = EXAMPLES["90_helpers"].source
 NEAR = RELU.replace("tl.maximum(x, 0.0)", "tl.maximum(x, 0.0) + 3e-5")
@@ -43,12 +45,10 @@ def example(name: str, tasks: dict[str, Task]) -> tuple[Task, str]:
     return tasks[EXAMPLES[name].task], EXAMPLES[name].source
 
 
-@pytest.mark.slow
 def test_a_verdict_says_nothing_of_kernelbench_unless_asked(judge, tasks):
     assert "kernelbench" not in judge.judge(tasks["relu"], RELU).evidence
 
 
-@pytest.mark.slow
 def test_an_honest_kernel_is_right_by_both(judge, both, theirs, tasks):
     own, verdict, other = (j.judge(tasks["relu"], RELU) for j in (judge, both, theirs))
     found = verdict.evidence["kernelbench"]
@@ -60,7 +60,6 @@ def test_an_honest_kernel_is_right_by_both(judge, both, theirs, tasks):
     assert other.evidence["drkernel"]["status"] == "ok"
 
 
-@pytest.mark.slow
 def test_what_is_within_a_ten_thousandth_is_right_by_kernelbench_alone(both, theirs, tasks):
     verdict, other = both.judge(tasks["relu"], NEAR), theirs.judge(tasks["relu"], NEAR)
     assert (verdict.status, verdict.reason, verdict.speedup) == ("incorrect", "wrong_values", None)
@@ -70,7 +69,6 @@ def test_what_is_within_a_ten_thousandth_is_right_by_kernelbench_alone(both, the
     assert (other.evidence["drkernel"]["status"], other.evidence["drkernel"]["reason"]) == ("incorrect", "wrong_values")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["27_no_tail", "27_one_shape"])
 def test_other_shapes_do_not_decide(both, theirs, tasks, name):
     verdict, other = (j.judge(*example(name, tasks)) for j in (both, theirs))
@@ -78,7 +76,6 @@ def test_other_shapes_do_not_decide(both, theirs, tasks, name):
     assert other.ok and other.evidence["drkernel"]["status"] == "not_general"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["04_decoy", "02_fallback", "03_reference_copy"])
 def test_a_hack_that_kernelbench_would_pay_has_its_time(both, theirs, tasks, name):
     verdict, other = (j.judge(*example(name, tasks)) for j in (both, theirs))
@@ -202,7 +199,6 @@ print(json.dumps([found.correct, found.verdict.status, len(started)]))
 """
 
 
-@pytest.mark.slow
 def test_it_may_be_timed_in_a_second_process_as_on_a_gpu():
     environment = {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", IN_TWO_PROCESSES]

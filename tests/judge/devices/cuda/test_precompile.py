@@ -18,6 +18,8 @@ from drkernel.judge.devices.cuda import precompile, ptxas
 from drkernel.judge.devices.cuda.precompile import Call, Compiled
 from drkernel.judge.trusted.runner_client import Failed
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("precompile")]  # one compile worker
+
 WORKSHOP = Path(__file__).with_name("workshop.py")
 HEAD = """
 import torch
@@ -97,7 +99,6 @@ def launching(source: str, launch: str) -> str:
     return source + MODEL.format(launch=launch)
 
 
-@pytest.mark.slow
 def test_triton_itself_finds_every_kernel_and_runs_no_stage(compile, launched):
     source = launching(ADD, "add[(9,)](x, y, x.numel(), B=64)")
     assert compile(source, [meta(1000)]).kernels == 1
@@ -105,7 +106,6 @@ def test_triton_itself_finds_every_kernel_and_runs_no_stage(compile, launched):
     assert launched(source, meta(1000)) == {"error": None, "met": []}
 
 
-@pytest.mark.slow
 def test_a_view_off_the_alignment_and_a_length_off_sixteen_are_kernels_of_their_own(compile, launched):
     launch = "add[(9,)](x, y, x.numel(), B=64); add[(9,)](x[1:], y, x.numel() - 1, B=64)"
     source = launching(ADD, launch)
@@ -116,7 +116,6 @@ def test_a_view_off_the_alignment_and_a_length_off_sixteen_are_kernels_of_their_
     assert launched(source, meta(1025))["error"] is None
 
 
-@pytest.mark.slow
 def test_matmul_is_compiled_for_the_tensor_cores_of_the_target(compile, tmp_path):
     source = launching(
         HEAD
@@ -158,7 +157,6 @@ def tuned(x, y, n, B: tl.constexpr, EVEN: tl.constexpr):
 LAUNCH_TUNED = "tuned[lambda meta: (triton.cdiv(x.numel(), meta['B']),)](x, y, x.numel())"
 
 
-@pytest.mark.slow
 def test_an_autotuner_gets_every_configuration_that_it_does_not_prune(compile, launched):
     source = launching(TUNED.replace("FORBIDDEN", "1"), LAUNCH_TUNED)
     assert compile(source, [meta(192)]).kernels == 2  # 64 even, 128 not
@@ -167,7 +165,6 @@ def test_an_autotuner_gets_every_configuration_that_it_does_not_prune(compile, l
     assert launched(source, meta(100))["error"]["type"] == "MissingKernel"
 
 
-@pytest.mark.slow
 def test_a_configuration_that_fails_to_compile_is_pruned_there_as_it_would_be(compile, tmp_path, launched):
     source = launching(TUNED.replace("FORBIDDEN", "128"), LAUNCH_TUNED)
     compiled = compile(source, [meta(4096)])
@@ -177,7 +174,6 @@ def test_a_configuration_that_fails_to_compile_is_pruned_there_as_it_would_be(co
     assert launched(source, meta(4096))["error"] is None
 
 
-@pytest.mark.slow
 def test_a_kernel_that_fails_to_compile_is_the_submissions_failure_with_its_line(compile, launched):
     source = launching(ADD.replace("return v + v", "return v + w"), "add[(9,)](x, y, x.numel(), B=64)")
     compiled = compile(source, [meta(64)], [meta(1000)])
