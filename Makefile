@@ -8,7 +8,7 @@ GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 REQUIREMENTS := $(if $(filter-out 0,$(GPU)),requirements.txt,requirements-cpu.txt)
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 .PHONY: train check test lint
 train: .venv/ready

@@ -21,10 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
+
+from drkernel.training import ranks
 
 ROOT = Path(__file__).parents[1]
 
@@ -140,7 +144,49 @@ def execute(arguments: list[str], cwd: str, environment: dict[str, str], output:
         os.execv(sys.executable, [sys.executable, *arguments])
     sys.argv, sys.orig_argv[1:] = arguments, arguments
     sys.path[0] = str(Path(arguments[0]).resolve().parent)
+    ranks._start = Rank  # type: ignore[assignment, misc]
     runpy.run_path(arguments[0], run_name="__main__")
+
+
+class Rank:
+    """A rank that a command launches: forked, too. What `ranks.launch` needs of subprocess.Popen.
+
+    tests/training/test_ranks.py starts ranks by the real command.
+    """
+
+    def __init__(self, rank: int, size: int, port: int):
+        info = ranks.RankInfo(rank, size, rank, size, "127.0.0.1", port)
+        launcher = os.getpid()
+        self.pid, self._code = os.fork(), None
+        if self.pid:
+            return
+        code = 1
+        try:
+            os.setsid()
+            for number in ranks.FORWARDED_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            os.environ.update(info.environment() | {ranks.LAUNCHER: str(launcher)})
+            GlobalHydra.instance().clear()
+            runpy.run_path(sys.argv[0], run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def poll(self) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
 
 if __name__ == "__main__":

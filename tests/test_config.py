@@ -29,6 +29,7 @@ def load(*overrides):
         return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algo", "reward", "filters"), list(product(ADVANTAGES, REWARDS, FILTERS)))
 def test_every_algorithm_composes_with_every_reward_and_every_filter(algo, reward, filters):
     config = load(f"algo={algo}", f"reward={reward}", f"filters={filters}")

@@ -227,6 +227,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(override, words):
         load(override)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "words"),
     [

@@ -45,14 +45,20 @@ def test_inputs_weights_and_outputs_have_the_dtype(dtype):
         assert task.family in FAMILIES_OF_16_BITS
 
 
+@pytest.fixture(scope="module")
+def judge():
+    with Judge(device="simulated", workers=1) as judge:
+        yield judge
+
+
 @pytest.mark.slow
+@pytest.mark.xdist_group("16 bits")  # one judge
 @pytest.mark.parametrize("dtype", NARROW)
-def test_each_task_has_a_right_answer_and_refused_ones(dtype):
+def test_each_task_has_a_right_answer_and_refused_ones(judge, dtype):
     tasks = generate("validation", len(FAMILIES_OF_16_BITS), 0, dtypes=[dtype])
     assert len(tasks) >= 10
-    with Judge(device="simulated", workers=2) as judge:
-        pending = [(task, s, judge.submit(task, s.source)) for task in tasks for s in solutions(task, 1)]
-        verdicts = [(task, solution, future.result()) for task, solution, future in pending]
+    pending = [(task, s, judge.submit(task, s.source)) for task in tasks for s in solutions(task, 1)]
+    verdicts = [(task, solution, future.result()) for task, solution, future in pending]
     for task, solution, verdict in verdicts:
         if solution.kind == "fused":
             assert verdict.ok and verdict.evidence["precision"] == "low", (task.id, verdict.detail, solution.source)

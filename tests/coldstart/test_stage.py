@@ -13,14 +13,19 @@ from tests import commands
 
 SET = Options(1, 0, "train", 0, 2, ("float32",), 1, 1, 1, 0, 0.75, plain=True)
 TINY = ["coldstart.hidden=64", "coldstart.layers=1", "coldstart.kv_heads=1", "coldstart.vocabulary=400"]
-TINY += ["logger=none", "sft.batch_tokens=4096", "trainer.threads=2", "trainer.compile=false", "judge.device=simulated"]
+TINY += ["logger=none", "sft.batch_tokens=4096", "trainer.threads=1", "trainer.compile=false", "judge.device=simulated"]
 REINFORCED = ["tasks.generator=2", "tasks.count=8", "tasks.eval_count=2", "trainer.eval_samples=1", "trainer.turns=1"]
 REINFORCED += [
     "trainer.steps=1",
     "trainer.prompts=2",
     "trainer.samples=2",
     "engine.max_answer_tokens=16",
+    "filters=none",
+    "algo.entropy_coef=0.1",  # no answer is right, so nothing else has a gradient
+    "trainer.threads=1",
+    "judge.workers=1",
     "logger=none",
+    "logger.plots=false",
 ]
 
 
@@ -29,7 +34,7 @@ REINFORCED += [
 def test_a_policy_from_nothing_learns_and_goes_on(prompts, tmp_path):
     write(tmp_path / "set.parquet", unjudged_records(generate("train", 12, 7, version=2), SET))
     chosen = [f"policy.prompts={prompts}", "engine.max_tokens=8192", "coldstart.positions=8192"]
-    made = ["coldstart=seed", f"sft.data={tmp_path / 'set.parquet'}", "sft.epochs=6", "sft.max_steps=12", *TINY]
+    made = ["coldstart=seed", f"sft.data={tmp_path / 'set.parquet'}", "sft.epochs=6", "sft.max_steps=6", *TINY]
     run(tmp_path / "made", *made, *(word for word in chosen if not word.startswith("engine")))
     lines = map(json.loads, (tmp_path / "made" / "metrics.jsonl").read_text().splitlines())
     losses = [line["loss"] for line in lines if "loss" in line]
@@ -37,6 +42,7 @@ def test_a_policy_from_nothing_learns_and_goes_on(prompts, tmp_path):
     policy = f"policy.path={tmp_path / 'made' / 'policy'}"
     run(tmp_path / "reinforced", policy, *REINFORCED, *(word for word in chosen if not word.startswith("cold")))
     assert (tmp_path / "reinforced" / "policy" / "config.json").exists()
+    assert '"skipped": 0' in (tmp_path / "reinforced" / "metrics.jsonl").read_text()
 
 
 def run(folder, *overrides: str) -> None:

@@ -224,6 +224,7 @@ def test_closing_ends_the_threads_of_both_sides(fake):
     _comes_true(lambda: threading.active_count() <= before, "no thread is left")
 
 
+@pytest.mark.slow
 def test_the_real_judge_says_the_same_through_a_client(judge, tasks):
     with serve(judge) as server, closing(Client(server.address, server.key)) as client:
         client.check_task(tasks["relu"])

@@ -269,6 +269,7 @@ def test_the_form_computes_what_the_task_computes(seed):
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_every_task_that_there_is_has_a_form():
     tasks = [*generate("train", 60, 3, version=2), *generate("train", 40, 3, version=1)]
     untold = [t.id for t in load_tasks("handwritten", split="all") if canonical(t.source).text == t.source]
@@ -281,7 +282,7 @@ def test_every_task_that_there_is_has_a_form():
 
 @pytest.mark.slow
 def test_answers_are_right_as_submissions():
-    with Judge(device="simulated", workers=2) as judge:
+    with Judge(device="simulated", workers=1) as judge:
         pending = []
         for task in generate("train", 8, 41, version=2):
             right = [s.source for s in solutions(task, 0, plain=True) if s.kind in ("fused", "partial")]

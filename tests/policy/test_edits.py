@@ -123,6 +123,7 @@ def test_a_submission_and_what_is_left_of_it_are_the_same():
             assert form.answer(form.submission(answer)) == answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_name_of_the_result_stands_for_the_reference_at_any_size(seed):
     """The form is of the task's own sizes; what follows from it runs at the small ones."""

@@ -74,6 +74,7 @@ def test_log_probabilities_are_the_trainers_with_more_requests_than_slots(policy
         assert len(completion.token_ids) == request.max_tokens or completion.token_ids[-1] == STOP
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(GPU, reason="in bfloat16 rounding decides tokens")
 def test_a_completion_depends_on_its_own_request(policy):
     batch = requests(24)

@@ -16,6 +16,7 @@ from drkernel.types import KernelTime, Verdict
 from tests.scaling import synthetic
 from tests.scaling.browser import CHROMIUM, Browser, chromium
 
+pytestmark = pytest.mark.xdist_group("page")  # one worker makes the study and starts the browser
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path (apt-get install chromium)")
 HOSTILE = "</script><img src=x onerror=window.hacked=1><!--<script>window.hacked=1</script>{{core}}&lt;\u2028"
 

@@ -1,28 +1,24 @@
 """A study in three shards on a real Slurm, one of which is killed: together exactly what one job makes of it."""
 
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from drkernel.scaling.records import RESULTS
+from tests import commands
 from tests.test_evaluate import content
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
-ROOT = Path(__file__).parents[2]
 STUDY = ["tasks.eval_count=6", "scaling.budget=3", "scaling.trials=2", "engine.slots=8", "trainer.threads=1"]
-STUDY += ["judge.workers=1"]
+STUDY += ["judge.workers=1", "tasks.families=[elementwise]"]  # short answers
 SHARDS = ["hydra/launcher=slurm_local", "shard=0/3,1/3,2/3", "hydra.launcher.partition=urgent"]
 VICTIM = "shards/1-of-3"
 
 
 def evaluate(cluster, *arguments: str) -> str:
-    command = [sys.executable, "evaluate.py", *arguments, *STUDY]
-    done = subprocess.run(command, cwd=ROOT, env=cluster.environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = commands.run(["evaluate.py", *arguments, *STUDY], environment=cluster.environment, timeout=600)
+    assert done.returncode == 0, done.output
     return done.stdout
 
 

@@ -6,11 +6,8 @@ one that nobody disturbed.
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,12 +16,13 @@ import pytest
 from drkernel.slurm import queue
 from slurm.local.cluster import Cluster
 from sweeps import state
+from tests import commands
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
-ROOT = Path(__file__).parents[2]
 SMALL = ["trainer.prompts=2", "trainer.samples=2", "trainer.turns=2", "trainer.steps=3", "trainer.save_every=1"]
-SMALL += ["engine.slots=8", "tasks.count=8", "tasks.eval_count=2", "trainer.eval_samples=1"]
+SMALL += ["engine.slots=8", "tasks.count=8", "tasks.eval_count=2", "trainer.eval_samples=1", "trainer.eval_turns=1"]
+SMALL += ["tasks.families=[elementwise]", "seed=4"]  # short answers; a group is refilled in each step
 SMALL += ["trainer.threads=1", "judge.workers=1"]
 SMALL += ["hydra.launcher.tasks_per_node=2"]
 PATIENCE_S = 900
@@ -36,12 +34,10 @@ def on(node: str) -> list[str]:
 
 
 def submit(cluster: Cluster, folder: Path, *overrides: str) -> str:
-    command = [sys.executable, "train.py", "-m", "hydra/launcher=slurm_local", f"hydra.sweep.dir={folder}"]
+    command = ["train.py", "-m", "hydra/launcher=slurm_local", f"hydra.sweep.dir={folder}"]
     environment = cluster.environment | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, *SMALL, *overrides], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = commands.run([*command, *SMALL, *overrides], environment=environment, timeout=120)
+    assert done.returncode == 0, done.output
     return done.stdout
 
 
@@ -126,8 +122,8 @@ RUNS = {
 def scene(cluster, tmp_path_factory):
     made = Scene(cluster, tmp_path_factory.mktemp("sweep"))
     made.partitions("DOWN")
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda item: submit(cluster, made.folder, *item[1], f"logger.project={item[0]}"), RUNS.items()))
+    for name, overrides in RUNS.items():
+        submit(cluster, made.folder, *overrides, f"logger.project={name}")
     made.partitions("UP")  # now they start together
     events = {
         "lose a node": (lambda: made.under_way("nodes"), lambda: cluster.kill_node("n1")),

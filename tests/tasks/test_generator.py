@@ -28,6 +28,7 @@ def sample() -> list[Task]:
     return generate("train", 6 * len(FAMILIES), 0)
 
 
+@pytest.mark.slow
 def test_tasks_are_the_same_in_another_process():
     code = "from drkernel.tasks.generator import generate; print([t.digest for t in generate('test', 30, 5)])"
     environment = {**os.environ, "PYTHONHASHSEED": "77"}

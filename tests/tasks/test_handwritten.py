@@ -93,6 +93,7 @@ def test_the_judge_accepts_each(judge, task):
     judge.check_task(task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS, ids=NAMES)
 def test_the_judge_can_shrink_each_and_different_sizes_stay_different(task):
     """Where they did not, a kernel that takes rows for columns would be right on the simulated device."""

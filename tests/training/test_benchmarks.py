@@ -60,6 +60,7 @@ def test_the_update_step_says_what_was_planned(tmp_path):
     assert row["gradient_cosine"] == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_a_script_runs_as_without_the_note_of_its_memory(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import sys\nprint(__name__, sys.argv[1:], sys.path[0])\nsys.exit(3)\n")

@@ -10,7 +10,7 @@ from drkernel.training.preemption import Preemption
 from drkernel.training.ranks import Ranks
 from tests.training import gloo
 
-pytestmark = pytest.mark.xdist_group("preemption")  # one worker starts the ranks, once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("preemption")]  # one worker starts the ranks, once
 
 ALONE = Ranks()
 

@@ -61,6 +61,7 @@ def found(tmp_path_factory):
     return gloo.results("tests.training.test_ranks", tmp_path_factory.mktemp("ranks"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_everybody_knows_what_everybody_said(found, size):
     for rank, result in enumerate(found[size]):
@@ -74,6 +75,7 @@ def test_everybody_knows_what_everybody_said(found, size):
         assert result["works on"] == list(range(size)) and result["close"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_an_error_of_one_rank_reaches_all_and_all_can_go_on(found, size):
     for rank, result in enumerate(found[size]):

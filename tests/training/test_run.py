@@ -122,6 +122,7 @@ def test_a_run_does_not_go_on_with_other_tasks(tmp_path, other):
         check_tasks(Run(config_for(tmp_path)), other, TEST)
 
 
+@pytest.mark.slow
 def test_offline_wandb_keeps_its_files_in_the_run_folder_and_resumes_its_id(tmp_path):
     identity = None
     for step in (1, 2):
@@ -147,6 +148,7 @@ def files_of(folder, pattern: str) -> list:
     return [path for path in (folder / "wandb").rglob(pattern) if path.is_file()]
 
 
+@pytest.mark.slow
 def test_wandb_gets_a_table_of_samples_at_a_validation_and_the_page_at_the_end(tmp_path, monkeypatch):
     options = LoggerConfig(wandb="offline", samples=2, page=True)
     run = Run(config_for(tmp_path, logger=options))

@@ -72,6 +72,7 @@ def test_every_turn_of_a_small_run_is_there_with_its_text(tmp_path):
     assert "timing" not in turn["text"]["evidence"], "hundreds of numbers that no reader wants"
 
 
+@pytest.mark.slow
 def test_a_large_run_is_sampled_from_the_worst_group_to_the_best_and_says_so(tmp_path):
     run = make_run(tmp_path / "run", steps=60, groups=9, samples=6)
     said = view.write(run, run / "view.html", turns=400)

@@ -159,12 +159,19 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def verdicts():
-    with Judge(device="simulated", workers=2) as judge:
-        pending = {name: judge.submit(task, by_lines(task) or "") for name, (task, _) in KINDS.items()}
-        return {name: future.result() for name, future in pending.items()}
+def judge():
+    with Judge(device="simulated", workers=1) as judge:
+        yield judge
 
 
+@pytest.fixture(scope="module")
+def verdicts(judge):
+    pending = {name: judge.submit(task, by_lines(task) or "") for name, (task, _) in KINDS.items()}
+    return {name: future.result() for name, future in pending.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("lines")  # one judge
 @pytest.mark.parametrize("name", KINDS)
 def test_every_way_through_a_tensor_is_right(name, verdicts):
     of, mark = KINDS[name]
@@ -173,8 +180,8 @@ def test_every_way_through_a_tensor_is_right(name, verdicts):
 
 
 @pytest.mark.slow
-def test_answers_to_generated_networks_are_right():
-    with Judge(device="simulated", workers=2) as judge:
-        tasks = generate("train", 24, 43, version=2, families=["wild_images", "wild_rows", "convnet", "mlp"])
-        pending = [judge.submit(task, source) for task in tasks if (source := by_lines(task))]
-        assert {future.result().status for future in pending} == {"ok"} and len(pending) > 12
+@pytest.mark.xdist_group("lines")
+def test_answers_to_generated_networks_are_right(judge):
+    tasks = generate("train", 24, 43, version=2, families=["wild_images", "wild_rows", "convnet", "mlp"])
+    pending = [judge.submit(task, source) for task in tasks if (source := by_lines(task))]
+    assert {future.result().status for future in pending} == {"ok"} and len(pending) > 12

@@ -201,6 +201,7 @@ raise RuntimeError(f"{len(REPORT)} attempts, escaped {escaped}, thread {thread_r
 """
 
 
+@pytest.mark.slow
 def test_a_runner_can_compute_and_nothing_else(ungated, tasks, tmp_path):
     task = tmp_path / "task.py"
     task.write_text("secret")

@@ -20,6 +20,8 @@ from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("criterion")]  # judges of their own
+
 EXAMPLES = {e.name: e for folder in ("hacks", "honest") for e in examples(folder)}
 RELU = EXAMPLES["90_helpers"].source
 NEAR = RELU.replace("tl.maximum(x, 0.0)", "tl.maximum(x, 0.0) + 3e-5")

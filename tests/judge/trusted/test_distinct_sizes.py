@@ -34,6 +34,7 @@ def checked(task):
     return sizes_of(published), [sizes_of(each) for each in (reference, *prepared.hidden)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(HANDWRITTEN))
 def test_different_sizes_differ_at_a_shape_that_is_checked(name):
     published, seen = checked(HANDWRITTEN[name])
@@ -48,6 +49,7 @@ def test_hidden_shapes_part_what_a_task_says_is_equal_when_small():
     assert fallen_together(published, *hidden) == []
 
 
+@pytest.mark.slow
 def test_the_same_holds_of_generated_tasks_and_of_those_of_the_judge():
     tasks = [*generate("train", 40, 0), JUDGED["matmul"], JUDGED["layer_norm"], JUDGED["depthwise_conv"]]
     for task in tasks:
@@ -55,6 +57,7 @@ def test_the_same_holds_of_generated_tasks_and_of_those_of_the_judge():
         assert fallen_together(published, *seen) == [], task.id
 
 
+@pytest.mark.slow
 def test_sizes_that_are_equal_stay_equal_and_divisibility_stays():
     grouped = shrink.fit(HANDWRITTEN["conv_transpose3d_grouped"]).small
     assert grouped["in_channels"] % 4 == grouped["out_channels"] % 4 == 0  # four groups

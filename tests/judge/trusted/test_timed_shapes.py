@@ -11,6 +11,8 @@ import pytest
 
 from drkernel.judge.trusted import timed_shapes
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("timed shapes")]  # one worker runs the script
+
 SCRIPT = """
 import functools, json, sys, torch
 torch.set_num_threads(1)

@@ -87,6 +87,7 @@ def test_tf32_is_right_where_the_task_allows_it():
     assert right(expected(torch.matmul, a, b, precision="low"), a.bfloat16().float() @ b.bfloat16().float())
 
 
+@pytest.mark.slow
 def test_a_norm_over_millions_grants_nothing_to_what_comes_before_it():
     a, b = torch.randn(1024, 256, generator=DRAW), torch.randn(256, 1024, generator=DRAW)
     normalised = lambda a, b: (a @ b) / (a @ b).norm()
@@ -103,6 +104,7 @@ def test_a_norm_of_a_sixteenth_of_the_data_is_wrong():
     assert not right(exact, x / (x[:256].norm() * 4))
 
 
+@pytest.mark.slow
 def test_a_scalar_may_be_added_up_in_any_order_but_not_over_three_quarters():
     exact = expected(torch.mean, LONG)
     partial = LONG.view(-1, 1024).sum(1)
@@ -112,6 +114,7 @@ def test_a_scalar_may_be_added_up_in_any_order_but_not_over_three_quarters():
     assert sum(right(exact, ((quarters.sum() - quarter) / 3).float()) for quarter in quarters) <= 1  # chance
 
 
+@pytest.mark.slow
 def test_terms_may_be_lost_that_are_tiny_beside_the_sum():
     """Atomic additions of blocks: beside 2^31 those below 64 are nothing, and those of 65 count as 128."""
     x = torch.full((2**22,), 2.0**21)

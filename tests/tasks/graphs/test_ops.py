@@ -47,6 +47,9 @@ def run(lines, attributes, **values):
     return values["v"]
 
 
+pytestmark = pytest.mark.xdist_group("ops")  # one worker draws the tasks
+
+
 @pytest.fixture(scope="module")
 def graphs() -> dict[str, list[Graph]]:
     """Graphs by an operator that is in them."""

@@ -19,6 +19,9 @@ FORBIDDEN = {*keyword.kwlist, *dir(builtins), *dir(torch.nn.Module()), "torch", 
 COMMON = {"input", "inputs", "x"}
 
 
+pytestmark = pytest.mark.xdist_group("surface")  # one worker draws the tasks
+
+
 @pytest.fixture(scope="module")
 def tasks():
     return generate("train", 2000, 77, version=2)
@@ -50,6 +53,7 @@ def test_the_lexicon_is_large_and_its_names_are_free():
         assert case != "upper" or all(name.isupper() for name in found)
 
 
+@pytest.mark.slow
 def test_no_name_collides(tasks):
     for task in tasks:
         tree = ast.parse(task.source)
@@ -63,6 +67,7 @@ def test_no_name_collides(tasks):
         assert len(single) == len(set(single)), task.source
 
 
+@pytest.mark.slow
 def test_identifiers_are_many(tasks):
     found = Counter(
         name for task in tasks for name in {*stored(ast.parse(task.source)), *attributes(ast.parse(task.source))}
@@ -117,6 +122,7 @@ def test_every_attribute_of_forward_comes_in_each_way(tasks):
         assert found.get(name), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "keyword_name"),
     [("Conv2d", "padding"), ("Conv2d", "stride"), ("MaxPool2d", "stride"), ("BatchNorm2d", "eps"), ("Linear", "bias")],

@@ -37,6 +37,7 @@ def test_they_do_at_other_sizes_too():
         assert_same(task, {name: task.small[name] + 1})
 
 
+@pytest.mark.slow
 def test_no_composition_is_in_two_splits():
     found = {split: generate(split, 150, 0, version=2) for split in SPLITS}
     for split, tasks in found.items():
@@ -44,6 +45,7 @@ def test_no_composition_is_in_two_splits():
         assert all(task.id.startswith(f"generated/{'+'.join(task.info['composition'])}") for task in tasks)
 
 
+@pytest.mark.slow
 def test_every_family_is_in_train_and_nearly_every_operator():
     tasks = generate("train", 2500, 0, version=2)
     assert {task.family for task in tasks} == set(FAMILIES)
@@ -63,6 +65,7 @@ def test_an_unknown_family_is_named():
         generate("train", 1, 0, ["scans"], dtypes=["float16"], version=2)
 
 
+@pytest.mark.slow
 def test_tasks_are_the_same_in_another_process():
     code = (
         "from drkernel.tasks.generator import generate; print([t.digest for t in generate('test', 60, 5, version=2)])"
@@ -95,6 +98,7 @@ def test_sources_are_written_in_many_ways():
         assert part in text, part
 
 
+@pytest.mark.slow
 def test_published_sizes_run_and_have_the_shapes_that_the_graph_says():
     for task in generate("train", 250, 14, version=2):
         graph = from_json(task.info["graph"])

@@ -63,6 +63,7 @@ def area_with(*records, count=None):
     return area
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs a C compiler")
 def test_what_the_driver_reports_reaches_the_examiner(tmp_path):
     (tmp_path / "cupti.c").write_text(CUPTI)

@@ -223,6 +223,7 @@ def test_a_hack_that_is_to_have_a_price_gets_it_on_a_gpu():
         assert decoys and not screened(screening, decoys)
 
 
+@pytest.mark.slow
 def test_the_screen_gives_way_to_what_a_gpu_waits_for(screening):
     screening.enqueue(tasks()["relu"], RELU.source).result(timeout=60)
 

@@ -18,6 +18,8 @@ from drkernel.judge.devices.cuda import precompile, ptxas
 from drkernel.judge.devices.cuda.precompile import Call, Compiled
 from drkernel.judge.trusted.runner_client import Failed
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("precompile")]  # one compile worker
+
 WORKSHOP = Path(__file__).with_name("workshop.py")
 HEAD = """
 import torch
@@ -97,7 +99,6 @@ def launching(source: str, launch: str) -> str:
     return source + MODEL.format(launch=launch)
 
 
-@pytest.mark.slow
 def test_triton_itself_finds_every_kernel_and_runs_no_stage(compile, launched):
     source = launching(ADD, "add[(9,)](x, y, x.numel(), B=64)")
     assert compile(source, [meta(1000)]).kernels == 1
@@ -115,7 +116,6 @@ def test_a_view_off_the_alignment_and_a_length_off_sixteen_are_kernels_of_their_
     assert launched(source, meta(1025))["error"] is None
 
 
-@pytest.mark.slow
 def test_matmul_is_compiled_for_the_tensor_cores_of_the_target(compile, tmp_path):
     source = launching(
         HEAD

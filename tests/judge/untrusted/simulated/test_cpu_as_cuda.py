@@ -200,6 +200,7 @@ def results(tmp_path_factory):
     return dict(zip(SNIPPETS, json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_cuda_code_runs_unchanged(snippet, results):
     assert results[snippet] is None, results[snippet]
