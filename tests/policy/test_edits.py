@@ -69,6 +69,46 @@ def test_sizes_are_those_of_the_inputs():
     assert "unflatten(2, (self.heads, -1))" in text and "/ t4.shape[-1] ** 0.5" in text
 
 
+FACTORS = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(width, 48), width**-0.5
+
+    def forward(self, x, lengths):
+        {forward}
+
+def get_inputs():
+    return [torch.randn(8, 20, 64), torch.randint(1, 20, (8,))]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "line"),
+    [
+        ("return x @ x.mT * self.scale", "t1 * in0.shape[-1] ** -0.5"),
+        ("return x @ x.mT * 0.125", "t1 * 0.125"),  # written as it is, so that no size decides it
+        ("return x @ x.mT / 8.0", "t1 / 8.0"),
+        ("x = self.layer(x)\n        return x + torch.arange(48)", "torch.arange(end=t0.shape[-1])"),
+        ("return x[:, :-1].narrow(1, 0, 18)", "length=t0.shape[1] - 1"),
+    ],
+)
+def test_numbers_that_follow_from_sizes_are_written_as_sizes(forward, line):
+    lines = [one.text for one in canonical(FACTORS.format(forward=forward)).lines]
+    assert any(line in one for one in lines), lines
+
+
+def test_a_policy_reads_a_factor_as_the_size_that_it_follows_from():
+    text = canonical(FACTORS.format(forward="return x @ x.mT * self.scale")).text
+    assert "t2 = t1 * in0.shape[-1] ** -0.5\n" in text
+
+
 @pytest.mark.parametrize("answer", ["    return (\n", "    return own(in0)\n", "    t0 = own(in0)\n    return t0\n"])
 def test_an_answer_that_reads_no_value_of_the_reference_stays_as_it_is(answer):
     assert written(answer) == f"    def forward(self, in0):\n{answer}".replace("\n    ", "\n        ")
