@@ -91,7 +91,7 @@ def test_turns_get_better_and_mistakes_are_repaired():
 
 
 def test_an_answer_that_nobody_judged_is_one_round_and_the_best_one(tmp_path):
-    task = generate("train", 1, 0, version=2)[0]
+    task = generate("train", 1, 0, version=2, families=["softmaxes"])[0]
     solution = draw_unjudged(task, 1.0, random.Random(0))
     assert solution and solution.kind == "fused" and "class ModelNew" in solution.source
     drawn = [draw_unjudged(task, 0.3, random.Random(seed)) for seed in range(40)]
