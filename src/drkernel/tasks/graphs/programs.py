@@ -121,7 +121,7 @@ def _masked(net: _Program) -> None:
     else:
         whole = len(shape) < 3 or rng.random() < 0.5
         net.add("mask_low", net.another(shape if whole else (shape[0], *[1] * (last - 1), shape[-1]), "mask", "bool"))
-    net.add(rng.choice(("softmax", "softmax", "softmax", "log_softmax")), dim=last)
+    net.add("softmax", dim=last)
 
 
 def _scores(net: _Program) -> None:
@@ -189,10 +189,11 @@ def _scan(net: _Program) -> None:
 
 
 def _end(net: _Program) -> str:
-    """As it is, or as a statistic of some dimensions."""
+    """As it is, or as a statistic of some dimensions; no places where a mask decides them."""
     rng = net.rng
     if rng.random() < 0.45 and len(net.shape) > 1:
-        name = rng.choice(_LAST)
+        masked = any(node.op.endswith(("mask", "mask_low")) for node in net.build.nodes)
+        name = rng.choice([name for name in _LAST if not (masked and name.startswith("arg"))])
         drawn = OPS[name].draw
         attributes = drawn(rng, [net.shape]) if drawn else {}
         if attributes and len(attributes["dims"]) < len(net.shape):
