@@ -305,7 +305,9 @@ def test_tasks_that_the_judge_cannot_use_are_named(tmp_path):
         "def get_inputs():\n    return [torch.randn(3, 5)]\ndef get_init_inputs():\n    return []\n"
     )
     own = f"tasks.source={tmp_path / 'broken.py'}"
-    run = launch(tmp_path / "run", own, "tasks.eval_source=generated", "trainer.validate_every=0")
+    run = launch(
+        tmp_path / "run", own, "tasks.families=null", "tasks.eval_source=generated", "trainer.validate_every=0"
+    )
     assert run.wait(200) == 2
     output = run.output.strip().splitlines()
     assert "broken" in output[-1] and "line 4" in output[-1], output

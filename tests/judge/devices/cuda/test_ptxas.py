@@ -67,6 +67,7 @@ def test_the_command_is_the_one_that_triton_would_run(monkeypatch):
     def see(command, **_):
         raise Seen(command)
 
+    nvidia.get_ptxas_version(kernel_cache.HOPPER.arch)  # by a process of its own, once
     for fusion in (True, False):
         backend = nvidia.CUDABackend(kernel_cache.HOPPER)
         options = backend.parse_options({"enable_fp_fusion": fusion, "ptx_options": "--maxrregcount=64"})
