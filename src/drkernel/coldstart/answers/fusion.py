@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -189,8 +189,7 @@ class Group:
         for part in list(self.parts.values())[:1]:
             whole = self._name(part.whole)
             sizes |= {"Q": f"{first(lead, part.dim)}.numel()", "P": f"{first(whole, part.dim)}.numel()"}
-        taken = [size for size in [*sizes, *self._told] if re.search(rf"\b{size}\b", "\n".join(body))]
-        taken = list(dict.fromkeys(taken))
+        taken = [size for size in sizes | self._told if re.search(rf"\b{size}\b", "\n".join(body))]
         constants = self.view.constants
         known = [f"{constant}: tl.constexpr" for constant in constants if constant.isupper()]
         contiguous = [
@@ -334,12 +333,11 @@ def _largest(start: Step, later: Sequence[Step], uses: Mapping[str, int], known:
 
 def _group(steps: tuple[Step, ...], known: Known) -> Group | None:
     """Steps as a group, in the simplest view that they allow."""
-    windows = [step.window for step in steps if step.window]
-    shapes = known.shapes
-    if windows:
-        pool = next(step for step in steps if step.window)
-        alone = sum(step.over is not None for step in steps) == 1
-        found = iter([Group(steps, Pool.of(pool, shapes), known)] if alone else [])
+    reductions = [step for step in steps if step.over]
+    found: Iterable[View]
+    if any(step.window for step in reductions):
+        found = [Pool.of(reductions[0], known.shapes)] if len(reductions) == 1 else []
     else:
-        found = (Group(steps, view, known) for view in views(steps, shapes))
-    return next((group for group in found if group.places is not None), None)
+        found = views(steps, known.shapes)
+    every = (Group(steps, view, known) for view in found)
+    return next((group for group in every if group.places is not None), None)

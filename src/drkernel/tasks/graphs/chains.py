@@ -151,7 +151,7 @@ class Chain:
         if others is None:
             return False
         op, shape = OPS[name], self.build.shape(self.value)
-        attributes = _drawn(op, self.rng, [shape]) if shape else None
+        attributes = op.drawn(self.rng, [shape]) if shape else None
         if attributes is None or not self._leaves_enough(op, attributes):
             if kind == "input":
                 self.build.drop_input()
@@ -198,10 +198,6 @@ _OTHERS: dict[str, Callable[[Chain, str], list[str] | None]] = {
     "earlier": lambda chain, name: chain.earlier(name),
     "input": lambda chain, name: chain.another(name),
 }
-
-
-def _drawn(op: Op, rng: random.Random, shapes: Sequence[Any]) -> dict[str, Any] | None:
-    return op.draw(rng, shapes) if op.draw else {}
 
 
 def _bends(op: Op) -> bool:

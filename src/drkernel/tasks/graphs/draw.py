@@ -148,8 +148,7 @@ def _pair_chain(rng: random.Random, dtype: str) -> Drawn:
     shape = shape_of(build, rng, rng.choice((2, 3, 3, 4)), most=2**26)
     x, y = build.input("x", shape), build.input("y", shape)
     name = rng.choice(names_of)
-    drawn = OPS[name].draw
-    attributes = drawn(rng, [shape]) if drawn else {}
+    attributes = OPS[name].drawn(rng, [shape])
     if attributes is None:
         raise _Unfit("no dimension to compare along")
     value = build.node(name, x, y, **attributes)

@@ -139,6 +139,10 @@ class Op:
         given = {**self.defaults, **attributes}
         return {**given, **(self.derive(shapes, given) if self.derive else {})}
 
+    def drawn(self, rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
+        """Attributes for inputs of these shapes; None where there are none."""
+        return self.draw(rng, shapes) if self.draw else {}
+
     def accepts(self, state: State) -> bool:
         """Whether it does something, and does not destroy everything, on such values."""
         return (

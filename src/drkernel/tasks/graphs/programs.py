@@ -44,9 +44,7 @@ _MOST_INPUTS = 3
 class _Program(Network):
     def drawn(self, name: str) -> None:
         """An operator with attributes that suit the value."""
-        drawn = OPS[name].draw
-        attributes = drawn(self.rng, [self.shape]) if drawn else {}
-        if attributes is None:
+        if (attributes := OPS[name].drawn(self.rng, [self.shape])) is None:
             raise Unfit
         self.add(name, **attributes)
 
@@ -76,13 +74,11 @@ def _rows(net: _Program) -> None:
 def _statistic(net: _Program) -> None:
     """A statistic is taken from the value, or scales it."""
     rng, kept = net.rng, net.value
-    drawn = OPS["mean"].draw
-    attributes = drawn(rng, [net.shape]) if drawn else None
+    attributes = OPS["mean"].drawn(rng, [net.shape])
     if not attributes or len(attributes["dims"]) == len(net.shape):
         raise Unfit
     name = rng.choice(_STATISTICS)
-    several = name not in ("max", "min") or len(attributes["dims"]) == 1
-    if not several:
+    if name in ("max", "min") and len(attributes["dims"]) > 1:
         raise Unfit
     made = net.build.node(name, kept, dims=attributes["dims"], keepdim=True)
     if rng.random() < 0.3:
@@ -194,8 +190,7 @@ def _end(net: _Program) -> str:
     if rng.random() < 0.45 and len(net.shape) > 1:
         masked = any(node.op.endswith(("mask", "mask_low")) for node in net.build.nodes)
         name = rng.choice([name for name in _LAST if not (masked and name.startswith("arg"))])
-        drawn = OPS[name].draw
-        attributes = drawn(rng, [net.shape]) if drawn else {}
+        attributes = OPS[name].drawn(rng, [net.shape])
         if attributes and len(attributes["dims"]) < len(net.shape):
             net.add(name, **attributes)
             if rng.random() < 0.3 and name not in ("argmax", "argmin"):

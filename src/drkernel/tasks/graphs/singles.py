@@ -35,7 +35,7 @@ def single(rng: random.Random, name: str, dtype: str) -> tuple[Graph, str]:
     for _ in range(_TRIES):
         build = Builder(dtype)
         value, others = _inputs(build, rng, op)
-        attributes = op.draw(rng, [build.shape(value)]) if op.draw else {}
+        attributes = op.drawn(rng, [build.shape(value)])
         if attributes is not None:
             graph = build.graph(build.node(name, value, *others, **attributes))
             return graph, variant(graph)

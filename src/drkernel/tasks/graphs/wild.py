@@ -68,8 +68,7 @@ def _arithmetic(net: Network) -> None:
     name = net.rng.choice(
         ("scale", "add_constant", "clamp_min", "divide", "soft_cap", "multiply_parameter", "add_parameter")
     )
-    drawn = OPS[name].draw
-    net.add(name, **(drawn(net.rng, [net.shape]) or {} if drawn else {}))
+    net.add(name, **(OPS[name].drawn(net.rng, [net.shape]) or {}))
 
 
 def _convolution(net: Network) -> None:
@@ -151,8 +150,7 @@ def _gate(net: Network) -> None:
 
 def _move(net: Network) -> None:
     name = net.rng.choice(_MOVES)
-    drawn = OPS[name].draw
-    attributes = drawn(net.rng, [net.shape]) if drawn else {}
+    attributes = OPS[name].drawn(net.rng, [net.shape])
     if attributes is None or (len(net.shape) == 4 and name in ("permute", "merge", "roll")):
         raise Unfit
     made = OPS[name].infer([net.shape], attributes)
@@ -173,8 +171,7 @@ def _layer(net: Network) -> None:
 
 def _normed(net: Network) -> None:
     name = net.rng.choice(("layer_norm", "layer_norm", "softmax", "l2_norm"))
-    drawn = OPS[name].draw
-    attributes = drawn(net.rng, [net.shape]) if drawn else {}
+    attributes = OPS[name].drawn(net.rng, [net.shape])
     if attributes is None:
         raise Unfit
     net.add(name, **attributes)
