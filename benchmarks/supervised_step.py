@@ -2,9 +2,11 @@
 
     python benchmarks/supervised_step.py OUT [--hidden 640 --layers 12 --kv-heads 5] [--tokens 65536] [--steps 10]
 
+    torchrun --nproc-per-node=4 benchmarks/supervised_step.py OUT ...         the same step divided over four GPUs
+
 A policy of random weights and a vocabulary of 2,048 trains on rows of log-normal length (median 600), new ones in every
-step. OUT/supervised_step.md has the median after three steps of warm-up. On a GPU as `stage=sft` on one: FSDP2 over one
-rank, or the whole policy under autocast.
+step. OUT/supervised_step.md has the median after three steps of warm-up. On GPUs as `stage=sft` has it: FSDP2, or the
+whole policy on each under autocast. "muon, one by one" is torch.optim.Muon, "muon" the same on stacks of matrices.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ import random
 import statistics
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy
 import torch
 
 from drkernel.policy import new_policy
-from drkernel.training import supervised
-from drkernel.training.optimizers import OPTIMIZERS
+from drkernel.training import optimizers, supervised
 from drkernel.training.ranks import Ranks, init_distributed
 from drkernel.training.sharding import prepare_blocks, shard
 from drkernel.training.supervised import Row
@@ -32,7 +34,10 @@ VARIANTS = (
     (True, "adamw", 2, 4096, False),
     (False, "adamw", 2, 4096, False),
     (False, "adamw", 1, 65_536, False),
+    (False, "muon, one by one", 1, 65_536, False),
     (False, "muon", 1, 65_536, False),
+    (True, "muon", 1, 65_536, True),
+    (False, "muon, one by one", 1, 65_536, True),
     (False, "muon", 1, 65_536, True),
 )
 
@@ -61,11 +66,13 @@ def seconds(ranks: Ranks, given: argparse.Namespace, variant: tuple[bool, str, i
     else:
         policy.to(ranks.device)
         prepare_blocks(policy, compile=compile_options)
-    optimizer, taken = OPTIMIZERS[name](policy, 1e-3, 0.1), []
+    with patch.object(optimizers, "StackedMuon", torch.optim.Muon if "one by one" in name else optimizers.StackedMuon):
+        optimizer = optimizers.OPTIMIZERS[name.split(",")[0]](policy, 1e-3, 0.1)
+    taken, limit = [], given.tokens // parts // ranks.size + 4000
     for number in range(given.steps):
         rows, begun = rows_of(given.tokens, number), time.perf_counter()
-        limit = given.tokens // parts
-        supervised.step(policy, optimizer, rows, 1e-3, max_tokens=limit, max_grad_norm=1.0)  # waits for the device
+        # waits for the device
+        supervised.step(policy, optimizer, rows, 1e-3, max_tokens=limit, max_grad_norm=1.0, ranks=ranks)
         taken.append(time.perf_counter() - begun)
     return taken[WARM_UP:]
 
@@ -80,7 +87,8 @@ def main() -> None:
     ranks = init_distributed()
     name = torch.cuda.get_device_name() if ranks.device.type == "cuda" else "CPU"
     lines = [
-        f"{given.tokens} tokens a step, width {given.hidden}, {given.layers} blocks; {name}, torch {torch.__version__}"
+        f"{given.tokens} tokens a step, width {given.hidden}, {given.layers} blocks; {ranks.size} x {name}, "
+        f"torch {torch.__version__}"
     ]
     lines += ["", "| policy | optimizer | passes | logits of | compiled | s (range) |", "|---|---|---:|---:|---|---|"]
     for variant in VARIANTS:
@@ -90,8 +98,9 @@ def main() -> None:
             f"| {kind} | {optimizer} | {parts} | {chunk} | {'yes' if compiled else 'no'} | "
             f"{statistics.median(found):.3f} ({min(found):.3f} to {max(found):.3f}) |"
         )
-        print(lines[-1], flush=True)
-        (given.out / "supervised_step.md").write_text("\n".join(lines) + "\n")
+        if ranks.is_main:
+            print(lines[-1], flush=True)
+            (given.out / "supervised_step.md").write_text("\n".join(lines) + "\n")
     ranks.close()
 
 

@@ -78,6 +78,13 @@ def test_moments_in_the_hosts_memory_leave_half_of_the_state():
     assert "trainer.offload=optimizer" in plan.remedy(load("policy=qwen3_8b"), EIGHT, 2, 79.0)
 
 
+def test_more_gpus_do_not_divide_the_state_of_a_policy_that_each_has_whole():
+    config = load("policy=seed_8m")
+    shape = plan.shape_of(config.policy.path)
+    assert shape and shape.parameters < plan.WHOLE
+    assert plan.memory(config, shape, 1)["state"] == plan.memory(config, shape, 8)["state"]
+
+
 def test_groups_that_the_ranks_of_a_node_cannot_form_are_refused():
     config = load("policy=qwen3_14b", "engine.tensor_parallel=2")
     with pytest.raises(DrKernelError, match="tensor_parallel=2 with 7 ranks on a node"):

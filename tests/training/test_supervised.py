@@ -9,7 +9,7 @@ import torch.distributed as dist
 from drkernel import sft_config
 from drkernel.policy.model import new_policy
 from drkernel.training import checkpoint, sharding, supervised, update
-from drkernel.training.optimizers import OPTIMIZERS, MuonWithAdamW
+from drkernel.training.optimizers import OPTIMIZERS, MuonWithAdamW, StackedMuon
 from drkernel.training.packing import pack
 from drkernel.training.ranks import Ranks
 from drkernel.training.supervised import Epochs, row, row_of
@@ -108,6 +108,23 @@ def test_muon_takes_the_matrices_of_blocks_and_adamw_all_else():
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.1, 0.0]
 
 
+def test_matrices_of_a_shape_take_the_steps_of_torchs_muon_together():
+    options = {"lr": 1e-2, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
+    kinds, shapes = (torch.optim.Muon, StackedMuon), [(24, 8), (8, 24), (24, 8), (8, 8), (8, 24)]
+    found = []
+    for kind in kinds:
+        torch.manual_seed(0)
+        matrices = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+        optimizer = kind(matrices, **options)
+        for step in range(3):
+            for number, matrix in enumerate(matrices):  # the last has no gradient in the first step
+                matrix.grad = torch.randn(matrix.shape) if step or number < 4 else None
+            optimizer.step()
+        found.append([*matrices, *(optimizer.state[matrix]["momentum_buffer"] for matrix in matrices)])
+    for ours, torchs in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, torchs, rtol=2e-2, atol=1e-4)  # products in bfloat16
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_checkpoint_brings_either_optimizer_back_bit_for_bit(optimizer, tmp_path):
     def fresh():
@@ -128,22 +145,32 @@ def test_a_checkpoint_brings_either_optimizer_back_bit_for_bit(optimizer, tmp_pa
 
 
 def work(ranks: Ranks, folder) -> dict:
+    """The losses of a policy that is sharded, and of one that every rank has whole; and what a checkpoint of the latter
+    brings back."""
     torch.set_num_threads(1)
     found = {}
     for optimizer in OPTIMIZERS:
-        torch.manual_seed(0)
-        policy = sharding.shard(new_policy(20, hidden=64, layers=2), ranks)
-        found[optimizer] = trained(policy, optimizer, ranks)
-        found[f"{optimizer} after"] = supervised.loss(policy, ROWS, 20, ranks)
+        for kind, placed in (("sharded", sharding.shard), ("whole", lambda policy, _: policy)):
+            torch.manual_seed(0)
+            policy, name = placed(new_policy(20, hidden=64, layers=2), ranks), f"{kind} {optimizer}"
+            found[name] = trained(policy, optimizer, ranks)
+            found[f"{name} after"] = supervised.loss(policy, ROWS, 20, ranks)
+        saved = folder / f"{ranks.size} {optimizer}"
+        checkpoint.save(saved, 1, policy, OPTIMIZERS[optimizer](policy, 1e-3, 0.1), {}, 1, ranks)
+        restored = new_policy(20, hidden=64, layers=2, seed=1)
+        checkpoint.load_latest(saved, restored, OPTIMIZERS[optimizer](restored, 1e-3, 0.1), ranks)
+        found[f"{name} restored"] = supervised.loss(restored, ROWS, 20, ranks)
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("supervised")
-def test_two_ranks_take_the_steps_of_one(tmp_path):
+def test_two_ranks_take_the_steps_of_one_whether_the_policy_is_sharded_or_whole(tmp_path):
     found = gloo.results(__name__, tmp_path, sizes=(1, 2))
     (one,), (first, second) = found[1], found[2]
     assert first == second
     for name, values in one.items():
         assert first[name] == pytest.approx(values, rel=1e-2 if "muon" in name else 1e-5), name
+    for optimizer in OPTIMIZERS:
+        assert first[f"whole {optimizer} restored"] == first[f"whole {optimizer} after"]
     assert not dist.is_initialized()

@@ -27,9 +27,6 @@ from drkernel.training.sharding import prepare_blocks
 from drkernel.training.update import SINGLE
 from drkernel.types import Task
 
-WHOLE = 3e8
-"""Parameters below which a single GPU has a policy whole, computing under autocast; FSDP's hooks cost it tens of
-milliseconds a step."""
 LOGITS = 2**27
 """How many logits such a policy computes at a time."""
 
@@ -86,8 +83,8 @@ def episode_config(config: Config, turns: int) -> EpisodeConfig:
 
 
 def make_policy(config: Config, ranks: Ranks) -> Policy:
-    """The policy, sharded over the ranks. A single CPU process has it whole, so that its results repeat bit for bit; a
-    single GPU has a small one whole (WHOLE), for which sharding would cost more than its arithmetic."""
+    """The policy, sharded over the ranks. A single CPU process has it whole, so that its results repeat bit for bit;
+    each GPU has a small one whole (`plan.is_whole`), for which sharding would cost more than its arithmetic."""
     policy = _load(config, ranks)
     policy.fp32_head = config.policy.fp32_head
     return policy
@@ -100,8 +97,8 @@ def _load(config: Config, ranks: Ranks) -> Policy:
         return set_adapters(add_adapters(policy, lora), path, config.seed, ranks) if lora else policy
     compiled = {"fullgraph": True, "dynamic": True} if config.trainer.compile and ranks.device.type == "cuda" else None
     options: dict[str, Any] = {"activation_checkpointing": config.trainer.recompute, "compile": compiled}
-    shape = plan.shape_of(path) if ranks.size == 1 and not lora else None
-    if shape and shape.parameters < WHOLE:
+    shape = plan.shape_of(path)
+    if shape and plan.is_whole(config, shape, ranks.device):
         policy = Policy.load(path, device=str(ranks.device))
         policy.chunk = max(policy.chunk, LOGITS // shape.vocabulary)
         prepare_blocks(policy, **options)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from drkernel.policy.model import Policy
 from drkernel.training import update
@@ -15,15 +18,62 @@ BETAS = (0.9, 0.95)
 """AdamW's in supervised stages, as in the paper's published scripts."""
 
 
+class StackedMuon(torch.optim.Muon):
+    """Muon as torch has it, but for all matrices of a shape at once: with twelve blocks a twelfth of the launches.
+
+    Its state and options are torch's. Sharded matrices take torch's own step, one by one.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        if any(isinstance(p, DTensor) for group in self.param_groups for p in group["params"]):
+            super().step()
+            return
+        for group in self.param_groups:
+            alike = defaultdict[torch.Size, list[Tensor]](list)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    alike[parameter.shape].append(parameter)
+            for parameters in alike.values():
+                self._step(group, parameters)
+
+    def _step(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        """One step of matrices of one shape."""
+        gradients = [cast(Tensor, parameter.grad) for parameter in parameters]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if "momentum_buffer" not in self.state[parameter]:
+                self.state[parameter]["momentum_buffer"] = torch.zeros_like(gradient)
+        buffers = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
+        torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])
+        updates = torch._foreach_lerp(gradients, buffers, group["momentum"]) if group["nesterov"] else buffers
+        stack = torch.stack(list(updates)).bfloat16()
+        stack = orthogonal(stack, group["ns_coefficients"], group["ns_steps"], group["eps"]).to(parameters[0].dtype)
+        torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+        scale = 0.2 * math.sqrt(max(parameters[0].shape))  # adjust_lr_fn="match_rms_adamw"
+        torch._foreach_add_(parameters, list(stack.unbind()), alpha=-group["lr"] * scale)
+
+
+def orthogonal(stack: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
+    """Matrices [n, a, b] with their singular values brought near one by Muon's Newton-Schulz iteration."""
+    a, b, c = coefficients
+    tall = stack.shape[1] > stack.shape[2]
+    x = stack.mT if tall else stack
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
+
+
 class MuonWithAdamW(torch.optim.Optimizer):
-    """torch.optim.Muon on some matrices and AdamW on all other parameters: one optimizer for loop and checkpoints.
+    """Muon on some matrices and AdamW on all other parameters: one optimizer for loop and checkpoints.
 
     Muon's steps have the root mean square of AdamW's (`match_rms_adamw`), so one learning rate fits both. On sharded
     matrices it computes with DTensors, whose sums in bfloat16 depend on the number of ranks.
     """
 
     def __init__(self, matrices: Sequence[Tensor], others: list[dict[str, Any]], lr: float, weight_decay: float):
-        self._muon = torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+        self._muon = StackedMuon(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
         self._adamw = torch.optim.AdamW(others, lr=lr, betas=BETAS, fused=True)
         super().__init__([*self._muon.param_groups, *self._adamw.param_groups], {})
         self._share()

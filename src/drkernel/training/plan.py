@@ -2,8 +2,9 @@
 
     python train.py policy=qwen3_8b trainer.gpus=7 plan=true      prints the table and does nothing else
 
-Bytes of one rank, P parameters, R ranks, T tokens in the largest micro-batch, L blocks of width h, q = query heads x
-head size, k = key heads x head size, i = width of the feed-forward part, V tokens in the vocabulary:
+Bytes of one rank, P parameters, R ranks (1 where each has the policy whole: below WHOLE), T tokens in the largest
+micro-batch, L blocks of width h, q = query heads x head size, k = key heads x head size, i = width of the feed-forward
+part, V tokens in the vocabulary:
 
     state           16 P / R: float32 weights, gradients and two moments (8 P / R with trainer.offload=optimizer, and
                     two chunks of training/offload.py); below 2**33 bytes gradients stay whole: 4 P
@@ -57,6 +58,9 @@ JUDGE_GIB = 17.0
 """What a judge that shares a GPU keeps there: areas for the arguments and results of tasks at published sizes."""
 LOGITS = 4096
 """Tokens whose logits exist at a time: `chunk` of policy/model.py."""
+WHOLE = 3e8
+"""Parameters below which each GPU has a policy whole, computing under autocast, and gradients alone are added up. FSDP
+and DTensors cost such a policy more than its arithmetic."""
 MARGIN = 0.1
 """How far the estimate may be off. A run that is further above the card is refused."""
 MORE_GPUS = (2, 4, 7, 8, 16, 32)
@@ -134,13 +138,19 @@ def shape_of(path: str) -> Shape | None:
         return None
 
 
+def is_whole(config: Config, shape: Shape, device: torch.device) -> bool:
+    """Whether every rank on such a device has the whole policy instead of a shard of it."""
+    return device.type == "cuda" and shape.parameters < WHOLE and not config.policy.lora.rank
+
+
 def memory(config: Config, shape: Shape, ranks: int) -> dict[str, tuple[float, float]]:
     """GiB of one rank by part, while it generates and while it updates. An engine that sleeps gives up its part."""
     engine, cache = _engine(config, shape)
     awake = 0.0 if config.engine.sleep else 1.0
     judge = JUDGE_GIB if config.judge.share and _measures(config) else 0.0
-    state = _state(config, shape, ranks) / GIB
-    reference = 4 * shape.parameters / ranks / GIB if config.algo.kl_coef and config.stage == "rl" else 0.0
+    shards = 1 if is_whole(config, shape, torch.device("cuda")) else ranks
+    state = _state(config, shape, shards) / GIB
+    reference = 4 * shape.parameters / shards / GIB if config.algo.kl_coef and config.stage == "rl" else 0.0
     return {
         "state": (state, state),
         **({"reference policy": (reference, reference)} if reference else {}),

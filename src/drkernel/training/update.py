@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -221,13 +221,22 @@ def clip_gradients(policy: Policy, max_norm: float, ranks: Ranks = SINGLE) -> fl
     """
     parameters = trained(policy)
     if ranks.size > 1 and not isinstance(policy, FSDPModule):
-        for parameter in parameters:
-            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            ranks.all_reduce_sum(parameter.grad)
+        _add_up(parameters, ranks)
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
     torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
     return float(norm)
+
+
+def _add_up(parameters: list[torch.nn.Parameter], ranks: Ranks) -> None:
+    """The gradients of a policy that every rank has whole become sums over ranks, in one message."""
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    gradients = [cast(Tensor, parameter.grad) for parameter in parameters]
+    flat = ranks.all_reduce_sum(torch.cat([gradient.flatten() for gradient in gradients]))
+    parts = flat.split([gradient.numel() for gradient in gradients])
+    for gradient, total in zip(gradients, parts, strict=True):
+        gradient.copy_(total.view_as(gradient))
 
 
 def logprobs(
