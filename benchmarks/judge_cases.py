@@ -28,7 +28,10 @@ def main(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     honest = examples("honest", options.device)
     hacks = [*examples("hacks", options.device), *examples("attacks", options.device)]
-    chosen = [e for e in [*hacks, *honest] if e in honest or not options.only or e.name.startswith(tuple(options.only))]
+    if options.only:
+        hacks = [example for example in hacks if example.name.startswith(tuple(options.only))]
+        honest = [example for example in honest if example.task in {hack.task for hack in hacks}]
+    chosen = [*hacks, *honest]
     runs: list[dict[str, Verdict]] = []
     for number in range(options.runs):
         runs.append(judged(chosen, options, number))
@@ -108,5 +111,7 @@ if __name__ == "__main__":
     parser.add_argument("--timeout", type=float, default=8.0)
     parser.add_argument("--no-gate", dest="gate", action="store_false")
     parser.add_argument("--no-screen", dest="screen", action="store_const", const=False, help="a GPU decides it all")
-    parser.add_argument("--only", nargs="*", default=[], help="hacks whose names start so; honest examples always run")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="hacks whose names start so, and the honest examples of their tasks"
+    )
     sys.exit(main(parser.parse_args()))
