@@ -283,6 +283,17 @@ FOLLOWING = {
         'self.register_buffer("a", torch.arange(n * 10 + 20) / 7)',
     ),
     "halves of the last dimension": ("n = x.shape[-1] // 2\n        return x[..., n:] - x[..., :n]", ""),
+    "parts of an odd size": ("return torch.cat((x, x[:, :1]), 1).chunk(2, dim=1)", ""),
+    "parts of almost equal sizes": ("return x.tensor_split(4, dim=3)", ""),
+    "what a part leaves": ("return x.split([x.shape[1] - 3, 3], dim=1)", ""),
+    "groups of three channels": (
+        "x = torch.cat((x, x, x), 1)\n        return nn.functional.group_norm(x, x.shape[1] // 3)",
+        "",
+    ),
+    "the module's groups": (
+        "return nn.functional.group_norm(x, self.g)",
+        "self.g = n * 4",
+    ),
     "repeated heads": (
         "return x.repeat_interleave(self.heads // x.shape[1], dim=1)",
         "self.heads = n * n * 8",

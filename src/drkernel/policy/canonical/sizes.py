@@ -88,8 +88,8 @@ def general(
         values: that were made before, the last one first.
         literals: of the source.
     """
-    tensors, words = list(call.tensors), dict(call.words)
-    match call.name:
+    name, tensors, words = call.name, list(call.tensors), dict(call.words)
+    match name:
         case "reshape":
             tensors[1] = _reshaped(tensors[0], tensors[1], inputs, numbers, makers, literals)
         case "unflatten":
@@ -99,6 +99,10 @@ def general(
             old = (0,) * (len(tensors[1]) - len(tensors[0].shape)) + tuple(tensors[0].shape)
             sizes = zip(old, tensors[1], strict=True)
             tensors[1] = [-1 if a == b else _of_input(b, inputs, place) for place, (a, b) in enumerate(sizes)]
+        case "chunk" | "split":
+            name, tensors[1] = _parts(call, tensors[0], numbers, literals)
+        case "group_norm" if type(words.get("num_groups")) is int:
+            words["num_groups"] = _groups(tensors[0], words["num_groups"], numbers, literals)
         case "repeat_interleave" if type(words.get("repeats")) is int and "dim" in words:
             words["repeats"] = _repeats(tensors[0], words["repeats"], words["dim"], numbers, literals)
         case "layer_norm" if "normalized_shape" in words:
@@ -111,13 +115,13 @@ def general(
             words["length"] = _narrowed(tensors[0], words, inputs)
         case "*" | "/" if call.infix:
             tensors = [_factor(tensors, place, makers, literals, inputs) for place in range(2)]
-        case name if name in _MAKERS:
-            rows = [ref for ref in values if call.name == "arange" and ref.shape[-1:] == (words.get("end"),)]
+        case _ if name in _MAKERS:
+            rows = [ref for ref in values if name == "arange" and ref.shape[-1:] == (words.get("end"),)]
             known = [*inputs, *values]
             tensors = [_given(value, known) for value in tensors]
             words = {word: _given(v, known) if word in ("size", "end") else v for word, v in words.items()}
             words |= {"end": Size(f"{rows[0].name}.shape[-1]")} if rows else {}
-    return dataclasses.replace(call, tensors=tensors, words=words)
+    return dataclasses.replace(call, name=name, tensors=tensors, words=words)
 
 
 def _reshaped(
@@ -175,6 +179,30 @@ def _sources(tensor: Ref, makers: Mapping[int, Call]) -> list[Ref]:
         seen |= {id(other) for other in new}
         found += new
     return sorted((ref for ref in found if not ref.path), key=lambda ref: id(ref) in makers)
+
+
+def _parts(call: Call, tensor: Ref, numbers: Mapping[int, str], literals: Literals) -> tuple[str, Any]:
+    """How the task asks for parts, since those of an odd size depend on it: 3 and 2 are `chunk(2)` of 5. Of several
+    sizes, the one that the source does not give as a number is what the others leave."""
+    function, asked = call.asked
+    if function in ("chunk", "tensor_split"):
+        return function, asked
+    if call.name == "chunk" or not isinstance(asked, list):
+        return call.name, call.tensors[1] if call.name == "chunk" else asked
+    found = [Size(f"self.{numbers[size]}") if size in numbers else size for size in asked]
+    left = [k for k, size in enumerate(found) if type(size) is int and size not in literals.whole]
+    if len(left) == 1:
+        others = "".join(f" - {size!r}" for k, size in enumerate(found) if k != left[0])
+        found[left[0]] = Size(f"{tensor.name}.shape[{call.words['dim']}]{others}")
+    return "split", found
+
+
+def _groups(tensor: Ref, number: int, numbers: Mapping[int, str], literals: Literals) -> Any:
+    """A number of groups that the source does not give: the module has it, or the source gives their channels."""
+    channels = tensor.shape[1] // number
+    if number in literals.whole or (number not in numbers and channels not in literals.whole):
+        return number
+    return Size(f"self.{numbers[number]}" if number in numbers else f"{tensor.name}.shape[1] // {channels}")
 
 
 def _repeats(tensor: Ref, times: int, dim: int, numbers: Mapping[int, str], literals: Literals) -> Any:
