@@ -269,6 +269,58 @@ def test_the_form_computes_what_the_task_computes(seed):
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
+FOLLOWING = {
+    "a mean over a plane": ("b, c, h, w = x.shape\n        return x.flatten(2) @ x.flatten(2).mT / (c * h * w)", ""),
+    "one by a mean's number": ("return (x * 2).sum((2, 3)) * (1 / (x.shape[2] * x.shape[3]))", ""),
+    "a plane again": ("return torch.softmax(x.flatten(2), -1).view(x.shape).sum(2)", ""),
+    "a plane of an earlier value": ("x = x[:, :, 1:, 2:]\n        return (x.flatten(2) + 1).view(x.shape).sum(2)", ""),
+    "a constant plane": (
+        "return self.a(x.mean((2, 3))).view(-1, self.n * 8, 3, 3)",
+        "self.a = nn.Linear(n * 4, n * 72)",
+    ),
+    "a table as long as an input": (
+        "return x * self.a[:x.shape[3]]",
+        'self.register_buffer("a", torch.arange(n * 10 + 20) / 7)',
+    ),
+    "halves of the last dimension": ("n = x.shape[-1] // 2\n        return x[..., n:] - x[..., :n]", ""),
+    "parts of an odd size": ("return torch.cat((x, x[:, :1]), 1).chunk(2, dim=1)", ""),
+    "parts of almost equal sizes": ("return x.tensor_split(4, dim=3)", ""),
+    "what a part leaves": ("return x.split([x.shape[1] - 3, 3], dim=1)", ""),
+    "groups of three channels": (
+        "x = torch.cat((x, x, x), 1)\n        return nn.functional.group_norm(x, x.shape[1] // 3)",
+        "",
+    ),
+    "the module's groups": (
+        "return nn.functional.group_norm(x, self.g)",
+        "self.g = n * 4",
+    ),
+    "repeated heads": (
+        "return x.repeat_interleave(self.heads // x.shape[1], dim=1)",
+        "self.heads = n * n * 8",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_what_follows_from_sizes_does_at_others(name):
+    """The lines of a task of one size are those of the task of another."""
+    forward, module = FOLLOWING[name]
+
+    def source(n: int) -> str:
+        return (
+            "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n"
+            f"    def __init__(self, n):\n        super().__init__()\n"
+            f"        self.n = n\n        {module or 'pass'}\n\n"
+            f"    def forward(self, x):\n        {forward}\n\n\n"
+            f"def get_inputs():\n    return [torch.randn({n}, 4 * {n}, 6 * {n}, 10 * {n})]\n\n\n"
+            f"def get_init_inputs():\n    return [{n}]\n"
+        )
+
+    form = canonical(source(2))
+    ours, expected = outputs(form.submission(f"{form.text.splitlines()[0]}\n    {form.lines[-1].text}\n"), source(5))
+    torch.testing.assert_close(ours, expected)
+
+
 @pytest.mark.slow
 def test_every_task_that_there_is_has_a_form():
     tasks = [*generate("train", 60, 3, version=2), *generate("train", 40, 3, version=1)]

@@ -91,6 +91,19 @@ def test_the_same_lines_elsewhere_share_a_kernel():
     assert found.count("@triton.jit") == 1 and "t2 = f1(t0, in1)" in found and "t5 = f1(t3, in1)" in found
 
 
+def test_a_part_alone_is_read_as_it_is():
+    """Beside another value it has half of the tensor's length; alone it may have one more."""
+    found = answer(task("x, z = x.chunk(2, dim=1)\n        return F.relu(x) * y[:, ::2] + torch.tanh(z)", IMAGES))
+    assert "% Q" in found
+    found = answer(task("x, z = x.chunk(2, dim=1)\n        return torch.tanh(F.relu(x)), z", IMAGES))
+    assert "% Q" not in found and "t0 = t0.contiguous()" in found
+
+
+def test_a_number_of_groups_that_follows_from_the_channels_is_worked_out():
+    found = answer(task("x = F.relu(x)\n        return F.relu(F.group_norm(x, x.shape[1] // 4))", IMAGES))
+    assert "G = in0.shape[1] // 4" in found and "t2 = f1(in0)" in found
+
+
 @pytest.mark.parametrize(
     "forward",
     [
@@ -127,6 +140,11 @@ KINDS = {
     ),
     "windows without padding": (task("return F.avg_pool1d(x * y, 4, 2)", ROWS), "t1 = u1 / 4"),
     "halves": (task("x, y = x.chunk(2, dim=1)\n        return x * F.silu(y)", IMAGES), "i // Q * P + i % Q + Q"),
+    "a half alone": (
+        task("return torch.tanh(F.relu(x.chunk(2, 1)[0])), torch.sigmoid(y.chunk(2, 1)[1]) * 2.0", IMAGES),
+        "t0 = t0.contiguous()",
+    ),
+    "groups by channels": (task("return F.group_norm(x, x.shape[1] // 4) * y", IMAGES), "in0.shape[1] // 4"),
     "a triangle": (
         task(
             "x = x @ y.mT / y.shape[-1] ** 0.5\n"

@@ -105,3 +105,17 @@ def test_lines_compute_what_pytorch_does(name):
     inputs = [x.double(), y.double() if op.second != "mask" else y]
     expected = op.eager(inputs[: op.arity], own, attributes)
     torch.testing.assert_close(v, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_LINES if OPS[name].kind == "pointwise"])
+def test_lines_are_no_number_only_where_pytorch_has_none(name):
+    """What overflows before an operator is infinite: PyTorch's `log1p(exp(x))` is."""
+    op, rng = OPS[name], random.Random(name)
+    x = torch.tensor([0.0, 1e-30, 1.0, 90.0, 1e5, 1e20, float("inf")])
+    x = x if op.needs_positive else torch.cat([x, -x])
+    y = torch.full_like(x, 0.5) if op.second != "mask" else x > 0
+    attributes = dict(single(rng, name, "float32")[0].nodes[0].attributes)
+    v = run(op.triton, attributes, v=x, u=y)
+    own = {"value": y[:1], "weight": y[:1]}
+    expected = op.eager([x, y][: op.arity], own, attributes)
+    assert (expected.isnan() | ~v.isnan()).all(), x[v.isnan() & ~expected.isnan()]

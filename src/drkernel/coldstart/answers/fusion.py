@@ -90,8 +90,11 @@ class Group:
 
     @cached_property
     def parts(self) -> dict[str, Part]:
-        """Of what it reads: parts of the whole shape, which are read from the tensor that they are parts of."""
+        """Of what it reads: parts of the whole shape, which are read from the tensor that they are parts of. One alone
+        may have another length than the others, if that of the tensor is odd, and is read as it is."""
         whole = [name for name in self.outside if self._shape(name) == self.view.shape]
+        if len(whole) < 2:
+            return {}
         return {name: self.known.parts[name] for name in whole if name in self.known.parts}
 
     @cached_property
@@ -172,7 +175,7 @@ class Group:
     @property
     def _told(self) -> dict[str, str]:
         """Sizes that follow from the module, or from what is no argument."""
-        groups = {"G": self.view.groups} if re.search(r"\D", self.view.groups) else {}
+        groups = {"G": self.view.groups} if re.fullmatch(r"self\..+", self.view.groups) else {}
         return groups | {self._size(step): step.size for step in self.steps if step.size}
 
     def _size(self, step: Step) -> str:

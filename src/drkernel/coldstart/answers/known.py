@@ -44,7 +44,7 @@ class Known:
 
 def _chunks(line: Line, shapes: Shapes) -> Iterator[tuple[str, Part]]:
     """The values that `torch.chunk` makes, as parts."""
-    match ast.parse(line.told).body[0]:
+    match ast.parse(line.text).body[0]:
         case ast.Assign([ast.Tuple(made)], ast.Call(call, [ast.Name(whole), ast.Constant(int() as number)], [word])):
             dim = dims_of(ast.unparse(word.value), len(shapes.get(whole, ())))
             if ast.unparse(call) == "torch.chunk" and dim and shapes[whole][dim[0]] % number == 0:

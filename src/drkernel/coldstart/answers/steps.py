@@ -136,7 +136,8 @@ class Step:
     over: tuple[int, int] | None = None
     """First and last dimension that it reduces over."""
     groups: str = ""
-    """How many groups of channels it reduces over, as the answer writes it; empty where it has none."""
+    """How many groups of channels it reduces over, as the answer writes it, {lead} for a tensor of the operand's shape;
+    empty where it has none."""
     parts: int = 1
     """The same as a number."""
     is_view: bool = False
@@ -158,7 +159,7 @@ def step_of(line: Line, known: Known) -> Step | None:
         return None
     if found := _norm(makes, statement.value, beside, shapes):
         general = re.search(r"num_groups=(.+?)[,)]", line.text)
-        return replace(found, groups=general[1]) if general else found
+        return replace(found, groups=general[1].replace(f"{found.operands[0]}.", "{lead}.")) if general else found
     if told != line.text:  # it has a size in it, which a kernel would keep
         return None
     pool = _pool(makes, statement.value, shapes)

@@ -144,7 +144,7 @@ class View:
         """Formulas of the sizes that this source uses, by name."""
         known = {
             "T": "o.numel()",
-            "G": self.groups,
+            "G": self.groups.replace("{lead}", lead),
             "N": self._length(lead),
             "R": f"{lead}[0].numel() // N",
             "M": f"{lead}.numel() // N",

@@ -41,6 +41,8 @@ class Call:
     """What the module does whose call this is; `name` is its path."""
     several: bool = False
     """Whether the result is a tuple."""
+    asked: tuple[str, Any] = ("", None)
+    """Of parts: the function that made them, and the number or the sizes that it was given."""
 
     @property
     def refs(self) -> list[Ref]:
@@ -221,10 +223,11 @@ def _parts(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: 
     """A tensor in parts along a dimension."""
     dim = words.get("dim", args[2] if len(args) > 2 else 0)
     dim = dim + len(args[0].shape) * (dim < 0)
-    sizes = [ref.shape[dim] for ref in made]
+    sizes = tuple(ref.shape[dim] for ref in made)
+    asked = _name(func), args[1] if len(args) > 1 else next(v for w, v in words.items() if w != "dim")
     if len(set(sizes)) == 1:
-        return Call("chunk", [args[0], len(made)], {"dim": dim})
-    return Call("split", [args[0], tuple(sizes)], {"dim": dim})
+        return Call("chunk", [args[0], len(made)], {"dim": dim}, asked=asked)
+    return Call("split", [args[0], sizes], {"dim": dim}, asked=asked)
 
 
 def _unbind(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: Sequence[Ref]) -> Call:

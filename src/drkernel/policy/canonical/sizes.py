@@ -2,6 +2,7 @@
 
     torch.reshape(t0, (16, 512, 8, 64))   ->   torch.reshape(t0, (t0.shape[0], t0.shape[1], 8, -1))
     t2 / 8.0                              ->   t2 / t0.shape[-1] ** 0.5     where t2 = t0 @ t1
+    t2.unflatten(2, (96, 72))             ->   t2.unflatten(2, (t0.shape[2], -1))     where t2 is made of t0
 
 What a size stands for is guessed from where the same number stands in the call's tensors and in the inputs. A policy
 reads the numbers, but for factors, which kernels have to take over; the guesses are for submissions, which the judge
@@ -10,14 +11,20 @@ tries at several sizes.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from math import prod
 from typing import Any
 
 from drkernel.policy.canonical.arguments import Ref
 from drkernel.policy.canonical.calls import Call
 
 _MAKERS = ("zeros", "ones", "full", "arange", "empty")
+_SHAPING = {"view": 0, "reshape": 0, "unflatten": 1, "Unflatten": 1, "repeat_interleave": 0}
+"""Calls that are given sizes, and how many other arguments come first."""
+LEAST_COUNT = 64
+"""The least number that is taken for a product of sizes; smaller ones are equal by chance."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +37,45 @@ class Size:
         return self.text
 
 
+@dataclasses.dataclass(frozen=True)
+class Literals:
+    """Numbers that a source has as they are, so that they follow from no size."""
+
+    points: Set[float] = frozenset()
+    """Those with a point."""
+    whole: Set[int] = frozenset()
+    shaping: Set[int] = frozenset()
+    """Whole ones that stand alone where a shape is given: the 4 of `x.view(b, c // 4, 4)`."""
+
+    @classmethod
+    def of(cls, source: str) -> Literals:
+        nodes = list(ast.walk(ast.parse(source)))
+        numbers = [node.value for node in nodes if isinstance(node, ast.Constant)]
+        return cls(
+            frozenset(number for number in numbers if type(number) is float),
+            frozenset(number for number in numbers if type(number) is int),
+            frozenset(number for node in nodes for number in _shaping(node)),
+        )
+
+
+def _shaping(node: ast.AST) -> Iterator[int]:
+    """The numbers among the sizes that a call gives a tensor."""
+    match node:
+        case ast.Call(ast.Attribute(_, name) | ast.Name(name), given) if name in _SHAPING:
+            parts = [
+                part
+                for a in given[_SHAPING[name] :]
+                for part in (a.elts if isinstance(a, ast.Tuple | ast.List) else [a])
+            ]
+            yield from (p.value for p in parts if isinstance(p, ast.Constant) and type(p.value) is int)
+
+
 def general(
     call: Call,
     inputs: Sequence[Ref],
     numbers: Mapping[int, str],
     makers: Mapping[int, Call],
-    literals: Set[float] = frozenset(),
+    literals: Literals = Literals(),
     values: Sequence[Ref] = (),
 ) -> Call:
     """The call with sizes as expressions.
@@ -46,36 +86,52 @@ def general(
         numbers: the names of whole numbers that the module holds.
         makers: the call that made a value, by `id` of its `Ref`.
         values: that were made before, the last one first.
-        literals: numbers that the source has as they are, so that no factor of that value follows from a size.
+        literals: of the source.
     """
-    tensors, words = list(call.tensors), dict(call.words)
-    match call.name:
+    name, tensors, words = call.name, list(call.tensors), dict(call.words)
+    match name:
         case "reshape":
-            tensors[1] = _reshaped(tensors[0], tensors[1], inputs, numbers)
+            tensors[1] = _reshaped(tensors[0], tensors[1], inputs, numbers, makers, literals)
         case "unflatten":
-            tensors[2] = _split(list(tensors[2]), inputs if tensors[1] == 0 else (), numbers)
+            found = _split(list(tensors[2]), inputs if tensors[1] == 0 else (), numbers, literals)
+            tensors[2] = _as_before(found, tensors[2], tensors[1], tensors[0], makers, literals)
         case "expand":
             old = (0,) * (len(tensors[1]) - len(tensors[0].shape)) + tuple(tensors[0].shape)
             sizes = zip(old, tensors[1], strict=True)
             tensors[1] = [-1 if a == b else _of_input(b, inputs, place) for place, (a, b) in enumerate(sizes)]
+        case "chunk" | "split":
+            name, tensors[1] = _parts(call, tensors[0], numbers, literals)
+        case "group_norm" if type(words.get("num_groups")) is int:
+            words["num_groups"] = _groups(tensors[0], words["num_groups"], numbers, literals)
+        case "repeat_interleave" if type(words.get("repeats")) is int and "dim" in words:
+            words["repeats"] = _repeats(tensors[0], words["repeats"], words["dim"], numbers, literals)
         case "layer_norm" if "normalized_shape" in words:
             words["normalized_shape"] = Size(f"{tensors[0].name}.shape[-{len(words['normalized_shape'])}:]")
         case "[]":
-            words["index"] = [_sliced(part, tensors[0], place, inputs) for place, part in enumerate(words["index"])]
+            index = words["index"]
+            behind = len(tensors[0].shape) - len(index) if Ellipsis in index[:1] and None not in index else 0
+            words["index"] = [_sliced(part, tensors[0], place + behind, inputs) for place, part in enumerate(index)]
         case "narrow":
             words["length"] = _narrowed(tensors[0], words, inputs)
         case "*" | "/" if call.infix:
-            tensors = [_factor(tensors, place, makers, literals) for place in range(2)]
-        case name if name in _MAKERS:
-            rows = [ref for ref in values if call.name == "arange" and ref.shape[-1:] == (words.get("end"),)]
+            tensors = [_factor(tensors, place, makers, literals, inputs) for place in range(2)]
+        case _ if name in _MAKERS:
+            rows = [ref for ref in values if name == "arange" and ref.shape[-1:] == (words.get("end"),)]
             known = [*inputs, *values]
             tensors = [_given(value, known) for value in tensors]
             words = {word: _given(v, known) if word in ("size", "end") else v for word, v in words.items()}
             words |= {"end": Size(f"{rows[0].name}.shape[-1]")} if rows else {}
-    return dataclasses.replace(call, tensors=tensors, words=words)
+    return dataclasses.replace(call, name=name, tensors=tensors, words=words)
 
 
-def _reshaped(tensor: Ref, shape: Sequence[int], inputs: Sequence[Ref], numbers: Mapping[int, str]) -> list[Any]:
+def _reshaped(
+    tensor: Ref,
+    shape: Sequence[int],
+    inputs: Sequence[Ref],
+    numbers: Mapping[int, str],
+    makers: Mapping[int, Call],
+    literals: Literals,
+) -> list[Any]:
     """The sizes that both shapes begin and end with, and between them one that follows from the others."""
     old, new = list(tensor.shape), list(shape)
     most = min(len(old), len(new))
@@ -85,18 +141,76 @@ def _reshaped(tensor: Ref, shape: Sequence[int], inputs: Sequence[Ref], numbers:
     name = tensor.name
     ends = [Size(f"{name}.shape[{place}]") for place in range(first)]
     behind = [Size(f"{name}.shape[-{place}]") for place in range(last, 0, -1)]
-    return [*ends, *_split(middle, () if first else inputs, numbers), *behind]
+    found = _split(middle, () if first else inputs, numbers, literals)
+    return [*ends, *_as_before(found, middle, first, tensor, makers, literals), *behind]
 
 
-def _split(sizes: list[int], inputs: Sequence[Ref], numbers: Mapping[int, str]) -> list[Any]:
-    """Sizes that replace others: a batch first, numbers of the module, and one that is left over."""
+def _split(sizes: list[int], inputs: Sequence[Ref], numbers: Mapping[int, str], literals: Literals) -> list[Any]:
+    """Sizes that replace others: a batch first, numbers of the module, and one that is left over: the last that the
+    source does not give as a number."""
     found: list[Any] = [Size(f"self.{numbers[size]}") if size in numbers else size for size in sizes]
     if inputs and sizes and sizes[0] == inputs[0].shape[0]:
         found[0] = Size(f"{inputs[0].name}.shape[0]")
     unknown = [place for place, size in enumerate(found) if not isinstance(size, Size)]
+    computed = [place for place in unknown if sizes[place] not in literals.shaping]
     if found:
-        found[unknown[-1] if unknown else -1] = -1
+        found[[-1, *unknown, *computed][-1]] = -1
     return found
+
+
+def _as_before(
+    found: list[Any], sizes: Sequence[int], first: int, tensor: Ref, makers: Mapping[int, Call], literals: Literals
+) -> list[Any]:
+    """The sizes, where some are numbers yet, of a value that the tensor was made from and that had all of them at
+    these places: a plane that was made flat and is a plane again."""
+    open_ = [k for k, size in enumerate(found) if type(size) is int and size not in (-1, 1, *literals.shaping)]
+    if not open_:
+        return found
+    place = slice(first, first + len(sizes))
+    before = next((ref for ref in _sources(tensor, makers) if ref.shape[place] == tuple(sizes)), None)
+    return [Size(f"{before.name}.shape[{first + k}]") if before and k in open_ else s for k, s in enumerate(found)]
+
+
+def _sources(tensor: Ref, makers: Mapping[int, Call]) -> list[Ref]:
+    """What a value was made from: inputs first, since nothing has to be kept for them, then the nearest values."""
+    found, seen = [tensor], {id(tensor)}
+    for ref in found:
+        new = [other for other in (makers[id(ref)].refs if id(ref) in makers else ()) if id(other) not in seen]
+        seen |= {id(other) for other in new}
+        found += new
+    return sorted((ref for ref in found if not ref.path), key=lambda ref: id(ref) in makers)
+
+
+def _parts(call: Call, tensor: Ref, numbers: Mapping[int, str], literals: Literals) -> tuple[str, Any]:
+    """How the task asks for parts, since those of an odd size depend on it: 3 and 2 are `chunk(2)` of 5. Of several
+    sizes, the one that the source does not give as a number is what the others leave."""
+    function, asked = call.asked
+    if function in ("chunk", "tensor_split"):
+        return function, asked
+    if call.name == "chunk" or not isinstance(asked, list):
+        return call.name, call.tensors[1] if call.name == "chunk" else asked
+    found = [Size(f"self.{numbers[size]}") if size in numbers else size for size in asked]
+    left = [k for k, size in enumerate(found) if type(size) is int and size not in literals.whole]
+    if len(left) == 1:
+        others = "".join(f" - {size!r}" for k, size in enumerate(found) if k != left[0])
+        found[left[0]] = Size(f"{tensor.name}.shape[{call.words['dim']}]{others}")
+    return "split", found
+
+
+def _groups(tensor: Ref, number: int, numbers: Mapping[int, str], literals: Literals) -> Any:
+    """A number of groups that the source does not give: the module has it, or the source gives their channels."""
+    channels = tensor.shape[1] // number
+    if number in literals.whole or (number not in numbers and channels not in literals.whole):
+        return number
+    return Size(f"self.{numbers[number]}" if number in numbers else f"{tensor.name}.shape[1] // {channels}")
+
+
+def _repeats(tensor: Ref, times: int, dim: int, numbers: Mapping[int, str], literals: Literals) -> Any:
+    """How often heads are repeated, where the module has the number that they shall be."""
+    whole = tensor.shape[dim] * times
+    if whole not in numbers or times in literals.shaping:
+        return times
+    return Size(f"self.{numbers[whole]} // {tensor.name}.shape[{dim}]")
 
 
 def _of_input(size: int, inputs: Sequence[Ref], place: int | None = None) -> Any:
@@ -124,24 +238,29 @@ def _given(value: Any, inputs: Sequence[Ref]) -> Any:
 
 
 def _sliced(part: Any, tensor: Ref, place: int, inputs: Sequence[Ref]) -> Any:
-    """Halves of a dimension, and what is as long as an input."""
+    """Halves of a dimension, and of what the module holds as much as an input is long."""
     if not isinstance(part, slice):
         return part
 
     def end(value: Any) -> Any:
         if type(value) is not int or value <= 1:
             return value
-        if place < len(tensor.shape) and 2 * value == tensor.shape[place]:
+        known = _of_input(value, inputs) if tensor.path else value
+        is_half = place < len(tensor.shape) and 2 * value == tensor.shape[place]
+        if is_half and not (isinstance(known, Size) and any(value in ref.shape[1:] for ref in inputs)):
             return Size(f"{tensor.name}.shape[{place}] // 2")
-        return _of_input(value, inputs) if tensor.path else value
+        return known
 
     return slice(end(part.start), end(part.stop), part.step)
 
 
-def _factor(operands: Sequence[Any], place: int, makers: Mapping[int, Call], literals: Set[float]) -> Any:
-    """A factor that is the root of a dimension, as attention has it, or the size that a mean written out divides by."""
+def _factor(
+    operands: Sequence[Any], place: int, makers: Mapping[int, Call], literals: Literals, inputs: Sequence[Ref]
+) -> Any:
+    """A factor that is the root of a dimension, as attention has it, or a number of elements that a mean written out
+    divides by."""
     value, other = operands[place], operands[1 - place]
-    if type(value) is not float or not isinstance(other, Ref) or value <= 0 or value in literals:
+    if type(value) is not float or not isinstance(other, Ref) or value <= 0 or value in literals.points:
         return value
     maker = makers.get(id(other))
     if maker and maker.name == "sum" and isinstance(dim := maker.words.get("dim"), int):
@@ -152,4 +271,17 @@ def _factor(operands: Sequence[Any], place: int, makers: Mapping[int, Call], lit
     for power in (0.5, -0.5):
         if width > 3 and abs(value - width**power) < 1e-5 * value:
             return Size(f"{joined.name}.shape[-1] ** {power}")
-    return value
+    summed = maker.tensors[:1] if maker and maker.name == "sum" else []
+    return next((size for ref in (*summed, *inputs) for size in _counts(ref, value, literals)), value)
+
+
+def _counts(tensor: Ref, value: float, literals: Literals) -> Iterator[Size]:
+    """Products of sizes side by side that are this number, or one by it."""
+    for first in range(len(tensor.shape)):
+        for end in range(first + 2, len(tensor.shape) + 1):
+            number = prod(tensor.shape[first:end])
+            for power in (1, -1):
+                same = number >= LEAST_COUNT and abs(value - float(number) ** power) < 1e-9 * value
+                if same and number not in literals.whole:
+                    text = " * ".join(f"{tensor.name}.shape[{k}]" for k in range(first, end))
+                    yield Size(f"({text})" if power == 1 else f"({text}) ** -1")

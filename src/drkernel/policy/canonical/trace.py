@@ -13,7 +13,6 @@ the call beside it.
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
-from drkernel.policy.canonical.sizes import general
+from drkernel.policy.canonical.sizes import Literals, general
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
@@ -101,8 +100,7 @@ def _run(source: str, entry_point: str) -> Trace:
     numbers = dict(_numbers(model))
     often = Counter(numbers.values())
     recorder.numbers = {value: f"n{place}" for place, value in enumerate(numbers.values()) if often[value] == 1}
-    nodes = ast.walk(ast.parse(source))
-    recorder.literals = frozenset(n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is float)
+    recorder.literals = Literals.of(source)
     with recorder:
         result = model(*inputs)
     lines = tuple(recorder.lines(result))
@@ -148,8 +146,7 @@ class _Recorder(TorchFunctionMode):
         self.dtypes: dict[str, str] = {}
         self.numbers: dict[int, str] = {}
         """Names of whole numbers that the module holds, where it holds them once."""
-        self.literals: frozenset[float] = frozenset()
-        """Numbers with a point that the source has as they are."""
+        self.literals = Literals()
         self._inputs: list[Ref] = []
         self._calls: list[_Line] = []
         self._quiet = False

@@ -45,6 +45,8 @@ def _operations(graph: Graph, node: Node, small: bool) -> float:
 def fits(graph: Graph) -> bool:
     """Whether a graph suits a GPU as published, and the interpreter at small sizes."""
     values = [value.shape for value in graph.values.values()]
+    if any(min(dim.full, dim.small) < 1 for shape in values for dim in shape):  # windows that are longer than a side
+        return False
     if max(count(shape) for shape in values) > MOST_ELEMENTS or operations(graph) > MOST_OPERATIONS:
         return False
     if sum(count(p.shape) for node in graph.nodes for p in node.parameters) > MOST_WEIGHTS:

@@ -10,7 +10,7 @@ import torch
 
 from drkernel.tasks.graphs.op import Op
 from drkernel.tasks.graphs.ops.shapes import one_of, spell, torch_and_method
-from drkernel.tasks.graphs.ops.unary import BOUNDED, EXPM1, FROM_UNIT, POSITIVE, POSITIVE_AND_BOUNDED, UNIT, op
+from drkernel.tasks.graphs.ops.unary import BOUNDED, EXPM1, FROM_UNIT, LOG1P, POSITIVE, POSITIVE_AND_BOUNDED, UNIT, op
 from drkernel.tasks.operators.operator import State
 
 
@@ -162,7 +162,7 @@ ARITHMETIC = (
         "log1p",
         torch.log1p,
         torch_and_method("log1p"),
-        ("u = 1 + v", "v = tl.log(u) + (v - (u - 1)) / u"),
+        ("u = 1 + v", LOG1P),
         needs_positive=True,
         sizes=UNIT,
     ),
@@ -170,7 +170,7 @@ ARITHMETIC = (
         "log_abs",
         lambda x: torch.log(1 + x.abs()),
         spell("torch.log1p(torch.abs({x}))", "{x}.abs().log1p()"),
-        ("v = tl.abs(v)", "u = 1 + v", "v = tl.log(u) + (v - (u - 1)) / u"),
+        ("v = tl.abs(v)", "u = 1 + v", LOG1P),
         sizes=UNIT,
         leaves=POSITIVE,
     ),

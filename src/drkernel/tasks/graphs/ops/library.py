@@ -152,7 +152,10 @@ def _index(x: Tensor, index: str, **_: Any) -> Tensor:
 
 def _draw_most(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:
     dim = _some_dim(rng, shapes[0], 6)
-    return None if dim is None else {"k": rng.choice((2, 3, 5)), "dim": dim}
+    if dim is None:
+        return None
+    number_ = rng.choice((2, 3, 5))
+    return {"k": number_, "dim": dim} if number_ <= shapes[0][dim].full else None
 
 
 def _draw_repeats(rng: random.Random, shapes: Sequence[Shape]) -> dict[str, Any] | None:

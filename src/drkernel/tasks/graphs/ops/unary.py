@@ -19,6 +19,8 @@ POSITIVE_AND_BOUNDED = {**POSITIVE, **BOUNDED}
 SIGNED_AND_BOUNDED = {"signed": True, **BOUNDED}
 EXPM1 = "tl.where(tl.abs({v}) < 0.1, {v} + {v} * {v} * (12 + {v} * (4 + {v})) / 24, tl.exp({v}) - 1)"
 """exp(v) - 1 with its relative precision near zero."""
+LOG1P = "v = tl.log(u) + tl.where(tl.abs(v) < 1, (v - (u - 1)) / u, 0.0)"
+"""log(1 + v) likewise, where u is 1 + v, which has lost digits of v; infinite where v is."""
 
 
 def op(name: str, eager: Callable[..., Tensor], spellings: tuple, triton: tuple[str, ...] = (), **more: Any) -> Op:
