@@ -90,12 +90,19 @@ class Group:
 
     @cached_property
     def parts(self) -> dict[str, Part]:
-        """Of what it reads: parts of the whole shape, which are read from the tensor that they are parts of. One alone
-        may have another length than the others, if that of the tensor is odd, and is read as it is."""
-        whole = [name for name in self.outside if self._shape(name) == self.view.shape]
-        if len(whole) < 2:
-            return {}
-        return {name: self.known.parts[name] for name in whole if name in self.known.parts}
+        """Of what it reads: parts of the whole shape, which are read from the tensor that they are parts of."""
+        found = {name: self.known.parts[name] for name in self._whole if name in self.known.parts}
+        return found if not self._is_alone else {n: p for n, p in found.items() if p.place in (0, p.number - 1)}
+
+    @cached_property
+    def _whole(self) -> list[str]:
+        return [name for name in self.outside if self._shape(name) == self.view.shape]
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether no other value of the whole shape says that a part is as long as the others: of a tensor of an odd
+        size it may be longer."""
+        return len(self._whole) == 1
 
     @cached_property
     def arguments(self) -> list[str]:
@@ -105,7 +112,7 @@ class Group:
     @cached_property
     def lead(self) -> str | None:
         """What has the whole shape of what it reads: a tensor of the dtype that it makes, if there is one."""
-        whole = [name for name in self.outside if self._shape(name) == self.view.shape and name not in self.parts]
+        whole = [name for name in self._whole if name not in self.parts]
         alike = [name for name in whole if self.known.dtypes.get(name) == self.known.dtypes.get(self.makes)]
         return next(iter([*alike, *whole, *self.parts]), None)
 
@@ -142,6 +149,7 @@ class Group:
             return where
         part = self.parts[name]
         added = {0: "", 1: " + Q"}.get(part.place, f" + {part.place} * Q")
+        added = " + P - Q" if self._is_alone and part.place else added
         return f"{where} // Q * P + {where} % Q{added}"
 
     def is_whole(self, uses: Mapping[str, int]) -> bool:
@@ -201,7 +209,9 @@ class Group:
         wrapper = [f"{name} = {name}.contiguous()" for name in contiguous]
         if leading:
             whole, dim = self._name(leading.whole), leading.dim
-            wrapper.append(f"h = {whole}.narrow({dim}, 0, {whole}.shape[{dim}] // {leading.number})")
+            half = f"narrow({dim}, 0, {whole}.shape[{dim}] // {leading.number})"
+            own = f"chunk({leading.number}, {dim})[{leading.place}]"
+            wrapper.append(f"h = {whole}.{own if self._is_alone else half}")
         wrapper.append(f"o = {self._output(lead)}")
         wrapper += [f"{size} = {text}" for size, text in sizes.items() if size not in self._told]
         return _KERNEL.format(
