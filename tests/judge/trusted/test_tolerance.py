@@ -275,3 +275,47 @@ def test_rows_of_their_own_size_have_tolerances_of_their_own():
     wrong = x.sum(-1) * 1.5
     wrong[0] += 1e-3 * x[0].norm()  # nothing beside the last row
     assert not right(exact, wrong)
+
+
+UNIT_VECTORS = torch.nn.functional.normalize(torch.randn(512, 64, generator=DRAW), dim=1)
+ENERGIES = 1e12 * (1 + torch.rand(512, 1, generator=DRAW))
+CAUSAL = torch.ones(64, 64, dtype=torch.bool).tril()
+UNLIKE = {
+    "an energy behind an embedding": (
+        lambda x, w, e: torch.cat([x @ w, e * 1.1], 1),
+        (UNIT_VECTORS, SIGNED[0][:, :96], ENERGIES),
+        lambda y: torch.cat([torch.zeros_like(y[:, :-1]), y[:, -1:]], 1),
+    ),
+    "powers beside a gate": (
+        lambda x, w: torch.cat([torch.sigmoid(x @ w), (30 * x) ** 8], 1),
+        (UNIT_VECTORS, SIGNED[0][:, :96]),
+        lambda y: torch.cat([torch.full_like(y[:, :96], 0.5), y[:, 96:]], 1),
+    ),
+    "a box in pixels beside three scores": (
+        lambda x, w: torch.stack([1e6 * (2 + x), *(x * w[k, :64] for k in range(3))], -1).repeat(16, 1, 1),
+        (UNIT_VECTORS, SIGNED[0][:, :96]),
+        lambda y: torch.cat([y[..., :1], y[..., 1:] * 1.01], -1),
+    ),
+    "scores beside masked ones": (
+        lambda x, w: torch.where(CAUSAL, x[:64] @ w.T[:64, :64], -1e9),
+        (UNIT_VECTORS, SIGNED[0][:, :96]),
+        lambda y: torch.where(y < -1e8, y, 0.0),
+    ),
+}
+"""What is computed, from what, and an output of which the smaller part is wrong."""
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_large_numbers_grant_nothing_to_small_ones_in_their_row(name):
+    function, inputs, wrong = UNLIKE[name]
+    found = expected(function, *inputs, runs=1)
+    value = function(*inputs)
+    assert right(found, value) and not right(found, wrong(value))
+
+
+def test_few_rows_are_enough_to_know_unlike_columns():
+    function, (x, w, e), wrong = UNLIKE["an energy behind an embedding"]
+    doubled = lambda x, w, e: function(x, w, e).repeat(1, 2000)
+    found = expected(doubled, x[:2], w, e[:2], runs=1)
+    value = doubled(x[:2], w, e[:2])
+    assert right(found, value) and not right(found, value * torch.where(value.abs() > 1e6, 1.0, 0.0))

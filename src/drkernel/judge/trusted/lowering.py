@@ -92,7 +92,7 @@ class Bounds:
     norm: float
     """L2 norm of the allowed error."""
     atol: Tensor
-    """Allowed error of each element, by row [R]."""
+    """Allowed error of each element, [R, C], or by row [R, 1]."""
     rtol: float
     """The same as a share of the element."""
 
@@ -153,7 +153,7 @@ def _all_near(value: Tensor, centre: Tensor, low: Tensor, bounds: Bounds, most: 
         part = slice(start, start + rows)
         exact = bounds.exact[part]
         usual = (low[part] - exact).square().mean(1, keepdim=True).sqrt()
-        allowed = bounds.atol[part, None] + bounds.rtol * exact.abs() + most * usual
+        allowed = bounds.atol[part] + bounds.rtol * exact.abs() + most * usual
         error = (value[part].double() - centre[part]).abs()
         if bool((error > _RARE_FACTOR * allowed).any()):
             return False

@@ -79,7 +79,7 @@ def deviating(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> tuple[
 
     Args:
         value, exact: [R, C].
-        atol: [R]. An element's bound is its row's `atol`, or `|exact| * rtol` where that is more.
+        atol: [R, C], or by row [R, 1]. An element's bound is its `atol`, or `|exact| * rtol` where that is more.
 
     Returns:
         bool [R, C], bool [R, C], fp64 [R, C].
@@ -88,7 +88,7 @@ def deviating(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> tuple[
     same_special = (value == exact) | (value.isnan() & exact.isnan())
     special = torch.where(finite, ~value.isfinite(), ~same_special)
     error = torch.where(finite, (value - exact).abs(), 0.0)
-    bound = torch.maximum(atol[:, None], torch.where(finite, exact.abs(), 0.0) * rtol)
+    bound = torch.maximum(atol, torch.where(finite, exact.abs(), 0.0) * rtol)
     return special, ~(error <= bound), error
 
 

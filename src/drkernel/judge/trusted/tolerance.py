@@ -17,6 +17,7 @@ from torch import Tensor
 
 from drkernel.judge.trusted import reductions
 from drkernel.judge.trusted.block_tolerance import RelativeBounds, Tolerance
+from drkernel.judge.trusted.element_bounds import Rows, element_bounds
 from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
 from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, expanded, form_of, kind_of, leaves, same, shape_of
@@ -216,6 +217,10 @@ class _Leaf:
         self.reference_norm, own, noise = map(math.sqrt, squares)
         self.finite, self.same_nonfinite = nonfinite == 0, disagreeing == 0
         self._bound(row_squares, row_errors, max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
+        if self._table[1] > 1 and exact.numel():
+            period = exact.shape[-1] if len(exact.shape) > 1 and exact.shape[-1] < _MIN_ROW else 1
+            beside = _BESIDE * self.reference_norm
+            self._atol = element_bounds(self.exact, (near, *noisy), self._k_max, self._least, beside, period)
         in_range = self.reference_max < _RANGE  # else another order of operations may overflow
         self.well_conditioned = in_range and noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
 
@@ -232,13 +237,13 @@ class _Leaf:
         squares, _, numbers = reductions.by(leaf.exact).statistics(leaf.exact, leaf.exact, leaf.exact)
         leaf.reference_norm, leaf.reference_max = math.sqrt(numbers[0]), numbers[3]
         usual = (squares / max(1, leaf._table[1])).sqrt().clamp_min(_BESIDE * leaf.reference_norm)
-        leaf._atol, leaf._rtol, leaf.norm = bounds.row * usual, bounds.rtol, math.inf
+        leaf._atol, leaf._rtol, leaf.norm = bounds.row * usual[:, None], bounds.rtol, math.inf
         return leaf
 
     def bounds(self) -> RelativeBounds:
         """Of a floating leaf."""
         table = self.exact.reshape(_together(self._table))
-        atol = self._atol if len(self._atol) == len(table) else self._atol.amax().view(1)
+        atol = self._atol.amax(1) if len(self._atol) == len(table) else self._atol.amax().view(1)
         size = self.reference_norm or _TINY
         usual = table.square().mean(1).sqrt().clamp_min(_BESIDE * size)
         return RelativeBounds(float((atol / usual).max()) if len(table) else 0.0, self._rtol, self.norm / size)
@@ -246,14 +251,13 @@ class _Leaf:
     def _bound(self, row_squares: Tensor, row_errors: Tensor, error: float, step: float, unit: float) -> None:
         """Sets the bounds: of the norm, of an element by its row, and of an element by its own size."""
         narrow = step > 2 * EPS
-        k_max = K_MAX_16 if narrow else K_MAX
-        least = max(_FLOOR * unit, 0.2 * step)  # rounding once has a fifth of a step, in the mean of all mantissas
-        self.norm = max(error, (K_OWN if narrow else K_NOISE) * least * self.reference_norm)
-        usual = (row_squares / max(1, self._table[1])).sqrt().clamp_min(_BESIDE * self.reference_norm)
-        if len(usual):  # a row whose own errors are small by chance may have what rows of its size usually have
-            row_errors = torch.maximum(row_errors, usual * (row_errors / usual.clamp_min(_TINY)).median())
-        self._atol = k_max * torch.maximum(row_errors, least * usual)
-        self._rtol = max(k_max * unit, _ROUNDINGS_16 * step if narrow else k_max * step)
+        self._k_max = K_MAX_16 if narrow else K_MAX
+        self._least = max(_FLOOR * unit, 0.2 * step)  # rounding once has a fifth of a step, in the mean of mantissas
+        self.norm = max(error, (K_OWN if narrow else K_NOISE) * self._least * self.reference_norm)
+        usual = (row_squares / max(1, self._table[1])).sqrt()
+        rows = Rows(row_errors, usual).settled(_BESIDE * self.reference_norm)
+        self._atol = self._k_max * torch.maximum(rows.error, self._least * rows.size)[:, None]
+        self._rtol = max(self._k_max * unit, _ROUNDINGS_16 * step if narrow else self._k_max * step)
 
     def add_lowering(self, name: str, lowered: Any, seed: int) -> None:
         """Notes what the output is in lower precision; only where there are enough elements to tell."""

@@ -142,11 +142,13 @@ def test_statistics_are_those_of_torch_with_and_without_special_values(fused, sh
 @pytest.mark.parametrize("shape", TABLES)
 def test_deviations_are_those_of_torch_with_and_without_special_values(fused, shape, kind):
     exact, value, other = drawn(shape, kind)
-    floor = torch.linspace(0.5, 2, len(exact), dtype=torch.float64) * (value - exact).abs().max()
+    by_row = torch.linspace(0.5, 2, len(exact), dtype=torch.float64)[:, None] * (value - exact).abs().max()
+    by_element = by_row * torch.linspace(0.8, 1.1, exact.shape[1], dtype=torch.float64)
     for change, special in ((lambda *_: None, 0), (spoilt, 3)):
         change(exact, value, other)
-        numbers = fused.deviations(value, exact, floor, 1e-4)
-        assert close(numbers, reductions.Torch.deviations(value, exact, floor, 1e-4)) and numbers[0] == special
+        for floor in (by_row, by_element):
+            numbers = fused.deviations(value, exact, floor, 1e-4)
+            assert close(numbers, reductions.Torch.deviations(value, exact, floor, 1e-4)) and numbers[0] == special
     assert numbers[1] > 0
 
 
@@ -182,7 +184,7 @@ def test_a_right_answer_is_right_and_a_wrong_element_is_found_in_every_shape(bot
 @pytest.mark.parametrize("shape", [(3000,), (40, 100), (400, 3), (3, 1030), (2, 3, 70)])
 def test_an_element_may_be_as_far_off_as_its_row_says_and_no_further(both, shape, kind):
     exact, near, shaken = drawn(shape, kind)
-    exact.view(-1)[: exact.numel() // 2] /= 100
+    exact.view(-1)[: exact.numel() // 2] /= 4
     near, shaken = exact.float().to(kind), shaken.where(shaken.abs() > 1, exact)
     table = tolerance._table(shape)
     usual = exact.reshape(table).square().mean(1, keepdim=True).sqrt()
@@ -207,10 +209,10 @@ def test_an_element_may_be_as_far_off_as_its_row_says_and_no_further(both, shape
 def test_one_element_in_a_thousand_may_be_further_off_but_not_far(both):
     exact, near, shaken = drawn((100, 100), torch.float32)
     expected = lambda: Expected(exact, near, [shaken], "low")
-    bound = expected()._leaves["output"]._atol[50]
+    bound = expected()._leaves["output"]._atol[50, :12]
     for far, count, fine in ((3.0, 9, True), (3.0, 12, False), (10.0, 1, False)):
         answer = near.clone()
-        answer[50, :count] += (far * bound).float()
+        answer[50, :count] += (far * bound[:count]).float()
         assert both(lambda: expected().check(OutputTensor(answer)) is None) is fine  # noqa: B023
 
 

@@ -33,8 +33,8 @@ def compile_comparisons() -> None:
         table = torch.rand(256, columns, device="cuda")
         fused.statistics(table.double(), table, table.double())
         fused.statistics(table, table, table)
-        fused.deviations(table, table.double(), table[:, 0].double(), 0.0)
-        fused.deviations(table, table, table[:, 0].double(), 0.0)
+        fused.deviations(table, table.double(), table[:, :1].double(), 0.0)
+        fused.deviations(table, table, table[:, :1].double(), 0.0)
         fused.differences(table.view(-1), table.view(-1))
     interleaving.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
 

@@ -54,17 +54,18 @@ def deviations(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> list[
     Args:
         value: fp64, fp32, bf16 or fp16 [R, C].
         exact: fp64 [R, C], or as `value`.
-        atol: fp64 [R]. An element may differ by its row's atol, or by |exact| * rtol if that is more.
+        atol: fp64 [R, C], or by row [R, 1]. An element may differ by its atol, or by |exact| * rtol if that is more.
 
     Returns:
         How many places are NaN or infinite in only one, or differently; how many elements differ by more than they
         may; the sum of squares of value - exact where exact is finite. One synchronisation.
     """
-    value, exact = value.contiguous(), exact.contiguous()
+    value, exact, atol = value.contiguous(), exact.contiguous(), atol.contiguous()
     tile, extents, grid = _cut(*exact.shape)
     totals = torch.empty((3, grid[0] * grid[1]), dtype=torch.float64, device=exact.device)
     slope = torch.full((1,), rtol, dtype=torch.float64, device=exact.device)  # a float argument would become fp32
-    _deviations[grid](value, exact, atol, slope, totals, *exact.shape, *extents, *tile, num_warps=_WARPS)
+    sizes = *exact.shape, atol.shape[1]
+    _deviations[grid](value, exact, atol, slope, totals, *sizes, *extents, *tile, num_warps=_WARPS)
     return totals.sum(1).tolist()
 
 
@@ -180,9 +181,20 @@ def _statistics(
     tl.store(own + 4 * programs, _total(special))
 
 
-@_jit("value_p", "exact_p", "atol_p", "rtol_p", "totals_p", sizes=("rows", "columns", "tall", "span"))
+@_jit("value_p", "exact_p", "atol_p", "rtol_p", "totals_p", sizes=("rows", "columns", "bounds", "tall", "span"))
 def _deviations(
-    value_p, exact_p, atol_p, rtol_p, totals_p, rows, columns, tall, span, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    value_p,
+    exact_p,
+    atol_p,
+    rtol_p,
+    totals_p,
+    rows,
+    columns,
+    bounds,
+    tall,
+    span,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
     top, bottom = _range(0, tall, rows)
     begin, end = _range(1, span, columns)
@@ -192,9 +204,9 @@ def _deviations(
     beyond = special
     for first in range(top, bottom, ROWS):
         row = first + tl.arange(0, ROWS)
-        atol = tl.load(atol_p + row, mask=row < rows, other=0.0)[:, None]
         for start in range(begin, end, COLUMNS):
             place, inside = _tile(row, start, rows, columns, COLUMNS)
+            atol = tl.load(atol_p + tl.where(bounds > 1, place, row[:, None]), mask=inside, other=0.0)
             exact = tl.load(exact_p + place, mask=inside, other=0.0).to(tl.float64)
             value = tl.load(value_p + place, mask=inside, other=0.0).to(tl.float64)
             finite = _is_finite(exact)
