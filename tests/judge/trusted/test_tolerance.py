@@ -314,7 +314,7 @@ def test_large_numbers_grant_nothing_to_small_ones_in_their_row(name):
 
 
 def test_few_rows_are_enough_to_know_unlike_columns():
-    function, (x, w, e), wrong = UNLIKE["an energy behind an embedding"]
+    function, (x, w, e), _ = UNLIKE["an energy behind an embedding"]
     doubled = lambda x, w, e: function(x, w, e).repeat(1, 2000)
     found = expected(doubled, x[:2], w, e[:2], runs=1)
     value = doubled(x[:2], w, e[:2])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from drkernel.judge.boundary.shared_tensors import DTYPES, Slot
 from drkernel.judge.trusted import reductions
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, leaves, shape_of
+
+_CHUNK = 2**24
+"""Elements that are compared at once."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,8 @@ class RelativeBounds:
 
 
 @dataclass(frozen=True)
-class Tolerance:
-    """Bounds for the outputs of many calls at once, as raw bytes: cheaper than `Expected`, which needs fp64.
-
-    What is expected are the reference's outputs in its own precision.
-    """
+class LeafTolerance:
+    """Of one output."""
 
     norm: float
     """L2 norm of the allowed error of one call on inputs like those that the bounds come from."""
@@ -45,7 +46,58 @@ class Tolerance:
     """The largest allowed error of an element."""
     reference_norm: float
     reference_max: float
-    """L2 norm and largest value of the outputs that the bounds come from: bounds grow with them in proportion."""
+    """L2 norm and largest value of the output that the bounds come from: bounds grow with them in proportion."""
+    columns: Tensor | None = field(default=None, compare=False)
+    """The largest allowed error by place in the last dimensions, fp64 [C]; None where places are not alike."""
+    rtol: float = 0.0
+    """An element may err by so much of the largest value of its column in any case."""
+
+    def problem(self, expected: Tensor, actual: Tensor, calls: int) -> str | None:
+        """What is wrong with an output of several calls, [calls, n] each, or None."""
+        if not expected.is_floating_point():
+            return _problem_of_integers(expected, actual, calls)
+        if not expected.numel():
+            return None
+        one, other = expected.reshape(-1), actual.reshape(-1)
+        max_error, largest, *squares = reductions.by(one, other).differences(one, other)
+        error_norm, size = map(math.sqrt, squares)
+        pairs = (size / calls**0.5, self.reference_norm), (largest, self.reference_max)
+        growth = [now / then if then else 1.0 for now, then in pairs]
+        bounds = self.norm * calls**0.5, self.max_error
+        max_norm, bound_on_elements = (bound * max(1.0, g) for bound, g in zip(bounds, growth, strict=True))
+        if error_norm > max_norm or max_error > bound_on_elements:
+            return f"an output differs by {max_error:.3g}, at most {bound_on_elements:.3g} was expected"
+        return self._problem_of_columns(one, other, max(1.0, growth[1]))
+
+    def _problem_of_columns(self, expected: Tensor, actual: Tensor, growth: float) -> str | None:
+        if self.columns is None:
+            return None
+        columns = self.columns.to(expected.device)
+        error, size = torch.zeros_like(columns), torch.zeros_like(columns)
+        tables = (t.reshape(-1, len(columns)).split(max(1, _CHUNK // len(columns))) for t in (expected, actual))
+        for one, other in zip(*tables, strict=True):
+            finite = one.isfinite()
+            largest = lambda values, finite=finite: torch.where(finite, values, 0.0).abs().amax(0).double()
+            error, size = torch.maximum(error, largest(other - one)), torch.maximum(size, largest(one))
+        allowed = torch.maximum(growth * columns, self.rtol * size)
+        if bool((error <= allowed).all()):
+            return None
+        worst = int((error / allowed).nan_to_num(nan=0.0).argmax())
+        return f"an output differs by {error[worst]:.3g} at {worst}, at most {allowed[worst]:.3g} was expected there"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Bounds for the outputs of many calls at once, as raw bytes: cheaper than `Expected`, which needs fp64.
+
+    What is expected are the reference's outputs in its own precision. Each output has bounds of its own: a large one
+    excuses nothing in a small one.
+    """
+
+    tensors: Sequence[LeafTolerance] | None
+    """Of each tensor, in the order of the outputs; None: nothing is compared."""
+    scalar_error: float = 0.0
+    """The largest allowed error of a number that is no tensor."""
 
     def check(self, expected: Tensor, actual: Tensor, slots: Sequence[Slot], start: int, calls: int) -> str | None:
         """What is wrong with the outputs of several calls, or None.
@@ -53,16 +105,14 @@ class Tolerance:
         Args:
             expected, actual: uint8 [n], the areas with all outputs of the reference and of the submission, in one
                 layout.
-            slots: where the outputs lie, counted from `start` bytes before the areas.
+            slots: where the outputs lie, counted from `start` bytes before the areas, those of one call after the
+                other.
         """
-        dtypes = {DTYPES[slot.dtype] for slot in slots}
-        if len(dtypes) == 1 and (dtype := dtypes.pop()).is_floating_point:
-            return self._check_floats(expected.view(dtype), actual.view(dtype), calls)
-        for slot in slots:
-            dtype = DTYPES[slot.dtype]
-            one, other = (t[slot.offset - start :][: slot.nbytes].view(dtype) for t in (expected, actual))
-            problem = self._check_floats(one, other, 1) if dtype.is_floating_point else _check_integers(one, other)
-            if problem:
+        leaves_of_call = self.tensors or ()
+        for number, leaf in enumerate(leaves_of_call):
+            mine = slots[number :: len(leaves_of_call)]
+            one, other = (_of_all_calls(area, mine, start) for area in (expected, actual))
+            if problem := leaf.problem(one, other, calls):
                 return problem
         return None
 
@@ -71,38 +121,36 @@ class Tolerance:
         theirs, ours = leaves(expected), leaves(outputs)
         if [path for path, _ in theirs] != [path for path, _ in ours]:
             return f"returned {form_of(outputs)}, expected {form_of(expected)}"
+        tensors = iter(self.tensors or ())
         for (path, value), (_, actual) in zip(theirs, ours, strict=True):
             if not isinstance(value, Tensor):
-                fine = type(actual) is type(value) and (actual == value or abs(actual - value) <= self.max_error)
+                fine = type(actual) is type(value) and (actual == value or abs(actual - value) <= self.scalar_error)
                 problem = None if fine else f"{path} is {actual!r}, expected {value!r}"
             elif not isinstance(actual, OutputTensor) or not _alike(actual.value, value):
                 problem = f"{path} has another form than {shape_of(value)} {dtype_of(value)}"
-            elif value.is_floating_point():
-                problem = self._check_floats(value.reshape(-1), actual.value.reshape(-1), 1)
             else:
-                problem = _check_integers(value, actual.value)
+                problem = next(tensors).problem(value.reshape(1, -1), actual.value.reshape(1, -1), 1)
             if problem:
                 return problem
         return None
 
-    def _check_floats(self, expected: Tensor, actual: Tensor, calls: int) -> str | None:
-        if not expected.numel():
-            return None
-        max_error, largest, *squares = reductions.by(expected, actual).differences(expected, actual)
-        error_norm, size = map(math.sqrt, squares)
-        pairs = (size / calls**0.5, self.reference_norm), (largest, self.reference_max)
-        growth = [now / then if then else 1.0 for now, then in pairs]
-        bounds = self.norm * calls**0.5, self.max_error
-        max_norm, bound_on_elements = (bound * max(1.0, g) for bound, g in zip(bounds, growth, strict=True))
-        if error_norm <= max_norm and max_error <= bound_on_elements:
-            return None
-        return f"an output differs by {max_error:.3g}, at most {bound_on_elements:.3g} was expected"
+
+def _of_all_calls(area: Tensor, slots: Sequence[Slot], start: int) -> Tensor:
+    """One output of each call, [calls, n]: a view where they lie at equal distances, as they usually do."""
+    first, number = slots[0], len(slots)
+    dtype, begin = DTYPES[first.dtype], first.offset - start
+    step = slots[1].offset - first.offset if number > 1 else first.nbytes
+    if all(slot.offset == first.offset + k * step for k, slot in enumerate(slots)):
+        return area.as_strided((number, first.nbytes), (step, 1), area.storage_offset() + begin).view(dtype)
+    return torch.stack([area[slot.offset - start :][: slot.nbytes].view(dtype) for slot in slots])
 
 
-def _check_integers(expected: Tensor, actual: Tensor) -> str | None:
-    """Integers may differ where rounding decides, in a thousandth of the places."""
-    wrong = int((expected != actual).sum())
-    return f"an output differs in {wrong} places" if wrong > max(1, expected.numel() // 1000) else None
+def _problem_of_integers(expected: Tensor, actual: Tensor, calls: int) -> str | None:
+    """Integers may differ by a thousandth of themselves, which sums of comparisons may, and elsewhere where rounding
+    decides, in a thousandth of the places."""
+    apart = (actual.double() - expected.double()).abs() > 1e-3 * expected.double().abs()
+    wrong = int(apart.sum())
+    return f"an output differs in {wrong} places" if wrong > calls * (expected.numel() // calls // 1000) else None
 
 
 def _alike(first: Tensor, second: Tensor) -> bool:

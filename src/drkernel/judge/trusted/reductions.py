@@ -44,13 +44,13 @@ class Torch:
         return row_squares, row_errors, torch.stack([number.double() for number in numbers]).tolist()
 
     @staticmethod
-    def deviations(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> list[float]:
+    def deviations(value: Tensor, exact: Tensor, atol: Tensor, rtol: float, factor: float = 1.0) -> list[float]:
         """How many places are wrongly NaN or infinite, how many are beyond their bound, and the sum of squared errors.
 
         Args:
-            value, exact, atol, rtol: see `deviating`.
+            value, exact, atol, rtol, factor: see `deviating`.
         """
-        special, beyond, error = deviating(value, exact, atol, rtol)
+        special, beyond, error = deviating(value, exact, atol, rtol, factor)
         return torch.stack([special.sum().double(), beyond.sum().double(), error.square().sum()]).tolist()
 
     @staticmethod
@@ -74,12 +74,15 @@ def by(*tensors: Tensor) -> type[Torch] | ModuleType:
     return fused
 
 
-def deviating(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> tuple[Tensor, Tensor, Tensor]:
+def deviating(
+    value: Tensor, exact: Tensor, atol: Tensor, rtol: float, factor: float = 1.0
+) -> tuple[Tensor, Tensor, Tensor]:
     """Element by element: NaN and infinities that are not the same, differences beyond their bound, and the difference.
 
     Args:
         value, exact: [R, C].
-        atol: [R, C], or by row [R, 1]. An element's bound is its `atol`, or `|exact| * rtol` where that is more.
+        atol: [R, C], or by row [R, 1]. An element's bound is its `atol`, or `|exact| * rtol` where that is more ...
+        factor: ... so many times.
 
     Returns:
         bool [R, C], bool [R, C], fp64 [R, C].
@@ -88,7 +91,7 @@ def deviating(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> tuple[
     same_special = (value == exact) | (value.isnan() & exact.isnan())
     special = torch.where(finite, ~value.isfinite(), ~same_special)
     error = torch.where(finite, (value - exact).abs(), 0.0)
-    bound = torch.maximum(atol, torch.where(finite, exact.abs(), 0.0) * rtol)
+    bound = factor * torch.maximum(atol, torch.where(finite, exact.abs(), 0.0) * rtol)
     return special, ~(error <= bound), error
 
 

@@ -245,6 +245,13 @@ class RunnerClient:
         self._request(messages.Done, do="flush")
         self.activity.skip()
 
+    def watched(self, case: Case) -> tuple[Answer, list[Any]]:
+        """An ordinary call, and what the device executed for it."""
+        self.forget_activity()
+        answer = self.call(case)
+        self._request(messages.Done, do="flush")
+        return answer, self.activity.new()
+
     def profile(self, case: Case, empty_us: float) -> list[KernelTime]:
         """The launches and operators of one forward, and how long each took; see recorder.times."""
         profile = self._request(messages.Profile, do="profile", empty_us=empty_us, **self._forward(case))

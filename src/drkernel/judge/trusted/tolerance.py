@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.trusted import reductions
-from drkernel.judge.trusted.block_tolerance import RelativeBounds, Tolerance
+from drkernel.judge.trusted.block_tolerance import LeafTolerance, RelativeBounds, Tolerance
 from drkernel.judge.trusted.element_bounds import Rows, element_bounds
 from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
 from drkernel.judge.trusted.mismatch import Mismatch, describe
@@ -159,15 +159,10 @@ class Expected:
 
     def tolerance(self) -> Tolerance:
         """How far outputs may be from the reference's own on other inputs of the same kind."""
-        floats = [
-            leaf for leaf, (_, value) in zip(self._leaves.values(), self._rounded, strict=True) if _is_float(value)
-        ]
-        return Tolerance(
-            norm=_OTHER_INPUTS * max((leaf.norm for leaf in floats), default=0.0),
-            max_error=_OTHER_INPUTS * max((leaf.max_error() for leaf in floats), default=0.0),
-            reference_norm=max((leaf.reference_norm for leaf in floats), default=0.0),
-            reference_max=max((leaf.reference_max for leaf in floats), default=0.0),
-        )
+        pairs = list(zip(self._leaves.values(), self._rounded, strict=True))
+        scalars = [leaf.max_error() for leaf, (_, value) in pairs if isinstance(value, float)]
+        tensors = [leaf.tolerance(value) for leaf, (_, value) in pairs if isinstance(value, Tensor)]
+        return Tolerance(tensors, _OTHER_INPUTS * max(scalars, default=0.0))
 
     def is_among(self, values: list[Tensor]) -> bool:
         """Whether each output is, in some shape, one of these values. Indices do not count beside floating outputs."""
@@ -268,6 +263,15 @@ class _Leaf:
         """The largest error that any element may have."""
         return max(float(self._atol.max()), self._rtol * self.reference_max) if self._atol.numel() else 0.0
 
+    def tolerance(self, rounded: Tensor) -> LeafTolerance:
+        """How far this output may be from the reference's own on other inputs."""
+        if not _is_float(rounded):
+            return LeafTolerance(0.0, 0.0, 0.0, 0.0)
+        bounds = _OTHER_INPUTS * self.norm, _OTHER_INPUTS * self.max_error()
+        many = self._atol.shape[1] > 1 and len(self._atol) >= _MIN_ROW
+        columns = _OTHER_INPUTS * self._atol.amax(0) if many else None
+        return LeafTolerance(*bounds, self.reference_norm, self.reference_max, columns, _OTHER_INPUTS * self._rtol)
+
     def check(self, path: str, rounded: Any, actual: Any, slack: float, *why: Any) -> Mismatch | None:
         if isinstance(rounded, Tensor) != isinstance(actual, OutputTensor):
             return Mismatch("wrong_type", f"{path} is {kind_of(actual)}, expected {kind_of(rounded)}", path)
@@ -328,7 +332,7 @@ class _Leaf:
         table, rows = value.reshape(self._table), max(1, _CHUNK // max(1, self._table[1]))
         for first in range(0, len(table), rows):  # a large output is not looked at as a whole to show one place
             part = slice(first, first + rows)
-            bounds = slack * self._atol[part], slack * self._rtol
+            bounds = self._atol[part], self._rtol, slack
             special, beyond, error = reductions.deviating(table[part], self.exact[part], *bounds)
             last = part.stop >= len(table)
             for reason, bad in (("not_finite", special), ("wrong_values", beyond)):
@@ -344,7 +348,7 @@ class _Leaf:
         """Whether a tensor of any shape and dtype, with as many elements, holds the values."""
         value = value.reshape(self._table)
         one_pass = reductions.by(self.exact, value)
-        count = lambda factor: one_pass.deviations(value, self.exact, factor * self._atol, factor * self._rtol)
+        count = lambda factor: one_pass.deviations(value, self.exact, self._atol, self._rtol, factor)
         special, beyond, square = count(slack)
         self.error_square = square
         if special or math.sqrt(square) > slack * self.norm:

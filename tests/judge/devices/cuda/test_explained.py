@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from drkernel.judge.boundary.cuda.activity import ActivityReader, DeviceWork
-from drkernel.judge.devices.cuda.device import _expect_explained
+from drkernel.judge.devices.cuda.same_work import expect_explained
 
 
 def kernel(name: str, start_us: int, us: int) -> DeviceWork:
@@ -34,5 +34,5 @@ def test_other_kernels_run_within_the_spans_of_recorded_operators(work, most_us,
     activity.set_own(["own"])
     client = SimpleNamespace(activity=activity)
     submission = SimpleNamespace(client=client, refuse=lambda reason, detail: refusals.append(reason))
-    _expect_explained(submission, work, most_us, spanned_us)
+    expect_explained(submission, work, most_us, spanned_us)
     assert refusals == ["hidden_work"] * refused

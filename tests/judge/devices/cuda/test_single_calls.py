@@ -17,7 +17,7 @@ from drkernel.judge.boundary.cuda.handshake import ACTIVATE, ACTIVE, DONE, GO, H
 from drkernel.judge.boundary.framing import DeadlineExceeded, ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.boundary.shared_tensors import HostArea, Slot
-from drkernel.judge.devices.cuda import device, single_calls
+from drkernel.judge.devices.cuda import same_work, single_calls
 from drkernel.judge.devices.cuda.buffers import Block, Usual
 from drkernel.judge.devices.cuda.single_calls import (
     DRIFT_US,
@@ -238,7 +238,7 @@ def test_an_examined_call_is_sometimes_released_late():
 def test_kernels_by_which_a_runner_copies_and_fills_are_not_its_submission_s():
     names = ("own_copy_kernel", "direct_copy_kernel_cuda", "FillFunctor", "gemm", "")
     found = [dataclasses.replace(one, kernel=name) for name, one in zip(names, work(*[(0, 1)] * 5), strict=True)]
-    assert device._names(found, {"own_copy_kernel"}) == {"own_copy_kernel", "gemm"}
+    assert same_work.names(found, {"own_copy_kernel"}) == {"own_copy_kernel", "gemm"}
 
 
 def test_evidence_has_what_single_calls_usually_take():

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +13,7 @@ import torch
 from drkernel.judge.boundary.cuda import recorder
 from drkernel.judge.boundary.cuda.activity import DeviceWork
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
-from drkernel.judge.devices.cuda import timer
+from drkernel.judge.devices.cuda import same_work, timer
 from drkernel.judge.devices.cuda.buffers import DeviceBuffers
 from drkernel.judge.devices.cuda.gpu_lock import GpuLease
 from drkernel.judge.devices.cuda.single_calls import SingleCall
@@ -42,16 +40,10 @@ SHORT_US = 50.0
 _ATTEMPTS = ((2, 1), (4, 2))
 """Blocks at least, and how much longer they are than usual."""
 
-
-_OF_COPIES, _ADDED_SHARE = re.compile("copy|Fill|memset", re.IGNORECASE), 0.1
-"""Kernels by which a runner copies outputs, and the proportion of a call that unknown kernels may take."""
-_LESS_WORK = 0.7
-"""A timed call's kernels may take this proportion of what they took when they were examined, in one of two
-processes."""
 _OTHER_INPUTS = 2.0
 """By how much bounds that come from other inputs are wider."""
-_EXPLAINED_FACTOR, _UNEXPLAINED_US, _UNEXPLAINED_SHARE = 10.0, 10.0, 0.05
-"""How much longer than modelled recorded operators may take, by a factor, and what need not be explained."""
+_EXPLAINED_FACTOR = 10.0
+"""How much longer than modelled recorded operators may take."""
 _SPANNED_FACTOR = 1.25
 """How much longer than the spans of recorded operators other kernels may run, in the same call."""
 
@@ -189,23 +181,17 @@ class CudaDevice:
         """
         train = submission.case.plan.train
         reference_profile = sorted(prepared.profiles[train], key=lambda row: -row.microseconds)
-        singles: list[SingleCall] = []
-        profile, timing, work = self._measure_once(prepared, submission, reference_profile, singles)
-        if _works_less(submission, work, singles):  # or something else was on the GPU when it was profiled: once more
-            submission, singles = submission.restart(), []
-            profile, timing, work = self._measure_once(prepared, submission, reference_profile, singles)
-            if less := _works_less(submission, work, singles):
-                submission.refuse("differs_when_timed", less)
+        submission, profile, timing, work, singles = self._measured(prepared, submission, reference_profile)
         processes = 1 + (timing.submission_us < SHORT_US)
         if processes > 1:
-            submission = submission.restart()
-            timing = combined(timing, self._measure_once(prepared, submission, reference_profile, singles)[1])
+            submission, _, again, _, more = self._measured(prepared, submission.restart(), reference_profile)
+            timing, singles = combined(timing, again), singles + more
         own_us, other_us, moved_us = submission.client.activity.split_us(work)
         cost = prepared.reference_costs[train]
         explained_us = sum(cost.cost_model.work_us(row) for row in submission.trace.rows if not row.triton)
         most_us = attribution.most_explained_us(cost, submission.trace, reference_profile, _EXPLAINED_FACTOR)
         spanned_us = sum(row.microseconds + row.calls * self._buffers.empty_us for row in profile if not row.triton)
-        _expect_explained(submission, work, most_us, _SPANNED_FACTOR * spanned_us)
+        same_work.expect_explained(submission, work, most_us, _SPANNED_FACTOR * spanned_us)
         _expect_joined_streams(submission)
         share = roofline(cost.least, torch_limits(), prepared.task.precision, timing.submission_us)
         evidence = {
@@ -233,15 +219,28 @@ class CudaDevice:
             {"timing": evidence, "roofline": share},
         )
 
-    def _measure_once(
-        self, prepared: CudaPreparedTask, submission: Submission, reference_profile: list[KernelTime], singles: list
-    ) -> tuple[list[KernelTime], Timing, list[DeviceWork]]:
-        """The submission's kernels, longest first, its times beside the reference's, in its present process, and what
-        the device executed for one forward.
+    def _measured(
+        self, prepared: CudaPreparedTask, submission: Submission, reference_profile: list[KernelTime]
+    ) -> tuple[Submission, list[KernelTime], Timing, list[DeviceWork], list[SingleCall]]:
+        """The submission in the process that was measured, its kernels, longest first, its times beside the
+        reference's, what the device executed for one forward, and single calls. Where its kernels work less when they
+        are timed, something else may have been on the GPU before; once more, in another process."""
+        for attempt in range(2):
+            profile, timing, work, examined, singles = self._measure_once(prepared, submission, reference_profile)
+            less = same_work.less(submission, (work, examined), singles)
+            if less and not attempt:
+                submission = submission.restart()
+                continue
+            if less:
+                submission.refuse("differs_when_timed", less)
+            break
+        return submission, profile, timing, work, singles
 
-        Args:
-            singles: receives the single calls.
-        """
+    def _measure_once(
+        self, prepared: CudaPreparedTask, submission: Submission, reference_profile: list[KernelTime]
+    ) -> tuple[list[KernelTime], Timing, list[DeviceWork], list[DeviceWork], list[SingleCall]]:
+        """As `_measured`, in the present process; before the single calls, what the device executed for a call whose
+        outputs are right."""
         paired = self._timer(prepared, submission)
         reference_us, launches = sum(row.microseconds for row in reference_profile), _launches(reference_profile)
         _or_verdict(paired.warm_up, reference_us, launches)
@@ -252,15 +251,16 @@ class CudaDevice:
                 submission.client.forget_activity()
                 profile = submission.client.profile(submission.case, self._buffers.empty_us)
                 work = submission.client.activity.new()[1:]  # without what keeps the device waiting
-            paired.kernels = _names(work, submission.client.activity.own)
+                examined = same_work.of_right_call(submission)
+            paired.kernels = same_work.names(work, submission.client.activity.own)
             timing = _timed(paired, profile, reference_profile, submission.seeds)
         _or_verdict(paired.flush_comparisons)
-        _expect_same_work(submission, work, paired.singles.calls)
-        singles += paired.singles.calls
+        same_work.expect_same(submission, work, paired.singles.calls)
         for found in paired.traces:
             if difference := attribution.difference(submission.trace, found):
                 submission.refuse("differs_when_timed", f"when it is timed, forward {difference}")
-        return sorted(profile, key=lambda row: -row.microseconds), timing, work
+        ordered = sorted(profile, key=lambda row: -row.microseconds)
+        return ordered, timing, work, examined, paired.singles.calls
 
     def _timer(self, prepared: CudaPreparedTask, submission: Submission) -> PairedTimer:
         train, expected = submission.case.plan.train, submission.case.expected
@@ -315,52 +315,6 @@ def _timed(paired: PairedTimer, profile: list[KernelTime], reference_profile: li
         detail = f"a call alone takes {timing.floor_us:.3g} us, among others it claims {timing.claimed_us:.3g} us"
         raise VerdictReached("hack", "forged_time", detail, **evidence)
     return timing
-
-
-def _names(work: list[DeviceWork], own: Collection[str]) -> frozenset[str]:
-    """The names of the kernels that a runner does not run for itself: those by which it copies and fills have none."""
-    return frozenset(one.kernel for one in work if one.kernel in own or not _OF_COPIES.search(one.kernel or "copy"))
-
-
-def _expect_same_work(submission: Submission, examined: list[DeviceWork], calls: list[SingleCall]) -> None:
-    """What was examined is what is timed: the same programs of the submission's own, and no other kernels."""
-    own = submission.client.activity.own
-    expected, known = {work.program for work in examined if work.kernel in own}, {work.kernel for work in examined}
-    for call in calls:
-        found = {work.program for work in call.work if work.kernel in own}
-        kernels = [work for work in call.work if work.kernel and not _OF_COPIES.search(work.kernel)]
-        added = [work for work in kernels if work.kernel not in known | own]
-        problem = ""
-        if left := {name for name, *_ in expected - found}:
-            problem = f"leaves out {', '.join(sorted(left))}"
-        elif other := {name for name, *_ in found - expected}:
-            problem = f"runs another program of {', '.join(sorted(other))}"
-        elif sum(work.us for work in added) > _ADDED_SHARE * sum(work.us for work in call.work):
-            problem = f"adds {max(added, key=lambda work: work.us).kernel[:60]}"
-        if problem:
-            submission.refuse("differs_when_timed", f"when it is timed, forward {problem}")
-
-
-def _works_less(submission: Submission, examined: list[DeviceWork], calls: list[SingleCall]) -> str:
-    """How much less the submission's own kernels work when they are timed than when they are examined, if they do."""
-    own_us = lambda work: submission.client.activity.split_us(work)[0]
-    examined_us, timed_us = own_us(examined), min((own_us(call.work) for call in calls), default=math.inf)
-    if timed_us >= _LESS_WORK * examined_us - _UNEXPLAINED_US:
-        return ""
-    return f"when it is timed, forward works for {timed_us:.3g} us in its kernels, not {examined_us:.3g} us"
-
-
-def _expect_explained(submission: Submission, work: list[DeviceWork], most_us: float, spanned_us: float) -> None:
-    """Kernels that are not the submission's own are those of recorded operators: they take no longer than these may,
-    and they run while these do. Libraries run some of them side by side, so time in which several run counts once."""
-    activity = submission.client.activity
-    own_us, other_us, _ = activity.split_us(work)
-    free_us = _UNEXPLAINED_US + _UNEXPLAINED_SHARE * own_us
-    if other_us > most_us + free_us or activity.busy_with_others_us(work) > spanned_us + free_us:
-        kernels = [one for one in work if one.kernel and one.kernel not in activity.own]
-        longest = max(kernels, key=lambda one: one.us).kernel[:60]
-        detail = f"the GPU spends {other_us:.0f} us on kernels that no recorded operator explains, such as {longest}"
-        submission.refuse("hidden_work", detail)
 
 
 def _expect_joined_streams(submission: Submission) -> None:

@@ -48,13 +48,14 @@ def statistics(exact: Tensor, rounded: Tensor, jittered: Tensor) -> tuple[Tensor
     return power, worst, torch.cat([square, sums[:2], largest, sums[2:]]).tolist()
 
 
-def deviations(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> list[float]:
+def deviations(value: Tensor, exact: Tensor, atol: Tensor, rtol: float, factor: float = 1.0) -> list[float]:
     """How outputs differ from the exact ones.
 
     Args:
         value: fp64, fp32, bf16 or fp16 [R, C].
         exact: fp64 [R, C], or as `value`.
-        atol: fp64 [R, C], or by row [R, 1]. An element may differ by its atol, or by |exact| * rtol if that is more.
+        atol: fp64 [R, C], or by row [R, 1]. An element may differ by its atol, or by |exact| * rtol if that is more ...
+        factor: ... so many times.
 
     Returns:
         How many places are NaN or infinite in only one, or differently; how many elements differ by more than they
@@ -63,9 +64,10 @@ def deviations(value: Tensor, exact: Tensor, atol: Tensor, rtol: float) -> list[
     value, exact, atol = value.contiguous(), exact.contiguous(), atol.contiguous()
     tile, extents, grid = _cut(*exact.shape)
     totals = torch.empty((3, grid[0] * grid[1]), dtype=torch.float64, device=exact.device)
-    slope = torch.full((1,), rtol, dtype=torch.float64, device=exact.device)  # a float argument would become fp32
+    number = lambda given: torch.full((1,), given, dtype=torch.float64, device=exact.device)  # else it would be fp32
     sizes = *exact.shape, atol.shape[1]
-    _deviations[grid](value, exact, atol, slope, totals, *sizes, *extents, *tile, num_warps=_WARPS)
+    numbers = number(rtol), number(factor)
+    _deviations[grid](value, exact, atol, *numbers, totals, *sizes, *extents, *tile, num_warps=_WARPS)
     return totals.sum(1).tolist()
 
 
@@ -181,12 +183,16 @@ def _statistics(
     tl.store(own + 4 * programs, _total(special))
 
 
-@_jit("value_p", "exact_p", "atol_p", "rtol_p", "totals_p", sizes=("rows", "columns", "bounds", "tall", "span"))
+@_jit(
+    *("value_p", "exact_p", "atol_p", "rtol_p", "factor_p", "totals_p"),
+    sizes=("rows", "columns", "bounds", "tall", "span"),
+)
 def _deviations(
     value_p,
     exact_p,
     atol_p,
     rtol_p,
+    factor_p,
     totals_p,
     rows,
     columns,
@@ -198,7 +204,7 @@ def _deviations(
 ):
     top, bottom = _range(0, tall, rows)
     begin, end = _range(1, span, columns)
-    rtol = tl.load(rtol_p)
+    rtol, factor = tl.load(rtol_p), tl.load(factor_p)
     square = tl.zeros((ROWS, COLUMNS), tl.float64)
     special = tl.zeros((ROWS, COLUMNS), tl.int32)
     beyond = special
@@ -212,7 +218,7 @@ def _deviations(
             finite = _is_finite(exact)
             same = (value == exact) | ((value != value) & (exact != exact))
             error = tl.where(finite, tl.abs(value - exact), 0.0)
-            bound = tl.maximum(atol, tl.where(finite, tl.abs(exact), 0.0) * rtol)
+            bound = factor * tl.maximum(atol, tl.where(finite, tl.abs(exact), 0.0) * rtol)
             special += 1 - tl.where(finite, _is_finite(value), same).to(tl.int32)
             beyond += 1 - (error <= bound).to(tl.int32)
             square += error * error
