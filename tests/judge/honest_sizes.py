@@ -142,6 +142,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "masked_mean": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "one_hot_product": ({"rows": 32, "classes": 16, "width": 32}, {"rows": 21, "classes": 11, "width": 37}),
     "permuted_rows": ({"rows": 32, "cols": 64}, {"rows": 21, "cols": 53}),
+    "momentum": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "positions": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "product_with_itself": ({"M": 32, "K": 64}, {"M": 37, "K": 53}),
     "sorted_range": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted import attribution, cases, regimes, shrink, slices, structure
+from drkernel.judge.trusted import attribution, cases, modes, regimes, shrink, slices, structure
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
@@ -52,7 +52,7 @@ class PreparedTask:
     hidden: list[Reference]
     """The same task at shapes that are published nowhere."""
     mode_alternatives: list[tuple[bool, ...]]
-    """See cases.mode_alternatives."""
+    """See modes.mode_alternatives."""
     sources: tuple[Source, ...]
     """The random numbers that inputs are made of; see structure.observe."""
     halves: bool
@@ -146,7 +146,7 @@ def prepare(
     seeds = Seeds(secret, task.digest)
     seed = seeds("paper")  # a name that stays, since hidden inputs derive from it
     sized = base if large else reference
-    alternatives = cases.mode_alternatives(sized, seed)
+    alternatives = modes.mode_alternatives(sized, seed)
     cost = lambda train: reference_cost(reference, seed, train, cost_model, record, published)
     with spent("costs"):
         costs = {train: cost(train) for train, *_ in alternatives}
@@ -155,8 +155,8 @@ def prepare(
         hidden = most_telling(_hidden(task, base, seeds, published), HIDDEN_SHAPES, published, base)
     pause()
     sources = structure.observe(base, seed)
-    modes = {train for alternative in alternatives for train in alternative} if large else ()
-    cuts = {train: cut for train in modes if (cut := slices.find_cut(base, seed, train))}
+    in_turn = {train for alternative in alternatives for train in alternative} if large else ()
+    cuts = {train: cut for train in in_turn if (cut := slices.find_cut(base, seed, train))}
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "", cuts)
     with spent("trivial outputs"):
         _note_degenerate(prepared, sized, seeds, pause)
