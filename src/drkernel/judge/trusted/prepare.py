@@ -193,11 +193,21 @@ def reference_cost(
     model, inputs = reference.model(seed).train(train), reference.inputs(seed)
     with record() as trace:
         outputs = reference.forward(model, inputs)
+    _expect_real(reference.task, outputs)
     tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
     sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in tensors]  # zeros may be known: a diagonal
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
     return ReferenceCost(trace, cost_model, min_time_us, least_work(published, train))
+
+
+def _expect_real(task: Task, outputs: Any) -> None:
+    """Tolerances are of real numbers; and Triton has no complex ones, so that a kernel writes pairs anyway."""
+    for path, value in leaves(outputs):
+        if value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex):
+            raise DrKernelError(
+                f"task {task.id}: {path} is complex, which is not judged; let forward return torch.view_as_real of it"
+            )
 
 
 def _nonzero(tensor: Tensor) -> int:
