@@ -25,7 +25,7 @@ from drkernel.judge.boundary.shared_tensors import overlaps
 from drkernel.judge.trusted import lowering, regimes, rounding, structure
 from drkernel.judge.trusted.edits import ExpectedCall
 from drkernel.judge.trusted.mismatch import Mismatch
-from drkernel.judge.trusted.outputs import all_same, leaves, map_tensors, map_trees
+from drkernel.judge.trusted.outputs import all_same, leaves, map_tensors, map_trees, not_finite
 from drkernel.judge.trusted.plans import Plan
 from drkernel.judge.trusted.regimes import REGIMES
 from drkernel.judge.trusted.rerounding import Rerounded, Roundings
@@ -174,9 +174,17 @@ def draw(
             return case_with(inputs, task, plan, model, seed, cut)
         with contextlib.suppress(DrKernelError):
             case = case_with(inputs, task, plan, model, seed, cut)
-            if case.expected.finite and case.expected.well_conditioned:
+            if case.expected.well_conditioned and (case.expected.finite or _infinite_alike(case, model)):
                 return case
     return None
+
+
+def _infinite_alike(case: Case, model: ReferenceModel) -> bool:
+    """Whether outputs are infinite just where they are for the given inputs: where a mask is, and not by overflow."""
+    if not isinstance(expected := case.expected, Expected) or not expected.same_nonfinite:
+        return False
+    usual = forward(model, model.model, model.reference.inputs(case.seed), case.plan.train, case.seed)
+    return all_same(not_finite(usual), not_finite(expected.rounded), exactly=True)
 
 
 def case_with(inputs: Draw, task: Task, plan: Plan, model: ReferenceModel, seed: int, cut: Cut | None = None) -> Case:

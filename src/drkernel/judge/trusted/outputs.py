@@ -85,6 +85,12 @@ def all_same(first: list[tuple[str, Any]], second: list[tuple[str, Any]], exactl
     return len(first) == len(second) and all(same(a, b) for (_, a), (_, b) in zip(first, second, strict=True))
 
 
+def not_finite(tree: Any) -> list[tuple[str, Any]]:
+    """The floating leaves of a tree with their infinities and NaN in place, and zeros for all numbers."""
+    floats = [(path, t) for path, t in leaves(tree) if isinstance(t, Tensor) and t.is_floating_point()]
+    return [(path, torch.where(t.isfinite(), 0.0, t)) for path, t in floats]
+
+
 def expanded(tensor: Tensor) -> bool:
     """Whether a tensor repeats one value with stride 0."""
     return any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))

@@ -70,6 +70,9 @@ class PreparedTask:
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
 
+    masked: bool = field(default=False, kw_only=True)
+    """Whether outputs have infinities on given inputs: where a mask is, as a rule."""
+
     @property
     def reduces(self) -> bool:
         """Whether it is large and its outputs come from the whole batch."""
@@ -151,13 +154,15 @@ def prepare(
     with spent("costs"):
         costs = {train: cost(train) for train, *_ in alternatives}
     pause()
+    masked = not shrink.finite(base.forward(base.model(seed).eval(), base.inputs(seed)))
     with spent("hidden shapes"):
-        hidden = most_telling(_hidden(task, base, seeds, published), HIDDEN_SHAPES, published, base)
+        hidden = most_telling(_hidden(task, base, seeds, published, masked), HIDDEN_SHAPES, published, base)
     pause()
     sources = structure.observe(base, seed)
     in_turn = {train for alternative in alternatives for train in alternative} if large else ()
     cuts = {train: cut for train in in_turn if (cut := slices.find_cut(base, seed, train))}
-    prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "", cuts)
+    halves = _has_halves(base, seed)
+    prepared = PreparedTask(task, reference, hidden, alternatives, sources, halves, costs, "", cuts, masked=masked)
     with spent("trivial outputs"):
         _note_degenerate(prepared, sized, seeds, pause)
     return prepared
@@ -219,8 +224,8 @@ def _has_halves(reference: Reference, seed: int) -> bool:
     return any(isinstance(t, Tensor) and t.is_floating_point() and t.element_size() < 4 for t in tensors)
 
 
-def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference) -> Iterator[Reference]:
-    """References at other sizes that run, stay finite and are not much larger."""
+def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference, masked: bool) -> Iterator[Reference]:
+    """References at other sizes that run, stay finite unless the task has infinities, and are not much larger."""
     seed = seeds("shapes")
     inputs = base.inputs(seed)
     known = {shrink.shapes_of(inputs)}
@@ -234,7 +239,7 @@ def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference) -> 
             shapes = shrink.shapes_of(inputs)
             if shapes in known or _elements(inputs) > limit:
                 continue
-            if shrink.finite(other.forward(other.model(seed).eval(), inputs)):
+            if shrink.finite(other.forward(other.model(seed).eval(), inputs), masked):
                 known.add(shapes)
                 yield other
         except DrKernelError:
