@@ -85,6 +85,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "masked_cumsum": ({"rows": 8, "cols": 256}, {"rows": 5, "cols": 301}),
     "masked_mean_pool": ({"batch": 4, "length": 32, "hidden": 64}, {"batch": 3, "length": 21, "hidden": 77}),
     "masked_softmax": ({"batch": 2, "heads": 2, "length": 64}, {"batch": 1, "heads": 3, "length": 45}),
+    "masked_scores": ({"batch_size": 2, "length": 64, "width": 32}, {"batch_size": 1, "length": 77, "width": 21}),
     "matmul": ({"M": 32, "K": 64, "N": 32}, {"M": 21, "K": 37, "N": 45}),
     "matrix_vector": ({"M": 16, "K": 1024}, {"M": 11, "K": 777}),
     "max_pool2d": (
@@ -142,6 +143,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "masked_mean": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "one_hot_product": ({"rows": 32, "classes": 16, "width": 32}, {"rows": 21, "classes": 11, "width": 37}),
     "permuted_rows": ({"rows": 32, "cols": 64}, {"rows": 21, "cols": 53}),
+    "momentum": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "positions": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "product_with_itself": ({"M": 32, "K": 64}, {"M": 37, "K": 53}),
     "sorted_range": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),

@@ -1,3 +1,6 @@
+import random
+
+import numpy as np
 import pytest
 import torch
 
@@ -100,3 +103,78 @@ def test_errors_of_the_file_name_the_task_the_line_and_the_error_in_one_line(old
 def test_an_unknown_constant_is_refused():
     with pytest.raises(DrKernelError, match="no module-level int constant 'DEPTH'"):
         reference(DEPTH=3)
+
+
+SEEDS = {
+    "torch": ("", "torch.manual_seed(42)", "torch.randn(9)"),
+    "torch, imported": ("from torch import manual_seed", "manual_seed(42)", "torch.rand(9)"),
+    "torch's generator": ("", "g = torch.Generator().manual_seed(42)", "torch.randn(9, generator=g)"),
+    "torch's generator, not seeded": ("", "g = torch.Generator()", "torch.randperm(999, generator=g)"),
+    "torch's generator, made before": ("g = torch.Generator().manual_seed(42)", "pass", "torch.randn(9, generator=g)"),
+    "random": ("import random", "random.seed(42)", "torch.tensor([random.random()])"),
+    "random, not seeded": ("import random", "pass", "torch.tensor([random.random()])"),
+    "random.Random": ("from random import Random", "r = Random(42)", "torch.tensor([r.random()])"),
+    "random.Random, made before": ("from random import Random\nr = Random(4)", "pass", "torch.tensor([r.random()])"),
+    "numpy": ("import numpy as np", "np.random.seed(42)", "torch.from_numpy(np.random.randn(9))"),
+    "numpy, not seeded": ("import numpy as np", "pass", "torch.from_numpy(np.random.randn(9))"),
+    "numpy, imported": ("from numpy.random import seed, rand", "seed(42)", "torch.from_numpy(rand(9))"),
+    "default_rng": ("from numpy.random import default_rng", "r = default_rng(42)", "torch.from_numpy(r.random(9))"),
+    "default_rng, not seeded": ("import numpy as np", "r = np.random.default_rng()", "torch.tensor(r.random(9))"),
+    "default_rng, made before": (
+        "import numpy as np\nr = np.random.default_rng(4)",
+        "pass",
+        "torch.tensor(r.random(9))",
+    ),
+    "RandomState": ("import numpy as np", "r = np.random.RandomState(42)", "torch.tensor(r.rand(9))"),
+    "RandomState, seeded again": (
+        "import numpy as np\nr = np.random.RandomState(0)",
+        "r.seed(4)",
+        "torch.tensor(r.rand(9))",
+    ),
+    "bit generators": (
+        "import numpy as np",
+        "r = np.random.Generator(np.random.Philox(key=42))",
+        "torch.tensor(r.random(9))",
+    ),
+}
+"""By what draws the numbers: what a task does when it is loaded, what seed it sets, and an input."""
+
+
+def seeded(kind: str) -> Reference:
+    loaded, seeding, drawn = SEEDS[kind]
+    returned = f"{seeding}\n    first = {drawn}\n    {seeding}\n    return [first, {drawn}]"
+    return reference(SOURCE.replace("return [torch.randn(ROWS, WIDTH)]", returned) + loaded)
+
+
+@pytest.mark.parametrize("kind", SEEDS)
+def test_inputs_follow_from_the_seed_whatever_seeds_a_task_sets(kind):
+    first, other = seeded(kind), seeded(kind)
+    inputs = [first.inputs(1), first.inputs(2), first.inputs(1), other.inputs(1)]
+    assert not torch.equal(inputs[0][0], inputs[1][0])
+    assert torch.equal(inputs[0][0], inputs[2][0]) and torch.equal(inputs[0][1], inputs[2][1])
+    assert torch.equal(inputs[0][0], inputs[3][0])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SEEDS if "not seeded" not in kind and "made before" not in kind])
+def test_a_seed_that_is_set_twice_gives_the_same_numbers_twice(kind):
+    first, second = seeded(kind).inputs(3)
+    assert torch.equal(first, second)
+
+
+def test_a_state_that_is_set_again_gives_the_same_numbers_again():
+    returned = "state = torch.get_rng_state(); a = torch.rand(9); torch.set_rng_state(state); return [a, torch.rand(9)]"
+    first, second = reference(SOURCE.replace("return [torch.randn(ROWS, WIDTH)]", returned)).inputs(3)
+    assert torch.equal(first, second)
+
+
+def test_drawing_inputs_leaves_the_generators_of_others_as_they_are():
+    made = seeded("numpy")
+    before = random.getstate(), np.random.get_state()[1].tolist(), np.random.default_rng, random.Random
+    made.inputs(1)
+    assert before == (random.getstate(), np.random.get_state()[1].tolist(), np.random.default_rng, random.Random)
+
+
+def test_a_task_that_sets_no_seed_draws_what_torch_draws_from_the_seed():
+    torch.manual_seed(5)
+    expected = torch.randn(3, 5)
+    assert torch.equal(reference().inputs(5)[0], expected)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from drkernel.tasks.seeding import Seeding
 from drkernel.types import DrKernelError, Task
 
 DEVICE: str | None = None
@@ -50,7 +51,7 @@ class Reference:
     """By training mode, where it has been found out; see cases.expected_outputs."""
 
     def __init__(self, task: Task, constants: Mapping[str, int] | None = None):
-        self.task, self.argument_effects = task, {}
+        self.task, self.argument_effects, self._seeding = task, {}, Seeding()
         self._file = f"<{task.id}>"
         overrides = dict(constants or {})
         tree = self._bordered("loading", lambda: ast.parse(task.source, self._file))
@@ -65,7 +66,9 @@ class Reference:
         values = {name: nodes[-1].value for name, nodes in literals.items()}
         self.constants = {name: value for name, value in values.items() if isinstance(value, int)}
         module = ModuleType(f"task_{task.digest}")
-        self._bordered("loading", lambda: exec(compile(tree, self._file, "exec", dont_inherit=True), module.__dict__))
+        with self._seeding.loading():
+            run = lambda: exec(compile(tree, self._file, "exec", dont_inherit=True), module.__dict__)
+            self._bordered("loading", run)
         self._namespace = module.__dict__
         for name in (task.entry_point, "get_inputs", "get_init_inputs"):
             if not callable(self._namespace.get(name)):
@@ -88,9 +91,10 @@ class Reference:
         return model
 
     def inputs(self, seed: int) -> list:
-        """What `get_inputs()` returns right after `torch.manual_seed(seed)`."""
-        torch.manual_seed(seed)
-        return list(self._call("get_inputs", self._namespace["get_inputs"]))
+        """What `get_inputs()` returns right after `torch.manual_seed(seed)`. They follow from this seed, whatever seeds
+        it sets itself."""
+        with self._seeding.following(seed):
+            return list(self._call("get_inputs", self._namespace["get_inputs"]))
 
     def forward(self, model: nn.Module, inputs: list) -> Any:
         """The reference's outputs, without gradients."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted import cases, plans, regimes, shrink, weight_perturbation
+from drkernel.judge.trusted import modes, plans, regimes, shrink, weight_perturbation
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.plans import PUBLISHED
@@ -186,7 +186,7 @@ def test_modes_are_told_apart():
     norm = "    def __init__(self):\n        super().__init__()\n        self.inner = nn.{}\n"
     forward = "    def forward(self, x):\n        return self.inner(x)"
     found = [
-        cases.mode_alternatives(Reference(_task(norm.format(layer) + forward, "[torch.rand(8, 6)]")), 1)
+        modes.mode_alternatives(Reference(_task(norm.format(layer) + forward, "[torch.rand(8, 6)]")), 1)
         for layer in ("ReLU()", "Dropout(0.5)", "BatchNorm1d(6)")
     ]
     assert found == [[(False, True)], [(False,)], [(True,), (False,)]]

@@ -88,6 +88,24 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.parametrize("output", ["torch.fft.rfft(x)", "[x * 2, {'spectrum': torch.fft.rfft(x)}]", "1j"])
+def test_a_task_with_complex_outputs_is_refused(output):
+    task = Task("a/spectrum", SOURCE.replace("torch.tanh(x) * x", output))
+    reference, gpu = Reference(task), Roofline(GPUS["H200"], Scale())
+    with pytest.raises(DrKernelError, match=r"task a/spectrum: output.* is complex.*view_as_real"):
+        prepare.prepare(reference, reference, b"secret", gpu, recording, reference)
+
+
+MASKED = "x.masked_fill(torch.ones(x.shape[0], x.shape[1], dtype=torch.bool).triu(1), float('-inf'))"
+
+
+@pytest.mark.parametrize(("output", "fit"), [(MASKED, True), (MASKED.replace("x.m", "(0 * x).m"), False)])
+def test_infinities_where_a_mask_is_do_not_make_a_task_degenerate(output, fit):
+    reference = Reference(Task("t", SOURCE.replace("torch.tanh(x) * x", output)))
+    found = prepare.prepare(reference, reference, b"secret", Roofline(GPUS["H200"], Scale()), recording, reference)
+    assert (not found.degenerate) is fit and len(found.hidden) > 0
+
+
 def test_trivial_outputs_are_looked_for_at_the_tasks_own_sizes_however_dear():
     small, own, dear = (
         Reference(Task("t", PRODUCT.format(rows=rows, inner=inner)))

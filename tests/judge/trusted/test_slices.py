@@ -154,6 +154,11 @@ def test_a_reference_that_changes_its_inputs_is_right_as_well() -> None:
     given = task("x", "torch.exp_(x)", ROWS)
     case = case_of(given)
     assert case.expected.edits and case.check(answer(case, given)) is None
+    left = [OutputTensor(value.exp()) for value in case.inputs]
+    assert case.check_edits(left) is None
+    left[0].value[7, 11] += 1e-2
+    assert case.check_edits(left).reason == "wrong_values"
+    assert case.check_edits([OutputTensor(value) for value in case.inputs]).reason == "wrong_values"
 
 
 def test_inputs_are_drawn_anew_and_not_kept() -> None:

@@ -201,6 +201,15 @@ def test_what_a_class_body_and_the_module_bind_does_not_hide_what_is_behind_it()
         assert inspect(text + KERNEL.format("pass"), "ModelNew").reason == "forbidden", text
 
 
+@pytest.mark.parametrize(
+    "line", ["x.handle.data.sort(-1)", "getattr(x, 'handle')", "x._flatten_ir([])", "x.__getstate__()['handle']"]
+)
+def test_kernels_may_not_look_behind_their_blocks(line):
+    source = KERNEL.format("pass").replace("tl.store(x_ptr, 1.0)", f"x = tl.load(x_ptr)\n    {line}")
+    refusal = inspect(source, "ModelNew")
+    assert refusal and refusal.reason == "forbidden" and refusal.evidence["line"] == 9
+
+
 def test_a_main_block_is_inspected_where_it_may_run():
     block = "if __name__ == '__main__':\n    import subprocess\n"
     assert inspect(KERNEL.format("pass") + block, "ModelNew") is None

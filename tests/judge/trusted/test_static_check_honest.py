@@ -168,6 +168,7 @@ def test_a_source_as_people_write_them_passes():
 @pytest.mark.parametrize(
     "line",
     [
+        "self.handle = x; self.handle.data_ptr()",
         "import os; os.environ.get('X'), os.path.join('a', 'b')",
         "import sys; sys.maxsize, sys.version_info",
         "getattr(x, 'shape'), getattr(self, 'cache', None), hasattr(x, 'foo')",

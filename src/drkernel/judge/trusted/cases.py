@@ -23,8 +23,9 @@ from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.construction import perturbed_construction
 from drkernel.judge.boundary.shared_tensors import overlaps
 from drkernel.judge.trusted import lowering, regimes, rounding, structure
+from drkernel.judge.trusted.edits import ExpectedCall
 from drkernel.judge.trusted.mismatch import Mismatch
-from drkernel.judge.trusted.outputs import leaves, map_tensors, map_trees
+from drkernel.judge.trusted.outputs import all_same, leaves, map_tensors, map_trees, not_finite
 from drkernel.judge.trusted.plans import Plan
 from drkernel.judge.trusted.regimes import REGIMES
 from drkernel.judge.trusted.rerounding import Rerounded, Roundings
@@ -89,6 +90,13 @@ class Case:
         """Compares a submission's outputs. None if they are right."""
         expected = self.expected
         return expected.check(self.inputs, outputs) if isinstance(expected, SlicedExpected) else expected.check(outputs)
+
+    def check_edits(self, inputs: Any) -> Mismatch | None:
+        """Compares the inputs as a submission leaves them. None if they are as the reference leaves them."""
+        expected = self.expected
+        if isinstance(expected, SlicedExpected):
+            return expected.check_edits(self.inputs, inputs)
+        return expected.check_edits(inputs) if isinstance(expected, ExpectedCall) else None
 
     def is_among(self, values: list[Tensor]) -> bool:
         """Whether each expected output is, in some shape, one of these values; see Expected.is_among."""
@@ -166,9 +174,17 @@ def draw(
             return case_with(inputs, task, plan, model, seed, cut)
         with contextlib.suppress(DrKernelError):
             case = case_with(inputs, task, plan, model, seed, cut)
-            if case.expected.finite and case.expected.well_conditioned:
+            if case.expected.well_conditioned and (case.expected.finite or _infinite_alike(case, model)):
                 return case
     return None
+
+
+def _infinite_alike(case: Case, model: ReferenceModel) -> bool:
+    """Whether outputs are infinite just where they are for the given inputs: where a mask is, and not by overflow."""
+    if not isinstance(expected := case.expected, Expected) or not expected.same_nonfinite:
+        return False
+    usual = forward(model, model.model, model.reference.inputs(case.seed), case.plan.train, case.seed)
+    return all_same(not_finite(usual), not_finite(expected.rounded), exactly=True)
 
 
 def case_with(inputs: Draw, task: Task, plan: Plan, model: ReferenceModel, seed: int, cut: Cut | None = None) -> Case:
@@ -182,7 +198,7 @@ def case_with(inputs: Draw, task: Task, plan: Plan, model: ReferenceModel, seed:
     expected = SlicedExpected(cut, inputs(), exactly, own, seed)
     if not cut.separable:
         rerun = lambda: _Rerun(task.precision, model, inputs(), plan.train, seed, once=True)
-        noisy = (rerun().noisy(number) for number in range(_NOISY_RUNS))
+        noisy = (rerun().noisy(number)[0] for number in range(_NOISY_RUNS))
         with contextlib.suppress(DrKernelError, ValueError, torch.OutOfMemoryError):  # bounds stay those of the sample
             expected.bound_by_noise(inputs, noisy)
         if module.DEVICE:
@@ -201,14 +217,14 @@ def nearly_same(model: ReferenceModel, sources: Sequence[Source], first: Case, s
         if first.large:
             return inputs
         drawn = inputs()  # a number may not reach the inputs: one above the diagonal of a triangle
-        if not _equal(leaves(drawn), leaves(first.inputs), exactly=True):
+        if not all_same(leaves(drawn), leaves(first.inputs), exactly=True):
             return lambda: drawn
     return None
 
 
 def expected_outputs(
     task: Task, model: ReferenceModel, inputs: list, train: bool, seed: int, lowered: bool = False
-) -> Expected:
+) -> ExpectedCall:
     """The reference's outputs with their tolerance. Neither the model nor the inputs are changed.
 
     Also finds out, once, what the reference does with its arguments (`Reference.argument_effects`).
@@ -222,57 +238,30 @@ def expected_outputs(
     rounded = forward(model, model.model, given, train, seed)
     alone = any(isinstance(t, Tensor) and stands_alone(t.shape) for _, t in leaves(rounded))
     few = alone or any(not isinstance(t, Tensor) or t.numel() < _FEW for _, t in leaves(rounded))
-    run = _Rerun(task.precision, model, inputs, train, seed)
+    if effects is None:
+        effects = model.reference.argument_effects[train] = ArgumentEffects(
+            edits=not all_same(leaves(given), leaves(inputs)), aliases=_overlap(given, rounded)
+        )
+    run = _Rerun(task.precision, model, inputs, train, seed, edits=effects.edits)
+    pair = rounded, given if effects.edits else []
     try:
         exact = run.exact()
         whole = any(isinstance(t, Tensor) and not t.is_floating_point() for _, t in leaves(rounded))
         noisy = [run.noisy(number, whole) for number in range(_NOISY_RUNS if few else 1)]
         noisy += run.as_allowed(exact)
         patterns = run.lowered() if lowered else ()
-        expected = Expected(exact, rounded, noisy, run.precision, patterns, seed, run.rerounded(_NOISY_RUNS * alone))
+        expected = ExpectedCall(exact, pair, noisy, run.precision, patterns, seed, run.rerounded(_NOISY_RUNS * alone))
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
-        widened = map_tensors(rounded, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
-        expected = Expected(rounded, rounded, [widened], run.precision)
-    if effects is None:
-        effects = model.reference.argument_effects[train] = ArgumentEffects(
-            edits=not _equal(leaves(given), leaves(inputs)), aliases=_overlap(given, rounded)
-        )
+        widened = map_tensors(pair, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
+        expected = ExpectedCall(pair, pair, [widened], run.precision)
     expected.edits, expected.aliases = effects.edits, effects.aliases
-    expected.lowered_later, expected.chained = run.in_formats, run.products > 1
+    expected.lowered_later, expected.chained = lambda: ((n, t[0]) for n, t in run.in_formats()), run.products > 1
     return expected
 
 
 def _overlap(inputs: Any, outputs: Any) -> bool:
     before, after = ([t for _, t in leaves(tree) if isinstance(t, Tensor)] for tree in (inputs, outputs))
     return any(overlaps(a, b) for a in before for b in after)
-
-
-def mode_alternatives(reference: Reference, seed: int) -> list[tuple[bool, ...]]:
-    """The values of `training` to test under.
-
-    Each tuple of the list is an alternative: a submission must be right under one of them. It must be right under all
-    modes in that tuple, which the cases use in turn.
-
-    - `[(False, True)]` where the mode makes no difference in the reference: then it must make none in a submission.
-    - `[(False,)]` where training is random (dropout).
-    - `[(True,), (False,)]` where the modes differ otherwise (batch norm): KernelBench runs modules as they are
-      constructed, and inference kernels are written for eval.
-    """
-    model = build(reference, seed)
-    inputs = reference.inputs(seed)
-    evaluated, trained, trained_again = (
-        leaves(forward(model, model.model, inputs, train, s))
-        for train, s in ((False, seed), (True, seed), (True, seed + 1))
-    )
-    if not _equal(trained, trained_again):
-        return [(False,)]
-    return [(False, True)] if _equal(evaluated, trained) else [(True,), (False,)]
-
-
-def _equal(first: list, second: list, exactly: bool = False) -> bool:
-    alike = torch.equal if exactly else functools.partial(torch.allclose, equal_nan=True)
-    same = lambda a, b: alike(a, b) if isinstance(a, Tensor) else a == b
-    return len(first) == len(second) and all(same(a, b) for (_, a), (_, b) in zip(first, second, strict=True))
 
 
 def forward(built: ReferenceModel, model: nn.Module, inputs: list, train: bool, seed: int) -> Any:
@@ -298,12 +287,23 @@ class _Rerun:
 
     Args:
         once: it runs once only: then memory for one set of inputs is enough.
+        edits: whether the reference changes its inputs.
+
+    What a run gives is a pair: the outputs, and the inputs after the call, an empty list where they do not change.
     """
 
     def __init__(
-        self, precision: Precision, built: ReferenceModel, inputs: list, train: bool, seed: int, once: bool = False
+        self,
+        precision: Precision,
+        built: ReferenceModel,
+        inputs: list,
+        train: bool,
+        seed: int,
+        once: bool = False,
+        edits: bool = False,
     ):
         self._built, self._inputs, self._train, self._seed, self._once = built, inputs, train, seed, once
+        self._edits = edits
         self.products = 0
         """How many operators of the reference are products, once it ran with noise."""
         self.precision: Precision = "ieee" if self._narrow() else precision
@@ -382,13 +382,13 @@ class _Rerun:
     def _run(self, model: nn.Module, change: Callable[[Tensor], Tensor], dtype: torch.dtype, mode: Any) -> Any:
         inputs, given = [], self._inputs if self._once else list(self._inputs)
         while given:
-            inputs.append(map_tensors(given.pop(0), change))
+            inputs.append(map_tensors(given.pop(0), (lambda tensor: change(tensor.clone())) if self._edits else change))
         before, kind = torch.get_default_dtype(), type(mode).__name__.lower() if mode else "exact"
         torch.set_default_dtype(dtype)
         try:
             plain = rounding.plain_attention() if mode else contextlib.nullcontext()
             with spent(kind), tf32.allowing(False), plain, mode or contextlib.nullcontext():
-                return forward(self._built, model, inputs, self._train, self._seed)
+                return forward(self._built, model, inputs, self._train, self._seed), inputs if self._edits else []
         finally:
             torch.set_default_dtype(before)
 

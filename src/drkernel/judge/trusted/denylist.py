@@ -127,9 +127,12 @@ ATTRIBUTES = _words("""
     f_back f_locals f_globals f_code f_builtins gi_frame gi_code cr_frame tb_frame tb_next ag_frame co_code
     _make_subclass _make_wrapper_subclass as_subclass untyped_storage storage _typed_storage set_ register_forward_hook
     register_forward_pre_hook tofile share_memory_ from_buffer redispatch redispatch_boxed _op_dk
-    get_field vformat
+    get_field vformat __getstate__ _flatten_ir
 """)
 """Attributes that may not be used on any object."""
+
+OF_BLOCKS = _words("handle")
+"""Attributes that may not be used in a kernel: what lies behind them is the compiler's, or the interpreter's."""
 
 SPELLED = _words("__array_interface__ __array_struct__ __cuda_array_interface__ __array__ __dlpack__ __buffer__")
 """Names that no class may define and no keyword or string may spell: other libraries ask for them on any object."""

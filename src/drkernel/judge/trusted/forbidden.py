@@ -46,6 +46,7 @@ class Check(ast.NodeVisitor):
     def __init__(self, names: Names, tree: ast.Module):
         self.names = names
         self.namespaces = _namespaces(tree)
+        self.in_kernel = False
         self.may_be_module: set[int] = set()
         """Identities of nodes that may stand for a module."""
 
@@ -135,7 +136,7 @@ class Check(ast.NodeVisitor):
         if parts[-2:] == ["__class__", "__name__"]:
             parts = parts[:-2]
         for part in parts:
-            if part in denylist.ATTRIBUTES:
+            if part in denylist.ATTRIBUTES or (self.in_kernel and part in denylist.OF_BLOCKS):
                 raise Found(node, f".{part}")
         for origin in self.names.origins(node):
             self._dotted(node, origin)
@@ -259,7 +260,9 @@ class Check(ast.NodeVisitor):
         self._each(node.decorator_list)
         self._arguments(node.args)
         self._annotation(node.returns)
+        outer, self.in_kernel = self.in_kernel, self.in_kernel or is_kernel(node, self.names)
         self._inside(node, node.body)
+        self.in_kernel = outer
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._arguments(node.args)
@@ -313,6 +316,13 @@ class Check(ast.NodeVisitor):
                         ast.copy_location(new, node)
                     self._annotation(inner)
         self.visit(node)
+
+
+def is_kernel(node: ast.FunctionDef, names: Names) -> bool:
+    """Whether a function is one of Triton's."""
+    targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    origins = [origin for target in targets for origin in names.origins(target)]
+    return any(origin.startswith("triton.") and origin.rpartition(".")[2] == "jit" for origin in origins)
 
 
 def _is_allowed(module: str) -> bool:

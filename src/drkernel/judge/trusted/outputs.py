@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +76,19 @@ def same(first: Any, second: Any) -> bool:
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return first.shape == second.shape and torch.equal(first, second)
     return first == second
+
+
+def all_same(first: list[tuple[str, Any]], second: list[tuple[str, Any]], exactly: bool = False) -> bool:
+    """Whether the leaves of two trees are alike, but for rounding where it need not be exactly so."""
+    alike = torch.equal if exactly else functools.partial(torch.allclose, equal_nan=True)
+    same = lambda a, b: alike(a, b) if isinstance(a, Tensor) else a == b
+    return len(first) == len(second) and all(same(a, b) for (_, a), (_, b) in zip(first, second, strict=True))
+
+
+def not_finite(tree: Any) -> list[tuple[str, Any]]:
+    """The floating leaves of a tree with their infinities and NaN in place, and zeros for all numbers."""
+    floats = [(path, t) for path, t in leaves(tree) if isinstance(t, Tensor) and t.is_floating_point()]
+    return [(path, torch.where(t.isfinite(), 0.0, t)) for path, t in floats]
 
 
 def expanded(tensor: Tensor) -> bool:

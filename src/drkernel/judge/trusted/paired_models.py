@@ -142,7 +142,7 @@ class PairedModels:
         """
         reply = self.client.answer()
         with reading("outputs"):
-            problem = case.check(reply.outputs)
+            problem = case.check(reply.outputs) or self._wrong_edits(case)
         if reply.edited and not case.expected.edits:
             problem = Mismatch("edits_input", "forward changes its input tensors in place")
         elif not problem and reply.aliases and not case.expected.aliases:
@@ -156,6 +156,10 @@ class PairedModels:
             detail = f"{problem.text} (case: {case.plan.name}, inputs {_shapes(case.inputs)})"
             raise VerdictReached("incorrect", problem.reason, detail, case=case.plan.name, **_plain(evidence))
         return reply
+
+    def _wrong_edits(self, case: Case) -> Mismatch | None:
+        """What is wrong with the inputs that the last call has left, where the reference changes them."""
+        return case.check_edits(self.client.edited()) if case.expected.edits else None
 
     def ask_planned(self, plan: Plan) -> None:
         """Asks a case as planned, if it suits the task.
@@ -175,7 +179,7 @@ class PairedModels:
             except Failed:
                 return True
             with reading("outputs"):
-                if not case.fits(reply.outputs):
+                if not case.fits(reply.outputs) or self._wrong_edits(case):
                     return True
         return False
 

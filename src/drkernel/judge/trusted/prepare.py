@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted import attribution, cases, regimes, shrink, slices, structure
+from drkernel.judge.trusted import attribution, cases, modes, regimes, shrink, slices, structure
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
@@ -52,7 +52,7 @@ class PreparedTask:
     hidden: list[Reference]
     """The same task at shapes that are published nowhere."""
     mode_alternatives: list[tuple[bool, ...]]
-    """See cases.mode_alternatives."""
+    """See modes.mode_alternatives."""
     sources: tuple[Source, ...]
     """The random numbers that inputs are made of; see structure.observe."""
     halves: bool
@@ -69,6 +69,9 @@ class PreparedTask:
     """Shapes that would be timed, too, with the reason why they are not."""
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
+
+    masked: bool = field(default=False, kw_only=True)
+    """Whether outputs have infinities on given inputs: where a mask is, as a rule."""
 
     @property
     def reduces(self) -> bool:
@@ -146,18 +149,20 @@ def prepare(
     seeds = Seeds(secret, task.digest)
     seed = seeds("paper")  # a name that stays, since hidden inputs derive from it
     sized = base if large else reference
-    alternatives = cases.mode_alternatives(sized, seed)
+    alternatives = modes.mode_alternatives(sized, seed)
     cost = lambda train: reference_cost(reference, seed, train, cost_model, record, published)
     with spent("costs"):
         costs = {train: cost(train) for train, *_ in alternatives}
     pause()
+    masked = not shrink.finite(base.forward(base.model(seed).eval(), base.inputs(seed)))
     with spent("hidden shapes"):
-        hidden = most_telling(_hidden(task, base, seeds, published), HIDDEN_SHAPES, published, base)
+        hidden = most_telling(_hidden(task, base, seeds, published, masked), HIDDEN_SHAPES, published, base)
     pause()
     sources = structure.observe(base, seed)
-    modes = {train for alternative in alternatives for train in alternative} if large else ()
-    cuts = {train: cut for train in modes if (cut := slices.find_cut(base, seed, train))}
-    prepared = PreparedTask(task, reference, hidden, alternatives, sources, _has_halves(base, seed), costs, "", cuts)
+    in_turn = {train for alternative in alternatives for train in alternative} if large else ()
+    cuts = {train: cut for train in in_turn if (cut := slices.find_cut(base, seed, train))}
+    halves = _has_halves(base, seed)
+    prepared = PreparedTask(task, reference, hidden, alternatives, sources, halves, costs, "", cuts, masked=masked)
     with spent("trivial outputs"):
         _note_degenerate(prepared, sized, seeds, pause)
     return prepared
@@ -193,11 +198,21 @@ def reference_cost(
     model, inputs = reference.model(seed).train(train), reference.inputs(seed)
     with record() as trace:
         outputs = reference.forward(model, inputs)
+    _expect_real(reference.task, outputs)
     tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
     sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in tensors]  # zeros may be known: a diagonal
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
     return ReferenceCost(trace, cost_model, min_time_us, least_work(published, train))
+
+
+def _expect_real(task: Task, outputs: Any) -> None:
+    """Tolerances are of real numbers; and Triton has no complex ones, so that a kernel writes pairs anyway."""
+    for path, value in leaves(outputs):
+        if value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex):
+            raise DrKernelError(
+                f"task {task.id}: {path} is complex, which is not judged; let forward return torch.view_as_real of it"
+            )
 
 
 def _nonzero(tensor: Tensor) -> int:
@@ -209,8 +224,8 @@ def _has_halves(reference: Reference, seed: int) -> bool:
     return any(isinstance(t, Tensor) and t.is_floating_point() and t.element_size() < 4 for t in tensors)
 
 
-def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference) -> Iterator[Reference]:
-    """References at other sizes that run, stay finite and are not much larger."""
+def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference, masked: bool) -> Iterator[Reference]:
+    """References at other sizes that run, stay finite unless the task has infinities, and are not much larger."""
     seed = seeds("shapes")
     inputs = base.inputs(seed)
     known = {shrink.shapes_of(inputs)}
@@ -224,7 +239,7 @@ def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference) -> 
             shapes = shrink.shapes_of(inputs)
             if shapes in known or _elements(inputs) > limit:
                 continue
-            if shrink.finite(other.forward(other.model(seed).eval(), inputs)):
+            if shrink.finite(other.forward(other.model(seed).eval(), inputs), masked):
                 known.add(shapes)
                 yield other
         except DrKernelError:

@@ -160,7 +160,7 @@ class RunnerClient:
         """As `call`, without waiting for the reply, which `answer` returns."""
         self._idle()
         self._large = case.large
-        tree, slots = self._put(case.inputs)
+        tree, slots = self._laid = self._put(case.inputs)
         self._before = self._process.inputs.snapshot()
         self._process.inputs.settle()
         handshake = self._process.handshake
@@ -191,6 +191,13 @@ class RunnerClient:
             trace = _trace(reply.trace)
         self._idle()
         return Answer(outputs, trace, any(value.aliases_input for value in values), edited, seen, reply.overwrites)
+
+    def edited(self) -> Any:
+        """The arguments of the call that was answered last as it has left them, in memory as that of its outputs."""
+        tree, slots = self._laid
+        area = self._process.inputs
+        views = [area.view(Slot.parse(slot, area.size)) for slot in slots]
+        return decode(tree, lambda index: OutputTensor(views[index] if self._large else views[index].clone()))
 
     def _idle(self) -> None:
         """Called while the runner is idle."""

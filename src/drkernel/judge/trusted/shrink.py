@@ -333,8 +333,7 @@ def shapes_of(inputs: list) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(t.shape) for _, t in leaves(inputs) if isinstance(t, Tensor))
 
 
-def finite(tree: Any) -> bool:
-    """Whether no floating tensor of a tree has a NaN or an infinity."""
-    return all(
-        bool(torch.isfinite(t).all()) for _, t in leaves(tree) if isinstance(t, Tensor) and t.is_floating_point()
-    )
+def finite(tree: Any, infinities: bool = False) -> bool:
+    """Whether no floating tensor of a tree has a NaN or an infinity; with `infinities`, whether none has a NaN."""
+    ordinary = (lambda t: ~t.isnan()) if infinities else torch.isfinite
+    return all(bool(ordinary(t).all()) for _, t in leaves(tree) if isinstance(t, Tensor) and t.is_floating_point())

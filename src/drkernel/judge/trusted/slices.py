@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.trusted.block_tolerance import Tolerance
+from drkernel.judge.trusted.edits import ExpectedCall, of_inputs
 from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import OutputTensor, form_of, kind_of, leaves, map_tensors, shape_of
 from drkernel.judge.trusted.tolerance import Expected, RelativeBounds
@@ -123,7 +124,7 @@ class SlicedExpected:
         seed: of the rows at which outputs are compared with exact ones.
     """
 
-    def __init__(self, cut: Cut, inputs: list, exactly: Callable[[list], Expected], forward: Forward, seed: int):
+    def __init__(self, cut: Cut, inputs: list, exactly: Callable[[list], ExpectedCall], forward: Forward, seed: int):
         self._cut, self._forward, self._all = cut, forward, cut.rows(inputs)
         few = cut.copy(inputs, slice(0, 2))
         taken = sum(few[index].nbytes for index in cut.arguments)
@@ -138,8 +139,9 @@ class SlicedExpected:
         self._rows = max(1, SLICE // per_row)
         factor = _ROUNDED if cut.separable else _ANOTHER_SIZE * (self._all / number) ** 0.5
         factor *= _FEW_ROWS if number < min(FEW_ROWS, self._all) else 1.0
-        self._bounds = [bounds and bounds.times(factor) for bounds in self._sample.bounds()]
-        self._whole = self._sample
+        widened = lambda expected: [bounds and bounds.times(factor) for bounds in expected.bounds()]
+        self._bounds, self._bounds_of_edits = widened(self._sample), widened(self._sample.edited)
+        self._whole: Expected = self._sample
 
     def bound_by_noise(self, inputs: Callable[[], list], noisy: Iterable[Any]) -> None:
         """Takes bounds from the whole batch where outputs are not those of its rows: how far they may be off follows
@@ -205,6 +207,15 @@ class SlicedExpected:
         own = lambda rows: self._forward(self._cut.part(inputs, rows))
         parts = ((own(rows), _map(outputs, operator.itemgetter(rows))) for rows in slices)
         return _within(self._bounds, parts)
+
+    def check_edits(self, inputs: list, edited: Any) -> Mismatch | None:
+        """Compares the inputs as a submission leaves them, with those that the reference leaves.
+
+        Args:
+            inputs: of the call. They are changed.
+        """
+        self._forward(inputs)
+        return of_inputs(within(self._bounds_of_edits, inputs, edited))
 
     def _form(self, outputs: Any) -> Mismatch | None:
         """What is wrong with the structure of outputs and, where these are known, the shapes."""

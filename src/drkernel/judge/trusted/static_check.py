@@ -13,7 +13,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from drkernel.judge.trusted.forbidden import Check, Found
+from drkernel.judge.trusted.forbidden import Check, Found, is_kernel
 from drkernel.judge.trusted.source_names import Names
 from drkernel.types import Status, Verdict
 
@@ -93,7 +93,7 @@ def without_kernel(source: str) -> Refusal | None:
 
 
 def _has_kernel(tree: ast.Module, names: Names) -> bool:
-    return any(_is_kernel(node, names) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return any(is_kernel(node, names) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def _syntax_error(error: SyntaxError, source: str) -> Refusal:
@@ -119,9 +119,3 @@ def _is_main_block(node: ast.stmt) -> bool:
     sides = [test.left, test.comparators[0]]
     name = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
     return name and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
-
-
-def _is_kernel(node: ast.FunctionDef, names: Names) -> bool:
-    targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    origins = [origin for target in targets for origin in names.origins(target)]
-    return any(origin.startswith("triton.") and origin.rpartition(".")[2] == "jit" for origin in origins)

@@ -153,6 +153,7 @@ class _Found:
         self._work = least_work(published, self._train)
         inputs = prepared.reference.inputs(seed)
         self._known, self._elements = {shrink.shapes_of(inputs)}, _elements(inputs)
+        self._masked = prepared.masked
 
     def usable(self, sizes: Sizes) -> Reference | None:
         """The reference at sizes that are of comparable work, for which there is room, and at which it runs and stays
@@ -168,7 +169,8 @@ class _Found:
             shapes, share = shrink.shapes_of(inputs), _elements(inputs) / self._elements
             if shapes in self._known or (self._work is None and not LEAST_WORK <= share <= MOST_WORK):
                 return None
-            if not _finite(reference.forward(reference.model(self._seed).train(self._train), inputs)):
+            outputs = reference.forward(reference.model(self._seed).train(self._train), inputs)
+            if not _finite(outputs, self._masked):
                 return None
         except DrKernelError as error:
             if _out_of_memory(error):
@@ -232,6 +234,7 @@ def _elements(inputs: list) -> int:
     return sum(t.numel() for _, t in leaves(inputs) if isinstance(t, Tensor)) or 1
 
 
-def _finite(outputs: Any) -> bool:
-    tensors = (t for _, t in leaves(outputs) if isinstance(t, Tensor) and t.is_floating_point())
-    return all(bool(torch.isfinite(part).all()) for t in tensors for part in t.reshape(-1).split(_CHUNK))
+def _finite(outputs: Any, infinities: bool) -> bool:
+    """As shrink.finite, some of large outputs at a time."""
+    tensors = (t for _, t in leaves(outputs) if isinstance(t, Tensor))
+    return all(shrink.finite(part, infinities) for t in tensors for part in t.reshape(-1).split(_CHUNK))

@@ -41,7 +41,7 @@ from drkernel.judge.boundary import tf32
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.devices.cuda.interleaving import flush_buffer, median_interval
 from drkernel.judge.devices.cuda.stopwatch import PROBES, Variant, interleave, probe
-from drkernel.judge.trusted import cases
+from drkernel.judge.trusted import modes
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.tasks import load_tasks, read_task, with_precision
 from drkernel.tasks.module import Reference
@@ -214,7 +214,7 @@ def measure(task: Task) -> Row:
         DrKernelError: the reference fails.
     """
     where, reference = machine(), Reference(task)
-    train = cases.mode_alternatives(reference, _SEED)[0][0]
+    train = modes.mode_alternatives(reference, _SEED)[0][0]
     model = reference.model(_SEED).train(train)
     flush = flush_buffer()
     variants = {"eager": Variant(reference, model, False, flush), "eager_tf32": Variant(reference, model, True, flush)}

@@ -30,7 +30,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from drkernel.judge.boundary.aten import Recorder, keep_fused_operators_whole
 from drkernel.judge.boundary.custom_operators import follow_custom_operators
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
-from drkernel.judge.untrusted.simulated import block_pointers
+from drkernel.judge.untrusted.simulated import block_pointers, opaque
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
 from drkernel.judge.untrusted.simulated.loops import LoopTransformer, loop_values
@@ -312,8 +312,8 @@ def _patch_language(machine: Machine) -> None:
     scalar = machine.builder.scalar
     tl.tensor.__index__ = lambda self: int(scalar(self.handle.data))
     tl.tensor.__bool__ = lambda self: bool(scalar(self.handle.data)) if self.handle.data.ndim == 1 else True
-    tl.tensor.__repr__ = tl.tensor.__str__ = lambda self: str(self.handle.data)
     tl.tensor.T = property(lambda self: machine.semantic.permute(self, (1, 0)))
+    opaque.hide()
 
 
 _BUILTIN_WRAPPER = tl.core.builtin(lambda: None).__code__
