@@ -1,11 +1,13 @@
 """The command line: every combination composes, and what is wrong is named in one line with the nearest right word."""
 
+import sys
 from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 
 from drkernel import config as configuration
 from drkernel import overrides
@@ -18,15 +20,12 @@ from drkernel.stage_keys import UNREAD, expect_read
 from drkernel.training.rollout_metrics import make_estimator, make_reward
 from drkernel.types import DrKernelError
 from tests import commands
+from tests.configs import composed, every_variant, variants
+from tests.configs import train_config as load
 
 ROOT = Path(__file__).parents[1]
 NAMES = [*GROUP_FILTERS, *TURN_FILTERS, *TOKEN_FILTERS]
 FILTERS = ("none", "full", *NAMES, *(f"[{one},{other}]" for one, other in combinations(NAMES, 2)))
-
-
-def load(*overrides):
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
 
 
 @pytest.mark.slow
@@ -45,12 +44,29 @@ ELSEWHERE = ("scaling", "hydra")
 """Groups of evaluate.py (tests/test_evaluate.py) and of Hydra itself (tests/slurm/)."""
 
 
-@pytest.mark.parametrize("group", [p.name for p in (ROOT / "conf").iterdir() if p.is_dir() and p.name not in ELSEWHERE])
-def test_every_variant_of_every_group_composes_and_is_short(group):
-    for path in (ROOT / "conf" / group).glob("*.yaml"):
-        load(f"{'+' * (group in ADDED)}{group}={path.stem}")
-        lines = path.read_text().splitlines()
-        assert len(lines) <= 15 and any(line.startswith("# ") for line in lines), f"{path} should say what it changes"
+GROUPS = sorted(p.name for p in (ROOT / "conf").iterdir() if p.is_dir() and p.name not in ELSEWHERE)
+
+
+@pytest.mark.parametrize("overrides", every_variant(GROUPS, ADDED), ids=" ".join)
+def test_all_variants_of_all_groups_compose_together(overrides):
+    load(*overrides)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_variant_of_every_group_composes_alone(group):
+    for (override,) in every_variant([group], ADDED):
+        load(override)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for group in (*GROUPS, "scaling") for path in variants(group)],
+    ids=lambda path: f"{path.parent.name}={path.stem}",
+)
+def test_every_variant_is_short_and_says_what_it_changes(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 15 and any(line.startswith("# ") for line in lines)
 
 
 def test_the_papers_recipe_is_the_full_filter():
@@ -83,8 +99,7 @@ def test_every_registered_name_has_a_yaml_file_and_the_other_way_round():
 
 
 def test_what_a_resumed_run_may_change_is_no_part_of_its_folders_name():
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        hydra = compose("train", overrides=["run_dir=nowhere"], return_hydra_config=True).hydra
+    hydra = composed("train", hydra=True).hydra
     assert tuple(hydra.job.config.override_dirname.exclude_keys) == MAY_CHANGE
 
 
@@ -95,59 +110,85 @@ def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():
     assert len(slug("x" * 500)) < 128
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("algo.gama=1", ["algo.gama", "algo.gamma"]),
-        ("+trainer.stepz=1", ["trainer.stepz", "trainer.steps"]),
-        ("+arm=gamma0 trainer.steps=many", ["trainer.steps=many", "Integer"]),
-        ("+arm=gama0", ["gama0", "gamma0"]),
-        ("algo=3", ["algo=3", "must be a string"]),
-        ("alog=grpo", ["alog", "algo"]),
-        ("algo=tlroo", ["tlroo", "trloo"]),
-        ("trainer.steps=many", ["trainer.steps", "many", "Integer"]),
-        ("trainer.samples=0", ["trainer.samples", "at least 1"]),
-        ("algo.aggregation=token_men", ["token_men", "token_mean"]),
-        ("algo.ratio_level=turn", ["algo.ratio_level", "turn_geometric"]),
-        ("algo.ratio_level=geometric trainer.layout=turn", ["trainer.layout=turn", "turn_geometric"]),
-        ("algo.entropy_coef=-1", ["algo.entropy_coef=-1", "0 or more"]),
-        ("reward.overlong_penalty=1", ["reward.overlong_window=0", "1 to 400 tokens", "e.g. 80"]),
-        ("filters.zero_variance.oversample=0.5", ["oversample=0.5", "1 or more"]),
-        ("reward.overlong_penalty=-1", ["reward.overlong_penalty=-1", "0 or more"]),
-        ("trainer.samples=1", ["trainer.samples=1", "zero_variance", "min_size=2", "filters=none"]),
-        ("engine.temperature=0", ["engine.temperature=0", "more than 0"]),
-        ("reward.capp=1", ["reward.capp", "reward.cap"]),
-        ("policy.lora.rnk=8", ["policy.lora.rnk", "policy.lora.rank"]),
-        ("policy.lora.rank=8 policy.lora.targets=[query]", ["policy.lora.targets", "query", "q_proj"]),
-        ("stage=coldstart coldstart.unjudged=-5", ["coldstart.unjudged=-5", "0 or more"]),
-        ("stage=coldstart plan=true", ["plan=true with stage=coldstart", "rl or sft"]),
-        ("trainer.save_every=0", ["trainer.save_every", "at least 1"]),
-        ("policy.lora.rank=8 stage=coldstart", ["policy.lora.rank", "stage=coldstart"]),
-        ("judge.gpu=H20", ["judge.gpu", "H20", "H200"]),
-        ("judge.criterion=kernelbanch", ["judge.criterion", "kernelbanch", "kernelbench"]),
-        ("judge.across_shapes=worse", ["judge.across_shapes", "worse", "geometric, worst"]),
-        ("judge.timed_shapes=0", ["judge.timed_shapes", "0", "at least 1"]),
-        ("judge.timed_shapes=5 plan=true", ["judge: timed_shapes is 5", "1 to 4"]),
-        ("judge.timed_shapes=2 judge.shapes=ignore plan=true", ["judge: timed_shapes (2)", "'reject' or 'penalise'"]),
-        ("stage=sft sft.data=x trainer.steps=5", ["trainer.steps=5 does nothing with stage=sft", "sft.max_steps"]),
-        ("trainer.overlap=true", ["trainer.overlap=true trains on", "algo.importance_cap"]),
-        ("trainer.overlap=true algo.importance_cap=2 judge.share=true", ["judge.share=true", "expected one of them"]),
-        ("engine.tensor_parallel=0", ["engine.tensor_parallel=0", "at least 1"]),
-        ("engine.tensor_parallel=2", ["engine.tensor_parallel=2 with 1 ranks on a node", "that 2 divides"]),
-        ("stage=sft sft.data=x algo=grpo", ["algo=grpo does nothing", "stage=rl"]),
-        ("sft.data=x", ["sft.data=x does nothing with stage=rl", "expected stage=sft"]),
-        ("stage=coldstart policy.template=x.yaml", ["policy.template=x.yaml does nothing", "policy.prompts=chat"]),
-        ("policy.path=/nowhere/policy", ["/nowhere/policy"]),
-        ("tasks.source=/nowhere/tasks.jsonl", ["/nowhere/tasks.jsonl"]),
-        ("tasks.families=[nothing]", ["nothing"]),
-    ],
+WRONG = [
+    ("algo.gama=1", ["algo.gama", "algo.gamma"]),
+    ("+trainer.stepz=1", ["trainer.stepz", "trainer.steps"]),
+    ("+arm=gamma0 trainer.steps=many", ["trainer.steps=many", "Integer"]),
+    ("+arm=gama0", ["gama0", "gamma0"]),
+    ("algo=3", ["algo=3", "must be a string"]),
+    ("alog=grpo", ["alog", "algo"]),
+    ("algo=tlroo", ["tlroo", "trloo"]),
+    ("trainer.steps=many", ["trainer.steps", "many", "Integer"]),
+    ("trainer.samples=0", ["trainer.samples", "at least 1"]),
+    ("algo.aggregation=token_men", ["token_men", "token_mean"]),
+    ("algo.ratio_level=turn", ["algo.ratio_level", "turn_geometric"]),
+    ("algo.ratio_level=geometric trainer.layout=turn", ["trainer.layout=turn", "turn_geometric"]),
+    ("algo.entropy_coef=-1", ["algo.entropy_coef=-1", "0 or more"]),
+    ("reward.overlong_penalty=1", ["reward.overlong_window=0", "1 to 400 tokens", "e.g. 80"]),
+    ("filters.zero_variance.oversample=0.5", ["oversample=0.5", "1 or more"]),
+    ("reward.overlong_penalty=-1", ["reward.overlong_penalty=-1", "0 or more"]),
+    ("trainer.samples=1", ["trainer.samples=1", "zero_variance", "min_size=2", "filters=none"]),
+    ("engine.temperature=0", ["engine.temperature=0", "more than 0"]),
+    ("reward.capp=1", ["reward.capp", "reward.cap"]),
+    ("policy.lora.rnk=8", ["policy.lora.rnk", "policy.lora.rank"]),
+    ("stage=coldstart coldstart.unjudged=-5", ["coldstart.unjudged=-5", "0 or more"]),
+    ("stage=coldstart plan=true", ["plan=true with stage=coldstart", "rl or sft"]),
+    ("trainer.save_every=0", ["trainer.save_every", "at least 1"]),
+    ("policy.lora.rank=8 stage=coldstart", ["policy.lora.rank", "stage=coldstart"]),
+    ("judge.gpu=H20", ["judge.gpu", "H20", "H200"]),
+    ("judge.criterion=kernelbanch", ["judge.criterion", "kernelbanch", "kernelbench"]),
+    ("judge.across_shapes=worse", ["judge.across_shapes", "worse", "geometric, worst"]),
+    ("judge.timed_shapes=0", ["judge.timed_shapes", "0", "at least 1"]),
+    ("judge.timed_shapes=5 plan=true", ["judge: timed_shapes is 5", "1 to 4"]),
+    ("judge.timed_shapes=2 judge.shapes=ignore plan=true", ["judge: timed_shapes (2)", "'reject' or 'penalise'"]),
+    ("stage=sft sft.data=x trainer.steps=5", ["trainer.steps=5 does nothing with stage=sft", "sft.max_steps"]),
+    ("trainer.overlap=true", ["trainer.overlap=true trains on", "algo.importance_cap"]),
+    ("trainer.overlap=true algo.importance_cap=2 judge.share=true", ["judge.share=true", "expected one of them"]),
+    ("engine.tensor_parallel=0", ["engine.tensor_parallel=0", "at least 1"]),
+    ("stage=sft sft.data=x algo=grpo", ["algo=grpo does nothing", "stage=rl"]),
+    ("sft.data=x", ["sft.data=x does nothing with stage=rl", "expected stage=sft"]),
+    ("stage=coldstart policy.template=x.yaml", ["policy.template=x.yaml does nothing", "policy.prompts=chat"]),
+]
+"""What composing and checking a configuration refuses, and words of the line that says why."""
+EACH_KIND = (
+    *("algo.gama=1", "algo=3", "algo=tlroo"),  # refused by Hydra, in three ways
+    *("+arm=gamma0 trainer.steps=many", "trainer.samples=0"),  # by types and ranges
+    *("judge.timed_shapes=5 plan=true", "sft.data=x"),  # by what goes together, and by what was typed
 )
+"""Those of WRONG that are given to the real command."""
+WRONG_LATER = [
+    ("policy.lora.rank=8 policy.lora.targets=[query]", ["policy.lora.targets", "query", "q_proj"]),
+    ("engine.tensor_parallel=2", ["engine.tensor_parallel=2 with 1 ranks on a node", "that 2 divides"]),
+    ("policy.path=/nowhere/policy", ["/nowhere/policy"]),
+    ("tasks.source=/nowhere/tasks.jsonl", ["/nowhere/tasks.jsonl"]),
+    ("tasks.families=[nothing]", ["nothing"]),
+]
+"""What only the command finds out, as it builds what the configuration describes."""
+
+
+def expect_one_line(message: str, words: list[str]) -> None:
+    lines = message.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ")
+    assert all(word in lines[0] for word in words), lines[0]
+
+
+@pytest.mark.parametrize(("override", "words"), WRONG)
+def test_a_wrong_configuration_is_one_clear_line_and_exit_code_2(override, words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train.py", *override.split(), "logger=none"])
+    with pytest.raises(SystemExit) as end, overrides.one_line_errors(Config):
+        tree = composed("train", *sys.argv[1:], hydra=True)
+        monkeypatch.setattr(HydraConfig.instance(), "cfg", tree)  # what was typed
+        configuration.load(OmegaConf.masked_copy(tree, [key for key in tree if key != "hydra"]))
+    assert end.value.code == 2
+    expect_one_line(capsys.readouterr().err, words)
+
+
+@pytest.mark.xdist_group("commands")  # one process imports what they need
+@pytest.mark.parametrize(("override", "words"), [each for each in WRONG if each[0] in EACH_KIND] + WRONG_LATER)
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):
     done = commands.run([str(ROOT / "train.py"), *override.split(), "logger=none"], cwd=tmp_path)
-    message = done.stderr.strip().splitlines()
     assert done.returncode == 2, done.stderr
-    assert len(message) == 1 and message[0].startswith("error: ")
-    assert all(word in message[0] for word in words), message[0]
+    expect_one_line(done.stderr, words)
 
 
 @pytest.mark.parametrize(

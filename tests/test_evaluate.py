@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 
 import evaluate
 from drkernel.overrides import valid_keys
@@ -20,6 +19,8 @@ from drkernel.training.judging import measured_on
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError, Task
 from tests import commands
+from tests.configs import composed, every_variant, variants
+from tests.configs import evaluate_config as load
 
 pytestmark = pytest.mark.xdist_group("studies")
 
@@ -27,14 +28,9 @@ ROOT = Path(__file__).parents[1]
 SMALL = ["tasks.eval_count=2", "scaling.budget=2", "engine.slots=8", "trainer.threads=1"]
 
 
-def load(*overrides):
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return settings.load(compose("evaluate", overrides=["run_dir=nowhere", *overrides]))
-
-
 def run(folder, *overrides):
     """A study in this process; its records."""
-    evaluate.evaluate(load(f"run_dir={folder}", "report=false", *SMALL, *overrides), Ranks())
+    evaluate.evaluate(load("report=false", *SMALL, *overrides, run_dir=folder), Ranks())
     return content(folder)
 
 
@@ -75,7 +71,7 @@ def test_a_study_that_was_killed_in_the_middle_of_a_line_goes_on_to_the_same_tur
 
 @pytest.mark.slow
 def test_the_command_without_a_shard_collects_what_shards_played_and_plays_the_rest(study, tmp_path):
-    evaluate.evaluate(load(f"run_dir={tmp_path}", "shard=1/2", *SMALL), Ranks())
+    evaluate.evaluate(load("shard=1/2", *SMALL, run_dir=tmp_path), Ranks())
     assert [path.name for path in (tmp_path / "shards").iterdir()] == ["1-of-2"]
     assert not (tmp_path / records.RESULTS).exists() and not (tmp_path / "report").exists()
     before = content(tmp_path / "shards" / "1-of-2")
@@ -94,17 +90,17 @@ def test_answers_of_a_study_judged_as_solutions_get_the_same_verdicts(study, tmp
 
 
 def test_a_folder_belongs_to_one_study(tmp_path):
-    config = load(f"run_dir={tmp_path}")
+    config = load(run_dir=tmp_path)
     settings.keep(config, tmp_path, [], {})
-    settings.keep(load(f"run_dir={tmp_path}", "scaling.trials=3", "judge.workers=1", "shard=1/4"), tmp_path, [], {})
+    settings.keep(load("scaling.trials=3", "judge.workers=1", "shard=1/4", run_dir=tmp_path), tmp_path, [], {})
     for folder in (tmp_path, tmp_path / "shards" / "0-of-2"):
         with pytest.raises(DrKernelError, match=r"made with scaling\.budget=8, now it is 4"):
-            settings.keep(load(f"run_dir={tmp_path}", "scaling.budget=4"), folder, [], {})
+            settings.keep(load("scaling.budget=4", run_dir=tmp_path), folder, [], {})
 
 
 @pytest.mark.parametrize("key", settings.TIMED)
 def test_where_seconds_are_the_budget_what_they_depend_on_may_not_change(key, tmp_path):
-    start = lambda *overrides: settings.keep(load(f"run_dir={tmp_path}", *overrides), tmp_path, [], {})
+    start = lambda *overrides: settings.keep(load(*overrides, run_dir=tmp_path), tmp_path, [], {})
     start("scaling.seconds=60", f"{key}=3")
     with pytest.raises(DrKernelError, match=rf"made with {key}=3, now it is 5"):
         start("scaling.seconds=60", f"{key}=5")
@@ -112,7 +108,7 @@ def test_where_seconds_are_the_budget_what_they_depend_on_may_not_change(key, tm
 
 def test_a_study_is_tied_to_what_answers_and_what_judges(tmp_path):
     one, two = tmp_path / "shards" / "0-of-2", tmp_path / "shards" / "1-of-2"
-    start = lambda folder, **identity: settings.keep(load(f"run_dir={tmp_path}"), folder, [], identity)
+    start = lambda folder, **identity: settings.keep(load(run_dir=tmp_path), folder, [], identity)
     start(one, device="cuda:NVIDIA H200", weights="abc")
     start(two, device="cuda:NVIDIA H200", weights="abc")
     for folder in (one, two, tmp_path):
@@ -130,8 +126,8 @@ def test_a_study_is_tied_to_what_answers_and_what_judges(tmp_path):
 
 def test_a_study_is_tied_to_its_tasks(tmp_path):
     a, b = Task("a", "class Model: ..."), Task("b", "class Model: ...")
-    start = lambda *tasks: settings.keep(load(f"run_dir={tmp_path}"), tmp_path, tasks, {})
-    settings.keep(load(f"run_dir={tmp_path}", "shard=0/2"), tmp_path / "shards" / "0-of-2", [a, b], {})
+    start = lambda *tasks: settings.keep(load(run_dir=tmp_path), tmp_path, tasks, {})
+    settings.keep(load("shard=0/2", run_dir=tmp_path), tmp_path / "shards" / "0-of-2", [a, b], {})
     start(b, a)
     for others in ((a, replace(b, source="class Model: pass")), (a,), (a, b, replace(a, id="c"))):
         with pytest.raises(
@@ -183,18 +179,28 @@ def test_the_device_is_what_the_judges_gpus_are_called(monkeypatch):
         named("judge.device=cuda")
 
 
-@pytest.mark.parametrize("group", ["scaling", "policy", "tasks", "engine", "judge", "reward"])
-def test_every_variant_of_every_group_composes_and_is_short(group):
-    for path in (ROOT / "conf" / group).glob("*.yaml"):
-        config = load(f"{group}={path.stem}")
-        lines = path.read_text().splitlines()
-        assert len(lines) <= 15 and any(line.startswith("# ") for line in lines), f"{path} should say what it changes"
-        assert group != "scaling" or config.scaling.name == path.stem
+GROUPS = ["scaling", "policy", "tasks", "engine", "judge", "reward"]
+
+
+@pytest.mark.parametrize("overrides", every_variant(GROUPS), ids=" ".join)
+def test_all_variants_of_all_groups_compose_together(overrides):
+    load(*overrides)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_variant_of_every_group_composes_alone(group):
+    for (override,) in every_variant([group]):
+        load(override)
+
+
+@pytest.mark.parametrize("name", [path.stem for path in variants("scaling")])
+def test_a_strategys_variant_has_its_name(name):
+    assert load(f"scaling={name}").scaling.name == name
 
 
 def test_keys_that_say_how_a_machine_is_used_do_not_name_a_studys_folder():
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        hydra = compose("evaluate", overrides=["run_dir=nowhere"], return_hydra_config=True).hydra
+    hydra = composed("evaluate", hydra=True).hydra
     unnamed = tuple(hydra.job.config.override_dirname.exclude_keys)
     assert unnamed == settings.NOT_IN_NAME and set(unnamed) <= set(settings.MAY_CHANGE)
     assert {"engine.kv_cache_gib", "judge.timeout_s", "trainer.gpus"} <= set(unnamed)

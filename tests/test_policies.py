@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from drkernel import config as configuration
+from drkernel.config import Config
 from drkernel.training import plan
+from tests.configs import train_config
 
 ROOT = Path(__file__).parents[1]
 SIZES = ("0.6b", "1.7b", "4b", "8b", "14b")
@@ -14,9 +14,8 @@ LAYERS = {"0.6b": 28, "1.7b": 28, "4b": 36, "8b": 36, "14b": 40}
 H200_GIB, GPUS = 139, 8
 
 
-def load(size: str, *overrides: str):
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return configuration.load(compose("train", overrides=[f"policy=qwen3_{size}", "run_dir=nowhere", *overrides]))
+def load(size: str, *overrides: str) -> Config:
+    return train_config(f"policy=qwen3_{size}", *overrides)
 
 
 @pytest.mark.parametrize("size", SIZES)

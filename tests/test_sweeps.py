@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from drkernel import config as configuration
@@ -21,15 +20,11 @@ from drkernel.training.run import Run
 from drkernel.types import DrKernelError
 from sweeps import curves, state, table
 from tests import commands
+from tests.configs import composed, train_config
 
 ROOT = Path(__file__).parents[1]
 ARMS = sorted(path.stem for path in (ROOT / "conf/arm").glob("*.yaml"))
 PRESETS = sorted(path.stem for path in (ROOT / "conf/hydra/launcher").glob("*.yaml"))
-
-
-def composed(*overrides: str, hydra: bool = False):
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return compose("train", overrides=["run_dir=nowhere", *overrides], return_hydra_config=hydra)
 
 
 # --- what a sweep consists of
@@ -37,7 +32,7 @@ def composed(*overrides: str, hydra: bool = False):
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_every_arm_of_the_ablation_is_a_valid_configuration(arm):
-    config = configuration.load(composed("+sweep=ablation", f"+arm={arm}"))
+    config = train_config("+sweep=ablation", f"+arm={arm}")
     assert config.name == "ablation"
     assert (config.filters.mrs is not None) == ("mrs" in arm) and (config.filters.prs is not None) == ("prs" in arm)
     assert config.reward.name == ("profiling" if "_pr" in arm else "speedup")
@@ -46,7 +41,7 @@ def test_every_arm_of_the_ablation_is_a_valid_configuration(arm):
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf/sweep").glob("*.yaml")))
 def test_every_sweep_names_its_folder_and_has_three_seeds(name):
-    hydra = composed(f"+sweep={name}", hydra=True)
+    hydra = composed("train", f"+sweep={name}", hydra=True)
     assert hydra.name == name and hydra.hydra.sweeper.params.seed == "0,1,2"
     if name == "ablation":
         assert sorted(hydra.hydra.sweeper.params["+arm"].split(",")) == ARMS
@@ -128,7 +123,7 @@ def test_every_preset_is_complete(preset, tmp_path):
     from hydra.core.plugins import Plugins
 
     Plugins.instance()
-    options = OmegaConf.to_container(composed(f"hydra/launcher={preset}", hydra=True).hydra.launcher)
+    options = OmegaConf.to_container(composed("train", f"hydra/launcher={preset}", hydra=True).hydra.launcher)
     assert options.pop("_target_").endswith("SweepLauncher")
     assert sweep.minutes(options["time"]) >= 480
 

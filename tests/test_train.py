@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from pyarrow import parquet
 from rich.console import Console
 
@@ -32,6 +31,7 @@ from drkernel.training.sampler import Sampler
 from drkernel.training.trainer import State
 from drkernel.types import Trajectory, Verdict, WorkerLost
 from tests import commands
+from tests.configs import train_config
 from tests.training.chat_policy import chat_policy
 
 ROOT = Path(__file__).parents[1]
@@ -40,8 +40,7 @@ SMALL = ["trainer.prompts=2", "trainer.samples=3", "trainer.turns=2", "engine.sl
 
 @pytest.fixture(scope="module")
 def world():
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = configuration.load(compose("train", overrides=["run_dir=nowhere", *SMALL]))
+    config = train_config(*SMALL)
     policy = Policy.load(config.policy.path)
     prompts = load_prompts("compact", load_tokenizer(config.policy.path))
     tasks = load_tasks("generated", split="train", count=8)
@@ -88,8 +87,7 @@ PAIRS = [
 )
 def test_every_combination_takes_a_real_step(world, played_once, algo, reward, filters):
     overrides = [*f"algo={algo}".split(), f"reward={reward}", f"filters={filters}", *SMALL]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
+    config = train_config(*overrides)
     here = dataclasses.replace(world, config=config, state=State(), policy=Policy.load(config.policy.path))
     optimizer = update.make_optimizer(here.policy, config.policy.lr, config.trainer.weight_decay)
     before = [p.clone() for p in here.policy.parameters()]

@@ -35,6 +35,7 @@ from drkernel.overrides import (
     expect_a_penalty,
     expect_a_schedule,
     resolve,
+    schema,
     typed,
 )
 from drkernel.policy_config import EngineConfig, PolicyConfig
@@ -370,7 +371,7 @@ def to_yaml(config: Config) -> str:
 def with_defaults(tree: dict[str, Any]) -> dict[str, Any]:
     """What `to_yaml` wrote, perhaps by an older version, with the defaults of the keys that came later."""
     try:
-        return OmegaConf.to_container(OmegaConf.merge(OmegaConf.structured(Config), tree))  # type: ignore[return-value]
+        return OmegaConf.to_container(OmegaConf.merge(schema(Config), tree))  # type: ignore[return-value]
     except OmegaConfBaseException:  # it has keys that are gone, and is compared as it is
         return tree
 

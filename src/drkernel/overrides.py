@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 import hashlib
 import math
 import os
@@ -63,7 +64,7 @@ def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[
         if key not in known:  # Hydra lets in what was added with a plus
             raise DrKernelError(f"config: unknown key {key!r}{_nearest(key, known)}")
     try:
-        config = cast(C, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), composed)))
+        config = cast(C, OmegaConf.to_object(OmegaConf.merge(schema(kind), composed)))  # type: ignore[arg-type]  # a class is hashable
     except OmegaConfBaseException as error:
         raise DrKernelError(f"config: {error.full_key or ''}: {str(error).splitlines()[0]}") from None
     for key, words in choices.items():
@@ -75,6 +76,12 @@ def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[
         if value is not None and value < 1:
             raise DrKernelError(f"config: {key}={value} must be at least 1")
     return config
+
+
+@functools.cache
+def schema(kind: type) -> DictConfig:
+    """The types and defaults of a dataclass, to merge values into: a merge copies it."""
+    return OmegaConf.structured(kind)
 
 
 def expect_a_gradient(config: Any) -> None:

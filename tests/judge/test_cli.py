@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from drkernel.judge.__main__ import main
 from drkernel.tasks import load_tasks
 from tests.judge.examples import HERE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("judge's command")]  # they share batches
 
 RELU, GOOD = str(HERE / "tasks/relu.py"), str(HERE / "submissions/honest/90_helpers.py")
 HACK = str(HERE / "submissions/hacks/04_decoy.py")
@@ -30,35 +31,56 @@ def test_one_submission_as_json():
     assert verdict["evidence"]["precision"] == "ieee"
 
 
+PRECISE, NARROW = "submissions/honest/94_matmul.py", "submissions/hacks/24_tf32_dot.py"
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """The verdicts of a batch at some --precision, by the file of the submission."""
+
+    @functools.cache
+    def judged(precision: str) -> dict[str, dict]:
+        folder = tmp_path_factory.mktemp(precision)
+        chosen = {PRECISE: "matmul", NARROW: "matmul"}
+        if precision == "auto":
+            chosen |= {"submissions/hacks/23_narrow.py": "relu"}
+            chosen |= {"submissions/honest/143_persistent_product.py": "linear_relu_fp16"}
+        lines = [{"task": str(HERE / f"tasks/{task}.py"), "submission": str(HERE / s)} for s, task in chosen.items()]
+        (folder / "pairs").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        batch = ["--batch", str(folder / "pairs"), "--out", str(folder / "out"), "--workers", "1"]
+        assert main([*batch, "--precision", precision]) == 0
+        return dict(zip(chosen, map(json.loads, (folder / "out").read_text().splitlines()), strict=True))
+
+    return judged
+
+
 @pytest.mark.parametrize(
-    ("task", "asked", "status", "precision"),
+    ("submission", "precision", "status", "found"),
     [
-        ("matmul", "auto", "incorrect", "ieee"),
-        ("matmul", "tf32", "ok", "tf32"),
-        ("relu", "auto", "incorrect", "ieee"),
-        ("linear_relu_fp16", "auto", "ok", "low"),
+        (NARROW, "auto", "incorrect", "ieee"),
+        (NARROW, "ieee", "incorrect", "ieee"),
+        (NARROW, "tf32", "ok", "tf32"),
+        ("submissions/hacks/23_narrow.py", "auto", "incorrect", "ieee"),
+        ("submissions/honest/143_persistent_product.py", "auto", "ok", "low"),
     ],
 )
-def test_a_task_has_the_precision_that_was_asked_for_or_that_its_dtypes_say(task, asked, status, precision, capsys):
-    names = {
-        "matmul": "hacks/24_tf32_dot",
-        "relu": "hacks/23_narrow",
-        "linear_relu_fp16": "honest/143_persistent_product",
-    }
-    files = [str(HERE / f"tasks/{task}.py"), str(HERE / f"submissions/{names[task]}.py")]
-    assert main([*files, "--precision", asked, "--json"]) == 0
+def test_a_task_has_the_precision_that_was_asked_for_or_that_its_dtypes_say(
+    asked, submission, precision, status, found
+):
+    verdict = asked(precision)[submission]
+    assert (verdict["status"], verdict["evidence"]["precision"]) == (status, found)
+
+
+def test_one_submission_has_the_precision_that_was_asked_for_too(capsys):
+    assert main([str(HERE / "tasks/matmul.py"), str(HERE / NARROW), "--precision", "tf32", "--json"]) == 0
     verdict = json.loads(capsys.readouterr().out)
-    assert (verdict["status"], verdict["evidence"]["precision"]) == (status, precision)
+    assert (verdict["status"], verdict["evidence"]["precision"]) == ("ok", "tf32")
 
 
-def test_where_a_task_allows_tf32_the_reference_is_timed_with_it(capsys):
-    files, reference_ms = [str(HERE / "tasks/matmul.py"), str(HERE / "submissions/honest/94_matmul.py")], {}
-    for precision in ("ieee", "tf32"):
-        assert main([*files, "--precision", precision, "--json"]) == 0
-        verdict = json.loads(capsys.readouterr().out)
-        assert verdict["status"] == "ok"
-        reference_ms[precision] = verdict["reference_ms"]
-    assert reference_ms["tf32"] < reference_ms["ieee"]
+def test_where_a_task_allows_tf32_the_reference_is_timed_with_it(asked):
+    exact, allowed = (asked(precision)[PRECISE] for precision in ("ieee", "tf32"))
+    assert exact["status"] == allowed["status"] == "ok"
+    assert allowed["reference_ms"] < exact["reference_ms"]
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ def test_a_report_shows_both_columns_and_what_lies_between(study):
     assert "KernelBench" in shown.get()
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_a_report_without_the_other_criterion_has_no_such_section(tmp_path):
     write(tmp_path / RESULTS, trial("a", 0, ok(2.0)))
     report.write([tmp_path], tmp_path / "report", "one")
@@ -116,6 +117,7 @@ def test_a_report_without_the_other_criterion_has_no_such_section(tmp_path):
     assert "## Fast@p" in text and "criteri" not in text
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_degenerate_tasks_count_in_no_figure_and_have_a_line_of_their_own(tmp_path):
     trivial = Verdict("ok", "faster", speedup=9.0, evidence={"degenerate": "a constant would pass for a right answer"})
     write(tmp_path / RESULTS, trial("a", 0, ok(2.0)) + trial("b", 0, trivial, trivial) + trial("c", 0, WRONG))

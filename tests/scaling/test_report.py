@@ -65,6 +65,7 @@ def test_no_run_is_shown_at_a_budget_that_it_never_had(out, folder):
     assert "| single | 2 | - | - | - |" in (out / "table.md").read_text()
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_a_report_says_which_tasks_have_no_answer(tmp_path):
     path = synthetic.study(tmp_path / "study", tasks=5)
     rows = synthetic.records(tasks=5)
@@ -140,6 +141,7 @@ def test_saved_answers_whose_tokens_nobody_counted_are_reported_like_any_others(
     assert (tmp_path / "report" / "index.html").exists() and (tmp_path / "report" / "fast_calls.png").exists()
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_answers_that_were_not_judged_are_told_and_count_nowhere(tmp_path):
     rows = synthetic.records(tasks=5)[:40]
     failed = dataclasses.replace(rows[0], trial=99, verdict=Verdict("judge_failure", "worker_lost", "it died"))
@@ -153,6 +155,7 @@ def test_answers_that_were_not_judged_are_told_and_count_nowhere(tmp_path):
     assert "partly: the judge failed on 1 of 41 answers; they are not counted" in page
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_the_share_of_the_limit_has_a_column_where_verdicts_have_it(tmp_path):
     def with_share(record):
         evidence = record.verdict.evidence | {"roofline": {"share": 0.413}}

@@ -3,18 +3,11 @@
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from drkernel import config as configuration
 from drkernel import tasks
-from drkernel.config import REPOSITORY
 from drkernel.tasks import generate, write_task
 from drkernel.training.build import load_sets
-
-
-def load(*overrides: str):
-    with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
-        return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
+from tests.configs import train_config as load
 
 
 @pytest.fixture

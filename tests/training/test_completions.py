@@ -5,12 +5,10 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from hydra import compose, initialize_config_dir
 from pyarrow import parquet
 
 import train
-from drkernel import config as configuration
-from drkernel.config import REPOSITORY
+from drkernel.config import REPOSITORY, MrsConfig
 from drkernel.policy import load_prompts, load_tokenizer
 from drkernel.training import completions
 from drkernel.training.rollout_metrics import tabulate_rollouts
@@ -18,6 +16,7 @@ from drkernel.training.run import Run
 from drkernel.training.sharded_rollout import Played
 from drkernel.training.trainer import State, Trainer
 from drkernel.types import Trajectory, Turn, Verdict
+from tests.configs import train_config
 
 WRONG, LOST = Verdict("incorrect", "wrong_values", "off by 3"), Verdict("judge_failure", "worker_lost")
 
@@ -36,9 +35,7 @@ def world(tmp_path, prompts):
     """Makes a trainer with a run folder."""
 
     def make(*overrides: str) -> Trainer:
-        with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
-            named = [f"run_dir={tmp_path}", "logger=none", "reward=speedup", *overrides]
-            config = configuration.load(compose("train", overrides=named))
+        config = train_config("logger=none", "reward=speedup", *overrides, run_dir=tmp_path)
         return Trainer(config, None, None, prompts, None, None, None, state=State(step=4), run=Run(config))
 
     return make
@@ -100,7 +97,7 @@ def test_tokens_that_a_token_filter_rejects_are_named(world, prompts):
     mask = prepared.batch.loss_mask.clone()
     mask[prepared.batch.turn_ids == 1] = False
     mask[(prepared.batch.turn_ids == 0).nonzero()[0]] = False
-    trainer.config.filters.mrs = configuration.MrsConfig()
+    trainer.config.filters.mrs = MrsConfig()
     batch = dataclasses.replace(prepared.batch, loss_mask=mask)
     completions.write_step(trainer, played, dataclasses.replace(prepared, batch=batch))
     first, second = rows(trainer, "step_000005").values()

@@ -5,23 +5,17 @@ import re
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from transformers import Qwen3Config
 
-from drkernel import config as configuration
 from drkernel.config import REPOSITORY
 from drkernel.training import plan
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError
 from tests import commands
+from tests.configs import train_config as load
 
 GIB = 2**30
 EIGHT = plan.QWEN3["Qwen/Qwen3-8B"]
-
-
-def load(*overrides: str):
-    with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
-        return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
 
 
 def test_parameters_of_8b():
@@ -180,6 +174,7 @@ def test_numbers_of_the_presets_are_those_of_their_models():
         assert plan.QWEN3[f"Qwen/Qwen3-{size}"].parameters / 1e9 == pytest.approx(number, abs=1e-3)
 
 
+@pytest.mark.xdist_group("commands")  # one process imports what they need
 def test_the_command_prints_the_table_and_loads_nothing(tmp_path):
     overrides = ["policy=qwen3_8b", "trainer.gpus=7", "plan=true", "logger=none"]
     done = commands.run([str(REPOSITORY / "train.py"), *overrides], cwd=tmp_path)

@@ -4,17 +4,16 @@ import dataclasses
 from types import SimpleNamespace
 
 import torch
-from hydra import compose, initialize_config_dir
 
 import train
-from drkernel import config as configuration
-from drkernel.config import REPOSITORY, RewardConfig
+from drkernel.config import RewardConfig
 from drkernel.rollout import RolloutTimes
 from drkernel.training import overlap
 from drkernel.training.rollout_metrics import describe_groups, make_estimator
 from drkernel.training.sharded_rollout import Played
 from drkernel.training.trainer import State
 from drkernel.types import Trajectory, Turn, Verdict
+from tests.configs import train_config
 
 WRONG = Verdict("incorrect", "wrong_values")
 
@@ -28,8 +27,7 @@ def trajectory(sample: int, *verdicts: Verdict) -> Trajectory:
 
 
 def trainer_for(*overrides: str):
-    with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
-        config = configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
+    config = train_config(*overrides)
     return SimpleNamespace(config=config, state=State(), estimate_advantages=make_estimator(config.algo))
 
 

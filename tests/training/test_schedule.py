@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 
-from drkernel import config as configuration
-from drkernel.config import REPOSITORY, TrainerConfig
+from drkernel.config import TrainerConfig
 from drkernel.policy.model import new_policy
 from drkernel.training.update import learning_rate, make_optimizer, set_learning_rate
 from drkernel.types import DrKernelError
+from tests.configs import train_config
 
 
 def rates(steps: int, **options) -> list[float]:
@@ -61,8 +60,5 @@ def test_it_is_set_for_all_parameters():
     ],
 )
 def test_settings_without_a_meaning_are_refused(overrides, message):
-    with (
-        initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"),
-        pytest.raises(DrKernelError, match=message),
-    ):
-        configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
+    with pytest.raises(DrKernelError, match=message):
+        train_config(*overrides)

@@ -10,17 +10,16 @@ from types import SimpleNamespace
 
 import pyarrow
 import pytest
-from hydra import compose, initialize_config_dir
 from pyarrow import parquet
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from drkernel import config as configuration
-from drkernel.config import REPOSITORY
+from drkernel.config import REPOSITORY, Config
 from drkernel.training import plan, sft, view
 from drkernel.training.export import export
 from drkernel.types import DrKernelError
 from tests import commands
+from tests.configs import train_config
 from tests.training.chat_policy import chat_policy
 from tests.training.test_sft_data import record
 
@@ -29,9 +28,8 @@ SMALL = ["stage=sft", "policy.prompts=chat", "logger=none", "trainer.threads=1"]
 SMALL += ["sft.batch_size=3", "sft.epochs=2", "sft.lr=1e-3", "sft.held_out=0.1", "sft.loss_every=3", "sft.save_every=2"]
 
 
-def config_of(*overrides: str):
-    with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
-        return configuration.load(compose("train", overrides=["run_dir=nowhere", "stage=sft", *overrides]))
+def config_of(*overrides: str) -> Config:
+    return train_config("stage=sft", *overrides)
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 
-from drkernel import config as configuration
-from drkernel.config import REPOSITORY
 from drkernel.rollout import Stopped
 from drkernel.training import build, checkpoint, trainer, validation
 from drkernel.training.trainer import State, Trainer
 from drkernel.types import DrKernelError, Task, Trajectory, Turn, Verdict
+from tests.configs import train_config
 
 TASKS = [Task(f"t{i}", "") for i in range(3)]
 WRONG = Verdict("incorrect", "wrong_values")
@@ -25,18 +23,13 @@ def right(speedup: float) -> Verdict:
     return Verdict("ok", "faster", speedup=speedup, coverage=0.0)
 
 
-def config_of(*overrides: str):
-    with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
-        return configuration.load(compose("train", overrides=["run_dir=nowhere", *overrides]))
-
-
 class World:
     """A trainer whose rollouts are given: one trajectory per task, one verdict per turn."""
 
     def __init__(self, monkeypatch, *overrides: str):
         self.said, self.asked, self.verdicts = [], [], [[right(2.0)]] * 3
         monkeypatch.setattr(validation, "play", self.play)
-        config = config_of("reward=speedup", "trainer.validate_every=2", *overrides)
+        config = train_config("reward=speedup", "trainer.validate_every=2", *overrides)
         engine = SimpleNamespace(sync=lambda policy: None)
         progress = SimpleNamespace(log=self.said.append, steps=lambda first, last: iter(range(first, last)))
         self.trainer = Trainer(config, None, None, None, engine, None, progress, state=State(step=2))
@@ -125,7 +118,7 @@ def test_a_validation_that_a_signal_ended_comes_first_in_the_resumed_run(monkeyp
 
 
 def test_checkpoints_are_every_few_steps_the_last_and_the_best():
-    there = SimpleNamespace(config=config_of("trainer.steps=13", "trainer.save_every=5"), state=State())
+    there = SimpleNamespace(config=train_config("trainer.steps=13", "trainer.save_every=5"), state=State())
     saved = []
     for step in range(1, 14):
         there.state.step = step
@@ -143,17 +136,17 @@ def test_the_best_checkpoint_stays_beside_the_newest(tmp_path):
 
 
 def test_the_tasks_are_of_the_validation_split_and_none_are_loaded_without_a_validation():
-    config = config_of("trainer.validate_every=1", "tasks.eval_count=5", "tasks.count=20")
+    config = train_config("trainer.validate_every=1", "tasks.eval_count=5", "tasks.count=20")
     tasks, held_out = build.load_sets(config)
     found = build.load_validation(config)
     assert len(found) == 5 and {task.split for task in found} == {"validation"}
     assert not {task.digest for task in found} & {task.digest for task in (*tasks, *held_out)}
-    assert build.load_validation(config_of()) == []
+    assert build.load_validation(train_config()) == []
 
 
 def test_none_that_can_be_used_is_an_error():
     there = SimpleNamespace(
-        config=config_of("trainer.validate_every=3"), sampler=SimpleNamespace(usable=lambda tasks: [])
+        config=train_config("trainer.validate_every=3"), sampler=SimpleNamespace(usable=lambda tasks: [])
     )
     with pytest.raises(DrKernelError, match=r"trainer\.validate_every=3: none of 3 tasks"):
         validation.usable_tasks(there, TASKS)
@@ -171,7 +164,7 @@ def test_none_that_can_be_used_is_an_error():
 )
 def test_settings_that_contradict_each_other_are_refused(overrides, message):
     with pytest.raises(DrKernelError, match=message):
-        config_of(*overrides)
+        train_config(*overrides)
 
 
 def test_the_state_with_a_best_step_survives_a_checkpoint(tmp_path):

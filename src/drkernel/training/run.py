@@ -13,6 +13,7 @@ metrics.jsonl back to the length that the checkpoint states, so that each step i
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -225,9 +226,14 @@ def describe(folder: Path, config: str, **more: str) -> None:
     write_text(folder / "config.yaml", config)
     if not first:
         return
-    packages = sorted(f"{d.metadata['Name']}=={d.version}" for d in metadata.distributions())
-    write_text(folder / "environment.txt", "\n".join([f"python {sys.version}", *packages]) + "\n")
+    write_text(folder / "environment.txt", "\n".join([f"python {sys.version}", *packages()]) + "\n")
     write_text(folder / "diff.patch", snapshot.diff(REPOSITORY))
+
+
+@functools.cache
+def packages() -> list[str]:
+    """What is installed, with versions."""
+    return sorted(f"{d.metadata['Name']}=={d.version}" for d in metadata.distributions())
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:

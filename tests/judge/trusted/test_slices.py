@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import pytest
 import torch
@@ -54,6 +55,12 @@ def task(names: str, body: str, inputs: str) -> Task:
 
 def case_of(given: Task, train: bool = True, regime: str = "given", seed: int = 7) -> cases.Case:
     """A large case, whose slices have some four rows."""
+    return _case(given.source, train, regime, seed)
+
+
+@functools.cache
+def _case(source: str, train: bool, regime: str, seed: int) -> cases.Case:
+    given = Task("t", source)
     reference = Reference(given)
     cut = find_cut(reference, 0, train)
     model = cases.build(reference, 1, Perturbation.NONE)
