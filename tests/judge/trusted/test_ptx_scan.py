@@ -6,10 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
+import torch
 
 from drkernel.judge.trusted import ptx_scan
+from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.verdicts import VerdictReached
 
 SCRIPT = """
 import json, sys
@@ -96,3 +100,19 @@ def test_findings_lie_beside_the_kernels_until_they_are_taken(tmp_path):
     ptx_scan.write(frozenset({"TF32"}), tmp_path)
     assert ptx_scan.take(tmp_path) == {"TF32"}
     assert ptx_scan.take(tmp_path) == frozenset() and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "numbers", "refused"),
+    [
+        ({"TF32"}, 1024, False),
+        ({"bf16", "int8"}, 1024, False),
+        ({"TF32"}, 1, True),
+        ({"fp16"}, 1024, True),
+        (set(), 1, False),
+    ],
+)
+def test_products_whose_errors_no_values_show_are_refused(forbidden, numbers, refused):
+    outputs = [OutputTensor(torch.zeros(numbers))]
+    with pytest.raises(VerdictReached, match="which this task does not allow") if refused else nullcontext():
+        ptx_scan.expect_allowed(frozenset(forbidden), outputs)

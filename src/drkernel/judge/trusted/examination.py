@@ -70,7 +70,7 @@ class Examination(Generic[P]):
         self.device, self.prepared, self.config, self.seeds, self.source = device, prepared, config, seeds, source
         self.pair = PairedModels(self._connect(process), prepared, seeds)
         self._restart, self._refusal = restart, refusal
-        self._forbidden = ptx_scan.forbidden(products, prepared.task.precision, prepared.halves)
+        self._forbidden = ptx_scan.forbidden(products, prepared.task.precision, prepared.narrow)
         self.modes = prepared.mode_alternatives[0]
         """The values of `training` to test under."""
         self.generality = Generality(config.shapes == "reject", source)
@@ -111,8 +111,8 @@ class Examination(Generic[P]):
             for plan in plans.special_plans(self.modes[0], bool(self._forbidden), self.prepared.reduces):
                 self.pair.ask_planned(plan)
             last = self._last_case(first)
-            reply = self.pair.ask(last)
-            self._expect_triton_launch(reply)
+            self._expect_triton_launch(reply := self.pair.ask(last))
+            ptx_scan.expect_allowed(self._forbidden, reply.outputs)
         at_published = [last, *(case for case in right if case.plan.model == PUBLISHED and case is not last)]
         at_published = at_published[: _LARGE_CASES if last.large else None]
         with self._stage("ablation"):

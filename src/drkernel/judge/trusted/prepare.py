@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections import OrderedDict
@@ -12,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import attribution, cases, modes, regimes, shrink, slices, structure
@@ -67,6 +69,8 @@ class PreparedTask:
     """The same task at other sizes that are timed, too, prepared as here; see timed_shapes."""
     dropped: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     """Shapes that would be timed, too, with the reason why they are not."""
+    narrow: bool = field(default=False, kw_only=True)
+    """Whether the reference makes values of fewer than 32 bits, or has `halves`: then kernels may multiply them."""
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
 
@@ -163,6 +167,7 @@ def prepare(
     cuts = {train: cut for train in in_turn if (cut := slices.find_cut(base, seed, train))}
     halves = _has_halves(base, seed)
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, halves, costs, "", cuts, masked=masked)
+    prepared.narrow = halves or _computes_narrow(base, seed)
     with spent("trivial outputs"):
         _note_degenerate(prepared, sized, seeds, pause)
     return prepared
@@ -221,7 +226,28 @@ def _nonzero(tensor: Tensor) -> int:
 
 def _has_halves(reference: Reference, seed: int) -> bool:
     tensors = [*reference.model(seed).parameters(), *(t for _, t in leaves(reference.inputs(seed)))]
-    return any(isinstance(t, Tensor) and t.is_floating_point() and t.element_size() < 4 for t in tensors)
+    return any(map(_is_narrow, tensors))
+
+
+def _is_narrow(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and value.element_size() < 4
+
+
+class _Narrow(TorchDispatchMode):
+    """Notes whether an operator returns floating values of fewer than 32 bits."""
+
+    seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        outputs = func(*args, **(kwargs or {}))
+        self.seen = self.seen or any(map(_is_narrow, outputs if isinstance(outputs, (tuple, list)) else (outputs,)))
+        return outputs
+
+
+def _computes_narrow(reference: Reference, seed: int) -> bool:
+    with contextlib.suppress(DrKernelError), (mode := _Narrow()):
+        reference.forward(reference.model(seed), reference.inputs(seed))
+    return mode.seen
 
 
 def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference, masked: bool) -> Iterator[Reference]:

@@ -1,8 +1,9 @@
 """Which precisions a kernel multiplies in, read from its PTX: that of matrix instructions, which ptxas then assembles.
 
-The scan alone refuses nothing. Three products of TF32 are as good as fp32, and a kernel may multiply in bf16 what does
-not reach an output. What it finds asks for a further case (`plans.special_plans`). Why values are wrong is found out
-from the values (`lowering.explained`).
+Three products of TF32 and six of bf16 are as good as fp32, so values decide on these: what the scan finds asks for a
+further case (`plans.special_plans`), and why values are wrong is found out from the values (`lowering.explained`). Two
+things are refused though all values are right, since nothing in the values would tell them (`expect_allowed`): products
+of formats from which nobody makes fp32, and any that a task forbids in front of outputs too few to know errors by.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+from drkernel.judge.trusted.lowering import ADVICE, FEW
+from drkernel.judge.trusted.outputs import OutputTensor, leaves
+from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.types import Precision
 
 _INSTRUCTION = re.compile(rb"\b(?:wgmma\.mma_async|(?:wmma\.)?mma|tcgen05\.mma)\.[\w.:]+")
@@ -23,6 +28,8 @@ _ALLOWED: dict[Precision, frozenset[str]] = {
     "tf32": frozenset({"TF32"}),
     "low": frozenset({"TF32", "bf16", "fp16"}),
 }
+_IN_PIECES = frozenset({"TF32", "bf16", "int8"})
+"""Formats of which kernels add up several products for one of fp32, and that of whole numbers, which are exact."""
 _FILE = "products.json"
 
 
@@ -39,10 +46,29 @@ def forbidden(found: frozenset[str], precision: Precision, halves: bool) -> froz
     """Those that the task does not allow.
 
     Args:
-        halves: whether inputs or weights of the task have 16 bits, so that products of 16 bits are exact.
+        halves: whether the task has values of 16 bits, so that products of 16 bits may be exact.
     """
     allowed = _ALLOWED[precision] | (_ALLOWED["low"] if halves else frozenset())
     return found - allowed
+
+
+def expect_allowed(forbidden: frozenset[str], outputs: Any) -> None:
+    """Refuses products whose error no values show.
+
+    Args:
+        forbidden: the formats that kernels multiply in and that the task does not allow.
+        outputs: right ones, a tree whose tensors are `OutputTensor`.
+
+    Raises:
+        VerdictReached: it is refused.
+    """
+    sizes = [leaf.value.numel() if isinstance(leaf, OutputTensor) else 1 for _, leaf in leaves(outputs)]
+    few = max(sizes, default=0) < FEW
+    names = sorted(forbidden if few else forbidden - _IN_PIECES)
+    if names:
+        why = "outputs are too few to show its errors" if few else "fp32 is not made of it"
+        detail = f"a kernel multiplies in {names[0]}, which this task does not allow ({why}); it asks for "
+        raise VerdictReached("incorrect", "wrong_values", detail + ADVICE.get(names[0], "factors in fp32"))
 
 
 def write(found: frozenset[str], folder: Path) -> None:
