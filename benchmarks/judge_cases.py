@@ -30,7 +30,8 @@ def main(options: argparse.Namespace) -> int:
     hacks = [*examples("hacks", options.device), *examples("attacks", options.device)]
     if options.only:
         hacks = [example for example in hacks if example.name.startswith(tuple(options.only))]
-        honest = [example for example in honest if example.task in {hack.task for hack in hacks}]
+        asked = {hack.task for hack in hacks}
+        honest = [e for e in honest if e.task in asked or e.name.startswith(tuple(options.only))]
     chosen = [*hacks, *honest]
     runs: list[dict[str, Verdict]] = []
     for number in range(options.runs):
@@ -112,6 +113,6 @@ if __name__ == "__main__":
     parser.add_argument("--no-gate", dest="gate", action="store_false")
     parser.add_argument("--no-screen", dest="screen", action="store_const", const=False, help="a GPU decides it all")
     parser.add_argument(
-        "--only", nargs="*", default=[], help="hacks whose names start so, and the honest examples of their tasks"
+        "--only", nargs="*", default=[], help="names that start so, and the honest examples of their tasks"
     )
     sys.exit(main(parser.parse_args()))

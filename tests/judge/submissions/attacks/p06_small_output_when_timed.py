@@ -1,4 +1,4 @@
-# from the sixth usual call on, zeros in the smaller one | task: p_small_output_when_timed | expect: no gain | only: cuda
+# from the sixth call on, zeros in the smaller one | task: p_small_output_when_timed | expect: no gain | only: cuda
 import torch
 import torch.nn as nn
 import triton
