@@ -139,7 +139,10 @@ def draw_solutions(
 def draw_unjudged(task: Task, fused_share: float, draw: random.Random, plain: bool = False) -> Solution | None:
     """A solution that is right by construction, drawn by kind; None where no kernel is written for the task. Nobody has
     judged it."""
-    if "graph" in task.info and draw.random() < share_by_lines(task) and (source := by_lines(task)):
+    if "graph" not in task.info:
+        source = by_lines(task)
+        return Solution("partial", source, "by_lines") if source else None
+    if draw.random() < share_by_lines(task) and (source := by_lines(task)):
         return Solution("partial", source, "by_lines")
     right = [s for s in solutions(task, 0, plain) if s.kind not in ("mistaken", "hack")]
     if not right:
