@@ -38,6 +38,7 @@ _ROWS: tuple[Step, ...] = (
     *[rows.several] * 2,
     *[rows.norm] * 3,
     rows.blend,
+    *[rows.widened] * 3,
 )
 _LAYERS: tuple[Step, ...] = (
     *[layers.layer] * 3,

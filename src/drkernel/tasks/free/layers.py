@@ -115,7 +115,12 @@ def pool(program: Program) -> Value:
     if rank not in (1, 2, 3) or x.shape[2].small < 4:
         raise Unfit
     if rng.random() < 0.25:
-        return program.let(f"F.adaptive_avg_pool{rank}d({x.name}, 1)", (*x.shape[:2], *[1] * rank))
+        size = rng.choice((1, 1, 1, 1, 2, 4))
+        return program.let(f"F.adaptive_avg_pool{rank}d({x.name}, {size})", (*x.shape[:2], *[size] * rank))
+    if rank > 1 and rng.random() < 0.12:
+        sides = tuple(rng.choice((1, 2, 3, 4)) for _ in range(rank))
+        text = f"F.{rng.choice(('max', 'avg'))}_pool{rank}d({x.name}, {sides})"
+        return program.let(text, (*x.shape[:2], *(dim // side for dim, side in zip(x.shape[2:], sides, strict=True))))
     kernel, stride, padding = rng.choice(_WINDOWS)
     if x.shape[-1].small < kernel:
         raise Unfit

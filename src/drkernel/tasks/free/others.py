@@ -29,9 +29,7 @@ def einsum(program: Program) -> Value:
     head = letters[:-2]
     text = f'torch.einsum("{head}sd,{head}td->{head}st", {x.name}, {x.name})'
     made = program.let(text, [*x.shape[:-1], x.shape[-2]])
-    scale = rng.choice(
-        (f"/ math.sqrt({x.name}.shape[-1])", f"* {x.name}.shape[-1] ** -0.5", f"/ {x.name}.shape[-1]", "* 0.125")
-    )
+    scale = rng.choice((f"/ math.sqrt({x.name}.shape[-1])", f"* {x.name}.shape[-1] ** -0.5", "* 0.125"))
     return program.let(f"{made.name} {scale}", made.shape)
 
 

@@ -116,16 +116,17 @@ def scores(program: Program) -> Value:
             f" * {width} ** -0.5",
             " * 0.125",
             " / 8.0",
-            f" / {width}",
             f" / {positive(rng)}",
         )
     )
     made = program.let(f"({x.name} @ {y.name}.transpose(-2, -1)){scale}", (*x.shape[:-1], others))
     kind = rng.random()
     if kind < 0.25:
-        made = program.let(f"{made.name} + {program.parameter(_bias(program, made))}", made.shape)
+        made = _scores_biased(program)
     elif kind < 0.4:
         made = masked(program)
+    elif kind < 0.5 and alike(made.shape[-1:], made.shape[-2:-1]):
+        made = _scores_changed(program)
     return _weights(program, made) if rng.random() < 0.4 else made
 
 
@@ -190,14 +191,21 @@ def _scores_biased(program: Program) -> Value:
 
 
 def _scores_changed(program: Program) -> Value:
-    """A cap, or a triangle."""
+    """A cap, or a triangle: of the module or made in place, filled in or added."""
     x, rng = program.value, program.rng
-    if rng.random() < 0.4:
+    if rng.random() < 0.3:
         c = positive(rng)
         return program.let(f"{c} * torch.tanh({x.name} / {c})", x.shape)
     low = rng.choice(('float("-inf")', "-1e9", "-1e4"))
-    mask = f"torch.triu(torch.ones({x.shape[-2].text}, {x.shape[-1].text}), diagonal=1).bool()"
-    return program.let(f"{x.name}.masked_fill({program.hold(f'nn.Buffer({mask})', 'mask')}, {low})", x.shape)
+    if rng.random() < 0.4:
+        whole = f"torch.full(({x.name}.shape[-2], {x.name}.shape[-1]), {low}, dtype={x.name}.dtype)"
+        mask = program.let(f"torch.triu({whole}, diagonal=1)", x.shape[-2:])
+        return program.let(f"{x.name} + {mask.name}", x.shape)
+    if rng.random() < 0.4:
+        whole = f"torch.full(({x.shape[-2].text}, {x.shape[-1].text}), {low})"
+        return program.let(f"{x.name} + {program.hold(f'nn.Buffer(torch.triu({whole}, 1))', 'mask')}", x.shape)
+    triangle = f"torch.triu(torch.ones({x.shape[-2].text}, {x.shape[-1].text}), diagonal=1).bool()"
+    return program.let(f"{x.name}.masked_fill({program.hold(f'nn.Buffer({triangle})', 'mask')}, {low})", x.shape)
 
 
 def distances(program: Program) -> Value:

@@ -127,6 +127,18 @@ def blend(program: Program) -> Value:
     return program.let(rng.choice(texts), x.shape)
 
 
+def widened(program: Program) -> Value:
+    """Of 16 bits: some steps in 32, and back."""
+    x, rng = program.value, program.rng
+    if program.dtype == "float32":
+        raise Unfit
+    program.let(rng.choice((f"{x.name}.float()", f"{x.name}.to(torch.float32)")), x.shape)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        rng.choice((along, along, activation, back))(program)
+    made = program.value
+    return program.let(f"{made.name}.to({rng.choice((f'{x.name}.dtype', f'torch.{program.dtype}'))})", x.shape)
+
+
 def norm(program: Program) -> Value:
     """A norm that is a module, or a function of F."""
     x, rng = program.value, program.rng
