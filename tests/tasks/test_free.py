@@ -4,11 +4,12 @@ import re
 from itertools import islice
 
 import pytest
+import torch
 
 from drkernel.coldstart.answers.lines import by_lines
 from drkernel.policy.canonical import canonical
 from drkernel.tasks import free
-from drkernel.tasks.free.draw import FAMILIES
+from drkernel.tasks.free.draw import FAMILIES, _tells
 from drkernel.tasks.module import Reference
 from drkernel.tasks.splits import split_of
 from drkernel.types import DrKernelError
@@ -40,6 +41,20 @@ def test_sizes_are_those_of_the_module_and_small_ones_fit(tasks):
         outputs = reference.forward(reference.model(seed=0).eval(), reference.inputs(seed=0))
         parts = outputs if isinstance(outputs, tuple) else (outputs,)
         assert all(part.isfinite().all() for part in parts)
+
+
+def test_one_number_is_not_two_sizes(tasks):
+    for task in tasks:
+        large = [number for number in Reference(task).constants.values() if number >= 100]
+        assert len(large) == len(set(large))
+
+
+def test_outputs_are_no_matter_of_rounding():
+    one, noise = torch.linspace(-1, 1, 8), 1e-3 * torch.ones(8)
+    assert _tells(one, -one, one, 10.0)
+    assert not _tells(one, one, one, 10.0), "the same whatever the inputs"
+    assert not _tells(one, -one, one + noise, 10.0)
+    assert not _tells(one, -one, one, 0.5), "too large"
 
 
 def test_every_input_is_read_and_the_constructor_takes_the_sizes(tasks):

@@ -13,6 +13,8 @@ from drkernel.tasks.graphs.dims import Dim, Shape, as_dim, count, same
 MOST_ELEMENTS = 2**28
 """Of a value as published."""
 MOST_RANK = 5
+LEAST_ALIKE = 100
+"""The least number that is one size wherever it stands."""
 _INPUTS = ("x", "y", "z", "u", "w")
 _HOLDERS = ("weight", "weight", "bias", "gamma", "scale", "alpha", "beta", "g")
 """What modules of their own call a parameter."""
@@ -86,13 +88,11 @@ class Program:
         return self.values[-1]
 
     def size(self, role: str, known: tuple[int, int] | None = None) -> Dim:
-        """A new size, or one that is there."""
+        """A new size, or one that is there. One number is not two sizes: an answer could not tell them apart."""
         full, small = known or sizes.drawn(self.rng, role)
-        found = next(
-            (d for n, d in self.sizes.items() if n.startswith(role) and (d.full, d.small) == (full, small)), None
-        )
-        if found is not None:
-            return found
+        for name, dim in self.sizes.items():
+            if dim.full == full and (full >= LEAST_ALIKE or (name.startswith(role) and dim.small == small)):
+                return dim
         number = sum(name.startswith(role) for name in self.sizes)
         name = f"{role}{number}" if number else role
         self.sizes[name] = Dim(name, full, small)
