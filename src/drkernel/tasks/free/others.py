@@ -105,7 +105,6 @@ def opaque(program: Program) -> Value:
     if last.full % 2 == last.small % 2 == 0:
         made.append((f"F.glu({name}, dim=-1)", [*x.shape[:-1], last // 2]))
     if x.rank > 2:
-        made.append((f"{name}.unbind(1)[0]", [x.shape[0], *x.shape[2:]]))
         made += [(f"F.local_response_norm({name}, 5)", [*x.shape])] * 2
         made.append((f"F.adaptive_max_pool{x.rank - 2}d({name}, 1).flatten(1)", [*x.shape[:2]]))
     if x.rank == 4 and x.shape[2].small > 3 < x.shape[3].small:
