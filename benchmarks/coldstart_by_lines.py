@@ -2,15 +2,17 @@
 
     python benchmarks/coldstart_by_lines.py SOURCE... [--device simulated] [--workers 2]
 
-A SOURCE is as in `tasks.source`, or `generated:N`: N tasks of the wide generator. Prints for each how many tasks it
-answers, how many answers are right and reach Fast@1.2, and those that are not right.
+A SOURCE is as in `tasks.source`, or `generated:N` or `free:N`: N tasks of the wide generator, or free programs. Prints
+for each how many tasks it answers, how many answers are right and reach Fast@1.2, and those that are not right.
 """
 
 import argparse
+from itertools import islice
 
 from drkernel.coldstart.answers.lines import by_lines
 from drkernel.judge import Judge
 from drkernel.tasks import generate, load_tasks
+from drkernel.tasks.free import stream
 from drkernel.types import DrKernelError, Task
 
 
@@ -41,6 +43,8 @@ def tasks_of(source: str) -> list[Task]:
     name, _, number = source.partition(":")
     if name == "generated":
         return generate("train", int(number), 4242, version=2, dtypes=("float32",))
+    if name == "free":
+        return list(islice(stream("train", 4242), int(number)))
     return load_tasks(source, split="all")
 
 

@@ -2,8 +2,9 @@
 
     python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N]
 
-Part N is of seed SEED + N; a part that is there stays. Half of its tasks are of all families of the generator, the
-rest networks that nobody planned. Train on OUT with policy.prompts=compact; policies read policy.prompts=canonical.
+Part N is of seed SEED + N; a part that is there stays. More than half of its tasks are free programs, the rest of all
+families of the generator and of its networks that nobody planned; some have 16 bits. Train on OUT with
+policy.prompts=compact; policies read policy.prompts=canonical.
 """
 
 import argparse
@@ -16,12 +17,14 @@ from typing import Any
 
 from drkernel.coldstart.dataset import write
 from drkernel.coldstart.trajectories import draw_unjudged, in_canonical_form, unjudged_record
+from drkernel.tasks import free
 from drkernel.tasks.graphs.draw import FAMILIES
-from drkernel.tasks.graphs.stream import stream
+from drkernel.tasks.graphs.stream import families_of, stream
+from drkernel.types import Task
 
 FUSED_SHARE = 0.75
 LONGEST = 6000
-"""Characters of an answer; longer ones are left out."""
+"""Characters of a task and of an answer; longer ones are left out."""
 
 
 def main() -> None:
@@ -48,10 +51,9 @@ def part(job: tuple[Path, int, int]) -> Path:
 
 
 def rows(seed: int, number: int) -> Iterator[dict[str, Any]]:
-    unplanned = [name for name in FAMILIES if name.startswith("wild")]
-    streams = [stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned)]
+    drawn = streams(seed)
     for place in range(number):
-        task = next(streams[place % 2])
+        task = next(drawn[place % len(drawn)])
         try:
             solution = draw_unjudged(task, FUSED_SHARE, random.Random(f"{seed}/{task.id}"), plain=True)
         except Exception as error:  # hours of other tasks are not lost for one
@@ -59,8 +61,18 @@ def rows(seed: int, number: int) -> Iterator[dict[str, Any]]:
             continue
         if solution is not None:
             row = in_canonical_form(unjudged_record(task, solution, 0))
-            if row["original_python_code"].startswith("def forward") and len(row["messages"][1]["content"]) <= LONGEST:
+            is_short = all(len(message["content"]) <= LONGEST for message in row["messages"])
+            if row["original_python_code"].startswith("def forward") and is_short:
                 yield row
+
+
+def streams(seed: int) -> list[Iterator[Task]]:
+    """What tasks come from in turn."""
+    unplanned = [name for name in FAMILIES if name.startswith("wild")]
+    programs = free.stream("train", seed)
+    every, wild = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned))
+    narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
+    return [*[programs, every, programs, wild] * 4, *[programs] * 4, *narrow]
 
 
 if __name__ == "__main__":

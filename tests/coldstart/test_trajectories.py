@@ -5,12 +5,14 @@ import itertools
 import json
 import os
 import random
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from pyarrow import parquet
 
 from drkernel.coldstart import __main__ as coldstart
+from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.counts import Counts
 from drkernel.coldstart.dataset import write as write_set
 from drkernel.coldstart.trajectories import (
@@ -26,7 +28,7 @@ from drkernel.judge import feedback
 from drkernel.policy import load_prompts, load_tokenizer
 from drkernel.policy.model import Policy
 from drkernel.sft_config import SftConfig
-from drkernel.tasks import generate, load_tasks
+from drkernel.tasks import free, generate, load_tasks
 from drkernel.training import sft_data
 from drkernel.training.ranks import Ranks
 from drkernel.training.supervised import row_of
@@ -101,6 +103,14 @@ def test_an_answer_that_nobody_judged_is_one_round_and_the_best_one(tmp_path):
     (row,) = parquet.read_table(tmp_path / "t.parquet").to_pylist()
     assert (row["num_rounds"], row["best_round"], row["speedups"], row["reasons"]) == (1, 1, [None], ["not_judged"])
     assert [m["content"] for m in row["messages"]] == [task.source, solution.source]
+
+
+def test_answers_to_several_operators_and_to_free_programs_are_written_from_their_lines():
+    for task in islice(free.stream("train", 0), 6):
+        solution = draw_unjudged(task, 0.3, random.Random(0))
+        assert (solution.source if solution else None) == by_lines(task)
+    for task in generate("train", 6, 0, version=2, families=["gates"]):
+        assert (answer := by_lines(task)) is None or draw_unjudged(task, 0.3, random.Random(1)).source == answer
 
 
 def played(task, drawn, prompts, told) -> Trajectory:

@@ -1,0 +1,87 @@
+"""Free programs: sources that run at both sizes, say the same at each seed, and are answered from their lines."""
+
+import re
+from itertools import islice
+
+import pytest
+import torch
+
+from drkernel.coldstart.answers.lines import by_lines
+from drkernel.policy.canonical import canonical
+from drkernel.tasks import free
+from drkernel.tasks.free.draw import FAMILIES, _tells
+from drkernel.tasks.module import Reference
+from drkernel.tasks.splits import split_of
+from drkernel.types import DrKernelError
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    return list(islice(free.stream("train", 3), 60))
+
+
+def test_a_seed_names_a_stream(tasks):
+    assert [task.source for task in islice(free.stream("train", 3), 8)] == [task.source for task in tasks[:8]]
+    assert [task.source for task in islice(free.stream("train", 4), 8)] != [task.source for task in tasks[:8]]
+    assert len({task.id for task in tasks}) == len(tasks)
+
+
+def test_families_come_in_turn_and_steps_belong_to_one_split(tasks):
+    assert {task.family for task in tasks[:4]} == set(FAMILIES)
+    assert all(split_of(task.info["key"]) == "train" for task in tasks)
+    assert all(split_of(task.info["key"]) == "test" for task in islice(free.stream("test", 3), 8))
+    with pytest.raises(DrKernelError, match="free_nothing"):
+        next(free.stream("train", 3, ["free_nothing"]))
+
+
+def test_sizes_are_those_of_the_module_and_small_ones_fit(tasks):
+    for task in tasks:
+        reference = Reference(task, task.small)
+        assert task.small.keys() <= reference.constants.keys()
+        outputs = reference.forward(reference.model(seed=0).eval(), reference.inputs(seed=0))
+        parts = outputs if isinstance(outputs, tuple) else (outputs,)
+        assert all(part.isfinite().all() for part in parts)
+
+
+def test_one_number_is_not_two_sizes(tasks):
+    for task in tasks:
+        large = [number for number in Reference(task).constants.values() if number >= 100]
+        assert len(large) == len(set(large))
+
+
+def test_outputs_are_no_matter_of_rounding():
+    one, noise = torch.linspace(-1, 1, 8), 1e-3 * torch.ones(8)
+    assert _tells(one, -one, one, 10.0)
+    assert not _tells(one, one, one, 10.0), "the same whatever the inputs"
+    assert not _tells(one, -one, one + noise, 10.0)
+    assert not _tells(one, -one, one, 0.5), "too large"
+
+
+def test_every_input_is_read_and_the_constructor_takes_the_sizes(tasks):
+    for task in tasks:
+        names = re.search(r"def forward\(self, (.*)\):", task.source)[1].split(", ")
+        body = task.source.partition("def forward")[2].partition("\n")[2].partition("def get_inputs")[0]
+        assert all(re.search(rf"(?<![\w.]){name}\b", body) for name in names)
+        assert not set(re.findall(r"\w+", body)) & set(task.small), "sizes come from the tensors"
+
+
+def test_they_have_a_canonical_form_and_mostly_an_answer(tasks):
+    forms = [canonical(task.source) for task in tasks]
+    assert sum(form.text.startswith("def forward") for form in forms) >= 58
+    assert sum(by_lines(task) is not None for task in tasks) >= 50
+
+
+def test_some_have_16_bits_and_say_so(tasks):
+    narrow = [task for task in tasks if task.info["dtype"] != "float32"]
+    assert 0 < len(narrow) < 20
+    assert all(task.precision == "low" and task.info["dtype"] in task.source for task in narrow)
+    assert {task.info["dtype"] for task in islice(free.stream("train", 3, dtype="float16"), 4)} == {"float16"}
+
+
+def test_blocks_repeat_modules_are_called_twice_and_values_are_needed_later():
+    forms = [canonical(task.source).text for task in islice(free.stream("train", 5, ["free_networks"]), 80)]
+    calls = [re.findall(r" = self\.(m\d+)\(", form) for form in forms]
+    assert any(len(names) > len(set(names)) for names in calls)
+    assert sum(len(form.splitlines()) > 30 for form in forms) > 8
+    reads = [{name: len(re.findall(rf"\b{name}\b", form)) for name in re.findall(r"t\d+", form)} for form in forms]
+    assert sum(max(counts.values(), default=0) > 3 for counts in reads) > 8
