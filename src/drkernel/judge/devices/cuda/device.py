@@ -280,6 +280,7 @@ class CudaDevice:
             within,
             functools.partial(_other_values, prepared, submission),
             submission.case.plan.model,
+            expected.edits,
         )
 
 

@@ -89,6 +89,7 @@ class PairedTimer:
         within: of a large task, compares the reference's outputs with a submission's, instead of `tolerance`.
         draw_other: draws a case with other values than the given inputs have; None where none suits the task.
         model: which of the submission's models answers; see plans.
+        edits: whether the reference changes its inputs, so that the submission gets them before it does.
     """
 
     def __init__(
@@ -106,8 +107,9 @@ class PairedTimer:
         within: Callable[[Any, Any], Mismatch | None] | None = None,
         draw_other: Callable[[], Case | None] = lambda: None,
         model: int = 0,
+        edits: bool = False,
     ):
-        self._buffers, self._client, self._train = buffers, client, train
+        self._buffers, self._client, self._train, self._edits = buffers, client, train, edits
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
         self._quiet, self._within, self._draw_other, self._model = quiet, within, draw_other, model
         self._other: Case | None = None
@@ -264,6 +266,7 @@ class PairedTimer:
 
     def _pair(self, number: int, reference_first: bool) -> tuple[Block, Block]:
         """The reference's block and the submission's, on the same fresh inputs; their outputs are compared."""
+        reference_first = reference_first and not self._edits
         if self._buffers.large:
             return self._large_pair(reference_first)
         (tree, slots), seed = self._draw(number), next(self._seeds)
