@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from drkernel.coldstart.answers.lines import by_lines
+from drkernel.coldstart.solutions import solutions
 from drkernel.policy.canonical import canonical
-from drkernel.tasks import free
+from drkernel.tasks import free, generate
 from drkernel.tasks.free.draw import FAMILIES, _tells
 from drkernel.tasks.module import Reference
 from drkernel.tasks.splits import split_of
@@ -32,6 +33,16 @@ def test_families_come_in_turn_and_steps_belong_to_one_split(tasks):
     assert all(split_of(task.info["key"]) == "test" for task in islice(free.stream("test", 3), 8))
     with pytest.raises(DrKernelError, match="free_nothing"):
         next(free.stream("train", 3, ["free_nothing"]))
+
+
+def test_the_generators_third_version_draws_them():
+    tasks = generate("train", 8, 0, ["free_formulas"], ["float32", "bfloat16"], version=3)
+    assert {task.family for task in tasks} == {"free_formulas"}
+    assert {task.info["dtype"] for task in tasks} == {"float32", "bfloat16"}
+    with pytest.raises(DrKernelError, match=r"tasks\.families: unknown task family 'softmax'; expected one of free_"):
+        generate("train", 1, 0, ["softmax"], version=3)
+    (right,) = solutions(next(task for task in tasks if by_lines(task)))
+    assert right.kind == "partial"
 
 
 def test_sizes_are_those_of_the_module_and_small_ones_fit(tasks):

@@ -22,6 +22,7 @@ from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.answers.solution import Kind, Solution
 from drkernel.coldstart.kernels import Kernel, build
 from drkernel.coldstart.solutions_wrong import mistakes
+from drkernel.tasks import free
 from drkernel.tasks.families import FAMILIES
 from drkernel.tasks.operators import OPERATORS
 from drkernel.tasks.writer import dtype_statement, has_second_input, spell
@@ -34,7 +35,8 @@ def solutions(task: Task, wrong: int = 4, plain: bool = False) -> list[Solution]
     """The solutions of a generated task, the same at each call: the right ones, then mistakes, then one hack.
 
     Args:
-        task: from `tasks.generator`; its `info` describes the composition, or has the graph (`coldstart.answers`).
+        task: from `tasks.generator`; its `info` describes the composition, or has the graph (`coldstart.answers`). A
+            free program has one solution at most, by its lines.
         wrong: how many mistaken ones, or as many as the task allows.
         plain: in one style, where the generator has several.
 
@@ -45,6 +47,9 @@ def solutions(task: Task, wrong: int = 4, plain: bool = False) -> list[Solution]
     if "graph" in info:
         source = by_lines(task) if wrong else None
         return [*([Solution("partial", source, "by_lines")] if source else []), *answers(task, wrong, plain=plain)]
+    if task.family in free.FAMILIES:
+        source = by_lines(task)
+        return [Solution("partial", source, "by_lines")] if source else []
     if "composition" not in info or "layout" not in info:
         raise DrKernelError(f"task {task.id}: graded solutions exist for generated tasks only")
     right = [Solution(kind, _render(info, plan), note) for kind, note, plan in _plans(info)]

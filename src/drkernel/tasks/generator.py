@@ -6,7 +6,8 @@ and style of the task, so test tasks ask for compositions that training never sh
 Inputs and weights have one dtype. Each dtype has a stream of tasks of its own: those of float32 are the same, in the
 same order, whichever other dtypes lie between them.
 
-Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`).
+Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`); version 3 writes
+programs statement by statement (`tasks.free`), whose composition is the order of their steps.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from drkernel.tasks import free
 from drkernel.tasks.families import DTYPES, FAMILIES_OF_16_BITS, Family, draw, families_of, has_range, layout_of
 from drkernel.tasks.graphs import draw as graph_draw
 from drkernel.tasks.graphs import stream as graph_stream
@@ -26,9 +28,9 @@ from drkernel.types import DrKernelError, Task
 VERSION = 1
 """The version that is drawn where none is named. A version and a seed name a stream of tasks for ever: what is added to
 families, operators or layouts states the version that it comes with (`since`), and earlier versions do not draw it."""
-NEWEST = 2
-GRAPHS = 2
-"""The version that draws graphs; all others draw from `tasks.families`."""
+NEWEST = 3
+GRAPHS, FREE = 2, 3
+"""The versions that draw graphs, and free programs; all others draw from `tasks.families`."""
 _Named = tuple[str, Family]
 
 
@@ -46,7 +48,7 @@ def generate(
         split: train, validation or test.
         count: how many.
         seed: of all random choices.
-        families: names of `FAMILIES` to draw from, in turn; None for all that version and dtype have.
+        families: names to draw from, in turn; None for all that version and dtype have.
         dtypes: of DTYPES, drawn with equal shares; one that is named twice has two.
         version: which operators and families there are to draw from, from 1 to NEWEST.
 
@@ -57,7 +59,7 @@ def generate(
         raise DrKernelError(f"tasks.generator: found version {version}, expected 1 to {NEWEST}")
     if split not in SPLITS:
         raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}")
-    known: Mapping[str, Any] = graph_draw.FAMILIES if version == GRAPHS else families_of(version)
+    known = _known(version)
     names = list(known) if families is None else list(families)
     if not names:
         raise DrKernelError("generated tasks: the list of families is empty")
@@ -67,7 +69,9 @@ def generate(
         found = repr(unknown[0]) if dtypes else "none"
         raise DrKernelError(f"tasks.dtypes: found {found}, expected some of {', '.join(DTYPES)}")
     tasks: dict[str, Task] = {}
-    if version == GRAPHS:
+    if version == FREE:
+        streams = {dtype: free.stream(split, seed, names, dtype) for dtype in dtypes}
+    elif version == GRAPHS:
         streams = {d: graph_stream.stream(split, seed, graph_stream.families_of(d, names), d) for d in dtypes}
     else:
         named = [(name, known[name]) for name in names]
@@ -77,6 +81,13 @@ def generate(
             break
         tasks.setdefault(task.id, task)
     return list(tasks.values())
+
+
+def _known(version: int) -> Mapping[str, Any]:
+    """What `families` may name."""
+    if version == FREE:
+        return dict.fromkeys(free.FAMILIES)
+    return graph_draw.FAMILIES if version == GRAPHS else families_of(version)
 
 
 def _mixed(split: str, seed: int, streams: dict[str, Iterator[Task]], dtypes: Sequence[str]) -> Iterator[Task]:

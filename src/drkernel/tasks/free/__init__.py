@@ -14,6 +14,6 @@ programs know only shapes, and are answered from their lines (`coldstart.answers
 and no list foresees: values that are needed later, statements in another order, the same block eight times.
 """
 
-from drkernel.tasks.free.draw import stream
+from drkernel.tasks.free.draw import FAMILIES, stream
 
-__all__ = ["stream"]
+__all__ = ["FAMILIES", "stream"]
