@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -319,3 +321,18 @@ def test_few_rows_are_enough_to_know_unlike_columns():
     found = expected(doubled, x[:2], w, e[:2], runs=1)
     value = doubled(x[:2], w, e[:2])
     assert right(found, value) and not right(found, value * torch.where(value.abs() > 1e6, 1.0, 0.0))
+
+
+def test_outputs_of_timed_calls_have_their_own_bounds_in_whatever_order_a_dict_has_them():
+    small, large = torch.randn(64, 32, generator=DRAW), 1e6 * torch.randn(8, generator=DRAW)
+    found = expected(lambda x, y: {"small": x * 3.0, "large": y * 3.0}, small, large)
+    tolerance, values = found.tolerance(), {"small": small * 3.0, "large": large * 3.0}
+    areas = lambda one: torch.cat([one["small"].reshape(-1), one["large"]]).view(torch.uint8)
+    slots = [
+        SimpleNamespace(dtype="float32", offset=0, nbytes=8192),
+        SimpleNamespace(dtype="float32", offset=8192, nbytes=32),
+    ]
+    right_area, zeros = areas(values), areas(values | {"small": torch.zeros(64, 32)})
+    assert tolerance.check(right_area, right_area, slots, 0, 1) is None
+    assert tolerance.check(right_area, areas(values | {"large": large * 3.0 + 0.1}), slots, 0, 1) is None
+    assert "differs by" in (tolerance.check(right_area, zeros, slots, 0, 1) or "")

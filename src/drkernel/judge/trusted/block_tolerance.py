@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,8 +94,8 @@ class Tolerance:
     excuses nothing in a small one.
     """
 
-    tensors: Sequence[LeafTolerance] | None
-    """Of each tensor, in the order of the outputs; None: nothing is compared."""
+    tensors: Mapping[str, LeafTolerance]
+    """Of each tensor that is compared, by its path, in the order in which a call's outputs are encoded."""
     scalar_error: float = 0.0
     """The largest allowed error of a number that is no tensor."""
 
@@ -108,9 +108,8 @@ class Tolerance:
             slots: where the outputs lie, counted from `start` bytes before the areas, those of one call after the
                 other.
         """
-        leaves_of_call = self.tensors or ()
-        for number, leaf in enumerate(leaves_of_call):
-            mine = slots[number :: len(leaves_of_call)]
+        for number, leaf in enumerate(self.tensors.values()):
+            mine = slots[number :: len(self.tensors)]
             one, other = (_of_all_calls(area, mine, start) for area in (expected, actual))
             if problem := leaf.problem(one, other, calls):
                 return problem
@@ -121,7 +120,6 @@ class Tolerance:
         theirs, ours = leaves(expected), leaves(outputs)
         if [path for path, _ in theirs] != [path for path, _ in ours]:
             return f"returned {form_of(outputs)}, expected {form_of(expected)}"
-        tensors = iter(self.tensors or ())
         for (path, value), (_, actual) in zip(theirs, ours, strict=True):
             if not isinstance(value, Tensor):
                 fine = type(actual) is type(value) and (actual == value or abs(actual - value) <= self.scalar_error)
@@ -129,7 +127,7 @@ class Tolerance:
             elif not isinstance(actual, OutputTensor) or not _alike(actual.value, value):
                 problem = f"{path} has another form than {shape_of(value)} {dtype_of(value)}"
             else:
-                problem = next(tensors).problem(value.reshape(1, -1), actual.value.reshape(1, -1), 1)
+                problem = self.tensors[path].problem(value.reshape(1, -1), actual.value.reshape(1, -1), 1)
             if problem:
                 return problem
         return None

@@ -22,12 +22,17 @@ class OutputTensor:
     """Whether it lay in an input's memory."""
 
 
-def leaves(tree: Any, path: str = "output") -> list[tuple[str, Any]]:
-    """The leaves of a tree of lists, tuples and dicts, with where they are: `output[1]`, `output['loss']`."""
+def leaves(tree: Any, path: str = "output", in_order: bool = False) -> list[tuple[str, Any]]:
+    """The leaves of a tree of lists, tuples and dicts, with where they are: `output[1]`, `output['loss']`.
+
+    Args:
+        in_order: dicts in the order in which they are, as `shared_tensors.encode` reads them; else by key.
+    """
     if isinstance(tree, (list, tuple)):
-        return [leaf for i, part in enumerate(tree) for leaf in leaves(part, f"{path}[{i}]")]
+        return [leaf for i, part in enumerate(tree) for leaf in leaves(part, f"{path}[{i}]", in_order)]
     if isinstance(tree, dict):
-        return [leaf for key in sorted(tree, key=str) for leaf in leaves(tree[key], f"{path}[{key!r}]")]
+        keys = tree if in_order else sorted(tree, key=str)
+        return [leaf for key in keys for leaf in leaves(tree[key], f"{path}[{key!r}]", in_order)]
     return [(path, tree)]
 
 

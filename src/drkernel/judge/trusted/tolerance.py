@@ -159,9 +159,9 @@ class Expected:
 
     def tolerance(self) -> Tolerance:
         """How far outputs may be from the reference's own on other inputs of the same kind."""
-        pairs = list(zip(self._leaves.values(), self._rounded, strict=True))
-        scalars = [leaf.max_error() for leaf, (_, value) in pairs if isinstance(value, float)]
-        tensors = [leaf.tolerance(value) for leaf, (_, value) in pairs if isinstance(value, Tensor)]
+        found = leaves(self.rounded, in_order=True)
+        scalars = [self._leaves[path].max_error() for path, value in found if isinstance(value, float)]
+        tensors = {path: self._leaves[path].tolerance(value) for path, value in found if isinstance(value, Tensor)}
         return Tolerance(tensors, _OTHER_INPUTS * max(scalars, default=0.0))
 
     def is_among(self, values: list[Tensor]) -> bool:
@@ -211,11 +211,14 @@ class _Leaf:
         *squares, self.reference_max, disagreeing, nonfinite = numbers
         self.reference_norm, own, noise = map(math.sqrt, squares)
         self.finite, self.same_nonfinite = nonfinite == 0, disagreeing == 0
-        self._bound(row_squares, row_errors, max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
+        k_max, least = self._bound(max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
+        nothing = _BESIDE * self.reference_norm
         if self._table[1] > 1 and exact.numel():
             period = exact.shape[-1] if len(exact.shape) > 1 and exact.shape[-1] < _MIN_ROW else 1
-            beside = _BESIDE * self.reference_norm
-            self._atol = element_bounds(self.exact, (near, *noisy), self._k_max, self._least, beside, period)
+            self._atol = element_bounds(self.exact, (near, *noisy), k_max, least, nothing, period)
+        else:
+            rows = Rows(row_errors, (row_squares / max(1, self._table[1])).sqrt()).settled(nothing)
+            self._atol = k_max * torch.maximum(rows.error, least * rows.size)[:, None]
         in_range = self.reference_max < _RANGE  # else another order of operations may overflow
         self.well_conditioned = in_range and noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
 
@@ -243,16 +246,15 @@ class _Leaf:
         usual = table.square().mean(1).sqrt().clamp_min(_BESIDE * size)
         return RelativeBounds(float((atol / usual).max()) if len(table) else 0.0, self._rtol, self.norm / size)
 
-    def _bound(self, row_squares: Tensor, row_errors: Tensor, error: float, step: float, unit: float) -> None:
-        """Sets the bounds: of the norm, of an element by its row, and of an element by its own size."""
+    def _bound(self, error: float, step: float, unit: float) -> tuple[float, float]:
+        """Sets the bounds of the norm and of an element by its own size. Returns how many times the largest error of
+        its row an element may have, and the least error beside the row's size that counts as one."""
         narrow = step > 2 * EPS
-        self._k_max = K_MAX_16 if narrow else K_MAX
-        self._least = max(_FLOOR * unit, 0.2 * step)  # rounding once has a fifth of a step, in the mean of mantissas
-        self.norm = max(error, (K_OWN if narrow else K_NOISE) * self._least * self.reference_norm)
-        usual = (row_squares / max(1, self._table[1])).sqrt()
-        rows = Rows(row_errors, usual).settled(_BESIDE * self.reference_norm)
-        self._atol = self._k_max * torch.maximum(rows.error, self._least * rows.size)[:, None]
-        self._rtol = max(self._k_max * unit, _ROUNDINGS_16 * step if narrow else self._k_max * step)
+        k_max = K_MAX_16 if narrow else K_MAX
+        least = max(_FLOOR * unit, 0.2 * step)  # rounding once has a fifth of a step, in the mean of all mantissas
+        self.norm = max(error, (K_OWN if narrow else K_NOISE) * least * self.reference_norm)
+        self._rtol = max(k_max * unit, _ROUNDINGS_16 * step if narrow else k_max * step)
+        return k_max, least
 
     def add_lowering(self, name: str, lowered: Any, seed: int) -> None:
         """Notes what the output is in lower precision; only where there are enough elements to tell."""

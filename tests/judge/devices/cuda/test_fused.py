@@ -247,10 +247,10 @@ def test_outputs_are_found_among_other_tensors_in_any_shape_and_type(both):
 def test_timed_answers_have_the_tolerance_of_those_before(both):
     exact, near, shaken = drawn((40, 100), torch.float32)
     bounds = lambda: Expected(exact, near, [shaken]).tolerance()
-    leaf = lambda: bounds().tensors[0]
+    leaf = lambda: bounds().tensors["output"]
     plain = leaf()
     assert both(lambda: leaf().max_error) == plain.max_error and plain.reference_max == float(exact.abs().max())
-    wide = Tolerance([LeafTolerance(1.0, plain.max_error, 1.0, 1e3)])
+    wide = Tolerance({"output": LeafTolerance(1.0, plain.max_error, 1.0, 1e3)})
     right = near.view(-1).view(torch.uint8)
     slots = [SimpleNamespace(dtype="float32", offset=0, nbytes=right.numel())]
     check = lambda tolerance, got: both(lambda: tolerance.check(right, got.view(-1).view(torch.uint8), slots, 0, 1))
@@ -273,7 +273,7 @@ def test_a_large_output_costs_few_synchronisations_and_a_check_no_memory(shape):
     steps = [
         lambda: expected.check(OutputTensor(near)),
         lambda: Expected(exact, near, [shaken]),
-        lambda: bounds.tensors[0].problem(near.view(1, -1), near.view(1, -1), 1),
+        lambda: bounds.tensors["output"].problem(near.view(1, -1), near.view(1, -1), 1),
     ]
     for step, most_synchronisations, most_bytes in zip(steps, (1, 1, 2), (4, 96, 24), strict=True):
         step()
