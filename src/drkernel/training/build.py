@@ -97,8 +97,8 @@ def _load(config: Config, ranks: Ranks) -> Policy:
         return set_adapters(add_adapters(policy, lora), path, config.seed, ranks) if lora else policy
     compiled = {"fullgraph": True, "dynamic": True} if config.trainer.compile and ranks.device.type == "cuda" else None
     options: dict[str, Any] = {"activation_checkpointing": config.trainer.recompute, "compile": compiled}
-    shape = plan.shape_of(path)
-    if shape and plan.is_whole(config, shape, ranks.device):
+    shape = ranks.broadcast_object(lambda: plan.shape_of(path)) if ranks.device.type == "cuda" else None
+    if shape and plan.is_whole(config, shape):
         policy = Policy.load(path, device=str(ranks.device))
         policy.chunk = max(policy.chunk, LOGITS // shape.vocabulary)
         prepare_blocks(policy, **options)

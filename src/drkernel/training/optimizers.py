@@ -21,7 +21,8 @@ BETAS = (0.9, 0.95)
 class StackedMuon(torch.optim.Muon):
     """Muon as torch has it, but for all matrices of a shape at once: with twelve blocks a twelfth of the launches.
 
-    Its state and options are torch's. Sharded matrices take torch's own step, one by one.
+    Its state and options are torch's, with adjust_lr_fn="match_rms_adamw". Sharded matrices take torch's own step, one
+    by one.
     """
 
     @torch.no_grad()

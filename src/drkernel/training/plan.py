@@ -138,9 +138,9 @@ def shape_of(path: str) -> Shape | None:
         return None
 
 
-def is_whole(config: Config, shape: Shape, device: torch.device) -> bool:
-    """Whether every rank on such a device has the whole policy instead of a shard of it."""
-    return device.type == "cuda" and shape.parameters < WHOLE and not config.policy.lora.rank
+def is_whole(config: Config, shape: Shape) -> bool:
+    """Whether every GPU has the whole policy instead of a shard of it."""
+    return shape.parameters < WHOLE and not config.policy.lora.rank
 
 
 def memory(config: Config, shape: Shape, ranks: int) -> dict[str, tuple[float, float]]:
@@ -148,7 +148,7 @@ def memory(config: Config, shape: Shape, ranks: int) -> dict[str, tuple[float, f
     engine, cache = _engine(config, shape)
     awake = 0.0 if config.engine.sleep else 1.0
     judge = JUDGE_GIB if config.judge.share and _measures(config) else 0.0
-    shards = 1 if is_whole(config, shape, torch.device("cuda")) else ranks
+    shards = 1 if is_whole(config, shape) else ranks
     state = _state(config, shape, shards) / GIB
     reference = 4 * shape.parameters / shards / GIB if config.algo.kl_coef and config.stage == "rl" else 0.0
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 from collections import OrderedDict
@@ -69,13 +68,12 @@ class PreparedTask:
     """The same task at other sizes that are timed, too, prepared as here; see timed_shapes."""
     dropped: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     """Shapes that would be timed, too, with the reason why they are not."""
-    narrow: bool = field(default=False, kw_only=True)
-    """Whether the reference makes values of fewer than 32 bits, or has `halves`: then kernels may multiply them."""
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     """Of such: the constants that differ from the published ones, at the sizes that count."""
-
     masked: bool = field(default=False, kw_only=True)
     """Whether outputs have infinities on given inputs: where a mask is, as a rule."""
+    narrow: bool = field(default=False, kw_only=True)
+    """Whether the reference makes values of fewer than 32 bits, or has `halves`: then kernels may multiply them."""
 
     @property
     def reduces(self) -> bool:
@@ -158,7 +156,8 @@ def prepare(
     with spent("costs"):
         costs = {train: cost(train) for train, *_ in alternatives}
     pause()
-    masked = not shrink.finite(base.forward(base.model(seed).eval(), base.inputs(seed)))
+    with (narrow := _Narrow()):
+        masked = not shrink.finite(base.forward(base.model(seed).eval(), base.inputs(seed)))
     with spent("hidden shapes"):
         hidden = most_telling(_hidden(task, base, seeds, published, masked), HIDDEN_SHAPES, published, base)
     pause()
@@ -167,7 +166,7 @@ def prepare(
     cuts = {train: cut for train in in_turn if (cut := slices.find_cut(base, seed, train))}
     halves = _has_halves(base, seed)
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, halves, costs, "", cuts, masked=masked)
-    prepared.narrow = halves or _computes_narrow(base, seed)
+    prepared.narrow = halves or narrow.seen
     with spent("trivial outputs"):
         _note_degenerate(prepared, sized, seeds, pause)
     return prepared
@@ -242,12 +241,6 @@ class _Narrow(TorchDispatchMode):
         outputs = func(*args, **(kwargs or {}))
         self.seen = self.seen or any(map(_is_narrow, outputs if isinstance(outputs, (tuple, list)) else (outputs,)))
         return outputs
-
-
-def _computes_narrow(reference: Reference, seed: int) -> bool:
-    with contextlib.suppress(DrKernelError), (mode := _Narrow()):
-        reference.forward(reference.model(seed), reference.inputs(seed))
-    return mode.seen
 
 
 def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference, masked: bool) -> Iterator[Reference]:
