@@ -72,7 +72,7 @@ def streams(seed: int) -> list[Iterator[Task]]:
     programs = free.stream("train", seed)
     every, wild = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned))
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
-    return [*[programs, every, programs, wild] * 4, *[programs] * 4, *narrow]
+    return [*[programs, every, programs, wild] * 4, *[programs, every, every] * 2, *narrow]
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from drkernel.judge.boundary.shared_tensors import HostArea, Slot
 from drkernel.judge.devices.cuda import same_work, single_calls
 from drkernel.judge.devices.cuda.buffers import Block, Usual
 from drkernel.judge.devices.cuda.single_calls import (
+    CONTESTED,
     DRIFT_US,
     KINDS,
     RESIDENT,
@@ -29,6 +30,7 @@ from drkernel.judge.devices.cuda.single_calls import (
     SingleCalls,
     floor_us,
 )
+from drkernel.judge.devices.cuda.timing import FAR_BELOW
 
 OVERHEADS = {SWITCHING: 150.0, RESIDENT: 8.0, WAITING: 60.0}
 START_US = 5.0
@@ -65,6 +67,20 @@ def test_a_claim_below_what_was_seen_earns_three_per_cent_at_most(takes, claims)
 def test_a_machine_on_which_handshakes_take_longer_lifts_no_honest_call():
     slow = [dataclasses.replace(single(RESIDENT, 60.0), clock_us=OVERHEADS[RESIDENT] + 6.0 + 63.0)] * 2
     assert floor_us(slow, USUAL, 3.0, {"kernel"}) <= 60.0
+
+
+def test_one_disturbed_call_of_two_lifts_the_floor_and_of_six_it_does_not():
+    """Two that disagree have more asked (timer.py)."""
+    late = dataclasses.replace(single(SWITCHING, 60.0), clock_us=OVERHEADS[SWITCHING] + 68.0 + 140.0)
+    calls = [single(SWITCHING, 60.0), late]
+    assert floor_us(calls, USUAL, 3.0, {"kernel"}) > 60.0 / FAR_BELOW
+    more = [*calls, *[single(SWITCHING, 60.0)] * (CONTESTED - 2)]
+    assert floor_us(more, USUAL, 3.0, {"kernel"}) <= 60.0
+
+
+def test_a_false_claim_stays_false_where_more_calls_are_asked():
+    calls = [single(RESIDENT, 60.0 + noise, claims=6.0) for noise in range(CONTESTED)]
+    assert 6.0 < FAR_BELOW * floor_us(calls[:2], USUAL, 3.0, {"kernel"}) <= floor_us(calls, USUAL, 3.0, {"kernel"})
 
 
 def test_work_that_is_claimed_to_be_copying_counts_as_work():

@@ -48,12 +48,19 @@ class Scripted(PairedTimer):
     """The timer over calls whose microseconds are given, in blocks of three of each side that take 10 ms."""
 
     def __init__(self, monkeypatch, reference, submission):
-        buffers = SimpleNamespace(large=False, local=SimpleNamespace(), own_in=SimpleNamespace(size=2**30))
-        self.sides, self.elapsed, self.alone, self.floor = (reference, submission), 0.0, [], 0.0
+        buffers = SimpleNamespace(large=False, local=SimpleNamespace(), own_in=SimpleNamespace(size=2**30), usual={})
+        self.sides, self.elapsed, self.alone = (reference, submission), 0.0, []
+        self.floor, self.contested_floor, self.wanted = 0.0, None, 3
         self.quiet = 0
         facts = False, None, 2**20, None, False
         super().__init__(buffers, None, SimpleNamespace(model=None), *facts, self._hush)
+        self.singles = SimpleNamespace(calls=[], traces=[], contest=self.contest)
         monkeypatch.setattr(timer.time, "perf_counter", lambda: self.elapsed)
+        monkeypatch.setattr(timer, "floor_us", lambda *_: self.floor)
+
+    def contest(self):
+        self.wanted = 6
+        self.floor = self.floor if self.contested_floor is None else self.contested_floor
 
     def _warm_up(self, number):
         assert number == 3
@@ -66,17 +73,11 @@ class Scripted(PairedTimer):
 
     def _single_call(self, secret):
         assert self.quiet
-        if len(self.alone) == 3:
+        if len(self.alone) == self.wanted:
             return 0.0
         self.alone.append(self.elapsed)
         self.elapsed += 0.01
         return 0.01
-
-    def _floor_us(self, secret, theirs):
-        with self._quiet():
-            while self._single_call(secret):
-                pass
-        return self.floor
 
     @property
     def timed(self):
@@ -150,6 +151,15 @@ def test_no_call_counts_for_less_than_it_takes_alone(monkeypatch):
     assert found.timing().claimed_us == 0.0 and not found.timing().is_false
 
 
+def test_single_calls_that_say_far_more_than_blocks_are_asked_again(monkeypatch):
+    found = Scripted(monkeypatch, steady(300), steady(60, seed=1))
+    found.floor, found.contested_floor = 130.0, 58.0
+    assert found.timing().speedup == pytest.approx(5.0, rel=0.01) and len(found.alone) == 6
+    agreed = Scripted(monkeypatch, steady(300), steady(60, seed=1))
+    agreed.floor = 62.0
+    assert agreed.timing().submission_us == 62.0 and len(agreed.alone) == 3
+
+
 class OnOtherValues(Scripted):
     """Answers single calls in this process, and is wrong by `error` where values are large."""
 
@@ -162,6 +172,8 @@ class OnOtherValues(Scripted):
             missing=lambda waiting: [RESIDENT] * (3 - sum(asked[0] == RESIDENT for asked in self.asked)),
             ask=self.note,
             ask_other=self.ask_other,
+            calls=[],
+            traces=[],
         )
 
     _single_call = PairedTimer._single_call
@@ -270,11 +282,11 @@ def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monke
 def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, warming, following):
     monkeypatch.setattr(timer, "block_of", lambda claims: None)
     noting, precomputed = Noting(size), []
-    noting.singles.precompute = precomputed.append
+    noting.singles.precompute = lambda: precomputed.append("all")
     noting.warm_up(least_us=10.0, launches=1)
     assert "reference" not in noting.buffers.notes
     assert noting.buffers.notes.count("draws") == warming + following, "what comes next is drawn before it is quiet"
-    assert precomputed == ([4] if warming > 1 else []), "large outputs are not kept"
+    assert precomputed == (["all"] if warming > 1 else []), "large outputs are not kept"
     noting._warm_up(16)
     assert noting.buffers.notes.count("publishes") == 1
 

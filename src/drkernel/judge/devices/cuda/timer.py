@@ -41,16 +41,8 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of, view_of_copy
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in_a_block, rounds
-from drkernel.judge.devices.cuda.single_calls import (
-    RESIDENT,
-    SWITCHING,
-    WAITING,
-    WANTED,
-    SingleCalls,
-    floor_us,
-    true_us,
-)
-from drkernel.judge.devices.cuda.timing import Timing, timing_of
+from drkernel.judge.devices.cuda.single_calls import RESIDENT, SWITCHING, WAITING, SingleCalls, floor_us, true_us
+from drkernel.judge.devices.cuda.timing import FAR_BELOW, Timing, timing_of
 from drkernel.judge.trusted.block_tolerance import Tolerance
 from drkernel.judge.trusted.cases import Case, ReferenceModel
 from drkernel.judge.trusted.mismatch import Mismatch
@@ -174,18 +166,23 @@ class PairedTimer:
             budget = EXTENDED_BUDGET_S if timing.low < (1 - WIDE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or narrow:
-                floor_us = self._floor_us(secret, theirs)
+                floor_us = self._floor_us(secret, theirs, timing.submission_us)
                 return timing.at_least(floor_us, true_us(floor_us))
         raise AssertionError
 
-    def _floor_us(self, secret: numpy.random.Generator, theirs: list[Block]) -> float:
-        """What single calls say that a call takes at least, once all of them were asked."""
-        with self._quiet():
-            while self._single_call(secret):
-                pass
-        self.traces += self.singles.traces
+    def _floor_us(self, secret: numpy.random.Generator, theirs: list[Block], claimed_us: float) -> float:
+        """What single calls say that a call takes at least; of more of them where blocks claim far less."""
         copy_us = float(numpy.median([us for block in theirs for us in block.copy]))
-        return floor_us(self.singles.calls, self._buffers.usual, copy_us, self.kernels)
+        for _ in range(2):
+            with self._quiet():
+                while self._single_call(secret):
+                    pass
+            lowest_us = floor_us(self.singles.calls, self._buffers.usual, copy_us, self.kernels)
+            if claimed_us >= FAR_BELOW * lowest_us:
+                break
+            self.singles.contest()
+        self.traces += self.singles.traces
+        return lowest_us
 
     def _single_call(self, secret: numpy.random.Generator) -> float:
         """A single call, if one is missing; the seconds that it took."""
@@ -219,7 +216,7 @@ class PairedTimer:
         number = self._calls(least_us, launches)
         self._warm_up(number)
         if self._bytes <= SCATTERED:
-            self.singles.precompute(WANTED[SWITCHING] + WANTED[RESIDENT])
+            self.singles.precompute()
         self._draw_ahead(number)
 
     def block_us(self, number: int) -> list[float]:
