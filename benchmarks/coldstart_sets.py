@@ -62,7 +62,8 @@ def rows(seed: int, number: int) -> Iterator[dict[str, Any]]:
         if solution is not None:
             row = in_canonical_form(unjudged_record(task, solution, 0))
             is_short = all(len(message["content"]) <= LONGEST for message in row["messages"])
-            if row["original_python_code"].startswith("def forward") and is_short:
+            is_told = solution.note == "by_lines" or "\n    ...\n" not in row["original_python_code"]
+            if row["original_python_code"].startswith("def forward") and is_short and is_told:
                 yield row
 
 

@@ -13,7 +13,7 @@ from drkernel.coldstart.answers.known import Known, Part, Shapes
 from drkernel.coldstart.answers.pooling import Pool
 from drkernel.coldstart.answers.steps import Step, step_of
 from drkernel.coldstart.answers.views import View, first, views
-from drkernel.policy.canonical.edits import Line
+from drkernel.policy.canonical.told import Line
 
 MOST_TENSORS = 7
 """That a kernel reads."""

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from drkernel.policy.canonical import Canonical
-from drkernel.policy.canonical.edits import Line
+from drkernel.policy.canonical.told import Line, Told
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -34,9 +33,9 @@ class Known:
     """Values that are parts of others."""
 
     @classmethod
-    def of(cls, form: Canonical) -> Known:
-        parts = {name: part for line in form.lines for name, part in _chunks(line, form.shapes)}
-        return cls(form.shapes, form.dtypes, parts)
+    def of(cls, told: Told) -> Known:
+        parts = {name: part for line in told.lines for name, part in _chunks(line, told.shapes)}
+        return cls(told.shapes, told.dtypes, parts)
 
     def is_float(self, name: str) -> bool:
         return self.dtypes.get(name, "float") not in ("int", "bool")

@@ -15,11 +15,13 @@ They are what a small policy can write for a network of many layers, whoever wro
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Mapping
 
 from drkernel.coldstart.answers.fusion import Group, groups
 from drkernel.coldstart.answers.known import Known
-from drkernel.policy.canonical import canonical
+from drkernel.policy.canonical import Canonical, canonical
 from drkernel.types import Task
 
 MOST_KERNELS = 3
@@ -30,19 +32,46 @@ LEAST_SAVED = 0.15
 def by_lines(task: Task) -> str | None:
     """A submission of this kind, the same at each call; None where the task has no lines that a kernel can compute."""
     form = canonical(task.source, task.entry_point)
-    order = {name: place for place, line in enumerate(form.lines) for name in line.makes}
-    every = sorted(groups(form.lines, Known.of(form)), key=lambda group: order[group.makes])
-    if not every:
-        return None
+    told = form.told
+    order = {name: place for place, line in enumerate(told.lines) for name in line.makes}
+    every = sorted(groups(told.lines, Known.of(told)), key=lambda group: order[group.makes])
     saved = Counter[str]()
     first: dict[str, Group] = {}
     for group in every:
         saved[group.kernel] += group.saved
         first.setdefault(group.kernel, group)
-    best = max(saved.values())
-    chosen = [kernel for kernel, value in saved.most_common(MOST_KERNELS) if value >= LEAST_SAVED * best]
+    sayable = {kernel for kernel, group in first.items() if order[group.makes] < told.shown}
+    if not sayable:
+        return None
+    best = max(saved[kernel] for kernel in sayable)
+    likely = [(kernel, value) for kernel, value in saved.most_common() if kernel in sayable]
+    chosen = [kernel for kernel, value in likely[:MOST_KERNELS] if value >= LEAST_SAVED * best]
     numbers = {kernel: number for number, kernel in enumerate((k for k in first if k in chosen), 1)}
+    calls = {g.makes: g.call(numbers[g.kernel]) for g in every if g.kernel in numbers}
+    return _submission(
+        form, [first[kernel].text(number) for kernel, number in numbers.items()], calls, task.answer_name
+    )
+
+
+def _submission(form: Canonical, kernels: list[str], calls: Mapping[str, str], name: str) -> str | None:
+    """The submission with these calls and no others; None where what a policy reads has no place to say so.
+
+    Args:
+        calls: by what they make.
+    """
+    lines = {made: line.text for line in form.told.lines[: form.told.shown] for made in line.makes}
     head, *_, last = form.text.splitlines()
-    answer = [first[kernel].text(number) for kernel, number in numbers.items()] + [f"{head.partition('  #')[0]}\n"]
-    answer += [f"    {group.call(numbers[group.kernel])}\n" for group in every if group.kernel in numbers]
-    return form.submission("".join([*answer, last, "\n"]), task.answer_name)
+    said: dict[str, str] = {}
+    while True:
+        body = [f"    {said[value]}" for value in lines if value in said]
+        answer = "\n".join([head.partition("  #")[0], *body, last])
+        source = form.submission("".join([*kernels, answer, "\n"]), name) or ""
+        made = set(re.findall(r"^ +(t\d+) = f\d+\(", source, re.MULTILINE))
+        if wrong := made - calls.keys():
+            if not wrong <= lines.keys():
+                return None
+            said |= {value: lines[value] for value in wrong}
+        elif missing := [value for value in lines if value in calls.keys() - made]:
+            said[missing[0]] = calls[missing[0]]
+        else:
+            return source

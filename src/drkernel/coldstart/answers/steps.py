@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from drkernel.coldstart.answers.known import Known, Shapes, dims_of
-from drkernel.policy.canonical.edits import Line
+from drkernel.policy.canonical.told import Line
 from drkernel.tasks.graphs.ops import OPS
 
 Recipe = tuple[tuple[str, str, str], ...]

@@ -17,25 +17,16 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from drkernel.policy.canonical.repeats import repeated, without_repeats
+from drkernel.policy.canonical.told import Line, Told, names_in
 
 _VALUE = re.compile(r"t\d+")
 _SAME = ("contiguous",)
 """Methods whose result has the values of the tensor."""
 _SIGNS = {"add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "div": ast.Div(), "matmul": ast.MatMult()}
-
-
-@dataclass(frozen=True)
-class Line:
-    """An assignment of the canonical form, or its `return`, which makes nothing."""
-
-    makes: tuple[str, ...]
-    reads: frozenset[str]
-    text: str
-    """As it suits all sizes."""
-    told: str
-    """As a policy reads it."""
 
 
 def lines_of(told: Sequence[str], general: Sequence[str]) -> list[Line]:
@@ -55,39 +46,44 @@ def lines_of(told: Sequence[str], general: Sequence[str]) -> list[Line]:
             return []
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
             return []
-        makes = tuple(name for name in _names(statement, ast.Store) if _VALUE.fullmatch(name))
-        found.append(Line(makes, frozenset(_names(statement, ast.Load)), written, read))
+        makes = tuple(name for name in names_in(statement, ast.Store) if _VALUE.fullmatch(name))
+        found.append(Line(makes, frozenset(names_in(statement, ast.Load)), written, read))
     return found
 
 
-def expanded(methods: str, lines: Sequence[Line]) -> str:
-    """`forward` with the reference's lines for every `t3` that is read before it is set; itself where it is no Python.
+def expanded(methods: str, told: Told, functions: Collection[str] = ()) -> str:
+    """`forward` with the reference's lines for every `t3` that is read before it is set, or the call that follows from
+    another one (repeats.py); itself where it is no Python.
 
     Args:
         methods: source that begins with `def forward`.
-        lines: of the reference.
+        functions: the names of the answer's own functions.
     """
     try:
         forward = _forward(ast.parse(methods))
     except (SyntaxError, RecursionError, ValueError, StopIteration):
         return methods
-    makers = {name: line for line in lines for name in line.makes}
+    calls = repeated(forward.body, functions, told)
+    lines = [calls.get(line.makes[0], line) if line.makes else line for line in told.lines]
+    makers = {name: place for place, line in enumerate(lines) for name in line.makes}
     known = {argument.arg for argument in forward.args.args}
     written = methods.splitlines()
     before: dict[int, list[str]] = {}
 
-    def need(name: str) -> Iterator[str]:
-        if name not in known and name in makers:
-            line = makers[name]
-            for read in sorted(line.reads, key=_place):
-                yield from need(read)
-            known.update(line.makes)
-            yield line.text
+    def needed(names: Collection[str]) -> list[str]:
+        """The lines that compute these values, in the reference's order."""
+        waiting, places = list(names), set[int]()
+        while waiting:
+            name = waiting.pop()
+            if name not in known and name in makers and makers[name] not in places:
+                places.add(makers[name])
+                waiting += lines[makers[name]].reads
+        known.update(name for place in places for name in lines[place].makes)
+        return [lines[place].text for place in sorted(places)]
 
     for statement in forward.body:
-        read = sorted(set(_names(statement, ast.Load)), key=_place)
-        before[statement.lineno] = [*before.get(statement.lineno, []), *(text for name in read for text in need(name))]
-        known.update(_names(statement, ast.Store))
+        before[statement.lineno] = [*before.get(statement.lineno, []), *needed(names_in(statement, ast.Load))]
+        known.update(names_in(statement, ast.Store))
     out = []
     for number, text in enumerate(written, 1):
         indent = " " * (len(text) - len(text.lstrip()))
@@ -95,37 +91,43 @@ def expanded(methods: str, lines: Sequence[Line]) -> str:
     return "\n".join(out) + "\n"
 
 
-def shortened(forward: ast.FunctionDef, lines: Sequence[Line]) -> ast.FunctionDef:
+def shortened(forward: ast.FunctionDef, told: Told, functions: Collection[str] = ()) -> ast.FunctionDef:
     """`forward` without the lines that compute what a line of the reference computes; what they compute has the
-    reference's name. What a kernel makes has it too, where the next line takes it as the reference's does.
+    reference's name. What a kernel makes has it too, where the next line takes it as the reference's does. Calls that
+    follow from others are left out, too.
 
     `expanded` gives lines that compute the same, where kernels change no tensor but those that `forward` made.
 
     Args:
         forward: a method in canonical names, of statements one after the other; others are left as they are.
-        lines: of the reference.
+        functions: the names of the submission's own functions.
     """
     if not all(isinstance(statement, ast.Assign | ast.Expr | ast.Return) for statement in forward.body):
         return forward
-    if (same := _without_lines(forward, lines)) is not None:
+    if (same := _without_lines(forward, told, functions)) is not None:
         return same
-    found = _Shortened(lines, [argument.arg for argument in forward.args.args])
+    found = _Shortened(told.lines, [argument.arg for argument in forward.args.args])
     for statement in forward.body:
         found.add(statement)
     return ast.FunctionDef("forward", forward.args, found.statements(), forward.decorator_list)
 
 
-def _without_lines(forward: ast.FunctionDef, lines: Sequence[Line]) -> ast.FunctionDef | None:
-    """`forward` in the reference's names, without the lines that are the reference's to the letter; None where it
-    has other names, or where `expanded` would not write them where they were."""
-    theirs = {ast.unparse(ast.parse(line.text)) for line in lines if line.makes}
-    own = [statement for statement in forward.body if ast.unparse(statement) not in theirs]
-    made = {"_", *(name for line in lines for name in line.makes)}
-    if not own or not made.issuperset(_names(forward, ast.Store)):
+def _without_lines(forward: ast.FunctionDef, told: Told, functions: Collection[str]) -> ast.FunctionDef | None:
+    """`forward` in the reference's names, without the lines that are the reference's to the letter and without calls
+    that follow from others; None where it has other names, or where `expanded` would not write them where they were."""
+    theirs = {ast.unparse(ast.parse(line.text)) for line in told.lines if line.makes}
+    changed = [statement for statement in forward.body if ast.unparse(statement) not in theirs]
+    following = repeated(changed, functions, told).keys()
+    own = [one for one in forward.body if one in changed or not following.isdisjoint(names_in(one, ast.Store))]
+    made = {"_", *(name for line in told.lines for name in line.makes)}
+    if not own or not made.issuperset(names_in(forward, ast.Store)):
         return None
-    short = ast.FunctionDef(forward.name, forward.args, own, forward.decorator_list)
-    text = ast.unparse(ast.fix_missing_locations(short))
-    return short if ast.unparse(ast.parse(expanded(text, lines)).body[0]) == ast.unparse(forward) else None
+    for statements in (without_repeats(own, functions, told), own):
+        short = ast.FunctionDef(forward.name, forward.args, statements, forward.decorator_list)
+        text = ast.unparse(ast.fix_missing_locations(short))
+        if ast.unparse(ast.parse(expanded(text, told, functions)).body[0]) == ast.unparse(forward):
+            return short
+    return None
 
 
 @dataclass
@@ -173,7 +175,7 @@ class _Shortened:
             self._returned(self.now.get(statement.value.id))
         elif isinstance(statement, ast.Return) and statement.value and (value := self._value(statement.value)):
             statement, read = ast.Return(ast.Name(value, ast.Load())), {}
-        made = {name: _Version(name) for name in _names(statement, ast.Store)}
+        made = {name: _Version(name) for name in names_in(statement, ast.Store)}
         self.now.update(made)
         self.kept.append((statement, read, made))
 
@@ -187,7 +189,7 @@ class _Shortened:
         if self._is_copy(node):
             assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
             return self._value(node.func.value)
-        unknown = sorted({name for name in _names(node) if name in self.now and not self.now[name].value})
+        unknown = sorted({name for name in names_in(node) if name in self.now and not self.now[name].value})
         key = _key(_Valued(self.now).visit(copy.deepcopy(node)))
         return self._bound(unknown, key) if unknown else self.table.get(key, "")
 
@@ -263,12 +265,3 @@ def _key(node: ast.expr) -> str:
 
 def _forward(tree: ast.Module) -> ast.FunctionDef:
     return next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "forward")
-
-
-def _names(node: ast.AST, context: type[ast.expr_context] | None = None) -> list[str]:
-    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
-    return [name.id for name in names if context is None or isinstance(name.ctx, context)]
-
-
-def _place(name: str) -> int:
-    return int(name[1:]) if _VALUE.fullmatch(name) else -1

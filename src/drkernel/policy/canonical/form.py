@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from drkernel.policy.canonical.edits import Line, expanded, lines_of, shortened
+from drkernel.policy.canonical.edits import expanded, lines_of, shortened
+from drkernel.policy.canonical.told import Told
 from drkernel.policy.canonical.trace import Untold, trace
 
 IMPORTS = """\
@@ -20,6 +21,8 @@ import triton
 import triton.language as tl
 """
 _FORWARD = "def forward(self"
+MOST_LINES, SHOWN = 40, 32
+"""Of a form with more lines, so many are told: an answer changes these and, with them, all that are alike."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,8 @@ class Canonical:
     """What every submission has; None where the source is no Python."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """Canonical name (`m0`) by path (`net.0`): modules and tensors of the module, and its whole numbers."""
-    lines: Sequence[Line] = ()
-    """What answers need not repeat (edits.py)."""
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of the values in them, by name."""
-    dtypes: Mapping[str, str] = field(default_factory=dict)
-    """Of those of them that are not float32: float16, bfloat16, int, bool."""
+    told: Told = field(default_factory=Told)
+    """The lines, which answers need not repeat (edits.py)."""
 
     def answer(self, submission: str, entry_point: str = "Model") -> str:
         """What a policy writes for a submission to the source: its kernels, functions and methods, in canonical names,
@@ -48,13 +47,15 @@ class Canonical:
             return submission
         if self.frame is None:
             return submission
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
         parts: list[ast.AST] = []
         methods: list[ast.AST] = []
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and node.name in (entry_point, f"{entry_point}New"):
-                own = [p for p in node.body if isinstance(p, ast.FunctionDef) and p.name != "__init__"]
+                given = re.findall(r"^def (\w+)", self.frame.constructor, re.MULTILINE)
+                own = [p for p in node.body if isinstance(p, ast.FunctionDef) and p.name not in ("__init__", *given)]
                 renamed = [_Canonical(self.paths, _arguments(method)).visit(method) for method in own]
-                methods += [shortened(m, self.lines) if m.name == "forward" else m for m in renamed]
+                methods += [shortened(m, self.told, functions) if m.name == "forward" else m for m in renamed]
             elif not isinstance(node, ast.ClassDef) and ast.unparse(node) not in self.frame.statements:
                 parts.append(node)
         return "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in [*parts, *methods]) + "\n"
@@ -66,9 +67,10 @@ class Canonical:
         kernels, start, methods = answer.partition(_FORWARD)
         if not start:
             return None
+        functions = re.findall(r"^def (\w+)", kernels, re.MULTILINE)
         own = {canonical: path for path, canonical in self.paths.items()}
         replaced = lambda found: f"self.{_indexed(own[found[1]])}" if found[1] in own else found[0]
-        methods = re.sub(r"\bself\.([mn]\d+)\b", replaced, expanded(start + methods, self.lines))
+        methods = re.sub(r"\bself\.([mn]\d+)\b", replaced, expanded(start + methods, self.told, functions))
         body = textwrap.indent(self.frame.constructor + methods, "    ")
         return f"{self.frame.before}{kernels}class {name}(nn.Module):\n{body}"
 
@@ -102,8 +104,11 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     arguments = "".join(f", in{place}" for place in range(len(shapes)))
     numbers = [f"{told.paths[name]}: {value}" for name, value in told.numbers.items()]
     head = f"{_FORWARD}{arguments}):  # {'; '.join([*shapes, *numbers])}"
-    text = "\n".join([head, *(f"    {line}" for line in told.lines)]) + "\n"
-    return Canonical(text, frame, told.paths, lines_of(told.lines, told.general), told.shapes, told.dtypes)
+    lines = lines_of(told.lines, told.general)
+    shown = SHOWN if lines and len(lines) > MOST_LINES else len(told.lines) - 1
+    cut = ["..."] if shown < len(told.lines) - 1 else []
+    text = "\n".join([head, *(f"    {line}" for line in [*told.lines[:shown], *cut, told.lines[-1]])]) + "\n"
+    return Canonical(text, frame, told.paths, Told(lines, told.shapes, told.dtypes, shown))
 
 
 def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:

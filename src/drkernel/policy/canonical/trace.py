@@ -27,8 +27,8 @@ from drkernel.policy.canonical.sizes import Literals, general
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
-MOST_CALLS = 160
-"""The most calls of a `forward` that are told; a loop over time has more."""
+MOST_CALLS = 1500
+"""The most calls of a `forward` that are followed; a long loop over time has more."""
 _LEAVES = (
     nn.RNNBase,
     nn.RNNCellBase,
