@@ -72,9 +72,9 @@ class Call:
             return f"{given[0]}[{_index(self.words['index'])}]"
         if self.name == "-":
             return f"-{given[0]}"
-        if self.name in _METHODS:
-            return f"{given[0]}.{self.name}({', '.join(given[1:])})"
         words = [f"{name}={written(value)}" for name, value in self.words.items()]
+        if _is_method(self.name) or (self.name == "unfold" and "dimension" in self.words):
+            return f"{given[0]}.{self.name}({', '.join([*given[1:], *words])})"
         return f"{_function(self.name)}({', '.join([*given, *words])})"
 
 
@@ -107,6 +107,13 @@ def _function(name: str) -> str:
     if name.startswith("linalg_"):
         return f"torch.linalg.{name.removeprefix('linalg_')}"
     return f"F.{name}" if name not in _OF_TORCH and hasattr(F, name) else f"torch.{name}"
+
+
+@functools.cache
+def _is_method(name: str) -> bool:
+    """Whether a call is written as a method: most of these are no functions of a module."""
+    known = name.startswith(("self.", "linalg_")) or hasattr(torch, name) or hasattr(F, name)
+    return name in _METHODS or not known
 
 
 def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, Any]) -> Call:
@@ -367,8 +374,8 @@ _OTHER_NAMES = {
     **{"special_expit": "sigmoid", "arccos": "acos", "arcsin": "asin", "arctan": "atan"},
 }
 _METHODS = {"expand", "to", "unflatten"}
-"""Calls that are written as methods."""
-_OF_TORCH = {"tanh", "sigmoid", "bilinear", "unfold"}
+"""Calls that are written as methods, beside those that are no functions."""
+_OF_TORCH = {"tanh", "sigmoid", "bilinear"}
 """Functions that both modules have, and that people take from `torch`."""
 _UNTOLD = frozenset(
     {

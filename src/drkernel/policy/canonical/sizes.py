@@ -20,8 +20,9 @@ from typing import Any
 from drkernel.policy.canonical.arguments import Ref
 from drkernel.policy.canonical.calls import Call
 
-_MAKERS = ("zeros", "ones", "full", "arange", "empty")
-_SHAPING = {"view": 0, "reshape": 0, "unflatten": 1, "Unflatten": 1, "repeat_interleave": 0}
+_MAKERS = ("zeros", "ones", "full", "arange", "empty", "new_zeros", "new_ones", "new_full", "new_empty")
+_SHAPING = {"view": 0, "reshape": 0, "unflatten": 1, "Unflatten": 1, "repeat_interleave": 0, "repeat": 0}
+_SHAPING |= dict.fromkeys(_MAKERS, 0)
 """Calls that are given sizes, and how many other arguments come first."""
 LEAST_COUNT = 64
 """The least number that is taken for a product of sizes; smaller ones are equal by chance."""
@@ -99,10 +100,16 @@ def general(
             old = (0,) * (len(tensors[1]) - len(tensors[0].shape)) + tuple(tensors[0].shape)
             sizes = zip(old, tensors[1], strict=True)
             tensors[1] = [-1 if a == b else _of_input(b, inputs, place) for place, (a, b) in enumerate(sizes)]
+        case "repeat" if isinstance(words.get("repeats"), list | tuple):
+            sizes = (1,) * (len(words["repeats"]) - len(tensors[0].shape)) + tuple(tensors[0].shape)
+            wide = _given(words["repeats"], inputs, literals)
+            words["repeats"] = [wide[k] if size == 1 else words["repeats"][k] for k, size in enumerate(sizes)]
         case "chunk" | "split":
             name, tensors[1] = _parts(call, tensors[0], numbers, literals)
         case "group_norm" if type(words.get("num_groups")) is int:
             words["num_groups"] = _groups(tensors[0], words["num_groups"], numbers, literals)
+        case _ if name.startswith("conv") and words.get("groups", 1) == tensors[0].shape[1] > 1:
+            words["groups"] = Size(f"{tensors[0].name}.shape[1]")
         case "repeat_interleave" if type(words.get("repeats")) is int and "dim" in words:
             words["repeats"] = _repeats(tensors[0], words["repeats"], words["dim"], numbers, literals)
         case "layer_norm" if "normalized_shape" in words:
@@ -118,9 +125,12 @@ def general(
         case _ if name in _MAKERS:
             rows = [ref for ref in values if name == "arange" and ref.shape[-1:] == (words.get("end"),)]
             known = [*inputs, *values]
-            tensors = [_given(value, known) for value in tensors]
-            words = {word: _given(v, known) if word in ("size", "end") else v for word, v in words.items()}
+            tensors = [_given(value, known, literals) for value in tensors]
+            words = {word: _given(v, known, literals) if word in ("size", "end") else v for word, v in words.items()}
             words |= {"end": Size(f"{rows[0].name}.shape[-1]")} if rows else {}
+            if name == "arange" and words.get("start") == 1 and type(words["end"]) is int:
+                last = _given(words["end"] - 1, known, literals)
+                words["end"] = Size(f"{last} + 1") if isinstance(last, Size) else words["end"]
     return dataclasses.replace(call, name=name, tensors=tensors, words=words)
 
 
@@ -142,7 +152,33 @@ def _reshaped(
     ends = [Size(f"{name}.shape[{place}]") for place in range(first)]
     behind = [Size(f"{name}.shape[-{place}]") for place in range(last, 0, -1)]
     found = _split(middle, () if first else inputs, numbers, literals)
-    return [*ends, *_as_before(found, middle, first, tensor, makers, literals), *behind]
+    found = _as_before(found, middle, first, tensor, makers, literals)
+    joined = _joined(tensor, first, middle)
+    return [
+        *ends,
+        *(joined.get(k, size) if _is_open(size, literals) else size for k, size in enumerate(found)),
+        *behind,
+    ]
+
+
+def _joined(tensor: Ref, first: int, sizes: Sequence[int]) -> dict[int, Size]:
+    """The sizes, by place, that are products of dimensions side by side; none where some are not."""
+    found: dict[int, Size] = {}
+    place = first
+    for k, size in enumerate(sizes):
+        end, number = place, 1
+        while number < size and end < len(tensor.shape):
+            number, end = number * tensor.shape[end], end + 1
+        if number != size or end == place:
+            return {}
+        found[k] = Size(" * ".join(f"{tensor.name}.shape[{dim}]" for dim in range(place, end)))
+        place = end
+    return found
+
+
+def _is_open(size: Any, literals: Literals) -> bool:
+    """Whether a size is a number yet that the source does not give."""
+    return type(size) is int and size not in (-1, 1, *literals.shaping)
 
 
 def _split(sizes: list[int], inputs: Sequence[Ref], numbers: Mapping[int, str], literals: Literals) -> list[Any]:
@@ -163,7 +199,7 @@ def _as_before(
 ) -> list[Any]:
     """The sizes, where some are numbers yet, of a value that the tensor was made from and that had all of them at
     these places: a plane that was made flat and is a plane again."""
-    open_ = [k for k, size in enumerate(found) if type(size) is int and size not in (-1, 1, *literals.shaping)]
+    open_ = [k for k, size in enumerate(found) if _is_open(size, literals)]
     if not open_:
         return found
     place = slice(first, first + len(sizes))
@@ -231,9 +267,11 @@ def _narrowed(tensor: Ref, words: Mapping[str, Any], inputs: Sequence[Ref]) -> A
     return Size(f"{tensor.name}.shape[{words['dim']}] - {left}")
 
 
-def _given(value: Any, inputs: Sequence[Ref]) -> Any:
+def _given(value: Any, inputs: Sequence[Ref], literals: Literals) -> Any:
+    """The sizes of a tensor that is made, but for those that the source gives as numbers."""
     if isinstance(value, list | tuple):
-        return [_of_input(part, inputs) if type(part) is int else part for part in value]
+        open_ = [type(part) is int and part not in literals.shaping for part in value]
+        return [_of_input(part, inputs, k) if open_[k] else part for k, part in enumerate(value)]
     return _of_input(value, inputs) if type(value) is int else value
 
 
@@ -268,6 +306,8 @@ def _factor(
         return Size(f"{summed.name}.shape[{dim}]") if summed.shape[dim] == value else value
     joined = maker.refs[0] if maker and maker.name in ("@", "einsum") else other
     width = joined.shape[-1] if joined.shape else 0
+    if maker and maker.name == "@" and value == width > 3:
+        return Size(f"{joined.name}.shape[-1]")
     for power in (0.5, -0.5):
         if width > 3 and abs(value - width**power) < 1e-5 * value:
             return Size(f"{joined.name}.shape[-1] ** {power}")
