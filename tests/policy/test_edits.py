@@ -72,6 +72,7 @@ def test_sizes_are_those_of_the_inputs():
 FACTORS = """
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
 class Model(nn.Module):
     def __init__(self, width=64):
@@ -97,6 +98,13 @@ def get_init_inputs():
         ("return x @ x.mT / 8.0", "t1 / 8.0"),
         ("x = self.layer(x)\n        return x + torch.arange(48)", "torch.arange(end=t0.shape[-1])"),
         ("return x[:, :-1].narrow(1, 0, 18)", "length=t0.shape[1] - 1"),
+        ("x = x @ x.mT / x.shape[2]\n        return x", "t1 / in0.shape[-1]"),
+        ("return x * torch.arange(1, x.shape[1] + 1)[:, None]", "end=in0.shape[1] + 1"),
+        ("return x[:, :1].repeat(1, x.shape[1], 2) + x.new_zeros(x.shape[0], 1, 128)", "repeats=(1, in0.shape[1], 2)"),
+        ("return x[:, :1].repeat(1, x.shape[1], 2) + x.new_zeros(x.shape[0], 1, 128)", "size=(in0.shape[0], 1, 128)"),
+        ("return F.conv1d(x, self.layer.weight[:20, None, :3], groups=20)", "groups=in0.shape[1]"),
+        ("return x.reshape(8, 4, 5, 8, 8).transpose(2, 3).reshape(8, 4 * 8, 5 * 8)", "t1.shape[1] * t1.shape[2], -1"),
+        ("return x.unfold(1, 3, 1)", "in0.unfold(dimension=1, size=3, step=1)"),
     ],
 )
 def test_numbers_that_follow_from_sizes_are_written_as_sizes(forward, line):

@@ -97,19 +97,13 @@ def general(
             found = _split(list(tensors[2]), inputs if tensors[1] == 0 else (), numbers, literals)
             tensors[2] = _as_before(found, tensors[2], tensors[1], tensors[0], makers, literals)
         case "expand":
-            old = (0,) * (len(tensors[1]) - len(tensors[0].shape)) + tuple(tensors[0].shape)
-            sizes = zip(old, tensors[1], strict=True)
-            tensors[1] = [-1 if a == b else _of_input(b, inputs, place) for place, (a, b) in enumerate(sizes)]
+            tensors[1] = _widened(tensors[0], tensors[1], -1, inputs, Literals())
         case "repeat" if isinstance(words.get("repeats"), list | tuple):
-            sizes = (1,) * (len(words["repeats"]) - len(tensors[0].shape)) + tuple(tensors[0].shape)
-            wide = _given(words["repeats"], inputs, literals)
-            words["repeats"] = [wide[k] if size == 1 else words["repeats"][k] for k, size in enumerate(sizes)]
+            words["repeats"] = _widened(tensors[0], words["repeats"], None, inputs, literals)
         case "chunk" | "split":
             name, tensors[1] = _parts(call, tensors[0], numbers, literals)
-        case "group_norm" if type(words.get("num_groups")) is int:
-            words["num_groups"] = _groups(tensors[0], words["num_groups"], numbers, literals)
-        case _ if name.startswith("conv") and words.get("groups", 1) == tensors[0].shape[1] > 1:
-            words["groups"] = Size(f"{tensors[0].name}.shape[1]")
+        case "group_norm" | "conv1d" | "conv2d" | "conv3d":
+            words |= _groups(tensors[0], words, numbers, literals)
         case "repeat_interleave" if type(words.get("repeats")) is int and "dim" in words:
             words["repeats"] = _repeats(tensors[0], words["repeats"], words["dim"], numbers, literals)
         case "layer_norm" if "normalized_shape" in words:
@@ -123,15 +117,36 @@ def general(
         case "*" | "/" if call.infix:
             tensors = [_factor(tensors, place, makers, literals, inputs) for place in range(2)]
         case _ if name in _MAKERS:
-            rows = [ref for ref in values if name == "arange" and ref.shape[-1:] == (words.get("end"),)]
-            known = [*inputs, *values]
-            tensors = [_given(value, known, literals) for value in tensors]
-            words = {word: _given(v, known, literals) if word in ("size", "end") else v for word, v in words.items()}
-            words |= {"end": Size(f"{rows[0].name}.shape[-1]")} if rows else {}
-            if name == "arange" and words.get("start") == 1 and type(words["end"]) is int:
-                last = _given(words["end"] - 1, known, literals)
-                words["end"] = Size(f"{last} + 1") if isinstance(last, Size) else words["end"]
+            tensors = [_given(value, [*inputs, *values], literals) for value in tensors]
+            words = _of_maker(name, words, inputs, values, literals)
     return dataclasses.replace(call, name=name, tensors=tensors, words=words)
+
+
+def _widened(
+    tensor: Ref, sizes: Sequence[int], kept: int | None, inputs: Sequence[Ref], literals: Literals
+) -> list[Any]:
+    """Sizes or times, by dimension, by which a tensor becomes larger: those of inputs where it has one element. `kept`
+    stands for a size that is the tensor's own; None: they are times."""
+    old = (1 if kept is None else 0,) * (len(sizes) - len(tensor.shape)) + tuple(tensor.shape)
+    wide = _given(list(sizes), inputs, literals)
+    if kept is None:
+        return [new if size == 1 else given for size, given, new in zip(old, sizes, wide, strict=True)]
+    return [kept if size == given else new for size, given, new in zip(old, sizes, wide, strict=True)]
+
+
+def _of_maker(
+    name: str, words: Mapping[str, Any], inputs: Sequence[Ref], values: Sequence[Ref], literals: Literals
+) -> dict[str, Any]:
+    """The arguments of a call that makes a tensor: a range is as long as the rows of a value, or counts from 1."""
+    known = [*inputs, *values]
+    found = {word: _given(v, known, literals) if word in ("size", "end") else v for word, v in words.items()}
+    if name == "arange":
+        rows = [ref for ref in values if ref.shape[-1:] == (words.get("end"),)]
+        found |= {"end": Size(f"{rows[0].name}.shape[-1]")} if rows else {}
+        if words.get("start") == 1 and type(found["end"]) is int:
+            last = _given(words["end"] - 1, known, literals)
+            found |= {"end": Size(f"{last} + 1")} if isinstance(last, Size) else {}
+    return found
 
 
 def _reshaped(
@@ -233,12 +248,20 @@ def _parts(call: Call, tensor: Ref, numbers: Mapping[int, str], literals: Litera
     return "split", found
 
 
-def _groups(tensor: Ref, number: int, numbers: Mapping[int, str], literals: Literals) -> Any:
-    """A number of groups that the source does not give: the module has it, or the source gives their channels."""
+def _groups(
+    tensor: Ref, words: Mapping[str, Any], numbers: Mapping[int, str], literals: Literals
+) -> Mapping[str, Size]:
+    """The number of groups of a convolution that has one for each channel; or one of a norm that the source does not
+    give: the module has it, or the source gives their channels."""
+    if words.get("groups", 1) == tensor.shape[1] > 1:
+        return {"groups": Size(f"{tensor.name}.shape[1]")}
+    number = words.get("num_groups")
+    if type(number) is not int or number in literals.whole:
+        return {}
+    if number in numbers:
+        return {"num_groups": Size(f"self.{numbers[number]}")}
     channels = tensor.shape[1] // number
-    if number in literals.whole or (number not in numbers and channels not in literals.whole):
-        return number
-    return Size(f"self.{numbers[number]}" if number in numbers else f"{tensor.name}.shape[1] // {channels}")
+    return {"num_groups": Size(f"{tensor.name}.shape[1] // {channels}")} if channels in literals.whole else {}
 
 
 def _repeats(tensor: Ref, times: int, dim: int, numbers: Mapping[int, str], literals: Literals) -> Any:
