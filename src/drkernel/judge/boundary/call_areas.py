@@ -56,7 +56,7 @@ class CallAreas:
             raise NotSerializable(f"an output with layout {tensor.layout}")
         if tensor.is_neg():
             raise NotSerializable("an output whose sign is changed when it is read")
-        expanded = any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        expanded = shared_tensors.repeats(tensor)
         shares = tensor.numel() > 0 and any(
             shared_tensors.overlaps(tensor, other) for other in arguments if other.numel()
         )

@@ -322,6 +322,16 @@ def overlaps(first: Tensor, second: Tensor) -> bool:
     return a.data_ptr() < b.data_ptr() + b.nbytes() and b.data_ptr() < a.data_ptr() + a.nbytes()
 
 
+def repeats(tensor: Tensor) -> bool:
+    """Whether elements may lie at one place, as `expand` makes them, and windows that overlap."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)) if tensor.numel() else ():
+        if size > 1 and stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
+
+
 def checksum(tensor: Tensor) -> int:
     """A number that nearly always changes when a value of the tensor does."""
     bits = torch.view_as_real(tensor) if tensor.is_complex() else tensor

@@ -16,6 +16,8 @@ from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, leav
 
 _CHUNK = 2**24
 """Elements that are compared at once."""
+_COUNTS = 2e-5
+"""The proportion of what a count compares that rounding decides, at most."""
 
 
 @dataclass(frozen=True)
@@ -99,18 +101,19 @@ class Tolerance:
     scalar_error: float = 0.0
     """The largest allowed error of a number that is no tensor."""
 
-    def check(self, expected: Tensor, actual: Tensor, slots: Sequence[Slot], start: int, calls: int) -> str | None:
+    def check(
+        self, expected: Tensor, actual: Tensor, theirs: Sequence[Slot], ours: Sequence[Slot], start: int, calls: int
+    ) -> str | None:
         """What is wrong with the outputs of several calls, or None.
 
         Args:
-            expected, actual: uint8 [n], the areas with all outputs of the reference and of the submission, in one
-                layout.
-            slots: where the outputs lie, counted from `start` bytes before the areas, those of one call after the
+            expected, actual: uint8 [n], the areas with all outputs of the reference and of the submission.
+            theirs, ours: where these lie, counted from `start` bytes before the areas, those of one call after the
                 other.
         """
         for number, leaf in enumerate(self.tensors.values()):
-            mine = slots[number :: len(self.tensors)]
-            one, other = (_of_all_calls(area, mine, start) for area in (expected, actual))
+            sides = (expected, theirs), (actual, ours)
+            one, other = (_of_all_calls(area, slots[number :: len(self.tensors)], start) for area, slots in sides)
             if problem := leaf.problem(one, other, calls):
                 return problem
         return None
@@ -144,9 +147,9 @@ def _of_all_calls(area: Tensor, slots: Sequence[Slot], start: int) -> Tensor:
 
 
 def _problem_of_integers(expected: Tensor, actual: Tensor, calls: int) -> str | None:
-    """Integers may differ by a thousandth of themselves, which sums of comparisons may, and elsewhere where rounding
+    """Integers may differ by `_COUNTS` of themselves, which sums of comparisons may, and elsewhere where rounding
     decides, in a thousandth of the places."""
-    apart = (actual.double() - expected.double()).abs() > 1e-3 * expected.double().abs()
+    apart = (actual.double() - expected.double()).abs() > _COUNTS * expected.double().abs()
     wrong = int(apart.sum())
     return f"an output differs in {wrong} places" if wrong > calls * (expected.numel() // calls // 1000) else None
 

@@ -218,7 +218,7 @@ def nearly_same(model: ReferenceModel, sources: Sequence[Source], first: Case, s
             return inputs
         drawn = inputs()  # a number may not reach the inputs: one above the diagonal of a triangle
         if not all_same(leaves(drawn), leaves(first.inputs), exactly=True):
-            return lambda: drawn
+            return lambda: structure.touch_constants(model.reference, drawn, seed)
     return None
 
 

@@ -17,7 +17,7 @@ class OutputTensor:
 
     value: Tensor
     expanded: bool = False
-    """Whether it repeated values with stride 0."""
+    """Whether elements of it lay at one place (`shared_tensors.repeats`)."""
     aliases_input: bool = False
     """Whether it lay in an input's memory."""
 
@@ -96,6 +96,5 @@ def not_finite(tree: Any) -> list[tuple[str, Any]]:
     return [(path, torch.where(t.isfinite(), 0.0, t)) for path, t in floats]
 
 
-def expanded(tensor: Tensor) -> bool:
-    """Whether a tensor repeats one value with stride 0."""
-    return any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+def is_float(value: Any) -> bool:
+    return value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, float)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.trusted import attribution, cases, modes, regimes, shrink, slices, structure
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
@@ -22,9 +23,10 @@ from drkernel.judge.trusted.distinct_sizes import most_telling
 from drkernel.judge.trusted.least_work import least_work
 from drkernel.judge.trusted.outputs import OutputTensor, leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, Plan
+from drkernel.judge.trusted.rounding import PRODUCTS
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.spent import spent
-from drkernel.judge.trusted.structure import Source
+from drkernel.judge.trusted.structure import SELECTING, Source
 from drkernel.judge.trusted.tolerance import Expected
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -73,7 +75,7 @@ class PreparedTask:
     masked: bool = field(default=False, kw_only=True)
     """Whether outputs have infinities on given inputs: where a mask is, as a rule."""
     narrow: bool = field(default=False, kw_only=True)
-    """Whether the reference makes values of fewer than 32 bits, or has `halves`: then kernels may multiply them."""
+    """Whether the reference multiplies numbers of fewer than 32 bits, or has `halves`: then kernels may, too."""
 
     @property
     def reduces(self) -> bool:
@@ -156,7 +158,7 @@ def prepare(
     with spent("costs"):
         costs = {train: cost(train) for train, *_ in alternatives}
     pause()
-    with (narrow := _Narrow()):
+    with (narrow := _NarrowFactors()):
         masked = not shrink.finite(base.forward(base.model(seed).eval(), base.inputs(seed)))
     with spent("hidden shapes"):
         hidden = most_telling(_hidden(task, base, seeds, published, masked), HIDDEN_SHAPES, published, base)
@@ -232,15 +234,29 @@ def _is_narrow(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point() and value.element_size() < 4
 
 
-class _Narrow(TorchDispatchMode):
-    """Notes whether an operator returns floating values of fewer than 32 bits."""
+class _NarrowFactors(TorchDispatchMode):
+    """Notes whether an operator multiplies numbers that fit into fewer than 32 bits: floating values that had so few
+    and were only moved since then."""
 
-    seen = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+        self._narrow: dict[int, Tensor] = {}
+        """By memory, which is kept: else other tensors would lie there."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        outputs = func(*args, **(kwargs or {}))
-        self.seen = self.seen or any(map(_is_narrow, outputs if isinstance(outputs, (tuple, list)) else (outputs,)))
+        kwargs = kwargs or {}
+        given = any(map(self._is_narrow, (t for _, t in leaves([list(args), kwargs]))))
+        outputs = func(*args, **kwargs)
+        name = func.overloadpacket.__name__
+        self.seen = self.seen or (given and (name in PRODUCTS or name in aten.PRODUCTS or "attention" in name))
+        for _, made in leaves(outputs):
+            if isinstance(made, Tensor) and (_is_narrow(made) or (given and (func.is_view or name in SELECTING))):
+                self._narrow[made.untyped_storage()._cdata] = made
         return outputs
+
+    def _is_narrow(self, value: Any) -> bool:
+        return isinstance(value, Tensor) and (_is_narrow(value) or value.untyped_storage()._cdata in self._narrow)
 
 
 def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference, masked: bool) -> Iterator[Reference]:

@@ -13,12 +13,16 @@ import re
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from drkernel.judge.trusted.lowering import ADVICE, FEW
-from drkernel.judge.trusted.outputs import OutputTensor, leaves
+from drkernel.judge.trusted.outputs import OutputTensor, is_float, leaves
 from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.types import Precision
 
 _INSTRUCTION = re.compile(rb"\b(?:wgmma\.mma_async|(?:wmma\.)?mma|tcgen05\.mma)\.[\w.:]+")
+_BLANK = re.compile(rb"/\*.*?\*/|//[^\n]*|\s+(?=\.)", re.DOTALL)
+"""Comments, and blanks before the parts of an instruction, which inline assembly may have."""
 _FORMATS = {
     b"tf32": "TF32", b"bf16": "bf16", b"f16": "fp16", b"e4m3": "fp8", b"e5m2": "fp8", b"s8": "int8", b"u8": "int8",
     b"e2m1": "fp4", b"f8f6f4": "fp8", b"mxf8f6f4": "fp8", b"mxf4": "fp4", b"mxf4nvf4": "fp4",
@@ -36,7 +40,7 @@ _FILE = "products.json"
 def products(ptx: bytes) -> frozenset[str]:
     """The formats of the factors of matrix instructions: `TF32`, `bf16`, `fp16`, `fp8`, `int8`, `fp4`."""
     found = set()
-    for instruction in set(_INSTRUCTION.findall(ptx)):
+    for instruction in set(_INSTRUCTION.findall(_BLANK.sub(b"", ptx))):
         parts = re.split(rb"[.:]", instruction)
         found |= {_FORMATS[part] for part in parts if part in _FORMATS}
     return frozenset(found)
@@ -62,8 +66,9 @@ def expect_allowed(forbidden: frozenset[str], outputs: Any) -> None:
     Raises:
         VerdictReached: it is refused.
     """
-    sizes = [leaf.value.numel() if isinstance(leaf, OutputTensor) else 1 for _, leaf in leaves(outputs)]
-    few = max(sizes, default=0) < FEW
+    found = [leaf.value if isinstance(leaf, OutputTensor) else leaf for _, leaf in leaves(outputs)]
+    sizes = [value.numel() if isinstance(value, Tensor) else 1 for value in found if is_float(value)]
+    few = min(sizes, default=0) < FEW
     names = sorted(forbidden if few else forbidden - _IN_PIECES)
     if names:
         why = "outputs are too few to show its errors" if few else "fp32 is not made of it"

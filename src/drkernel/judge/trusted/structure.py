@@ -14,8 +14,10 @@ import enum
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,11 +26,19 @@ from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 
 _CONTINUOUS = {"rand": (0.0, 1.0), "rand_like": (0.0, 1.0), "uniform": None, "uniform_": None}
+_SKEWED = {"exponential_", "log_normal_", "_standard_gamma"}
+"""Draws of positive numbers without an upper bound."""
 _NORMAL = {"randn", "randn_like", "normal_", "normal", "normal_functional"}
-_WHOLE = {"randint", "randint_like", "randperm", "random_", "bernoulli_", "bernoulli", "multinomial"}
-_CREATED_IN_PLACE = {"uniform_", "normal_", "random_", "bernoulli_"}
+_WHOLE = {
+    "randint", "randint_like", "randperm", "random_", "bernoulli_", "bernoulli", "multinomial", "poisson", "geometric_",
+    "binomial", "_sample_dirichlet", "cauchy_",
+}  # fmt: skip
+"""Draws that stay as they are, or are exchanged among themselves."""
+_CREATED_IN_PLACE = {
+    "uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "geometric_", "cauchy_",
+}  # fmt: skip
 
-_SELECTING = {
+SELECTING = {
     "clone", "_to_copy", "copy_", "tril", "triu", "cat", "stack", "index", "index_select", "gather", "sort", "flip",
     "roll", "repeat", "masked_fill", "masked_fill_", "where", "constant_pad_nd", "diag_embed", "contiguous", "tril_",
     "triu_", "topk", "_unsafe_view", "lift_fresh", "detach", "fill_", "zero_", "diagonal_copy", "new_empty_strided",
@@ -37,6 +47,10 @@ _SELECTING = {
 }  # fmt: skip
 """Operators whose output holds values of their input, and perhaps constants."""
 _SCALING = {"mul", "mul_", "div", "div_"}
+
+
+_SEVERAL = 32
+"""Distinct numbers of which an input is no mask and has no levels."""
 
 
 class Use(enum.IntEnum):
@@ -91,6 +105,28 @@ def draw(reference: Reference, sources: Sequence[Source], seed: int, change: Cha
     return inputs
 
 
+def touch_constants(reference: Reference, inputs: list, seed: int) -> list:
+    """The inputs with one number changed in each that `get_inputs` makes without random numbers: what follows from it
+    may not be kept from another call. Masks, indices and levels stay: inputs of few distinct or of whole numbers."""
+    others, touched = (dict(leaves(tree)) for tree in (reference.inputs(seed), inputs))
+    random = Random(seed)
+    for path, value in touched.items():
+        if isinstance(value, Tensor) and value.is_floating_point() and torch.equal(value, others[path]):
+            _touch(value, random)
+    return inputs
+
+
+def _touch(value: Tensor, random: Random) -> None:
+    finite = value[value.isfinite() & (value != 0)]
+    if len(finite) < _SEVERAL or len(finite.unique()) < _SEVERAL or torch.equal(finite, finite.round()):
+        return
+    places = (value.isfinite() & (value != 0)).nonzero()
+    place = tuple(places[random.randrange(len(places))].tolist())
+    is_symmetric = value.dim() == 2 and value.shape[0] == value.shape[1] and torch.equal(value, value.T)
+    for where in {place, place[::-1]} if is_symmetric else {place}:
+        value[where] *= 1.5
+
+
 class _Changing(TorchDispatchMode):
     def __init__(self, sources: Sequence[Source], change: Change):
         super().__init__()
@@ -139,7 +175,7 @@ class _Observing(TorchDispatchMode):
         mixing = sum(bool(self._uses.get(_memory(t))) for t in inputs) > 1
         for tensor in inputs:
             for number, (use, computed) in self._uses.get(_memory(tensor), {}).items():
-                keeps = name in _SELECTING or (name in _SCALING and not mixing and _positive(args[1:]))
+                keeps = name in SELECTING or (name in _SCALING and not mixing and _positive(args[1:]))
                 before = drawn.get(number, (use, computed))
                 drawn[number] = min(use, before[0]), computed or before[1] or not keeps
         for result in results:
@@ -162,7 +198,7 @@ class _Observing(TorchDispatchMode):
 
 
 def _draws(name: str) -> bool:
-    return name in _CONTINUOUS or name in _NORMAL or name in _WHOLE
+    return name in _CONTINUOUS or name in _NORMAL or name in _WHOLE or name in _SKEWED
 
 
 def _source(name: str, args: tuple, result: Tensor) -> Source:
@@ -173,6 +209,8 @@ def _source(name: str, args: tuple, result: Tensor) -> Source:
     if name in _CONTINUOUS:
         limits = _CONTINUOUS[name] or (*(float(a) for a in args[1:3]), *((0.0, 1.0)[len(args[1:3]) :]))
         return Source(Use.RANGE, limits[0], limits[1])
+    if name in _SKEWED:
+        return Source(Use.RANGE, 0.0, float(result.max()) if result.numel() else 1.0)
     return Source(Use.CHOICE, 0.0, 0.0)
 
 

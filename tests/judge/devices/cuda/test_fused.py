@@ -253,7 +253,9 @@ def test_timed_answers_have_the_tolerance_of_those_before(both):
     wide = Tolerance({"output": LeafTolerance(1.0, plain.max_error, 1.0, 1e3)})
     right = near.view(-1).view(torch.uint8)
     slots = [SimpleNamespace(dtype="float32", offset=0, nbytes=right.numel())]
-    check = lambda tolerance, got: both(lambda: tolerance.check(right, got.view(-1).view(torch.uint8), slots, 0, 1))
+    check = lambda tolerance, got: both(
+        lambda: tolerance.check(right, got.view(-1).view(torch.uint8), slots, slots, 0, 1)
+    )
     wrong = near.clone()
     wrong[2, 2] += 0.9 * plain.max_error
     assert check(bounds(), near) is None and check(wide, wrong) is None

@@ -52,7 +52,7 @@ class Scripted(PairedTimer):
         self.sides, self.elapsed, self.alone = (reference, submission), 0.0, []
         self.floor, self.contested_floor, self.wanted = 0.0, None, 3
         self.quiet = 0
-        facts = False, None, 2**20, None, False
+        facts = False, None, 2**20, SimpleNamespace(scalar_error=0.0), False
         super().__init__(buffers, None, SimpleNamespace(model=None), *facts, self._hush)
         self.singles = SimpleNamespace(calls=[], traces=[], contest=self.contest)
         monkeypatch.setattr(timer.time, "perf_counter", lambda: self.elapsed)

@@ -38,9 +38,10 @@ from drkernel.judge.boundary.cuda.calls import SCATTERED
 from drkernel.judge.boundary.cuda.device_memory import HEADER
 from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
+from drkernel.judge.boundary.shared_tensors import NotSerializable, decode
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of, view_of_copy
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in_a_block, rounds
+from drkernel.judge.devices.cuda.output_slots import OutputSlots
 from drkernel.judge.devices.cuda.single_calls import RESIDENT, SWITCHING, WAITING, SingleCalls, floor_us, true_us
 from drkernel.judge.devices.cuda.timing import FAR_BELOW, Timing, timing_of
 from drkernel.judge.trusted.block_tolerance import Tolerance
@@ -105,7 +106,7 @@ class PairedTimer:
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
         self._quiet, self._within, self._draw_other, self._model = quiet, within, draw_other, model
         self._other: Case | None = None
-        self._uncompared: tuple[torch.Tensor, torch.Tensor, list[Slot], int] | None = None
+        self._uncompared: tuple[torch.Tensor, torch.Tensor, OutputSlots, int] | None = None
         self._seeds = map(seeds, itertools.count())
         self._count = itertools.count()
         self.singles = SingleCalls(
@@ -201,7 +202,7 @@ class PairedTimer:
         theirs, ours, got = self.singles.ask_other(kind, case.inputs, case.seed)
         flat = self._slots(theirs, ours)
         view = self._buffers.shared_out.view if got is None else functools.partial(view_of_copy, got)
-        outputs = decode(theirs.calls[0].outputs, lambda index: OutputTensor(view(flat[index])))
+        outputs = decode(theirs.calls[0].outputs, lambda index: OutputTensor(view(flat.ours[index])))
         if problem := case.check(outputs):
             raise Mismatched(f"{problem.text} ({case.plan.name})")
 
@@ -232,7 +233,7 @@ class PairedTimer:
         uncompared, self._uncompared = self._uncompared, None
         if uncompared:
             expected, got, slots, number = uncompared
-            if problem := self._tolerance.check(expected, got, slots, HEADER, number):
+            if problem := self._tolerance.check(expected, got, slots.theirs, slots.ours, HEADER, number):
                 raise Mismatched(problem)
 
     @property
@@ -369,28 +370,28 @@ class PairedTimer:
         """
         flat = self._slots(theirs, ours)
         if self._within:
-            view = lambda area, index: area.view(flat[index])
-            right = decode(theirs.calls[0].outputs, functools.partial(view, self._buffers.own_out))
-            found = decode(theirs.calls[0].outputs, lambda index: OutputTensor(view(self._buffers.shared_out, index)))
+            right = decode(theirs.calls[0].outputs, lambda index: self._buffers.own_out.view(flat.theirs[index]))
+            view = lambda index: OutputTensor(self._buffers.shared_out.view(flat.ours[index]))
+            found = decode(theirs.calls[0].outputs, view)
             if problem := self._within(right, found):
                 raise Mismatched(problem.text)
             return
         expected = self._expected() if expected is None else expected
-        got = self._buffers.shared_out.bytes(HEADER, len(expected)).clone() if got is None else got
+        end = max((slot.offset + slot.nbytes for slot in flat.ours), default=HEADER)
+        got = self._buffers.shared_out.bytes(HEADER, end - HEADER).clone() if got is None else got
         self._uncompared = expected, got, flat, len(ours.calls)
 
-    def _slots(self, theirs: Block, ours: Block) -> list[Slot]:
+    def _slots(self, theirs: Block, ours: Block) -> OutputSlots:
         """Where the outputs of a block lie, which have one form on both sides.
 
         Raises:
             Mismatched, ProtocolViolation: they have not.
         """
-        slots = [call.slots for call in ours.calls]
-        if slots != [call.slots for call in theirs.calls]:
-            raise Mismatched("a timed call returned tensors of other shapes than before")
-        if [call.outputs for call in ours.calls] != [call.outputs for call in theirs.calls]:
-            raise Mismatched("a timed call returned another structure than before")
+        size, scalar_error = self._buffers.own_out.size, self._tolerance.scalar_error
         try:
-            return [Slot.parse(slot, self._buffers.own_out.size) for call in slots for slot in call]
+            found = OutputSlots.of(theirs.calls, ours.calls, size, scalar_error)
         except NotSerializable as error:
             raise ProtocolViolation(str(error)) from error
+        if isinstance(found, str):
+            raise Mismatched(found)
+        return found

@@ -1,0 +1,67 @@
+"""Where the outputs of timed calls lie, by path: a list for a tuple and a dict in another order hold the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drkernel.judge.boundary.shared_tensors import Slot, decode
+from drkernel.judge.devices.cuda.buffers import CallReport
+from drkernel.judge.trusted.outputs import leaves
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Stands for the tensor with this number."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class OutputSlots:
+    """The tensors of several calls, those of one call after the other, each in the order of the reference's outputs."""
+
+    theirs: list[Slot]
+    ours: list[Slot]
+
+    @classmethod
+    def of(
+        cls, theirs: Sequence[CallReport], ours: Sequence[CallReport], size: int, scalar_error: float
+    ) -> OutputSlots | str:
+        """Those of a reference's calls and a submission's; in words, how their forms differ.
+
+        Args:
+            size: of the areas in which they lie, in bytes.
+            scalar_error: by how much numbers that are no tensors may differ.
+
+        Raises:
+            NotSerializable: the submission's are not well formed, or lie outside of the area.
+        """
+        found = cls([], [])
+        for one, other in zip(theirs, ours, strict=True):
+            expected, actual = (dict(_leaves(call)) for call in (one, other))
+            if expected.keys() != actual.keys():
+                return "a timed call returned another structure than before"
+            for path, value in _leaves(one):
+                if not isinstance(value, _Place):
+                    if not _same(value, actual[path], scalar_error):
+                        return f"{path} of a timed call is {actual[path]!r}, expected {value!r}"
+                    continue
+                if not isinstance(actual[path], _Place) or not 0 <= actual[path].index < len(other.tensors):
+                    return "a timed call returned another structure than before"
+                found.theirs.append(Slot.parse(one.tensors[value.index].slot, size))
+                found.ours.append(Slot.parse(other.tensors[actual[path].index].slot, size))
+                if (found.theirs[-1].dtype, found.theirs[-1].shape) != (found.ours[-1].dtype, found.ours[-1].shape):
+                    return "a timed call returned tensors of other shapes than before"
+        return found
+
+
+def _leaves(call: CallReport) -> list[tuple[str, Any]]:
+    return leaves(decode(call.outputs, _Place), in_order=True)
+
+
+def _same(expected: Any, actual: Any, error: float) -> bool:
+    if type(expected) is not type(actual):
+        return False
+    return bool(expected == actual) or (isinstance(expected, float) and abs(expected - actual) <= error)
