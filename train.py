@@ -2,7 +2,7 @@
 
     python train.py algo=trloo reward=profiling filters=full     one run; the same command again resumes it
     python train.py policy=qwen3_8b trainer.gpus=7               seven GPUs train (FSDP2, vLLM), the eighth measures
-    python train.py coldstart=seed                               make the seed policy that the default run starts from
+    python train.py coldstart=seed                               make the 8M policy of policy=seed_8m
     python train.py stage=sft policy=qwen3_8b sft.data=FILE      supervised training on trajectories (training/sft.py)
 
 The algorithm is TRLOO with profiling rewards (Dr. Kernel, arXiv 2602.05885), or what the config groups choose instead:
@@ -23,7 +23,6 @@ so that all ranks compute the same batch. Only the forward and backward passes o
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -33,19 +32,21 @@ from contextlib import closing
 import hydra
 import torch
 from omegaconf import DictConfig
+from torch import Tensor
 
 from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
 from drkernel.config import Config
+from drkernel.objective.advantages import alone
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS, decide, keep_groups
 from drkernel.objective.metric_sums import MetricSums, add, mean_of, means
 from drkernel.objective.mismatch import importance_weights
 from drkernel.objective.returns import reward_to_go, without_regressions
 from drkernel.objective.rollouts import without_judge_failures
 from drkernel.overrides import one_line_errors
+from drkernel.policy.lora import without_adapters
 from drkernel.policy.transfer import check_agreement
-from drkernel.rollout import Stopped, too_long
-from drkernel.slurm.guard import SAVED
+from drkernel.rollout import too_long
 from drkernel.tasks.precision import summary
 from drkernel.training import build, completions, overlap, plan, report, sft, update, validation
 from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy, make_prompts
@@ -62,8 +63,8 @@ from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import Played, describe_rollouts, play
 from drkernel.training.timer import Timer
-from drkernel.training.trainer import Trainer, ended_early, log, resume, save, should_save, steps_to_take
-from drkernel.types import Batch, Task, WorkerLost
+from drkernel.training.trainer import Trainer, ended_early, log, resume, run_steps, set_up_torch
+from drkernel.types import Batch, Task, Trajectory, WorkerLost
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
@@ -81,8 +82,7 @@ def main(composed: DictConfig) -> None:
 
 def train(config: Config, ranks: Ranks) -> None:
     """Build everything, resume, and take steps until the run is complete or a signal ends it."""
-    torch.manual_seed(config.seed)
-    torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
+    set_up_torch(config, ranks)
     warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
     tasks, held_out = load_sets(config)
@@ -102,30 +102,18 @@ def train(config: Config, ranks: Ranks) -> None:
         for line in filter(None, (warning, described(config), f"precision of training tasks: {summary(tasks)}")):
             progress.log(line)
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
-        reference = make_policy(config, ranks) if config.algo.kl_coef else None
+        reference = build.make_reference(config, policy, ranks)
         trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks, reference=reference)
         trainer.run, trainer.saver = run, saver
         trainer.should_stop = lambda: preemption.received
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, load_validation(config))
-        for _ in steps_to_take(trainer):
-            with contextlib.suppress(Stopped):  # then the state is that of the last whole step, or has one to validate
-                metrics = trainer.state.pending or step(trainer, optimizer)
-                log(trainer, validation.validate(trainer, to_validate, metrics))
-            stop = preemption.agreed(ranks)
-            if stop or should_save(trainer):
-                save(trainer, optimizer)
-            if stop:
-                break
-        else:
-            stop = preemption.agreed(ranks)
-        saver.wait()
-        if stop:
-            progress.log(f"{SAVED} {trainer.state.step}; the same command goes on")
-            preemption.call_previous_handler(ranks)
-        else:
-            preemption.release()  # everything is saved: a signal may now end the process at once
-            trainer.should_stop = lambda: False
+
+        def next_step() -> None:
+            metrics = trainer.state.pending or step(trainer, optimizer)
+            log(trainer, validation.validate(trainer, to_validate, metrics))
+
+        if run_steps(trainer, optimizer, preemption, next_step):
             done = trainer.state.step
             if not ranks.broadcast_object(lambda: run and report.is_current(run.read("report.json"), done, config)):
                 finish(trainer, held_out)
@@ -151,7 +139,7 @@ def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]
     with timer("time/update"):
         if trainer.config.engine.sleep:
             trainer.engine.sleep()  # type: ignore[attr-defined]  # vLLM's engine alone has it
-        metrics = learn(trainer, optimizer, prepared.batch)
+        metrics = learn(trainer, optimizer, prepared.batch, prepared.trainer_logprobs)
     trainer.state = dataclasses.replace(
         state,
         step=state.step + 1,
@@ -180,14 +168,15 @@ def collect(trainer: Trainer) -> Played:
     """Roll out until `prompts` groups carry signal, or the refills are used up. Groups without signal are dropped, and
     those beyond `prompts`, where more were drawn: the ones that were drawn last.
 
-    Trajectories on which the judge failed leave before that. If no group of a step carries signal, the last attempt is
-    kept whole: such a step logs a gradient of zero.
+    Trajectories on which the judge failed leave before that. If no group of a step carries signal, the last attempt of
+    which any are left is kept whole: such a step logs a gradient of zero.
 
     Raises WorkerLost where the judge fails on everything.
     """
     config, state = trainer.config, trainer.state
     filters = config.filters.chosen(GROUP_FILTERS)
     played = Played(cursor=state.cursor, groups=state.groups, with_signal={name: set() for name in filters})
+    judged: list[Trajectory] = []
     for attempt in range(config.filters.max_refills + 1):
         missing = config.trainer.prompts - len({trajectory.group for trajectory in played.trajectories})
         if missing == 0:
@@ -198,13 +187,14 @@ def collect(trainer: Trainer) -> Played:
         sizes = config.trainer.samples, config.trainer.turns
         every, spent = play(trainer, drawn.tasks, *sizes, seed=config.seed, title=title, **drawn.options)
         overlap.keep(played, drawn)
-        fresh = without_judge_failures(every)
+        judged = (fresh := without_judge_failures(every)) or judged
         played.add(every, number, drawn.waited + spent, refills=attempt > 0)
         table = tabulate_rollouts(config.reward, fresh)
         alive = played.find_signal(table, filters)
-        last_resort = attempt == config.filters.max_refills and not played.trajectories and not alive
-        played.take(fresh, alive, missing, last_resort)
+        played.take(fresh, alive, missing)
     if not played.trajectories:
+        played.take_any(judged, config.trainer.prompts)
+    if not judged:
         raise WorkerLost(f"judge: it failed on all {len(played.every)} trajectories of step {state.step + 1}")
     return played
 
@@ -224,42 +214,52 @@ def prepare(trainer: Trainer, played: Played) -> Prepared:
     returns = reward_to_go(rollouts.rewards, turn_mask, algo.gamma)
     baseline = decision.in_baseline & turn_mask
     advantages = trainer.estimate_advantages(returns, turn_mask, rollouts.groups, baseline)
-    train = decision.keep & turn_mask
-    batch = pack(played.trajectories, config.trainer.layout, advantages=advantages, train=train)
-    batch, mismatch = correct_mismatch(trainer, batch)
-    kept = {"kept": mean_of(batch.loss_mask.double(), batch.turn_ids >= 0)}
-    trained = {f"trained/{name}": entry for name, entry in reward_sums(rollouts, train).items()}
+    trains = decision.keep & turn_mask
+    batch = pack(played.trajectories, config.trainer.layout, advantages=advantages, train=trains)
+    batch, mismatch, trainer_logprobs = correct_mismatch(trainer, batch)
+    sums = decision.metrics | played.filter_sums | mismatch
+    sums |= {"kept": mean_of(batch.loss_mask.double(), batch.turn_ids >= 0)}
+    sums |= {"advantages/alone": mean_of(alone(turn_mask, rollouts.groups, baseline).double(), trains)}
+    sums |= {f"trained/{name}": entry for name, entry in reward_sums(rollouts, trains).items()}
     rejected = {"drop_regressions": rollouts.turn_mask & ~turn_mask} | decision.rejected
-    sums = decision.metrics | played.filter_sums | mismatch | kept | trained
-    return Prepared(rollouts, batch, sums, advantages, rejected)
+    return Prepared(rollouts, batch, sums, advantages, rejected, trainer_logprobs)
 
 
-def correct_mismatch(trainer: Trainer, batch: Batch) -> tuple[Batch, MetricSums]:
-    """Reject or reweigh tokens on which trainer and engine disagree (MRS, TIS); without either, no forward pass."""
+def correct_mismatch(trainer: Trainer, batch: Batch) -> tuple[Batch, MetricSums, Tensor | None]:
+    """Reject or reweigh tokens on which trainer and engine disagree (MRS, TIS); without either, no forward pass.
+
+    Returns the batch, metrics, and the trainer's log-probabilities of all that was sampled, float32 [T].
+    """
     config, algo = trainer.config, trainer.config.algo
     filters = config.filters.chosen(TOKEN_FILTERS)
     if not filters and not algo.importance_cap:
-        return batch, {}
+        return batch, {}, None
     sampled = dataclasses.replace(batch, loss_mask=batch.turn_ids >= 0)  # also the tokens that do not train
-    trained = update.logprobs(trainer.policy, sampled, **trainer.pass_options)
-    tokens = (trained, batch.rollout_logprobs, batch.turn_ids, batch.trajectory_ids, sampled.loss_mask)
+    trainer_logprobs = update.logprobs(trainer.policy, sampled, **trainer.pass_options)
+    tokens = (trainer_logprobs, batch.rollout_logprobs, batch.turn_ids, batch.trajectory_ids, sampled.loss_mask)
     loss_mask, advantages, sums = batch.loss_mask, batch.advantages, MetricSums()
     for name, options in filters.items():
         accepted, diagnosis = TOKEN_FILTERS[name](*tokens, **options)
         loss_mask, sums = loss_mask & accepted, sums | diagnosis
     if algo.importance_cap:
         weights = importance_weights(*tokens, level=algo.importance_level, cap=algo.importance_cap)
-        advantages = advantages * weights
-    return dataclasses.replace(batch, loss_mask=loss_mask, advantages=advantages), sums
+        loss_mask, advantages = loss_mask & weights.ne(0), advantages * weights  # 0: where a ratio is not finite
+    return dataclasses.replace(batch, loss_mask=loss_mask, advantages=advantages), sums, trainer_logprobs
 
 
-def learn(trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch) -> dict[str, float]:
-    """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows."""
+def learn(
+    trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch, trainer_logprobs: Tensor | None = None
+) -> dict[str, float]:
+    """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows.
+
+    trainer_logprobs: what `correct_mismatch` found of the batch, which need not be scored again."""
     algo, policy, options = trainer.config.algo, trainer.policy, trainer.pass_options
-    batch = rows_that_train(batch)
+    index, batch = rows_that_train(batch)
     score = lambda scorer: update.logprobs(scorer, batch, **options).to(policy.device)
-    old = score(policy) if algo.updates > 1 else None
-    reference = score(trainer.reference) if trainer.reference else None
+    known = None if trainer_logprobs is None else trainer_logprobs[index].to(policy.device)
+    old = (score(policy) if known is None else known) if algo.updates > 1 else None
+    with without_adapters(trainer.reference or policy):
+        reference = score(trainer.reference) if trainer.reference else None
     rate = update.learning_rate(trainer.config.policy.lr, trainer.config.trainer, trainer.state.step)
     update.set_learning_rate(optimizer, rate)
     losses, steps = [], []

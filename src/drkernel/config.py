@@ -13,7 +13,7 @@ one of a few values, the values come from a registry too (`CHOICES`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Protocol, TypeVar
@@ -41,7 +41,7 @@ from drkernel.overrides import (
 from drkernel.policy_config import EngineConfig, PolicyConfig
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, ColdstartConfig, SftConfig, expect_trajectories
-from drkernel.stage_keys import expect_read
+from drkernel.stage_keys import expect_chosen, expect_idle, expect_read
 from drkernel.tasks.generator import VERSION
 from drkernel.trainer_config import TrainerConfig
 from drkernel.types import PRECISIONS
@@ -84,7 +84,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 """The fields that take one of a few words."""
 POSITIVE = (
-    *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "engine.slots", "engine.tensor_parallel"),
+    *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "trainer.micro_batch_tokens"),
+    *("trainer.eval_samples", "algo.updates", "engine.slots", "engine.tensor_parallel", "engine.max_answer_tokens"),
     *("judge.workers", "judge.timed_shapes", "trainer.keep", "trainer.keep_every", "trainer.save_every"),
     *("sft.batch_size", "sft.batch_tokens", "sft.max_length", "sft.loss_every", "sft.save_every", "sft.max_steps"),
     *("coldstart.tasks", "coldstart.trajectories", "coldstart.hidden", "coldstart.layers", "coldstart.positions"),
@@ -188,7 +189,7 @@ class AlgoConfig:
     """Bound of the ratio for negative advantages."""
     kl_coef: float = 0.0
     """Factor of the KL to the policy that the run began with, in the loss (k3). 0, as in the paper: no such term, no
-    second policy in memory."""
+    second policy in memory; with LoRA there is none, for the base is there."""
     entropy_coef: float = 0.0
     """Factor of the entropy in nats, which the loss is lowered by, each token weighing as in the loss. 0, as in the
     paper: no bonus."""
@@ -341,9 +342,26 @@ def load(composed: DictConfig) -> Config:
     expect_a_correction(config)
     expect_a_penalty(config)
     expect_shapes(config.judge.timed_shapes, config.judge.shapes)
+    expect_effects(config)
+    expect_chosen("algo.advantage", config.algo.advantage, _options(ADVANTAGES), typed())
+    if config.algo.importance_cap is None:
+        expect_idle(
+            "algo.importance_level", typed(), "without algo.importance_cap", "a cap, e.g. algo.importance_cap=2"
+        )
     expect_a_schedule(config.trainer)
     expect_trajectories(config)
     return config
+
+
+def expect_effects(config: Judged) -> None:
+    """Refuses options of rewards and judge that somebody typed and that the other settings leave without effect."""
+    expect_chosen("reward.name", config.reward.name, _options(REWARDS), typed())
+    if config.judge.timed_shapes == 1:
+        expect_idle("judge.across_shapes", typed(), "with judge.timed_shapes=1", "judge.timed_shapes of 2 or more")
+
+
+def _options(registry: Mapping[str, Callable]) -> dict[str, Collection[str]]:
+    return {name: options_of(entry) for name, entry in registry.items()}
 
 
 def located(config: Any) -> Any:

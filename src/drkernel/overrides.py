@@ -97,6 +97,11 @@ def expect_a_gradient(config: Any) -> None:
     for key, why in (("kl_coef", "rewards distance"), ("entropy_coef", "punishes entropy")):
         if (value := getattr(config.algo, key)) < 0:
             raise DrKernelError(f"config: algo.{key}={value:g} {why}; expected 0 or more")
+    cap, scale = config.algo.importance_cap, config.algo.loss_scale
+    if cap is not None and not cap > 0:  # nor nan
+        raise DrKernelError(f"config: algo.importance_cap={cap:g}; expected more than 0, or null")
+    if not 0 < scale < math.inf:
+        raise DrKernelError(f"config: algo.loss_scale={scale:g}; expected a finite number of more than 0")
     stripped = config.policy.thinking == "stripped"
     if config.algo.ratio_level == "geometric" and (stripped or config.trainer.layout == "turn"):
         cuts = "policy.thinking=stripped" if stripped else "trainer.layout=turn"

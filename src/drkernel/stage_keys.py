@@ -1,11 +1,12 @@
-"""Which keys a stage reads. One that somebody typed and that the stage would not read is refused, never ignored.
+"""Which keys a run reads. One that somebody typed and that its stage, or the reward or estimator that it chose, would
+not read is refused, never ignored.
 
 Only what was typed counts (`overrides.typed`): presets, such as `policy=qwen3_8b`, set keys for all stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from drkernel.types import DrKernelError
 
@@ -43,6 +44,37 @@ def expect_read(stage: str, overrides: Iterable[tuple[str, str]]) -> None:
         if found := _find(key, UNREAD[stage]):
             expected = UNREAD[stage][found]
             raise DrKernelError(f"config: {override} does nothing with stage={stage}; expected {expected}")
+
+
+def expect_chosen(
+    key: str, chosen: str, options: Mapping[str, Collection[str]], overrides: Iterable[tuple[str, str]]
+) -> None:
+    """Raises DrKernelError for the first typed option of other entries of a registry that the chosen one has not.
+
+    key: the one that names the entry; options of entries, by name, are keys of the same group.
+
+    >>> expect_chosen("reward.name", "binary", {"binary": [], "capped": ["cap"]}, [("reward.cap", "reward.cap=2")])
+    Traceback (most recent call last):
+    drkernel.types.DrKernelError: config: reward.cap=2 does nothing with reward.name=binary; expected capped
+    """
+    group = key.partition(".")[0]
+    for typed, override in overrides:
+        owners = [name for name, own in options.items() if typed in {f"{group}.{option}" for option in own}]
+        if owners and chosen not in owners:
+            expected = ", ".join(owners)
+            raise DrKernelError(f"config: {override} does nothing with {key}={chosen}; expected {expected}")
+
+
+def expect_idle(idle: str, overrides: Iterable[tuple[str, str]], where: str, expected: str) -> None:
+    """Raises DrKernelError where somebody typed a key that other settings leave without effect.
+
+    >>> expect_idle("a.level", [("a.level", "a.level=turn")], "without a.cap", "a.cap=2")
+    Traceback (most recent call last):
+    drkernel.types.DrKernelError: config: a.level=turn does nothing without a.cap; expected a.cap=2
+    """
+    for key, override in overrides:
+        if key == idle:
+            raise DrKernelError(f"config: {override} does nothing {where}; expected {expected}")
 
 
 def is_read(stage: str, key: str) -> bool:

@@ -107,7 +107,7 @@ def test_equal_returns_give_no_signal(name):
     assert ESTIMATORS[name](torch.full((16, 3), 1.1), turn_mask, groups).abs().max() < 1e-5
 
 
-def test_flaw_23_the_std_flag_holds_for_several_turns():
+def test_the_std_flag_holds_for_several_turns():
     returns = torch.tensor([[1.0, 30.0], [3.0, 10.0]])
     turn_mask, groups = group_of(2, 2)
     expected = torch.tensor([[-1.0, 1.0], [1.0, -1.0]]) / 2**0.5
@@ -134,7 +134,7 @@ def test_for_a_single_turn_rloo_is_trloo():
 
 
 @pytest.mark.parametrize("estimator", [grpo, trloo, rloo])
-def test_flaw_19_what_leaves_the_baseline_leaves_it_altogether(estimator):
+def test_what_leaves_the_baseline_leaves_it_altogether(estimator):
     """The advantages of those that count are those of a group without the others."""
     returns, counted = torch.tensor([[1.0], [2.0], [6.0], [9.0]]), torch.tensor([[True], [True], [True], [False]])
     turn_mask, groups = group_of(4)

@@ -129,7 +129,7 @@ def test_prs_keeps_fast_turns_whatever_their_coverage_if_asked_to():
     assert prs(rollouts, chance(rollouts), speedup_from=1.5).keep.tolist() == [[True], [False]]
 
 
-def test_flaw_19_turns_that_prs_rejects_leave_the_baseline_unless_the_published_code_is_wanted():
+def test_turns_that_prs_rejects_leave_the_baseline_unless_the_published_code_is_wanted():
     rollouts = covered([[0.0], [0.9], [0.9]], groups=[0, 0, 0])
     rollouts.rewarded[2] = False
     returns = torch.tensor([[2.0], [4.0], [0.0]])

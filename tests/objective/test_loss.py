@@ -63,7 +63,7 @@ def test_where_the_gradient_stops(ratio, advantage, gradient):
     assert torch.autograd.grad(loss, logp)[0].item() == pytest.approx(gradient)
 
 
-def test_flaw_23_clips_act_only_once_the_policy_has_moved_and_the_metrics_tell():
+def test_clips_act_only_once_the_policy_has_moved_and_the_metrics_tell():
     logp, _, advantages, mask, turns = step()
     weights = token_weights("token_mean", mask, turns, count(mask, turns))
     loss, metrics = policy_loss(logp, logp.detach(), advantages, weights)
@@ -115,7 +115,7 @@ def test_micro_batches_and_ranks_add_up_to_the_whole_step(mode):
 
 
 @pytest.mark.parametrize("mode", AGGREGATIONS)
-def test_flaw_19_padding_and_rejected_turns_weigh_nothing(mode):
+def test_padding_and_rejected_turns_weigh_nothing(mode):
     """The published code fills a batch up by repeating its first rows, which then count twice."""
     logp, old, advantages, mask, turns = step()
     mask = mask & (turns != 3)

@@ -53,7 +53,7 @@ def test_fast_at_p_asks_for_correctness_and_speed():
     assert fast_at(correct, speedup, 1.5).tolist() == [False, False, True, False]
 
 
-def test_flaw_22_every_sample_of_a_prompt_counts():
+def test_every_sample_of_a_prompt_counts():
     table = tabulate([trajectory(0, i, ok(1.3) if i < 4 else WRONG) for i in range(16)], profiling)
     fast = summary(table)["fast@1.2"]
     assert (fast.value, fast.samples) == (0.25, 16)

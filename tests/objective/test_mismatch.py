@@ -80,14 +80,14 @@ def test_a_token_without_a_finite_log_probability_is_masked_and_counted(bad):
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_flaw_20_an_engine_without_log_probabilities_gets_an_answer_of_the_same_form():
+def test_an_engine_without_log_probabilities_gets_an_answer_of_the_same_form():
     keep, metrics = correct([math.nan] * 6)
     assert keep == [0] * 6
     assert metrics["mismatch/kept"] == 0
     assert metrics["mismatch/not_finite"] == 1
 
 
-def test_flaw_20_turns_need_not_be_in_order_nor_of_equal_number():
+def test_turns_need_not_be_in_order_nor_of_equal_number():
     order = torch.tensor([4, 0, 3, 5, 1, 2])
     delta = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.1, 0.0])
     keep = correct(delta[order].tolist(), turns=TURNS[order] * 5, trajectories=TRAJECTORIES[order] - 9)[0]

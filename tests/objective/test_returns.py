@@ -39,7 +39,7 @@ def test_a_return_reaches_over_a_forgotten_turn_and_leaves_out_its_reward():
     assert reward_to_go(rewards, kept).tolist() == [[5, 0, 3]]
 
 
-def test_flaw_17_breaking_a_working_kernel_is_punished():
+def test_breaking_a_working_kernel_is_punished():
     rewards = torch.tensor([[2.0, 0.0], [2.0, 2.0]])
     turn_mask, groups = torch.ones(2, 2, dtype=torch.bool), torch.tensor([0, 0])
     assert trloo(reward_to_go(rewards, turn_mask), turn_mask, groups)[0, 1] == -2

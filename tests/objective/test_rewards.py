@@ -40,7 +40,12 @@ def test_what_was_not_measured_earns_nothing_but_does_not_spoil_the_rest():
     assert reward(profiling, True, 2.0, math.nan) == 3.0
 
 
-def test_flaw_18_a_slow_rewrite_does_not_outscore_a_faster_hybrid():
+def test_coverage_pays_for_real_speed_whatever_the_cap_on_what_speed_pays():
+    assert reward(profiling, True, 2.0, 0.5, cap=0.5) == 2.0
+    assert reward(profiling, True, 0.9, 0.5, cap=0.5) == 1.5
+
+
+def test_a_slow_rewrite_does_not_outscore_a_faster_hybrid():
     slow, hybrid = (True, 0.5, 0.9), (True, 1.15, 0.1)
     assert reward(profiling, *slow) < reward(profiling, *hybrid)
     assert reward(profiling, *slow, coverage_from=0) > reward(profiling, *hybrid, coverage_from=0), "the paper's order"

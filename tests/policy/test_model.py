@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Phi3Config
 
 from drkernel.policy import Policy, export, load_tokenizer, new_policy
 from drkernel.policy.attention import ATTENTION, Packed
@@ -95,6 +95,16 @@ def test_logits_of_a_float32_head_are_not_rounded_to_16_bits(tied):
     assert (rounded[index] - expected).abs().max() > 1e-4
     ours.backward(data, lambda logp, _: -logp.sum())
     assert all(p.grad is not None and p.grad.dtype == torch.bfloat16 for p in ours.parameters())
+
+
+def test_a_model_made_for_training_is_scored_and_trained_without_dropout():
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    shape = Phi3Config(vocab_size=VOCABULARY, pad_token_id=0, resid_pdrop=0.5, embd_pdrop=0.5, **sizes)
+    made = AutoModelForCausalLM.from_config(shape, attn_implementation=ATTENTION)
+    assert made.training, "transformers leaves it so"
+    scored = Policy(made)
+    first, second = (scored.logprobs(batch([9, 5])).logprobs for _ in range(2))
+    assert torch.equal(first, second)
 
 
 def test_a_row_does_not_see_its_neighbours():

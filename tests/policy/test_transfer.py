@@ -1,5 +1,6 @@
 """Weights reach an engine whole, whatever the sharding, and an engine that does not have them is noticed."""
 
+import contextlib
 import multiprocessing
 from types import SimpleNamespace
 
@@ -173,6 +174,22 @@ def test_keys_and_values_of_older_weights_are_noticed(policy):
     engine._prompts.update(stale)
     with pytest.raises(DrKernelError, match="keys and values of older ones"):
         check_agreement(engine, other, PROMPT, bound=1e-3)
+
+
+def test_an_engine_is_compared_with_the_trainer_in_the_precision_in_which_it_trains(policy, monkeypatch):
+    engine, inside, scored = load_engine("transformers", policy, set(), 4, 128), [], []
+
+    @contextlib.contextmanager
+    def autocast(entered):
+        inside.append(entered)
+        yield
+        inside.pop()
+
+    real = policy.logprobs
+    monkeypatch.setattr(transfer, "autocast", autocast, raising=False)
+    monkeypatch.setattr(policy, "logprobs", lambda batch: scored.append(list(inside)) or real(batch))
+    check_agreement(engine, policy, PROMPT, bound=1e-3)
+    assert [[entered is policy for entered in each] for each in scored] == [[True]]
 
 
 def test_what_is_not_a_number_does_not_agree(policy):

@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 
 from drkernel import tasks
+from drkernel.lora import LoraConfig
+from drkernel.policy import new_policy
+from drkernel.policy.lora import add_adapters
 from drkernel.tasks import generate, write_task
+from drkernel.training import build
 from drkernel.training.build import load_sets
+from drkernel.training.ranks import SINGLE
 from tests.configs import train_config as load
 
 
@@ -40,6 +45,16 @@ def test_the_generator_of_the_config_is_asked_for_its_dtypes(monkeypatch):
     monkeypatch.setattr(tasks, "generate", lambda *given: asked.append(given) or generate("train", 2, 0))
     load_sets(load("tasks.generator=1", "tasks.count=5", "tasks.seed=3", "tasks.dtypes=[bfloat16]"))
     assert asked == [("train", 5, 3, None, ["bfloat16"], 1), ("test", 48, 0, None, ["bfloat16"], 1)]
+
+
+def test_the_reference_of_a_policy_with_adapters_is_its_own_base(monkeypatch):
+    made = []
+    monkeypatch.setattr(build, "make_policy", lambda config, ranks: made.append("a second policy") or made[-1])
+    whole, adapted = new_policy(8, hidden=32, layers=1), new_policy(8, hidden=32, layers=1)
+    add_adapters(adapted, LoraConfig(rank=2))
+    assert build.make_reference(load(), whole, SINGLE) is None and not made
+    assert build.make_reference(load("algo.kl_coef=0.1"), adapted, SINGLE) is adapted and not made
+    assert build.make_reference(load("algo.kl_coef=0.1"), whole, SINGLE) == "a second policy"
 
 
 def test_tasks_of_a_folder_have_the_precision_of_the_config(folder):

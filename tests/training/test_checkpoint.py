@@ -14,7 +14,7 @@ import torch
 
 from drkernel.config import Config
 from drkernel.policy.model import new_policy
-from drkernel.training import checkpoint, sharding, trainer, update
+from drkernel.training import checkpoint, seeds, sharding, trainer, update
 from drkernel.training.ranks import Ranks
 from drkernel.training.saving import Saver
 from drkernel.training.trainer import Trainer
@@ -189,7 +189,7 @@ def test_as_many_ranks_go_on_with_the_random_numbers_they_had(found, size):
 def test_another_number_of_ranks_draws_from_seed_step_and_rank(found):
     drawn = [rank[1]["draws"] for rank in found[4]]
     assert len({str(d) for d in drawn}) == 4
-    checkpoint.seed_rng(5, 7, 2)
+    seeds.seed_rng(5, 7, 2)
     assert draws() == drawn[2] == found[4][2][2]["draws"]
 
 
@@ -337,6 +337,20 @@ def written(folder, step, keep):
     policy = make_policy()
     optimizer = torch.optim.SGD(policy.parameters(), 1.0)
     checkpoint.write(folder, checkpoint.take(step, policy, optimizer, {}, ALONE), keep, ALONE)
+
+
+def test_a_step_is_written_again_where_its_state_has_changed_and_only_then(tmp_path):
+    first = save(tmp_path, 3, {"pending": {"loss": 1.0}}).stat().st_ino
+    assert save(tmp_path, 3, {"pending": {"loss": 1.0}}).stat().st_ino == first
+    assert save(tmp_path, 3, {"pending": {}}).stat().st_ino != first
+    assert load(tmp_path) == {"pending": {}} and [path.name for path in tmp_path.iterdir()] == ["step_000003"]
+
+
+def test_a_checkpoint_that_is_there_already_still_has_older_ones_removed(tmp_path):
+    for step in (1, 2):
+        save(tmp_path, step, keep=2)
+    save(tmp_path, 2, keep=1)
+    assert [path.name for path in checkpoint.complete(tmp_path)] == ["step_000002"]
 
 
 def test_every_nth_is_kept_for_ever_and_so_is_the_best(tmp_path):

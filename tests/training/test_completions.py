@@ -104,6 +104,16 @@ def test_tokens_that_a_token_filter_rejects_are_named(world, prompts):
     assert 0 < first.trained < 1 and first.why_not == "" and second.trained == 0 and second.why_not == "mrs"
 
 
+def test_a_turn_that_was_not_judged_is_kept_without_a_verdict(world, prompts):
+    trainer = world("filters=none")
+    every = [trajectory(prompts, 0, 0, right(2.0)), trajectory(prompts, 0, 1, None)]
+    played = Played(0, 1, {}, every, every)
+    completions.write_step(trainer, played, train.prepare(trainer, played))
+    _, second = rows(trainer, "step_000005").values()
+    assert second.completion == "class ModelNew: pass" and second.reward == 0.0
+    assert (second.status, second.speedup, second.verdict) == (None, None, None)
+
+
 def test_a_validation_is_kept_too(world, prompts):
     trainer = world()
     every = [trajectory(prompts, 0, 0, right(2.0)), trajectory(prompts, 1, 0, LOST)]

@@ -126,12 +126,13 @@ def test_dealing_is_a_function_of_the_batch_and_keeps_the_number_of_micro_batche
 def test_rows_that_filters_reject_as_a_whole_leave_the_batch():
     train = torch.tensor([[False, True, False], [False] * 3, [True, False, False]])
     batch = pack(EPISODES, train=train)
-    left = rows_that_train(batch)
+    index, left = rows_that_train(batch)
     assert left.trajectory_ids.tolist() == [0] * 11 + [2] * 10 and left.cu_seqlens.tolist() == [0, 11, 21]
     assert left.tokens[left.loss_mask].tolist() == batch.tokens[batch.loss_mask].tolist()
-    assert rows_that_train(pack(EPISODES)).tokens.tolist() == pack(EPISODES).tokens.tolist()
+    assert left.tokens.tolist() == batch.tokens[index].tolist()
+    assert rows_that_train(pack(EPISODES))[1].tokens.tolist() == pack(EPISODES).tokens.tolist()
 
 
 def test_where_nothing_trains_the_shortest_row_stays():
-    left = rows_that_train(pack(EPISODES, train=torch.zeros(3, 3, dtype=torch.bool)))
+    _, left = rows_that_train(pack(EPISODES, train=torch.zeros(3, 3, dtype=torch.bool)))
     assert left.trajectory_ids.tolist() == [1] * 5 and not left.loss_mask.any()

@@ -100,6 +100,7 @@ def test_a_reference_policy_has_a_part_where_there_is_one():
     parts = plan.memory(load("policy=qwen3_8b", "algo.kl_coef=0.01"), EIGHT, 8)
     assert parts["reference policy"] == (pytest.approx(EIGHT.parameters * 4 / 8 / plan.GIB),) * 2
     assert "reference policy" not in plan.memory(load("policy=qwen3_8b"), EIGHT, 8)
+    assert "reference policy" not in plan.memory(load("policy=qwen3_8b_lora", "algo.kl_coef=0.01"), EIGHT, 8)
 
 
 def test_a_float32_head_takes_memory_for_a_copy_its_gradient_and_wider_logits():

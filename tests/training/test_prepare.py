@@ -1,21 +1,27 @@
 """From rollouts to a batch: what train.py's `prepare` makes of filters that meet."""
 
+import copy
 import dataclasses
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 import train
 from drkernel.config import RewardConfig
+from drkernel.lora import LoraConfig
+from drkernel.policy import new_policy
+from drkernel.policy.lora import add_adapters, draw_adapters
 from drkernel.rollout import RolloutTimes
 from drkernel.training import overlap
+from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import describe_groups, make_estimator
 from drkernel.training.sharded_rollout import Played
 from drkernel.training.trainer import State
-from drkernel.types import Trajectory, Turn, Verdict
+from drkernel.types import Trajectory, Turn, Verdict, WorkerLost
 from tests.configs import train_config
 
-WRONG = Verdict("incorrect", "wrong_values")
+WRONG, LOST = Verdict("incorrect", "wrong_values"), Verdict("judge_failure", "worker_lost")
 
 
 def right(speedup: float, coverage: float) -> Verdict:
@@ -73,10 +79,10 @@ def test_long_completions_are_plain_penalised_or_masked():
     penalised = prepared(answers, "filters=none", "reward=binary", *penalty)
     assert penalised.rollouts.rewards.flatten().tolist() == [1.0, 0.75, -0.5]
     masked = prepared(answers, "filters=overlong", "reward=binary")
-    assert advantages(masked)[:2] == [0.0, 0.0] and masked.trained().flatten().tolist() == [1.0, 1.0, 0.0]
+    assert advantages(masked)[:2] == [0.0, 0.0] and masked.trained_shares().flatten().tolist() == [1.0, 1.0, 0.0]
     assert masked.rejected["overlong"].flatten().tolist() == [False, False, True]
     compared = prepared(answers, "filters=overlong", "reward=binary", "filters.overlong.rejected_in_baseline=true")
-    assert advantages(compared)[:2] == [0.5, 0.5] and compared.trained().flatten().tolist() == [1.0, 1.0, 0.0]
+    assert advantages(compared)[:2] == [0.5, 0.5] and compared.trained_shares().flatten().tolist() == [1.0, 1.0, 0.0]
 
 
 def test_an_answer_left_alone_is_compared_with_those_that_were_cut():
@@ -90,13 +96,75 @@ def test_the_limit_may_lie_below_the_longest_answer():
     assert found.rollouts.rewards.flatten().tolist() == [-0.5, -1.0]
 
 
+def test_turns_without_anyone_to_compare_with_are_counted():
+    """The second turn of the first trajectory is the only one: its advantage is its whole return."""
+    found = prepared([trajectory(0, WRONG, right(2.0, 1.0)), trajectory(1, right(2.0, 1.0))], "reward=binary")
+    assert found.advantages[0, 1] == 1.0
+    assert found.sums["advantages/alone"].tolist() == [1.0, 3.0], "of the three turns that train"
+
+
+def test_a_token_that_the_engine_gave_no_log_probability_for_has_no_part_in_a_reweighed_loss(monkeypatch):
+    answers = [trajectory(0, right(2.0, 1.0)), trajectory(1, WRONG)]
+    answers[0].turns[0].logprobs[1] = float("nan")
+    monkeypatch.setattr(train.update, "logprobs", lambda policy, batch, **_: -batch.loss_mask.float())
+    trainer = trainer_for("reward=binary", "algo.importance_cap=2", "filters=none")
+    trainer.policy, trainer.pass_options = None, {}
+    batch = train.prepare(trainer, Played(0, 0, {}, answers, answers)).batch
+    assert batch.loss_mask.tolist() == [False, True, False, False, True, True]
+    assert batch.advantages[1:].tolist() == [1.0, 0.0, 0.0, -1.0, -1.0]
+
+
+def test_a_batch_is_scored_once_for_mismatch_and_for_ratios(monkeypatch):
+    trainer = trainer_for(
+        "reward=binary", "filters=mrs", "filters.mrs.upper=9", "filters.mrs.lower=0.1", "algo.updates=2"
+    )
+    trainer.policy, trainer.ranks, trainer.reference = new_policy(8, hidden=32, layers=1), Ranks(), None
+    trainer.pass_options = {"max_tokens": 99}
+    answers = [trajectory(0, right(2.0, 1.0)), trajectory(1, WRONG), trajectory(2, WRONG)]
+    answers[0].turns[0].logprobs[:] = [-50.0, -50.0]  # its row does not train
+    scored, real = [], train.update.logprobs
+    monkeypatch.setattr(
+        train.update, "logprobs", lambda *given, **named: scored.append(real(*given, **named)) or scored[-1]
+    )
+    step = train.prepare(trainer, Played(0, 0, {}, answers, answers))
+    assert step.batch.loss_mask.tolist() == [False] * 3 + [False, True, True] * 2
+    results = []
+    for known in (step.trainer_logprobs, None):
+        here = copy.deepcopy(trainer)
+        optimizer = train.update.make_optimizer(here.policy, 1e-2, 0.0)
+        results.append(train.learn(here, optimizer, step.batch, known))
+    assert len(scored) == 2, "by prepare, and by the learn that was not told"
+    assert results[0] == pytest.approx(results[1], rel=1e-4, abs=1e-6)
+
+
+def test_adapters_are_held_to_their_base_as_to_a_second_policy(monkeypatch):
+    base = new_policy(8, hidden=32, layers=1)
+    adapted = copy.deepcopy(base)
+    draw_adapters(add_adapters(adapted, LoraConfig(rank=2)), seed=0)
+    for name, weight in adapted.named_parameters():
+        if name.endswith("lora_B.weight"):
+            torch.nn.init.constant_(weight, 0.1)
+    trainer = trainer_for("reward=binary", "filters=none", "algo.kl_coef=0.1")
+    trainer.ranks, trainer.pass_options = Ranks(), {"max_tokens": 99}
+    answers = [trajectory(0, right(2.0, 1.0)), trajectory(1, WRONG)]
+    results = []
+    for own in (True, False):
+        trainer.policy = copy.deepcopy(adapted)
+        trainer.reference = trainer.policy if own else base
+        batch = train.prepare(trainer, Played(0, 0, {}, answers, answers)).batch
+        results.append(train.learn(trainer, train.update.make_optimizer(trainer.policy, 1e-2, 0.0), batch))
+    assert results[0] == results[1] and results[0]["policy/kl_to_reference"] > 0
+
+
 def collected(monkeypatch, signals: str, *overrides: str):
-    """A step whose k-th group carries signal where the k-th letter is `s`; also how many groups each rollout had."""
+    """A step whose k-th group carries signal where the k-th letter is `s`; the judge fails on it where that is `!`.
+    Also how many groups each rollout had."""
     rollouts = []
 
     def play(trainer, tasks, samples, turns, *, first_group, seed, title):
         rollouts.append(len(tasks))
-        verdicts = lambda group: (right(2.0, 1.0), WRONG if signals[group] == "s" else right(2.0, 1.0))
+        kinds = {"s": (right(2.0, 1.0), WRONG), ".": (right(2.0, 1.0),) * 2, "!": (LOST,) * 2}
+        verdicts = lambda group: kinds[signals[group]]
         groups = range(first_group, first_group + len(tasks))
         made = [dataclasses.replace(trajectory(i, v), group=g) for g in groups for i, v in enumerate(verdicts(g))]
         return made, RolloutTimes()
@@ -127,6 +195,16 @@ def test_where_too_few_of_them_carry_signal_the_step_goes_on_with_those(monkeypa
 def test_a_step_without_any_signal_has_the_groups_that_it_needs(monkeypatch):
     played, _ = collected(monkeypatch, "......", "filters=oversampled")
     assert groups_of(played) == [0, 1, 2, 3] and not played.surplus
+
+
+def test_a_step_whose_refills_the_judge_failed_on_has_what_it_judged_before(monkeypatch):
+    played, rollouts = collected(monkeypatch, "....!!!!", "filters.zero_variance.max_refills=1")
+    assert rollouts == [4, 4] and groups_of(played) == [0, 1, 2, 3] and not played.surplus
+
+
+def test_a_step_on_which_the_judge_failed_throughout_ends_the_run(monkeypatch):
+    with pytest.raises(WorkerLost, match="it failed on all 16 trajectories of step 1"):
+        collected(monkeypatch, "!!!!!!!!", "filters.zero_variance.max_refills=1")
 
 
 def test_refills_draw_what_is_missing_and_no_more(monkeypatch):

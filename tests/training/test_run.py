@@ -40,6 +40,13 @@ def test_metrics_after_a_checkpoint_are_cut_off_when_the_run_resumes_there(tmp_p
     again.close()
 
 
+def test_what_is_not_a_number_is_null_in_the_metrics(tmp_path):
+    run = Run(config_for(tmp_path))
+    run.log(1, {"speedup": float("nan"), "grad_norm": float("inf"), "reward": 0.5})
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert line == '{"step": 1, "speedup": null, "grad_norm": null, "reward": 0.5}'
+
+
 def test_a_start_that_was_given_up_elsewhere_writes_nothing_more(tmp_path):
     lost = Run(config_for(tmp_path))
     lost.log(1, {"reward": 0.5})

@@ -14,7 +14,7 @@
 Two helpers carry them: `segments.py` (sums within groups) and `metric_sums.py` (metrics that add up). One
 optimizer step is
 
-    rollouts -> rewards -> reward_to_go -> decide -> ADVANTAGES -> (packing) -> rollout_correction -> policy_loss
+    rollouts -> rewards -> decide -> reward_to_go -> ADVANTAGES -> (packing) -> rollout_correction -> policy_loss
 
 The capitals are the registries: REWARDS, GROUP_FILTERS, TURN_FILTERS, TOKEN_FILTERS, ADVANTAGES, AGGREGATIONS, LEVELS,
 RATIO_LEVELS.

@@ -93,6 +93,20 @@ def rloo(returns: Tensor, turn_mask: Tensor, groups: Tensor, baseline: Tensor | 
     return torch.where(turn_mask, whole, 0.0)
 
 
+def alone(turn_mask: Tensor, groups: Tensor, baseline: Tensor) -> Tensor:
+    """Turns that no other turn of their group and place is compared with: bool [B, T].
+
+    Their advantage is their whole return, which is never negative where rewards are not. After early ends that is the
+    last trajectory of its group that still has a turn. `rloo` compares trajectories, and so these turns, too.
+
+    >>> turn_mask = torch.tensor([[True, True], [True, False]])
+    >>> alone(turn_mask, torch.tensor([0, 0]), turn_mask).tolist()
+    [[False, True], [False, False]]
+    """
+    _, _, others = _members(torch.zeros(turn_mask.shape), turn_mask, groups, baseline)
+    return turn_mask & (others == 0)
+
+
 def _members(
     returns: Tensor, turn_mask: Tensor, groups: Tensor, baseline: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,7 +5,7 @@ the keys below that.
 
     GROUP_FILTERS   (rollouts) -> Decision             whole groups, right after the rollout; dropped ones are refilled
     TURN_FILTERS    (rollouts, uniforms) -> Decision   single turns, before advantages
-    TOKEN_FILTERS   (log-probabilities, ...) -> mask   single tokens, after packing (`mismatch.py`)
+    TOKEN_FILTERS   (log-probabilities, ...) -> mask, metrics   single tokens, after packing (`mismatch.py`)
 
 `uniforms`, float [B, T] in [0, 1), is all the randomness that a turn filter may use; the caller draws it.
 

@@ -66,12 +66,12 @@ def profiling(
     >>> profiling(right, s, pr, coverage_from=0, scale=0.5).tolist()
     [1.875, 1.125, 0.0]
     """
-    speed = _measured(correct, speedup).clamp(0, cap)
+    speed = _measured(correct, speedup)
     own_work = _measured(correct, coverage).clamp(0, 1)
-    return scale * (correct + speed + own_work * (speed >= coverage_from))
+    return scale * (correct + speed.clamp(0, cap) + own_work * (speed >= coverage_from))
 
 
-def overlong(lengths: Tensor, limit: int, window: int) -> Tensor:
+def overlong_due(lengths: Tensor, limit: int, window: int) -> Tensor:
     """How much of the penalty for long completions is due: 0 up to limit - window tokens, then linearly up to 1 at the
     limit. float32 [...].
 
@@ -80,7 +80,7 @@ def overlong(lengths: Tensor, limit: int, window: int) -> Tensor:
 
     lengths   float [...]   tokens of the completion
 
-    >>> overlong(torch.tensor([600.0, 900.0, 1000.0]), limit=1000, window=200).tolist()
+    >>> overlong_due(torch.tensor([600.0, 900.0, 1000.0]), limit=1000, window=200).tolist()
     [0.0, 0.5, 1.0]
     """
     return ((lengths - (limit - window)) / window).clamp(0, 1)

@@ -20,9 +20,9 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from drkernel.lora import LoraConfig
+from drkernel.policy.dtensor import fill, local
 from drkernel.policy.model import Policy, plain_name
 from drkernel.types import DrKernelError
 
@@ -78,8 +78,8 @@ def draw_adapters(policy: Policy, seed: int) -> None:
         generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
         bound = layer.in_features**-0.5
         drawn = torch.empty(layer.lora_A.weight.shape).uniform_(-bound, bound, generator=generator)
-        _fill(layer.lora_A.weight, drawn)
-        _fill(layer.lora_B.weight, torch.zeros(layer.lora_B.weight.shape))
+        fill(layer.lora_A.weight, drawn)
+        fill(layer.lora_B.weight, torch.zeros(layer.lora_B.weight.shape))
 
 
 def adapted(model: nn.Module) -> Iterator[tuple[str, LoraLinear]]:
@@ -104,7 +104,7 @@ def merged(layer: LoraLinear, a: Tensor, dtype: torch.dtype, first_row: int = 0)
 
     a: the whole float32 A [rank, in]; first_row: where in W the rows of this rank begin.
     """
-    weight, b = _local(layer.weight), _local(layer.lora_B.weight)
+    weight, b = local(layer.weight), local(layer.lora_B.weight)
     assert len(weight) == len(b), "rows of B are split as those of W"
     if not layer.scale:
         return weight.to(dtype)
@@ -177,14 +177,3 @@ def _matrix(inputs: int, outputs: int, device: torch.device) -> nn.Linear:
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def _fill(parameter: Tensor, whole: Tensor) -> None:
-    whole = whole.to(parameter.device)
-    if isinstance(parameter, DTensor):
-        whole = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None).to_local()
-    _local(parameter).copy_(whole)

@@ -7,13 +7,15 @@ torchtitan's ChunkedLossWrapper does. That needs losses that are sums over token
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional
 from transformers import (
     AutoModelForCausalLM,
@@ -57,7 +59,7 @@ class Policy(nn.Module):
 
     def __init__(self, model: PreTrainedModel, chunk: int = 4096):
         super().__init__()
-        self.model = model
+        self.model = model.eval()  # however it was loaded: dropout would change what is scored and what trains
         self.chunk = chunk
 
     @classmethod
@@ -164,6 +166,15 @@ class Policy(nn.Module):
                 assert before.grad is not None
                 gradient[part - 1] = before.grad
         return scores
+
+
+@contextlib.contextmanager
+def autocast(policy: Policy) -> Iterator[None]:
+    """What the trainer computes in: bfloat16 matrix products on a GPU, float32 elsewhere. Master weights stay float32;
+    a sharded policy casts by itself."""
+    needed = policy.device.type == "cuda" and not isinstance(policy, FSDPModule)
+    with torch.autocast("cuda", torch.bfloat16, enabled=needed):
+        yield
 
 
 def new_policy(

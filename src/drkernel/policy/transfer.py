@@ -23,7 +23,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from drkernel.policy.attention import ATTENTION
 from drkernel.policy.engine import Engine, Request
 from drkernel.policy.lora import adapted, is_adapter, merged, write_adapters
-from drkernel.policy.model import Policy, plain_name
+from drkernel.policy.model import Policy, autocast, plain_name
 from drkernel.types import Batch, DrKernelError
 
 BUCKET_BYTES = 512 * 2**20
@@ -140,7 +140,8 @@ def check_agreement(engine: Engine, policy: Policy, token_ids: list[int], bound:
     Raises DrKernelError, on all ranks, where it is above `bound` or not a number.
     """
     batch, theirs = sampled(engine, token_ids, policy.device)
-    ours = policy.logprobs(batch).logprobs[batch.loss_mask]
+    with autocast(policy):
+        ours = policy.logprobs(batch).logprobs[batch.loss_mask]
     difference = (ours - theirs).abs().mean().nan_to_num(nan=math.inf)
     if dist.is_initialized() and dist.get_world_size() > 1:
         dist.all_reduce(difference, dist.ReduceOp.MAX)

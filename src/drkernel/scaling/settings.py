@@ -140,6 +140,7 @@ def load(composed: DictConfig) -> EvaluateConfig:
             raise DrKernelError(f"config: {override} does nothing in evaluate.py: {key} is for training")
     config = configuration.located(resolve(composed, EvaluateConfig, CHOICES, POSITIVE))
     expect_shapes(config.judge.timed_shapes, config.judge.shapes)
+    configuration.expect_effects(config)
     shard(config)
     return config
 

@@ -22,9 +22,8 @@ from drkernel.training import offload, plan, update
 from drkernel.training.group_engine import GroupEngine, ranks_of_group
 from drkernel.training.judging import GpuSharingEngine
 from drkernel.training.loading import load_policy, set_adapters
-from drkernel.training.ranks import Ranks
+from drkernel.training.ranks import SINGLE, Ranks
 from drkernel.training.sharding import prepare_blocks
-from drkernel.training.update import SINGLE
 from drkernel.types import Task
 
 LOGITS = 2**27
@@ -104,6 +103,14 @@ def _load(config: Config, ranks: Ranks) -> Policy:
         prepare_blocks(policy, **options)
         return policy
     return load_policy(path, ranks, lora=lora, lora_seed=config.seed, **options)
+
+
+def make_reference(config: Config, policy: Policy, ranks: Ranks) -> Policy | None:
+    """The policy that a run began with, where `algo.kl_coef` asks for it: a second one, or the adapters' base, to be
+    scored `without_adapters`. Collective."""
+    if not config.algo.kl_coef:
+        return None
+    return policy if policy.lora else make_policy(config, ranks)
 
 
 def make_prompts(config: Judged) -> Prompts:

@@ -24,7 +24,6 @@ import hashlib
 import io
 import json
 import os
-import random
 import re
 import shutil
 import textwrap
@@ -34,7 +33,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -47,6 +45,7 @@ from drkernel.lora import Base
 from drkernel.policy.model import Policy
 from drkernel.training.ranks import Ranks
 from drkernel.training.run import write_text
+from drkernel.training.seeds import restore_rng, rng_state, seed_rng
 from drkernel.training.sharding import parameters
 from drkernel.types import DrKernelError
 
@@ -101,12 +100,27 @@ def write(folder: Path, snapshot: Snapshot, keep: Keep, ranks: Ranks) -> Path:
     """Write a checkpoint, unless it is there already, and remove those that need not stay. Collective, all ranks must
     call it.
 
+    One of the same step with another state is replaced: its validation was due then and is over now.
+
     Raises DrKernelError on all ranks, naming the file, where it cannot be written; nothing of it is left then.
     """
-    step = snapshot.step
-    final, partial = folder / name_of(step), folder / f".{name_of(step)}.tmp"
-    if ranks.broadcast_object((final / "COMPLETE").exists):
-        return final
+    final = folder / name_of(snapshot.step)
+    if not ranks.broadcast_object(lambda: _is_there(final, snapshot)):
+        _write_whole(final, snapshot, ranks)
+    ranks.broadcast_object(lambda: _remove_old(folder, keep))
+    return final
+
+
+def _is_there(final: Path, snapshot: Snapshot) -> bool:
+    """Whether a whole checkpoint with the snapshot's state is there; rank 0 alone can tell."""
+    if not (final / "COMPLETE").exists():
+        return False
+    files = described(final, "remove the folder")["files"]
+    return files["state.pt"] == hashlib.sha256(snapshot.files["state.pt"]).hexdigest()
+
+
+def _write_whole(final: Path, snapshot: Snapshot, ranks: Ranks) -> None:
+    step, partial = snapshot.step, final.with_name(f".{final.name}.tmp")
     try:
         ranks.broadcast_object(lambda: _fresh(partial))
         _write_tensors(partial / "tensors", snapshot.tensors, ranks)
@@ -123,8 +137,6 @@ def write(folder: Path, snapshot: Snapshot, keep: Keep, ranks: Ranks) -> Path:
         failure = DrKernelError(f"{named}: the checkpoint of step {step} cannot be written ({error.strerror or error})")
         failure.on_every_rank = ranks.size > 1
         raise failure from None
-    ranks.broadcast_object(lambda: _remove_old(folder, keep))
-    return final
 
 
 def save(
@@ -289,8 +301,11 @@ def _shard_hashes(partial: Path, ranks: Ranks) -> dict[str, str]:
 
 def _publish(partial: Path, final: Path, text: str) -> None:
     write_text(partial / "COMPLETE", text)
-    shutil.rmtree(final, ignore_errors=True)  # one that was not whole
+    former = final.with_name(f".{final.name}.former.tmp")  # what a crash leaves of it, the next start removes
+    if final.exists():
+        os.replace(final, former)
     os.replace(partial, final)
+    shutil.rmtree(former, ignore_errors=True)
 
 
 def _remove_old(folder: Path, keep: Keep) -> None:
@@ -328,37 +343,6 @@ def verify(path: Path, files: list[tuple[str, str]], hint: str) -> None:
         if actual != expected:
             reason = f"SHA-256 is {actual[:12]}, expected {expected[:12]}"
             raise DrKernelError(f"{path / name}: corrupt checkpoint ({reason}); {hint}")
-
-
-def rng_state() -> dict[str, Any]:
-    """Every random state of this process and its GPU. Rollouts draw from (seed, step) alone, but libraries may not."""
-    generator: Any = numpy.random.get_state()
-    kind, keys, position, has_gauss, gauss = generator
-    version, internal, gauss_next = random.getstate()
-    return {
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
-        "numpy": [kind, torch.from_numpy(keys.astype("int64")), position, has_gauss, gauss],
-        "python": [version, list(internal), gauss_next],
-    }
-
-
-def restore_rng(state: dict[str, Any]) -> None:
-    torch.set_rng_state(state["torch"])
-    if state["cuda"] is not None and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
-    kind, keys, *rest = state["numpy"]
-    numpy.random.set_state((kind, keys.numpy().astype("uint32"), *rest))
-    version, internal, gauss_next = state["python"]
-    random.setstate((version, tuple(internal), gauss_next))
-
-
-def seed_rng(seed: int, step: int, rank: int) -> None:
-    """Every random state of this process as a function of these three."""
-    drawn = numpy.random.SeedSequence((seed % 2**32, step, rank)).generate_state(3)
-    torch.manual_seed(int(drawn[0]))
-    numpy.random.seed(int(drawn[1]))
-    random.seed(int(drawn[2]))
 
 
 def _sha256(path: Path) -> str:

@@ -65,8 +65,10 @@ class Prepared:
     sums: MetricSums
     advantages: Tensor  # float32 [B, T]
     rejected: dict[str, Tensor] = field(default_factory=dict)  # bool [B, T] by filter
+    trainer_logprobs: Tensor | None = None
+    """float32 [tokens of the batch], of all that was sampled; None where nothing asked for them (MRS, TIS)."""
 
-    def trained(self) -> Tensor:
+    def trained_shares(self) -> Tensor:
         """The share of the tokens of each turn that train, float64 [B, T]."""
         ids, size = self.batch.turn_ids, self.rollouts.turn_mask.numel()
         count = lambda mask: torch.bincount(ids[mask & (ids >= 0)], minlength=size)
@@ -82,7 +84,7 @@ def write_step(trainer: Trainer, played: Played, prepared: Prepared) -> None:
     places = {id(trajectory): b for b, trajectory in enumerate(played.trajectories)}
     others = [trajectory for trajectory in played.every if id(trajectory) not in places]
     rewards = _rewards(tabulate_rollouts(config.reward, judged := without_judge_failures(others)), judged)
-    trained, by_token = prepared.trained(), "+".join(config.filters.chosen(TOKEN_FILTERS))
+    shares, by_token = prepared.trained_shares(), "+".join(config.filters.chosen(TOKEN_FILTERS))
     rows = []
     for trajectory in played.every:
         b = places.get(id(trajectory), -1)
@@ -91,7 +93,7 @@ def write_step(trainer: Trainer, played: Played, prepared: Prepared) -> None:
         for t, turn in enumerate(trajectory.turns):
             found: dict[str, Any] = {"trained": 0.0}
             if b >= 0:
-                share, why = float(trained[b, t]), [name for name, mask in prepared.rejected.items() if mask[b, t]]
+                share, why = float(shares[b, t]), [name for name, mask in prepared.rejected.items() if mask[b, t]]
                 found = {"trained": share, "advantage": float(prepared.advantages[b, t])}
                 found["reward"] = float(prepared.rollouts.rewards[b, t])
                 found["why_not"] = "+".join(why) or (by_token if share == 0 else "")
@@ -141,7 +143,7 @@ def _rewards(table: Rollouts, rows: list[Trajectory]) -> dict[int, list[float]]:
 
 def _row(prompts: Prompts, trajectory: Trajectory, t: int, turn: Turn) -> dict[str, Any]:
     verdict = turn.verdict
-    said = {name: getattr(verdict, name) for name in ("status", "reason", "detail", "speedup", "coverage")}
+    said = ("status", "reason", "detail", "speedup", "coverage")
     return {
         **dict.fromkeys(SCHEMA.names),
         "task": trajectory.task_id,
@@ -154,7 +156,7 @@ def _row(prompts: Prompts, trajectory: Trajectory, t: int, turn: Turn) -> dict[s
         "finished": turn.finished,
         "prompt_tokens": len(turn.prompt_ids),
         "tokens": len(turn.response_ids),
-        **(said if verdict else {}),
+        **({name: getattr(verdict, name) for name in said} if verdict else {}),
         "verdict": json.dumps(plain(verdict.to_dict())) if verdict else None,
     }
 

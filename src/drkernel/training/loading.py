@@ -20,11 +20,12 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PretrainedConfig
 
 from drkernel.lora import Base, LoraConfig
 from drkernel.policy.attention import ATTENTION
+from drkernel.policy.dtensor import fill, local
 from drkernel.policy.lora import add_adapters, draw_adapters, is_adapter
 from drkernel.policy.model import Policy
 from drkernel.training.checkpoint import one_line
@@ -97,7 +98,7 @@ def base_digest(policy: Policy, ranks: Ranks) -> str:
 
 def _weighted_bits(weight: Tensor, ranks: Ranks) -> Tensor:
     """int64 scalar: this rank's part of a weight's sum; of a weight that is not sharded the first rank has it all."""
-    flat = _local_part(weight).detach().flatten()
+    flat = local(weight).detach().flatten()
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
     if not isinstance(weight, DTensor) and not ranks.is_main:
         return total
@@ -127,7 +128,7 @@ def random_policy(
             whole.normal_(0.0, config.initializer_range, generator=generator)
         else:
             whole.fill_(0.0 if name.endswith("bias") else 1.0)
-        _local_part(parameter.detach()).copy_(_local_part(_cut(whole, parameter)))
+        fill(parameter, whole)
     return policy
 
 
@@ -157,15 +158,6 @@ def _fill_buffers(policy: Policy, device: torch.device) -> None:
             raise DrKernelError(f"model {model.config.model_type}: cannot fill the buffers of {kind}") from error
         for name in computed:
             module._buffers[name] = fresh._buffers[name]
-
-
-def _cut(whole: Tensor, like: Any) -> Tensor:
-    """`whole`, which every rank has, sharded like the parameter `like`; nothing is sent."""
-    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
-
-
-def _local_part(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _local(source: str, ranks: Ranks) -> Path:

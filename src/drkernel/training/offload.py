@@ -15,7 +15,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
+
+from drkernel.policy.dtensor import local
 
 CHUNK_BYTES = 2**29
 """State, and with it parameters, that a step brings to the GPU at a time; a larger parameter comes alone."""
@@ -73,7 +74,7 @@ class HostOptimizer:
     def _chunks(self) -> Iterator[set[Tensor]]:
         chunk, size = set[Tensor](), 0
         for parameter in (each for group in self._optimizer.param_groups for each in group["params"]):
-            large = 2 * _local(parameter).nbytes  # two moments; with one the chunks are smaller than they might be
+            large = 2 * local(parameter).nbytes  # two moments; with one the chunks are smaller than they might be
             if chunk and size + large > self._chunk_bytes:
                 yield chunk
                 chunk, size = set(), 0
@@ -98,7 +99,7 @@ class HostOptimizer:
                     continue
                 if (parameter, key) in host:
                     kept = host[parameter, key]
-                    _local(kept).copy_(_local(value), non_blocking=True)
+                    local(kept).copy_(local(value), non_blocking=True)
                 else:
                     kept = _to_host(value)  # the first step has made it
                 state[parameter][key] = kept
@@ -112,8 +113,3 @@ def _is_large(value: Any, parameter: Tensor) -> bool:
 def _to_host(tensor: Tensor) -> Tensor:
     """A copy in the host's memory, pinned where the tensor is on a GPU. It is on its way."""
     return tensor.to("cpu", non_blocking=True, copy=True)
-
-
-def _local(tensor: Tensor) -> Tensor:
-    """What this rank has of it."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -149,8 +149,9 @@ def select(batch: Batch, rows: list[int]) -> tuple[Tensor, Batch]:
     return index, Batch(cu_seqlens=cu_seqlens, **{name: getattr(batch, name)[index] for name in names})
 
 
-def rows_that_train(batch: Batch) -> Batch:
-    """The batch without the rows of which no token trains: they would cost a forward and a backward pass for nothing.
+def rows_that_train(batch: Batch) -> tuple[Tensor, Batch]:
+    """The batch without the rows of which no token trains, and the positions of its tokens in the whole one. Those rows
+    would cost a forward and a backward pass for nothing.
 
     Where no row is left, the shortest stays, for there is no empty batch.
     """
@@ -158,7 +159,7 @@ def rows_that_train(batch: Batch) -> Batch:
     rows = [row for row, (start, end) in enumerate(pairwise(bounds)) if batch.loss_mask[start:end].any()]
     lengths = _lengths(batch)
     rows = rows or [min(range(len(lengths)), key=lengths.__getitem__)]
-    return batch if len(rows) == len(lengths) else select(batch, rows)[1]
+    return select(batch, rows)
 
 
 def _lengths(batch: Batch) -> list[int]:

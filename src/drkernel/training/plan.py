@@ -9,7 +9,7 @@ part, V tokens in the vocabulary:
     state           16 P / R: float32 weights, gradients and two moments (8 P / R with trainer.offload=optimizer, and
                     two chunks of training/offload.py); below 2**33 bytes gradients stay whole: 4 P
                     with LoRA 2 P / R of the frozen base, and the 16 of its adapters: whole gradients below 2**33 bytes
-    reference       4 P / R where algo.kl_coef needs a second policy
+    reference       4 P / R where algo.kl_coef needs a second policy: none with LoRA, whose base is there
     engine          2 P / engine.tensor_parallel (vLLM), 2 P (graphs) or 4 P (transformers, float32); none in a
                     supervised stage that plays no task
     cache           engine.kv_cache_gib of vLLM, else all slots: 2 L k engine.max_tokens numbers each
@@ -150,7 +150,8 @@ def memory(config: Config, shape: Shape, ranks: int) -> dict[str, tuple[float, f
     judge = JUDGE_GIB if config.judge.share and _measures(config) else 0.0
     shards = 1 if is_whole(config, shape) else ranks
     state = _state(config, shape, shards) / GIB
-    reference = 4 * shape.parameters / shards / GIB if config.algo.kl_coef and config.stage == "rl" else 0.0
+    second = config.algo.kl_coef and config.stage == "rl" and not config.policy.lora.rank
+    reference = 4 * shape.parameters / shards / GIB if second else 0.0
     return {
         "state": (state, state),
         **({"reference policy": (reference, reference)} if reference else {}),

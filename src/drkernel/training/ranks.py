@@ -128,6 +128,10 @@ class Ranks:
         _leave()
 
 
+SINGLE = Ranks()
+"""A process without peers, on the CPU."""
+
+
 def init_distributed(reserved: Sequence[str] = ()) -> Ranks:
     """Find out which rank this process is and join the others; harmless to call twice.
 

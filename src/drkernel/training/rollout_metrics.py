@@ -15,7 +15,7 @@ from drkernel.config import AlgoConfig, RewardConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.metric_sums import MetricSums, mean_of, means
 from drkernel.objective.metrics import fast_at
-from drkernel.objective.rewards import REWARDS, overlong
+from drkernel.objective.rewards import REWARDS, overlong_due
 from drkernel.objective.rollouts import Rollouts, last_turn, tabulate, without_judge_failures
 from drkernel.registry import bind
 from drkernel.types import Status, Trajectory
@@ -32,7 +32,7 @@ def overlong_penalty(config: RewardConfig, table: Rollouts) -> Tensor:
     if not config.overlong_penalty:
         return torch.zeros_like(table.rewards)
     assert config.overlong_limit, "config.load sets it"
-    due = overlong(table.lengths, config.overlong_limit, config.overlong_window)
+    due = overlong_due(table.lengths, config.overlong_limit, config.overlong_window)
     return torch.where(table.turn_mask, config.overlong_penalty * due, 0.0)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import os
 import re
 import sys
@@ -61,9 +62,14 @@ class Run:
         self._wandb: Any = None
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
-        """Append one line. Keys under `time/` are wall-clock; all others repeat bit for bit on the CPU."""
+        """Append one line. Keys under `time/` are wall-clock; all others repeat bit for bit on the CPU.
+
+        What is not a finite number, such as the speed-up of a step without a right submission, is null: JSON has no
+        NaN.
+        """
         self._expect_ownership()
-        self._metrics.write(json.dumps({"step": step, **metrics}) + "\n")
+        finite = {name: None if _not_finite(value) else value for name, value in metrics.items()}
+        self._metrics.write(json.dumps({"step": step, **finite}, allow_nan=False) + "\n")
         self._metrics.flush()
         if self._wandb:
             self._wandb.log({"step": step, **metrics})
@@ -255,6 +261,10 @@ def write_text(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def _not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _without_snapshots(text: str) -> str:

@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from drkernel.judge import JudgeProtocol
-from drkernel.training.ranks import Ranks
+from drkernel.training.ranks import SINGLE, Ranks
 from drkernel.training.seeds import generator
 from drkernel.types import DrKernelError, Task
 
 _CONCURRENT = 16
 """Tasks that a judge checks at the same time."""
-SINGLE = Ranks()
 
 
 class Sampler:

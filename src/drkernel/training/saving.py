@@ -15,9 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch.distributed as dist
 
-from drkernel.training.ranks import Ranks
-
-SINGLE = Ranks()
+from drkernel.training.ranks import SINGLE, Ranks
 
 
 class Saver:

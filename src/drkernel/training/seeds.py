@@ -1,7 +1,12 @@
-"""The seeds of what a run draws, each a pure function of the run's seed and of where the run stands."""
+"""The seeds of what a run draws, each a pure function of the run's seed and of where the run stands; and the random
+states of a process, for what libraries draw."""
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
+import numpy
 import torch
 
 
@@ -12,3 +17,34 @@ def generator(seed: int, number: int) -> torch.Generator:
     with SHA-256 instead (`drkernel.rollout.verdicts.completion_seed`). This one stays: recorded runs drew from it.
     """
     return torch.Generator().manual_seed(hash((seed, number)))
+
+
+def rng_state() -> dict[str, Any]:
+    """Every random state of this process and its GPU. Rollouts draw from (seed, step) alone, but libraries may not."""
+    generator: Any = numpy.random.get_state()
+    kind, keys, position, has_gauss, gauss = generator
+    version, internal, gauss_next = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+        "numpy": [kind, torch.from_numpy(keys.astype("int64")), position, has_gauss, gauss],
+        "python": [version, list(internal), gauss_next],
+    }
+
+
+def restore_rng(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+    kind, keys, *rest = state["numpy"]
+    numpy.random.set_state((kind, keys.numpy().astype("uint32"), *rest))
+    version, internal, gauss_next = state["python"]
+    random.setstate((version, tuple(internal), gauss_next))
+
+
+def seed_rng(seed: int, step: int, rank: int) -> None:
+    """Every random state of this process as a function of these three."""
+    drawn = numpy.random.SeedSequence((seed % 2**32, step, rank)).generate_state(3)
+    torch.manual_seed(int(drawn[0]))
+    numpy.random.seed(int(drawn[1]))
+    random.seed(int(drawn[2]))

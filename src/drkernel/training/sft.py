@@ -7,7 +7,6 @@ activation checkpointing, signals and resumption are those of reinforcement lear
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 from contextlib import ExitStack, closing
@@ -17,8 +16,7 @@ import torch
 
 from drkernel.config import Config
 from drkernel.policy.prompts import Prompts
-from drkernel.rollout import Stopped, too_long
-from drkernel.slurm.guard import SAVED
+from drkernel.rollout import too_long
 from drkernel.training import offload, plan, report, sft_data, supervised, validation
 from drkernel.training.build import export_policy, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.judging import described, judge_of_node
@@ -32,7 +30,7 @@ from drkernel.training.saving import Saver
 from drkernel.training.sft_data import Renderer, SftData
 from drkernel.training.supervised import Epochs
 from drkernel.training.timer import Timer
-from drkernel.training.trainer import Trainer, resume, save, should_save, steps_to_take
+from drkernel.training.trainer import Trainer, resume, run_steps, set_up_torch
 from drkernel.types import DrKernelError, Task
 
 DATA = "data.json"
@@ -43,8 +41,7 @@ HELD_OUT = "held_out"
 
 def train(config: Config, ranks: Ranks) -> None:
     """Build everything, resume, and take steps until the epochs are over or a signal ends the run."""
-    torch.manual_seed(config.seed)
-    torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
+    set_up_torch(config, ranks)
     warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
     prompts = make_prompts(config)
@@ -60,28 +57,17 @@ def train(config: Config, ranks: Ranks) -> None:
         players, tasks = make_players(config, policy, prompts, progress, ranks, stack)
         trainer = Trainer(with_steps(config, epochs), policy=policy, prompts=prompts, ranks=ranks, run=run, **players)
         trainer.should_stop = lambda: preemption.received
-        trainer.saver = saver = stack.enter_context(Saver(ranks, config.trainer.save_async))
+        trainer.saver = stack.enter_context(Saver(ranks, config.trainer.save_async))
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, tasks) if tasks else []
         begin(trainer, data)
         batches = epochs.batches(after=trainer.state.step)
-        for _ in steps_to_take(trainer):
-            with contextlib.suppress(Stopped):  # then the state has a step to validate
-                metrics = trainer.state.pending or step(trainer, optimizer, data, epochs, next(batches))
-                log(trainer, validate(trainer, to_validate, metrics))
-            stop = preemption.agreed(ranks)
-            if stop or should_save(trainer):
-                save(trainer, optimizer)
-            if stop:
-                break
-        else:
-            stop = preemption.agreed(ranks)
-        saver.wait()
-        if stop:
-            progress.log(f"{SAVED} {trainer.state.step}; the same command goes on")
-            preemption.call_previous_handler(ranks)
-        else:
-            preemption.release()
+
+        def next_step() -> None:
+            metrics = trainer.state.pending or step(trainer, optimizer, data, epochs, next(batches))
+            log(trainer, validate(trainer, to_validate, metrics))
+
+        if run_steps(trainer, optimizer, preemption, next_step):
             export_policy(config, policy, prompts, ranks)
             if run:
                 report.publish(run)

@@ -61,13 +61,16 @@ class Played:
             alive &= survivors
         return alive
 
-    def take(self, fresh: list[Trajectory], alive: set[int], missing: int, last_resort: bool) -> None:
-        """Keeps the trajectories of the first `missing` groups of `alive`, in the order in which they were drawn; as a
-        last resort of all groups, `alive` or not."""
-        groups = {trajectory.group for trajectory in fresh} if last_resort else alive
-        taken = sorted(groups)[:missing]
+    def take(self, fresh: list[Trajectory], alive: set[int], missing: int) -> None:
+        """Keeps the trajectories of the first `missing` groups of `alive`, in the order in which they were drawn."""
+        taken = sorted(alive)[:missing]
         self.surplus |= alive.difference(taken)
         self.trajectories += [trajectory for trajectory in fresh if trajectory.group in taken]
+
+    def take_any(self, fresh: list[Trajectory], number: int) -> None:
+        """Keeps the trajectories of the first `number` groups, whether filters keep them or not."""
+        taken = sorted({trajectory.group for trajectory in fresh})[:number]
+        self.trajectories = [trajectory for trajectory in fresh if trajectory.group in taken]
 
 
 def describe_rollouts(trainer: Trainer, played: Played) -> dict[str, float]:

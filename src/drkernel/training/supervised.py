@@ -18,8 +18,7 @@ from torch import Tensor
 
 from drkernel.policy.model import Policy
 from drkernel.training import update
-from drkernel.training.ranks import Ranks
-from drkernel.training.update import SINGLE
+from drkernel.training.ranks import SINGLE, Ranks
 from drkernel.types import Batch, Trajectory
 
 

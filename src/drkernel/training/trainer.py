@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,13 +17,17 @@ from drkernel.judge import JudgeProtocol
 from drkernel.policy.engine import Engine
 from drkernel.policy.model import Policy
 from drkernel.policy.prompts import Prompts
+from drkernel.rollout import Stopped
+from drkernel.slurm.guard import SAVED
 from drkernel.training import checkpoint
+from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import make_estimator
 from drkernel.training.run import BEST, Run
 from drkernel.training.sampler import Sampler
 from drkernel.training.saving import Saver
+from drkernel.training.seeds import seed_rng
 
 
 @dataclass
@@ -77,6 +82,13 @@ class Trainer:
         return {"max_tokens": max_tokens, "temperature": temperature, "ranks": self.ranks}
 
 
+def set_up_torch(config: Config, ranks: Ranks) -> None:
+    """Threads and random states of a rank. Each rank draws numbers of its own from the start, as after a resumption on
+    another number of ranks; what ranks must agree on is drawn from generators of its own."""
+    torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
+    seed_rng(config.seed, 0, ranks.rank)
+
+
 def log(trainer: Trainer, metrics: dict[str, float]) -> None:
     """One line of metrics.jsonl, and a shorter one on the console."""
     state = trainer.state
@@ -101,6 +113,34 @@ def steps_to_take(trainer: Trainer) -> Iterator[int]:
             trainer.progress.log(f"ended early: {why}")
             return
         yield number
+
+
+def run_steps(
+    trainer: Trainer, optimizer: torch.optim.Optimizer, preemption: Preemption, next_step: Callable[[], None]
+) -> bool:
+    """Call `next_step`, which takes a step, validates and logs, until the run is complete or a signal ends it, and save
+    where that is due. Returns whether it is complete. Collective.
+
+    `next_step` may raise Stopped: then the state is that of the last whole step, or has one to validate.
+    """
+    ranks, stop = trainer.ranks, False
+    for _ in steps_to_take(trainer):
+        with contextlib.suppress(Stopped):
+            next_step()
+        stop = preemption.agreed(ranks)
+        if stop or should_save(trainer):
+            save(trainer, optimizer)
+        if stop:
+            break
+    stop = stop or preemption.agreed(ranks)
+    trainer.saver.wait()
+    if stop:
+        trainer.progress.log(f"{SAVED} {trainer.state.step}; the same command goes on")
+        preemption.call_previous_handler(ranks)
+        return False
+    preemption.release()  # everything is saved: a signal may now end the process at once
+    trainer.should_stop = lambda: False
+    return True
 
 
 def should_save(trainer: Trainer) -> bool:

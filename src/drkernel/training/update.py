@@ -7,9 +7,8 @@ entropies of micro-batches and ranks are sums. The host never waits for the devi
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -21,13 +20,12 @@ from drkernel.config import AlgoConfig, TrainerConfig
 from drkernel.objective.loss import count, kl_to_reference, mean_log_ratio, policy_loss, token_weights
 from drkernel.objective.metric_sums import MetricSums
 from drkernel.policy.attention import to_device
-from drkernel.policy.model import Policy
+from drkernel.policy.model import Policy, autocast
 from drkernel.training.packing import shard_microbatches
-from drkernel.training.ranks import Ranks
+from drkernel.training.ranks import SINGLE, Ranks
 from drkernel.training.sharding import set_gradient_sync
 from drkernel.types import Batch
 
-SINGLE = Ranks()
 WHOLE_GRADIENTS = 2**33
 """Bytes. A sharded policy whose float32 gradients are smaller keeps them whole until the last micro-batch, and adds
 them up over ranks once."""
@@ -252,12 +250,3 @@ def logprobs(
             # A filler repeats a row with nothing to score: it adds zeros.
             values[to_device(index, values.device)] += policy.logprobs(micro, temperature).logprobs
     return ranks.all_reduce_sum(values).cpu()
-
-
-@contextlib.contextmanager
-def autocast(policy: Policy) -> Iterator[None]:
-    """bfloat16 matrix products on a GPU, float32 elsewhere. Master weights stay float32; a sharded policy casts by
-    itself."""
-    needed = policy.device.type == "cuda" and not isinstance(policy, FSDPModule)
-    with torch.autocast("cuda", torch.bfloat16, enabled=needed):
-        yield

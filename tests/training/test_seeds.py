@@ -1,0 +1,25 @@
+"""What a run draws is a function of its seed and of where it stands."""
+
+import random
+
+import numpy
+import torch
+
+from drkernel.config import Config
+from drkernel.training import seeds
+from drkernel.training.ranks import Ranks
+from drkernel.training.trainer import set_up_torch
+
+
+def draws() -> tuple:
+    return torch.rand(2).tolist(), numpy.random.rand(2).tolist(), random.random()
+
+
+def test_ranks_draw_numbers_of_their_own_from_the_start_as_after_a_resumption():
+    drawn = []
+    for rank in (0, 1, 0):
+        set_up_torch(Config(seed=5), Ranks(rank, 2))
+        drawn.append(draws())
+    assert drawn[0] == drawn[2] != drawn[1]
+    seeds.seed_rng(5, 0, 1)
+    assert draws() == drawn[1]
