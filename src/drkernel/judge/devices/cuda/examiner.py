@@ -37,7 +37,7 @@ from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
 from drkernel.judge.trusted.runner_client import Missing
 from drkernel.judge.trusted.slices import LARGE
-from drkernel.judge.trusted.verdicts import verdict_of_crash
+from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash
 from drkernel.types import Task, Verdict
 
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"
@@ -254,7 +254,7 @@ class GpuExaminer:
         cost |= {key: round(ms, 2) for key, ms in self._stages.items()} | {"spans": [["exam", began, ended]]}
         evidence = verdict.evidence | {"shared_gpu": self._colocated, "cost": cost | {"reruns": spent.taken()}}
         verdict = dataclasses.replace(verdict, device=self.config.device, evidence=evidence)
-        return {"verdict": verdict.to_dict(), "machine": self._machine}
+        return as_reply(verdict) | {"machine": self._machine}
 
     def _expect_conclusive(self, verdict: Verdict, memory: float) -> None:
         """Asks whether something else than the submission, whose process has ended, may be the cause of a verdict.
