@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.service import ACROSS, CRITERIA, GPUS, SHAPES, TIMEOUT_S, Judge
-from drkernel.judge.trusted.static_check import MAX_SOURCE
-from drkernel.judge.trusted.worker_process import visible_gpus
+from drkernel.judge.trusted.worker_process import NotPrepared, visible_gpus
 from drkernel.tasks import read_task
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.types import PRECISIONS, DrKernelError, KernelTime, Task, Verdict
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
             verdict = source if isinstance(source, Verdict) else judge.judge(task, source)
     except DrKernelError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, NotPrepared) else 2
     if options.json:
         print(json.dumps(verdict.to_dict()))
     else:

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
 from drkernel.judge.interface import Backend
 from drkernel.judge.trusted import static_check
@@ -186,10 +187,13 @@ class Judge:
         """Which trivial outputs would pass on a task, in words; empty where none would.
 
         Raises:
-            DrKernelError: the reference fails or cannot be shrunk, or the task is refused.
+            DrKernelError: the reference fails or cannot be shrunk, or the task is refused; NotPrepared, which is one,
+                where the judge failed.
         """
-        self._expect_open()
-        return self._backend.enqueue(task, None).result()
+        with self._lock:
+            self._expect_open()
+            future = self._backend.enqueue(task, None)
+        return future.result()
 
     def doing(self) -> list[str]:
         """What each examiner of a GPU does now, and for how long; each writes its stack to its standard error. For
@@ -198,9 +202,11 @@ class Judge:
 
     def close(self) -> None:
         """Ends the worker processes; submissions that still wait are cancelled."""
-        if not self._closed:
+        with self._lock:  # what was accepted is in the backend's queues now, and nothing more will be
+            if self._closed:
+                return
             self._closed = True
-            self._backend.close()
+        self._backend.close()
 
     def _expect_open(self) -> None:
         if self._closed:
@@ -246,4 +252,4 @@ def choose_workers(workers: int | None, device: str, gpus: Sequence[str | int] |
 
 def _shortened(source: str) -> str:
     """Enough of a source to see that it is too large."""
-    return source[: static_check.MAX_SOURCE + 1]
+    return source[: MAX_SOURCE + 1]
