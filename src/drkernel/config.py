@@ -64,7 +64,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "policy.thinking": ("none", "kept", "stripped"),
     "engine.name": ("auto", "graphs", "transformers", "vllm"),
     "judge.device": DEVICES,
-    "judge.gpu": GPUS,
+    "judge.gpu": tuple(GPUS),
     "judge.shapes": SHAPES,
     "judge.across_shapes": tuple(ACROSS),
     "judge.criterion": CRITERIA,

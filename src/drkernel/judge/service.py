@@ -15,6 +15,7 @@ from typing import Any
 
 from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
+from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.judge.interface import Backend
 from drkernel.judge.trusted import static_check
 from drkernel.judge.trusted.criterion import CRITERIA
@@ -25,7 +26,6 @@ from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, Task, Verdict
 
 SHAPES = ("reject", "penalise", "ignore")
-GPUS = ("H200", "H100", "A100")
 DEVICES = ("auto", "simulated", "cuda")
 TIMEOUT_S = {"simulated": 20.0, "cuda": 8.0}
 """Default of `timeout_s` by device. On a GPU it is short, since the GPU waits for a submission that hangs, and kernels
@@ -107,7 +107,7 @@ class Judge:
         device, gpus = choose_device(device, gpus, share)
         workers = choose_workers(workers, device, gpus)
         chosen: dict[str, tuple[str, tuple[str, ...]]]
-        chosen = {"device": (device, DEVICES), "gpu": (gpu, GPUS), "shapes": (shapes, SHAPES)}
+        chosen = {"device": (device, DEVICES), "gpu": (gpu, tuple(GPUS)), "shapes": (shapes, SHAPES)}
         chosen |= {"criterion": (criterion, CRITERIA), "degenerate": (degenerate, DEGENERATE)}
         chosen["across_shapes"] = (across_shapes, tuple(ACROSS))
         for key, (choice, known) in chosen.items():
