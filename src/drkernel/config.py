@@ -13,6 +13,7 @@ one of a few values, the values come from a registry too (`CHOICES`).
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,7 +163,9 @@ class JudgeConfig:
     baselines: str | None = None
     """With `cuda`: a file of judge/devices/cuda/baselines.py; verdicts then state speed-ups over these, too."""
     secret: str | None = None
-    """Key of the hidden inputs. None derives it from `seed`, so that a run can be repeated bit for bit."""
+    """Key of the hidden inputs and shapes. None derives it from `seed`, so that a run can be repeated bit for bit: this
+    key is public, and hidden shapes are the same in all runs with that seed. A long random text hides them from whoever
+    knows this repository: `judge.secret='${oc.env:NAME}'` takes it from the environment. Only its digest is kept."""
 
 
 @dataclass
@@ -363,8 +366,11 @@ def judge_options(config: Judged) -> dict[str, Any]:
     return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
 
 
-def to_yaml(config: Config) -> str:
-    """The whole configuration as YAML, every key in force."""
+def to_yaml(config: Any) -> str:
+    """The whole configuration (a run's or a study's) as YAML, every key in force; of a secret its digest."""
+    if secret := config.judge.secret:
+        digest = f"sha256:{hashlib.sha256(secret.encode()).hexdigest()[:16]}"
+        config = dataclasses.replace(config, judge=dataclasses.replace(config.judge, secret=digest))
     return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
