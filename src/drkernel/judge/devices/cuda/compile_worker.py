@@ -78,11 +78,11 @@ class CompileWorker:
         found = static_check.inspect(source, task.answer_name, not config["price_hacks"]) if config["gate"] else None
         if config["criterion"] == "drkernel":
             return as_reply(found.to_verdict()) if found else None
-        theirs = criterion.refused(source, task.answer_name)
-        return self._ended(found.to_verdict(), theirs) if found and theirs else None
+        kernelbench = criterion.refused(source, task.answer_name)
+        return self._ended(found.to_verdict(), kernelbench) if found and kernelbench else None
 
-    def _ended(self, own: Verdict, theirs: Finding | None = None) -> dict[str, Any]:
-        return as_reply(criterion.decided(self._config["criterion"], own, theirs))
+    def _ended(self, own: Verdict, kernelbench: Finding | None = None) -> dict[str, Any]:
+        return as_reply(criterion.decided(self._config["criterion"], own, kernelbench))
 
 
 def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:

@@ -75,7 +75,8 @@ GPUS = {
         flops={"half": 260e12, "tf32": 130e12, "fp32": 18e12, "fp64": 18e12}, vector_ops=9e12,
     ),
 }  # fmt: skip
-"""The GPUs of the simulated device; `judge.gpu` may name them. H200: measured. H100 (SXM5) and A100 (80 GB SXM4): NVIDIA's data sheets, with the H200's ratios to its own."""
+"""The GPUs of the simulated device; `judge.gpu` may name them. H200: measured. H100 (SXM5) and A100 (80 GB SXM4):
+NVIDIA's data sheets, with the H200's ratios to its own."""
 
 RAMP_US, RAMP = 6.0, 0.1
 """A kernel reaches its bandwidth only after a while: up to a tenth of its time, at most this long."""
