@@ -11,11 +11,11 @@ from omegaconf import OmegaConf
 
 from drkernel import config as configuration
 from drkernel import overrides
-from drkernel.config import CHOICES, Config
+from drkernel.config import CHOICES, Config, judge_options, to_yaml
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import MAY_CHANGE, slug
+from drkernel.overrides import MAY_CHANGE, SECRET, slug, without_secret
 from drkernel.stage_keys import UNREAD, expect_read
 from drkernel.training.rollout_metrics import make_estimator, make_reward
 from drkernel.types import DrKernelError
@@ -100,7 +100,23 @@ def test_every_registered_name_has_a_yaml_file_and_the_other_way_round():
 
 def test_what_a_resumed_run_may_change_is_no_part_of_its_folders_name():
     hydra = composed("train", hydra=True).hydra
-    assert tuple(hydra.job.config.override_dirname.exclude_keys) == MAY_CHANGE
+    assert tuple(hydra.job.config.override_dirname.exclude_keys) == (*MAY_CHANGE, SECRET)
+
+
+def test_a_secret_is_the_judge_s_alone_and_files_have_its_digest(monkeypatch):
+    monkeypatch.setenv("OF_A_TEST", "not to be read")
+    config = load("judge.secret=${oc.env:OF_A_TEST}")
+    assert judge_options(config)["secret"] == b"not to be read"
+    kept, other = to_yaml(config), to_yaml(load("judge.secret=another"))
+    assert "not to be read" not in kept and "another" not in other and kept != other
+    assert config.judge.secret == "not to be read", "the judge still has it"
+    assert without_secret(["train.py", "judge.secret=abc", "+judge.secret=d", "seed=1"]) == [
+        "train.py", "judge.secret=...", "+judge.secret=...", "seed=1",
+    ]  # fmt: skip
+
+
+def test_without_a_secret_of_its_own_a_run_can_be_repeated_by_its_seed():
+    assert judge_options(load())["secret"] == judge_options(load())["secret"] != judge_options(load("seed=1"))["secret"]
 
 
 def test_a_run_folder_is_named_after_its_overrides_and_never_after_the_time():

@@ -13,6 +13,7 @@ one of a few values, the values come from a registry too (`CHOICES`).
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +65,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "policy.thinking": ("none", "kept", "stripped"),
     "engine.name": ("auto", "graphs", "transformers", "vllm"),
     "judge.device": DEVICES,
-    "judge.gpu": GPUS,
+    "judge.gpu": tuple(GPUS),
     "judge.shapes": SHAPES,
     "judge.across_shapes": tuple(ACROSS),
     "judge.criterion": CRITERIA,
@@ -163,7 +164,9 @@ class JudgeConfig:
     baselines: str | None = None
     """With `cuda`: a file of judge/devices/cuda/baselines.py; verdicts then state speed-ups over these, too."""
     secret: str | None = None
-    """Key of the hidden inputs. None derives it from `seed`, so that a run can be repeated bit for bit."""
+    """Key of the hidden inputs and shapes. None derives it from `seed`, so that a run can be repeated bit for bit: this
+    key is public, and hidden shapes are the same in all runs with that seed. A long random text hides them from whoever
+    knows this repository: `judge.secret='${oc.env:NAME}'` takes it from the environment. Only its digest is kept."""
 
 
 @dataclass
@@ -345,9 +348,7 @@ def load(composed: DictConfig) -> Config:
     expect_effects(config)
     expect_chosen("algo.advantage", config.algo.advantage, _options(ADVANTAGES), typed())
     if config.algo.importance_cap is None:
-        expect_idle(
-            "algo.importance_level", typed(), "without algo.importance_cap", "a cap, e.g. algo.importance_cap=2"
-        )
+        expect_idle("algo.importance_level", typed(), "without algo.importance_cap", "a cap: algo.importance_cap=2")
     expect_a_schedule(config.trainer)
     expect_trajectories(config)
     return config
@@ -375,14 +376,16 @@ def located(config: Any) -> Any:
 
 def judge_options(config: Judged) -> dict[str, Any]:
     """The arguments of `drkernel.judge.Judge`; without a secret of its own its key is the seed, so that runs repeat."""
-    options = dataclasses.asdict(config.judge)
-    del options["feedback_tokens"]
+    options = {name: value for name, value in dataclasses.asdict(config.judge).items() if name != "feedback_tokens"}
     options["price_hacks"] = not config.reward.hack_check
     return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
 
 
-def to_yaml(config: Config) -> str:
-    """The whole configuration as YAML, every key in force."""
+def to_yaml(config: Any) -> str:
+    """The whole configuration (a run's or a study's) as YAML, every key in force; of a secret its digest."""
+    if secret := config.judge.secret:
+        digest = f"sha256:{hashlib.sha256(secret.encode()).hexdigest()[:16]}"
+        config = dataclasses.replace(config, judge=dataclasses.replace(config.judge, secret=digest))
     return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 

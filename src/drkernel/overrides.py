@@ -46,7 +46,10 @@ MAY_CHANGE = (
     *MACHINE,
 )
 """Keys that a resumed run may change: its next step does not depend on them, but for rounding. All others may not, and
-name the run folder. This is the only list: `may_change` and conf/train.yaml read it."""
+name the run folder, but for SECRET. This is the only list: `may_change` and conf/train.yaml read it."""
+SECRET = "judge.secret"
+"""A key that a resumed run may not change, and that neither names its folder nor stands in its files, which have a
+digest of it."""
 FIRST_RANK_PRINTS_S = 2.0
 """How long other ranks wait before they end: a launcher kills all ranks once one has ended."""
 
@@ -251,6 +254,15 @@ def may_change(key: str) -> bool:
     return key in MAY_CHANGE
 
 
+def without_secret(command: Sequence[str]) -> list[str]:
+    """A command line as files may have it.
+
+    >>> without_secret(["train.py", "judge.secret=abc"])
+    ['train.py', 'judge.secret=...']
+    """
+    return [re.sub(rf"^(\+*{re.escape(SECRET)}=).*", r"\1...", part, flags=re.DOTALL) for part in command]
+
+
 def slug(text: str) -> str:
     """A folder name for a run from its overrides: readable, stable, never too long.
 
@@ -262,7 +274,7 @@ def slug(text: str) -> str:
 
 
 OmegaConf.register_new_resolver("slug", slug, replace=True)
-OmegaConf.register_new_resolver("may_change", lambda: list(MAY_CHANGE), replace=True)
+OmegaConf.register_new_resolver("not_in_name_of_run", lambda: [*MAY_CHANGE, SECRET], replace=True)
 
 
 def _keys(nested: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+import contextlib
+import errno
+import queue
+import socket
+import subprocess
+import threading
+from concurrent.futures import CancelledError, Future
 from types import SimpleNamespace
 
 import pytest
@@ -72,6 +78,54 @@ def test_a_machine_on_which_no_worker_starts_says_nothing_of_task_or_submission(
         assert found.is_judge_failure and "no worker process starts: DeadlineExceeded" in found.detail
         with pytest.raises(NotPrepared, match="no worker process starts"):
             judge.check_task(tasks["relu"])
+
+
+@pytest.mark.parametrize("call", ["socketpair", "Popen"])
+def test_a_machine_without_processes_or_files_to_spare_is_no_hanging_verdict(monkeypatch, tasks, call):
+    def fail(*given, **more):
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(*((socket, call) if call == "socketpair" else (subprocess, call)), fail)
+    with Judge(workers=1) as judge:
+        found = judge.submit(tasks["relu"], "source").result(timeout=20)
+        assert found.is_judge_failure and "Resource temporarily unavailable" in found.detail
+
+
+class SlowToTake(queue.SimpleQueue):
+    """A queue of jobs that takes one only when the test lets it."""
+
+    def __init__(self):
+        super().__init__()
+        self.entered, self.go_on = threading.Event(), threading.Event()
+
+    def put(self, item, *given):
+        if item is not None:
+            self.entered.set()
+            self.go_on.wait(2)
+        super().put(item, *given)
+
+
+@pytest.mark.parametrize("ask", ["check_task", "submit"])
+def test_a_judge_that_closes_while_it_is_asked_leaves_nobody_waiting(monkeypatch, tasks, ask):
+    monkeypatch.setattr(backend, "Worker", Dying)
+    ended = threading.Event()
+    monkeypatch.setattr(backend, "queue", SimpleNamespace(SimpleQueue=SlowToTake, Empty=queue.Empty))
+    judge = Judge(workers=1)
+    jobs = judge._backend._jobs
+
+    def wait():
+        with contextlib.suppress(CancelledError, DrKernelError):
+            judge.check_task(tasks["relu"]) if ask == "check_task" else judge.judge(tasks["relu"], "source")
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    assert jobs.entered.wait(5)
+    closing = threading.Thread(target=judge.close, daemon=True)
+    closing.start()
+    closing.join(0.3)
+    jobs.go_on.set()
+    assert ended.wait(5), "it waits for ever"
+    closing.join(5)
 
 
 class Once:

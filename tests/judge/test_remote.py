@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,7 @@ from multiprocessing.connection import Client as connect
 
 import pytest
 
+from drkernel.judge import NotPrepared
 from drkernel.judge.remote import Client, serve
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 from tests.judge.examples import examples
@@ -42,6 +44,8 @@ class FakeJudge:
         return Verdict("ok", "faster", detail=source, evidence={"task": task.id}, speedup=1.5)
 
     def check_task(self, task: Task) -> None:
+        if "failed" in task.id:
+            raise NotPrepared("judge: a task could not be prepared")
         if "bad" in task.id:
             raise DrKernelError(f"task {task.id}: trivial answer passes")
 
@@ -61,6 +65,14 @@ def server(fake):
 def client(server):
     with closing(Client(server.address, server.key)) as client:
         yield client
+
+
+def test_a_failure_of_the_judge_is_told_from_an_unusable_task(client):
+    with pytest.raises(NotPrepared, match="could not be prepared"):
+        client.check_task(dataclasses.replace(TASK, id="failed"))
+    with pytest.raises(DrKernelError, match="trivial answer passes") as caught:
+        client.check_task(dataclasses.replace(TASK, id="bad"))
+    assert not isinstance(caught.value, NotPrepared)
 
 
 def test_verdicts_arrive_whole_and_in_any_order(client):

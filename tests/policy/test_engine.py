@@ -1,9 +1,11 @@
 """A completion is a function of the weights and its own request, to the bit; and it is what the trainer would score."""
 
+import os
+
 import pytest
 import torch
 
-from drkernel.policy import Request, Sampling, new_policy
+from drkernel.policy import Request, Sampling, new_policy, vllm_engine
 from drkernel.policy import transformers_engine as module
 from drkernel.policy.transformers_engine import TransformersEngine
 from drkernel.types import DrKernelError
@@ -191,3 +193,11 @@ def test_released_and_extended_requests_hold_no_memory(policy):
     run(made, [second])
     made.release(second.id)
     assert not made._kept
+
+
+def test_an_engine_that_cannot_be_made_leaves_the_environment_as_it_was(monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.delenv("NOT_SET", raising=False)
+    with pytest.raises(ValueError, match="no engine"), vllm_engine._environment({"RANK": "0", "NOT_SET": "1"}):
+        raise ValueError("no engine")
+    assert os.environ["RANK"] == "3" and "NOT_SET" not in os.environ

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from drkernel.judge import feedback
+from drkernel.judge import NotPrepared, feedback
 from drkernel.scaling import records, study
 from drkernel.scaling.models import TaskCompletion, TokenModel
 from drkernel.scaling.solutions import Solution
@@ -184,6 +184,18 @@ def test_a_task_that_the_judge_cannot_use_is_passed_over_and_told(tmp_path):
     played = play(tmp_path, STRATEGIES[2], judge=Judge(unusable=["set/1"]), log=told.append)
     assert {record.task for record in played.values()} == {"set/0", "set/2", "set/3", "set/4"}
     assert told == ["passed over: task set/1: its reference fails"]
+
+
+def test_a_judge_that_fails_over_a_task_is_no_reason_to_pass_it_over(tmp_path):
+    class Failing(Judge):
+        def check_task(self, task):
+            if task.id == "set/1":
+                raise NotPrepared("judge: a task could not be prepared")
+
+    told = []
+    with pytest.raises(NotPrepared):
+        play(tmp_path, STRATEGIES[2], judge=Failing(), log=told.append)
+    assert told == []
 
 
 def test_a_share_without_a_usable_task_ends_like_any_other(tmp_path):

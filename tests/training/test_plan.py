@@ -1,13 +1,16 @@
 """What a run takes of a GPU's memory, by numbers worked out by hand for Qwen3-8B, and against what was measured."""
 
 import dataclasses
+import io
 import re
 
 import pytest
 import torch
+from rich.console import Console
 from transformers import Qwen3Config
 
 from drkernel.config import REPOSITORY
+from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.training import plan
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError
@@ -133,7 +136,7 @@ def test_what_does_not_fit_is_refused_with_the_number_to_change(overrides, ranks
 @pytest.mark.parametrize(("size", "ranks"), [("0.6b", 1), ("1.7b", 2), ("4b", 2), ("8b", 7), ("14b", 8)])
 def test_every_preset_fits_the_h200s_that_its_documentation_names(size, ranks):
     config = load(f"policy=qwen3_{size}", f"trainer.gpus={ranks}")
-    assert plan.verdict(config, plan.QWEN3[config.policy.path], ranks, plan.CARDS_GIB["H200"]) == ""
+    assert plan.verdict(config, plan.QWEN3[config.policy.path], ranks, GPUS["H200"].memory_gib) == ""
 
 
 def test_what_is_proposed_fits():
@@ -211,12 +214,12 @@ def test_parts_of_8b_with_adapters_on_one_gpu():
 def test_8b_with_adapters_fits_one_h200_with_engine_and_judge(overrides):
     config = load(*overrides, "judge=cuda", "judge.share=true")
     assert plan.memory(config, EIGHT, 1)["judge"][0] > 0
-    assert plan.verdict(config, EIGHT, 1, plan.CARDS_GIB["H200"]) == ""
+    assert plan.verdict(config, EIGHT, 1, GPUS["H200"].memory_gib) == ""
 
 
 def test_8b_with_adapters_on_80_gb_says_what_to_change():
     with pytest.raises(DrKernelError, match=r"needs about 10\d GiB .*(engine.kv_cache_gib|engine.sleep)=.* fits"):
-        plan.verdict(load("policy=qwen3_8b", "policy.lora.rank=32"), EIGHT, 1, plan.CARDS_GIB["H100"])
+        plan.verdict(load("policy=qwen3_8b", "policy.lora.rank=32"), EIGHT, 1, GPUS["H100"].memory_gib)
 
 
 def test_adapters_of_chosen_layers_count_alone():
@@ -230,3 +233,12 @@ def test_adapters_of_chosen_layers_count_alone():
 def test_where_no_setting_helps_adapters_are_proposed():
     config, shape = load("policy=qwen3_14b", "trainer.gpus=1"), plan.QWEN3["Qwen/Qwen3-14B"]
     assert "policy.lora.rank=32" in plan.remedy(config, shape, 32, 10.0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a plan is for the GPU that is there")
+def test_a_plan_without_a_gpu_is_for_the_one_that_is_simulated_and_an_entry_makes_it_known(monkeypatch):
+    monkeypatch.setitem(GPUS, "X", dataclasses.replace(GPUS["H200"], name="X", memory_gib=11.5))
+    config, said = load("policy=qwen3_8b"), io.StringIO()
+    config.judge.gpu = "X"
+    plan.show(config, 1, Console(file=said, width=120))
+    assert re.search(r"one X +. +11\.5", said.getvalue())

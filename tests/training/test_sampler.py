@@ -2,9 +2,10 @@
 
 import pytest
 
+from drkernel.judge import NotPrepared
 from drkernel.training.ranks import Ranks
 from drkernel.training.sampler import Sampler
-from drkernel.types import DrKernelError, Task
+from drkernel.types import DrKernelError, Task, WorkerLost
 
 TASKS = [Task(f"t{i}", "") for i in range(5)]
 
@@ -40,6 +41,17 @@ def test_a_refused_task_is_named_once_and_replaced_by_the_next():
     tasks, cursor = sampler.draw(0, 12)
     assert len(tasks) == 12 and "t2" not in ids(tasks) and cursor == 15
     assert said == ["passed over: task t2: degenerate"]
+
+
+def test_a_judge_that_fails_is_no_reason_to_pass_a_task_over():
+    class Failing(Judge):
+        def check_task(self, task: Task) -> None:
+            raise NotPrepared("judge: a task could not be prepared: worker process: PeerClosed")
+
+    said = []
+    with pytest.raises(WorkerLost, match=r"task t\d: judge: a task could not be prepared"):
+        Sampler(TASKS, 0, Failing(), said.append).draw(0, 2)
+    assert said == []
 
 
 def test_a_task_that_the_judge_marks_as_degenerate_is_never_drawn():

@@ -9,5 +9,6 @@ python -m drkernel.judge TASK.py SUBMISSION.py
 from drkernel.judge.feedback import feedback
 from drkernel.judge.interface import JudgeProtocol
 from drkernel.judge.service import Judge
+from drkernel.judge.trusted.worker_process import NotPrepared
 
-__all__ = ["Judge", "JudgeProtocol", "feedback"]
+__all__ = ["Judge", "JudgeProtocol", "NotPrepared", "feedback"]

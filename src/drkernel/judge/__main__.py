@@ -23,9 +23,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from drkernel.judge.service import ACROSS, CRITERIA, GPUS, SHAPES, TIMEOUT_S, Judge
-from drkernel.judge.trusted.static_check import MAX_SOURCE
-from drkernel.judge.trusted.worker_process import visible_gpus
+from drkernel.judge.boundary.framing import MAX_SOURCE
+from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.service import ACROSS, CRITERIA, SHAPES, TIMEOUT_S, Judge
+from drkernel.judge.trusted.worker_process import NotPrepared, visible_gpus
 from drkernel.tasks import read_task
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.types import PRECISIONS, DrKernelError, KernelTime, Task, Verdict
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
             verdict = source if isinstance(source, Verdict) else judge.judge(task, source)
     except DrKernelError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, NotPrepared) else 2
     if options.json:
         print(json.dumps(verdict.to_dict()))
     else:
@@ -216,7 +217,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", metavar="PAIRS.jsonl", help='lines of {"task": path, "submission": path}')
     parser.add_argument("--out", metavar="VERDICTS.jsonl", help="the file for the verdicts of --batch")
     parser.add_argument("--device", choices=("simulated", "cuda"), help="default: cuda if there is a GPU")
-    parser.add_argument("--gpu", choices=GPUS, default="H200", help="the GPU that the simulated device models")
+    parser.add_argument("--gpu", choices=tuple(GPUS), default="H200", help="the GPU that the simulated device models")
     parser.add_argument("--gpus", metavar="0,1", help="the GPUs that --device cuda measures on; default: all")
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="pairs of --batch judged at a time"

@@ -20,7 +20,8 @@ class JudgeProtocol(Protocol):
 
     def check_task(self, task: Task) -> str:
         """Raises DrKernelError where the reference fails or cannot be shrunk. Where trivial outputs would pass, it
-        raises, too, or says which, as the judge is set; else it returns an empty text."""
+        raises, too, or says which, as the judge is set; else it returns an empty text. Where the judge itself fails it
+        raises NotPrepared, which says nothing of the task."""
 
     def close(self) -> None:
         """Gives up what still waits."""

@@ -26,6 +26,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from drkernel.judge.interface import JudgeProtocol
+from drkernel.judge.trusted.worker_process import NotPrepared
 from drkernel.types import DrKernelError, Task, Verdict, WorkerLost
 
 MAX_FOLDER = 60
@@ -109,7 +110,7 @@ class Server:
                 try:
                     future = self._start(what, *arguments)
                 except Exception as error:  # a judge that is closed, above all
-                    outbox.put((number, None, _reason(error)))
+                    outbox.put((number, None, _told(error)))
                     continue
                 future.add_done_callback(functools.partial(_put_reply, outbox, number))
         outbox.put(None)
@@ -182,13 +183,13 @@ class Client:
     def _receive(self) -> None:
         try:
             while (message := self._connection.recv()) is not None:
-                number, result, reason = message
+                number, result, error = message
                 with self._lock:
                     future = self._open.pop(number, None)
-                if future is not None and reason is None:
+                if future is not None and error is None:
                     future.set_result(result)
                 elif future is not None:
-                    future.set_exception(DrKernelError(reason))
+                    future.set_exception(error)
             self._fail("judge: the first rank of this node closed its judge")
         except (OSError, EOFError):
             self._fail("judge: the first rank of this node, which owns the judge, has died")
@@ -206,15 +207,18 @@ def _put_reply(outbox: SimpleQueue, number: int, done: Future) -> None:
     outbox.put(_reply(number, done))
 
 
-def _reply(number: int, done: Future) -> tuple[int, Any, str | None]:
+def _reply(number: int, done: Future) -> tuple[int, Any, DrKernelError | None]:
     if done.cancelled():
-        return number, None, "judge: closed before this was judged"
+        return number, None, DrKernelError("judge: closed before this was judged")
     error = done.exception()
-    return (number, None, _reason(error)) if error else (number, done.result(), None)
+    return (number, None, _told(error)) if error else (number, done.result(), None)
 
 
-def _reason(error: BaseException) -> str:
-    return str(error) if isinstance(error, DrKernelError) else f"judge: {type(error).__name__}: {error}"
+def _told(error: BaseException) -> DrKernelError:
+    """An error as clients get it; a failure of the judge stays one."""
+    if isinstance(error, DrKernelError):
+        return NotPrepared(str(error)) if isinstance(error, NotPrepared) else DrKernelError(str(error))
+    return DrKernelError(f"judge: {type(error).__name__}: {error}")
 
 
 def _thread(name: str, target: Callable, *arguments: Any) -> threading.Thread:

@@ -13,7 +13,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
+from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.judge.interface import Backend
 from drkernel.judge.trusted import static_check
 from drkernel.judge.trusted.criterion import CRITERIA
@@ -24,7 +26,6 @@ from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, Task, Verdict
 
 SHAPES = ("reject", "penalise", "ignore")
-GPUS = ("H200", "H100", "A100")
 DEVICES = ("auto", "simulated", "cuda")
 TIMEOUT_S = {"simulated": 20.0, "cuda": 8.0}
 """Default of `timeout_s` by device. On a GPU it is short, since the GPU waits for a submission that hangs, and kernels
@@ -106,7 +107,7 @@ class Judge:
         device, gpus = choose_device(device, gpus, share)
         workers = choose_workers(workers, device, gpus)
         chosen: dict[str, tuple[str, tuple[str, ...]]]
-        chosen = {"device": (device, DEVICES), "gpu": (gpu, GPUS), "shapes": (shapes, SHAPES)}
+        chosen = {"device": (device, DEVICES), "gpu": (gpu, tuple(GPUS)), "shapes": (shapes, SHAPES)}
         chosen |= {"criterion": (criterion, CRITERIA), "degenerate": (degenerate, DEGENERATE)}
         chosen["across_shapes"] = (across_shapes, tuple(ACROSS))
         for key, (choice, known) in chosen.items():
@@ -186,10 +187,13 @@ class Judge:
         """Which trivial outputs would pass on a task, in words; empty where none would.
 
         Raises:
-            DrKernelError: the reference fails or cannot be shrunk, or the task is refused.
+            DrKernelError: the reference fails or cannot be shrunk, or the task is refused; NotPrepared, which is one,
+                where the judge failed.
         """
-        self._expect_open()
-        return self._backend.enqueue(task, None).result()
+        with self._lock:
+            self._expect_open()
+            future = self._backend.enqueue(task, None)
+        return future.result()
 
     def doing(self) -> list[str]:
         """What each examiner of a GPU does now, and for how long; each writes its stack to its standard error. For
@@ -198,9 +202,11 @@ class Judge:
 
     def close(self) -> None:
         """Ends the worker processes; submissions that still wait are cancelled."""
-        if not self._closed:
+        with self._lock:  # what was accepted is in the backend's queues now, and nothing more will be
+            if self._closed:
+                return
             self._closed = True
-            self._backend.close()
+        self._backend.close()
 
     def _expect_open(self) -> None:
         if self._closed:
@@ -246,4 +252,4 @@ def choose_workers(workers: int | None, device: str, gpus: Sequence[str | int] |
 
 def _shortened(source: str) -> str:
     """Enough of a source to see that it is too large."""
-    return source[: static_check.MAX_SOURCE + 1]
+    return source[: MAX_SOURCE + 1]

@@ -23,7 +23,7 @@ from drkernel import config as configuration
 from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
 from drkernel.judge.service import expect_shapes
 from drkernel.lora import LoraConfig
-from drkernel.overrides import MACHINE, resolve, typed
+from drkernel.overrides import MACHINE, SECRET, resolve, typed
 from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, ScalingConfig
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
@@ -34,8 +34,8 @@ MAY_CHANGE = (
     *("endpoint.url", "endpoint.timeout_s", "endpoint.retries", "endpoint.patience_s"),
 )
 """Keys that a resumed study may change: no turn depends on them."""
-NOT_IN_NAME = ("name", "shard", "report", "scaling.trials", *MACHINE)
-"""Those of them that conf/evaluate.yaml leaves out of the study folder's name."""
+NOT_IN_NAME = ("name", "shard", "report", "scaling.trials", *MACHINE, SECRET)
+"""Those of them that conf/evaluate.yaml leaves out of the study folder's name, and the secret."""
 TIMED = ("engine.slots", "endpoint.concurrency", "judge.workers", "trainer.gpus", "trainer.threads")
 """... but for these where `scaling.seconds` is set: what a turn costs depends on how many share the machine."""
 IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep", "engine.tensor_parallel", "policy.lora"}
@@ -159,7 +159,7 @@ def keep(config: EvaluateConfig, folder: Path, tasks: Sequence[Task], identity: 
     identity: the model and the judge's device. Raises DrKernelError where the folder, or the study's, belongs to
     another study, or where the study or one of its shards had another identity or other tasks.
     """
-    study, text = Path(config.run_dir), OmegaConf.to_yaml(OmegaConf.structured(config))
+    study, text = Path(config.run_dir), configuration.to_yaml(config)
     free = set(MAY_CHANGE) - set(TIMED if config.scaling.seconds is not None else ())
     for place in (folder, study):
         _expect_same(place / "config.yaml", _flat, _flat(text), free)

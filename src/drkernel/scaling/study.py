@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from drkernel.judge import JudgeProtocol
+from drkernel.judge import JudgeProtocol, NotPrepared
 from drkernel.rollout import RolloutProgress
 from drkernel.rollout.verdicts import VerdictQueue, completion_seed, no_code, resolved
 from drkernel.scaling import records
@@ -213,7 +213,10 @@ class _Study:
     def _checked(self, trials: list[_Trial], future: Future[None]) -> None:
         if self.ending:
             return
-        if isinstance(error := future.exception(), DrKernelError):
+        error = future.exception()
+        if isinstance(error, NotPrepared):  # says nothing of the task: the same command asks again
+            raise error
+        if isinstance(error, DrKernelError):
             self.total -= sum(self.strategy.calls - len(trial.turns) for trial in trials)
             self.log(f"passed over: {error}")
             return

@@ -41,6 +41,7 @@ from rich.table import Table
 from transformers import AutoConfig
 
 from drkernel.config import Config
+from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.lora import pairs
 from drkernel.training.group_engine import expect_groups
 from drkernel.training.judging import placed
@@ -51,8 +52,6 @@ from drkernel.training.update import WHOLE_GRADIENTS
 from drkernel.types import DrKernelError
 
 GIB = 2**30
-CARDS_GIB = {"H200": 139.0, "H100": 79.0, "A100": 79.0}
-"""Memory of the GPUs that `judge.gpu` may name, for plans on a machine without one."""
 OVERHEAD_GIB = 5.0
 JUDGE_GIB = 17.0
 """What a judge that shares a GPU keeps there: areas for the arguments and results of tasks at published sizes."""
@@ -304,7 +303,7 @@ def show(config: Config, ranks: int, console: Console) -> None:
     if (shape := shape_of(config.policy.path)) is None:
         raise DrKernelError(f"plan: {config.policy.path} has no config.json with a decoder's sizes; expected one")
     has_gpu = torch.cuda.is_available()
-    card = torch.cuda.get_device_properties(0).total_memory / GIB if has_gpu else CARDS_GIB[config.judge.gpu]
+    card = torch.cuda.get_device_properties(0).total_memory / GIB if has_gpu else GPUS[config.judge.gpu].memory_gib
     name = torch.cuda.get_device_name(0) if has_gpu else config.judge.gpu
     parts = memory(config, shape, ranks)
     title = f"{config.policy.path}, {shape.parameters / 1e9:.2f} billion parameters, {ranks} GPU{'s' * (ranks > 1)}"

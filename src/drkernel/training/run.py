@@ -31,7 +31,7 @@ import yaml
 
 from drkernel import config as configuration
 from drkernel.config import REPOSITORY, Config
-from drkernel.overrides import may_change
+from drkernel.overrides import may_change, without_secret
 from drkernel.slurm import snapshot
 from drkernel.stage_keys import is_read
 from drkernel.training.judging import measured_on
@@ -222,7 +222,7 @@ def digest(tasks: Sequence[Task]) -> str:
 
 def describe(folder: Path, config: str, **more: str) -> None:
     """Write what reproduces a run: its configuration, every start, and the first start's packages and local changes."""
-    start = {"time": time.time(), "command": sys.argv, "commit": snapshot.commit(REPOSITORY), **more}
+    start = {"time": time.time(), "command": without_secret(sys.argv), "commit": snapshot.commit(REPOSITORY), **more}
     if "SLURM_JOB_ID" in os.environ:
         names = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT")
         start["slurm"] = {name: os.environ[name] for name in names if name in os.environ}

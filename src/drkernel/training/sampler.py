@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from drkernel.judge import JudgeProtocol
+from drkernel.judge import JudgeProtocol, NotPrepared
 from drkernel.training.ranks import SINGLE, Ranks
 from drkernel.training.seeds import generator
-from drkernel.types import DrKernelError, Task
+from drkernel.types import DrKernelError, Task, WorkerLost
 
 _CONCURRENT = 16
 """Tasks that a judge checks at the same time."""
@@ -20,8 +20,8 @@ class Sampler:
     """Training tasks, in a fresh permutation each epoch: a pure function of (seed, how many were drawn).
 
     Each node's judge prepares the tasks that are drawn. A task that cannot be used on one of the nodes is logged once
-    and passed over by all of them. It is an error if none can be used. The methods are collective: all ranks must call
-    them, and get the same tasks.
+    and passed over by all of them. It is an error if none can be used. Where a judge itself fails, which says nothing
+    of the task, WorkerLost is raised. The methods are collective: all ranks must call them, and get the same tasks.
     """
 
     def __init__(
@@ -82,6 +82,8 @@ class Sampler:
     def _refusal(self, task: Task) -> str:
         try:
             degenerate = self._judge.check_task(task)
+        except NotPrepared as error:  # else a failure of the judge would decide what a run trains on and is tested on
+            raise WorkerLost(f"task {task.id}: {error}") from error
         except DrKernelError as error:
             return str(error) if task.id in str(error) else f"task {task.id}: {error}"
         return f"task {task.id}: degenerate: {degenerate}" if degenerate else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drkernel.judge.devices.limits import LIMITS, MODELLED, limit_us, limits_of, roofline
+from drkernel.judge.devices.limits import LIMITS, limit_us, limits_of, roofline
 from drkernel.judge.devices.simulated.roofline import GPUS
 from drkernel.judge.trusted.least_work import LeastWork
 
@@ -53,7 +53,7 @@ def test_more_than_all_of_it_is_said_as_it_is():
 
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
 def test_the_simulated_gpus_stay_below_the_limits_that_they_are_held_against(gpu):
-    limits = LIMITS[MODELLED[gpu.name]]
+    limits = LIMITS[gpu.sheet]
     assert gpu.bandwidth < gpu.peak_bandwidth == pytest.approx(limits.bandwidth, rel=0.01)
     assert all(rate < limits.flops[math] for math, rate in gpu.flops.items())
 

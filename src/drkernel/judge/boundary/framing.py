@@ -18,11 +18,21 @@ from typing import Any, NoReturn
 
 _HEADER = struct.Struct("<4sIQ16s")
 _MAGIC = b"DRK1"
-MAX_BODY = 2**20
+MAX_SOURCE = 100_000
+"""Characters of a submission's source."""
+_ESCAPED, _BESIDES = 12, 2**20
+"""Bytes of one character as JSON at most (two surrogates, each escaped), and of everything else in a body."""
+MAX_BODY = _ESCAPED * (MAX_SOURCE + 1) + _BESIDES
+"""Bytes of a body. A source fits whatever its characters are; one that is too large is sent with one character too
+many."""
 
 
 class ProtocolViolation(Exception):
     """The other side sent something that the protocol does not allow."""
+
+
+class Unsendable(ProtocolViolation):
+    """A body of this side is too long, or is not JSON; nothing was sent."""
 
 
 class PeerClosed(Exception):
@@ -47,7 +57,7 @@ class Requester:
             deadline: on `time.monotonic()`'s clock.
 
         Raises:
-            ProtocolViolation, PeerClosed, DeadlineExceeded.
+            ProtocolViolation, PeerClosed, DeadlineExceeded; Unsendable, after which another request may follow.
         """
         self.send_request(body, deadline)
         return self.receive_reply(deadline)
@@ -85,14 +95,21 @@ def receive(connection: socket.socket) -> tuple[int, bytes, dict[str, Any]]:
 
 
 def send(connection: socket.socket, sequence: int, nonce: bytes, body: dict[str, Any]) -> None:
-    """Replies to the request with this sequence number and nonce."""
+    """Replies to the request with this sequence number and nonce.
+
+    Raises:
+        Unsendable, PeerClosed.
+    """
     _send(connection, sequence, nonce, body, None)
 
 
 def _send(connection: socket.socket, sequence: int, nonce: bytes, body: dict[str, Any], deadline: float | None) -> None:
-    data = json.dumps(body, allow_nan=False).encode()
+    try:
+        data = json.dumps(body, allow_nan=False).encode()
+    except ValueError as error:  # a number that is not finite
+        raise Unsendable(f"a body that is not JSON: {error}") from error
     if len(data) > MAX_BODY:
-        raise ProtocolViolation(f"a body of {len(data)} bytes, the limit is {MAX_BODY}")
+        raise Unsendable(f"a body of {len(data)} bytes, the limit is {MAX_BODY}")
     _set_deadline(connection, deadline)
     try:
         connection.sendall(_HEADER.pack(_MAGIC, len(data), sequence, nonce) + data)

@@ -51,8 +51,6 @@ LIMITS = {
 }
 """By the name that CUDA gives the whole GPU: a part of one (MIG) has another name and no entry. From NVIDIA's data
 sheets and architecture papers, without sparsity; fp64 with tensor cores where there are such."""
-MODELLED = {"H200": "NVIDIA H200", "H100": "NVIDIA H100 80GB HBM3", "A100": "NVIDIA A100-SXM4-80GB"}
-"""The GPUs of the simulated device."""
 
 
 def limits_of(name: str, capability: tuple[int, int]) -> Limits | None:

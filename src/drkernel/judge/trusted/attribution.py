@@ -28,7 +28,8 @@ _KINDS |= dict.fromkeys(["add", "sub", "rsub"], "add") | dict.fromkeys(["sum", "
 _KINDS |= dict.fromkeys(["max", "amax"], "max") | dict.fromkeys(["min", "amin"], "min")
 """Operators that stand in for one another; library products are one kind too."""
 _MIN_REPLACED, _CLEARLY_LESS = 1e-3, 0.9
-"""A smaller replaced proportion counts as nothing, unless ATen does less than the second of some kind of operator."""
+"""Below _MIN_REPLACED nothing is replaced, unless ATen's time in some operator is less than this proportion of the
+reference's."""
 _MEASURED_MARGIN = 1.5
 """How much longer than in the reference's profile an operator may take."""
 _MIN_TIME_MARGIN = 0.8

@@ -70,7 +70,7 @@ class Generality:
 
 
 def without_words(ask: Callable[[], T]) -> T:
-    """What fails at a shape that is timed fails without its own words: they could name the shape, which is secret."""
+    """Asks at a shape that is timed. Replaces the submission's error message, which could name the secret shape."""
     try:
         return ask()
     except Failed as failure:

@@ -132,16 +132,16 @@ class RunnerClient:
         use TF32 there."""
         self._request(messages.Done, do="load", source=source, name=name, tf32=tf32.allowed_by(precision))
 
-    def build(self, model: int, theirs: ReferenceModel) -> dict[str, Tensor]:
+    def build(self, model: int, reference_model: ReferenceModel) -> dict[str, Tensor]:
         """Constructs a model as the reference's was; returns its parameters and buffers by name."""
         self._idle()
-        tree, slots = self._put(list(theirs.reference.init_args()))
-        varied = theirs.perturbed_at_construction
-        build = {"model": model, "args": tree, "slots": slots, "seed": theirs.seed, "varied": varied}
+        tree, slots = self._put(list(reference_model.reference.init_args()))
+        varied = reference_model.perturbed_at_construction
+        build = {"model": model, "args": tree, "slots": slots, "seed": reference_model.seed, "varied": varied}
         pairs = self._request(messages.Weights, do="build", **build).weights
         with reading("weights"):
             self._expect_room([slot for _, slot in pairs])
-            return {name: self._copy(slot) for name, slot in pairs} if theirs.perturbed_weights else {}
+            return {name: self._copy(slot) for name, slot in pairs} if reference_model.perturbed_weights else {}
 
     def write(self, model: int, values: Mapping[str, Tensor]) -> None:
         """Overwrites some of a model's parameters and buffers: together, or one by one where there is not the room."""

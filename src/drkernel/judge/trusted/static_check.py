@@ -13,12 +13,10 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
+from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.trusted.forbidden import Check, Found, is_kernel
 from drkernel.judge.trusted.source_names import Names
 from drkernel.types import Status, Verdict
-
-MAX_SOURCE = 100_000
-"""Characters of a source."""
 
 
 @dataclass(frozen=True)

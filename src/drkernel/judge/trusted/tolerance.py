@@ -38,7 +38,8 @@ _RARE, _RARE_FACTOR = 1e-3, 8.0
 """At most this proportion of the elements may exceed their bound, by at most this factor: bounds come from random
 errors, which are small here and there."""
 _MIN_ROW, _ALONE = 16, 2**16
-"""Shorter rows are none (`_table`); so many elements may have tolerances of their own."""
+"""Rows shorter than _MIN_ROW do not share a bound (`_table`). Outputs of at most _ALONE elements have one bound per
+element."""
 _FLIPPED = 4e-6
 """At most this proportion of integers may differ: those where rounding decides, in another order of operations."""
 _CHUNK = 2**20
@@ -47,7 +48,8 @@ _OTHER_INPUTS = 3.0
 """Bounds that come from another draw of the inputs, and are for the distance from the rounded reference, are wider by
 this factor."""
 _BESIDE, _TINY, _RANGE = 1e-9, 1e-300, 2.0**96
-"""What is so small beside the whole output is nothing; what is so large is near the end of fp32."""
+"""The relative size below which a row counts as zero; the smallest divisor; outputs above _RANGE are near fp32's
+overflow."""
 
 
 class Expected:

@@ -22,6 +22,8 @@ _REASONS = {
 
 PROFILE_ROWS = 16
 """Kernels that a verdict's profile names."""
+_MAX_TEXT, _MAX_TEXTS, _MAX_ITEMS = 800, 64, 4096
+"""Characters of any text in a verdict; entries of its lists of texts, and of others."""
 
 
 class VerdictReached(Exception):
@@ -45,6 +47,35 @@ def judge_failure(reason: str, detail: str, device: str = "") -> Verdict:
     own process, what it sends and how long it takes are its own. See judge/README.md, P12.
     """
     return Verdict("judge_failure", reason, detail[:800], device=device)
+
+
+def as_reply(verdict: Verdict) -> dict[str, Any]:
+    """The verdict as a worker sends it. Texts and lists are bounded here, whoever they come from: what a submission
+    says of itself (kernels by name, errors, a line of its source) could otherwise be more than a message may hold."""
+    return {"verdict": _bounded(verdict.to_dict())}
+
+
+def without_evidence(reply: dict[str, Any], problem: str) -> dict[str, Any]:
+    """What a worker sends instead of a reply that cannot be sent: the verdict alone; what only a submission can have
+    made too long is its fault, and of a task it is an error."""
+    if "verdict" in reply:
+        bare = {"evidence": {"unsendable": problem}, "profile": [], "reference_profile": []}
+        return reply | {"verdict": reply["verdict"] | bare}
+    if "missing" in reply:
+        detail = f"it launches more kernels than can be described: {problem}"
+        return as_reply(Verdict("invalid", "protocol_violation", detail))
+    return {"error": f"judge: a reply that cannot be sent: {problem}"}
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_MAX_TEXT]
+    if isinstance(value, dict):
+        return {key: _bounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        texts = any(isinstance(item, str) for item in value)
+        return [_bounded(item) for item in value[: _MAX_TEXTS if texts else _MAX_ITEMS]]
+    return value
 
 
 def marked(verdict: Verdict, degenerate: str) -> Verdict:

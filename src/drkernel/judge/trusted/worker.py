@@ -20,7 +20,7 @@ import torch
 
 from drkernel.judge.boundary import aten, framing, sandbox, warm_up
 from drkernel.judge.boundary.construction import seed_one_generator
-from drkernel.judge.boundary.framing import PeerClosed
+from drkernel.judge.boundary.framing import PeerClosed, Unsendable
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote, ZygoteDied
 from drkernel.judge.devices.simulated.device import SimulatedDevice
@@ -30,7 +30,7 @@ from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
-from drkernel.judge.trusted.verdicts import marked, verdict_of_crash
+from drkernel.judge.trusted.verdicts import as_reply, marked, verdict_of_crash, without_evidence
 from drkernel.types import DrKernelError, Task, Verdict
 
 SIMULATED_RUNNER = ProcessSpec("drkernel.judge.untrusted.runner:prepare", "drkernel.judge.untrusted.runner:main")
@@ -79,8 +79,8 @@ class Examiner:
         process = self.zygote.start()
         verdict = refusal = deferred_refusal(self.config, source, task.answer_name)
         try:
-            theirs = lift.with_small_sizes(source, prepared.task)
-            exam = Examination(self._device, prepared, self.config, seeds, process, theirs, refusal=refusal)
+            shrunk = lift.with_small_sizes(source, prepared.task)
+            exam = Examination(self._device, prepared, self.config, seeds, process, shrunk, refusal=refusal)
             verdict = exam.run()
         except PeerClosed:
             pass
@@ -96,8 +96,8 @@ class Examiner:
         seeds = Seeds(self.secret, "kernelbench", static_check.digest(source), task.digest)
         process, trials = self.zygote.start(), None
         try:
-            theirs = lift.with_small_sizes(source, prepared.task)
-            trials = KernelBenchTrials(self._device, prepared, self.config, seeds, process, theirs).run()
+            shrunk = lift.with_small_sizes(source, prepared.task)
+            trials = KernelBenchTrials(self._device, prepared, self.config, seeds, process, shrunk).run()
         finally:
             ended(process, trials)
         return trials
@@ -141,7 +141,15 @@ def main() -> None:
     framing.send(connection, sequence, nonce, {})
     while True:
         sequence, nonce, body = framing.receive(connection)
-        framing.send(connection, sequence, nonce, answer(body))
+        send_reply(connection, sequence, nonce, answer(body))
+
+
+def send_reply(connection: socket.socket, sequence: int, nonce: bytes, reply: dict[str, Any]) -> None:
+    """Sends a reply; of one that cannot be sent, what can be."""
+    try:
+        framing.send(connection, sequence, nonce, reply)
+    except Unsendable as error:
+        framing.send(connection, sequence, nonce, without_evidence(reply, str(error)))
 
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
@@ -166,7 +174,7 @@ def _simulated(settings: dict[str, Any]) -> tuple[list[str], Start]:
             try:
                 if body["source"] is None:
                     return {"degenerate": examiner.prepared(task).degenerate}
-                return {"verdict": examiner.judge(task, body["source"]).to_dict()}
+                return as_reply(examiner.judge(task, body["source"]))
             except DrKernelError as error:
                 return {"error": str(error)}
 
@@ -207,7 +215,7 @@ def _gpu(settings: dict[str, Any]) -> tuple[list[str], Start]:
             except DrKernelError as error:
                 return {"error": str(error)}
             except examiner.GpuUnhealthy as error:
-                stands = {"verdict": error.verdict.to_dict()} if error.verdict else {}
+                stands = as_reply(error.verdict) if error.verdict else {}
                 return {"unhealthy": str(error)} | stands
 
         return answer

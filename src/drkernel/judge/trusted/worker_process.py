@@ -53,16 +53,11 @@ class Worker:
     """
 
     def __init__(self, settings: dict[str, Any], secret: bytes, environment: Mapping[str, str] | None = None):
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "drkernel.judge.trusted.worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=base_environment() | dict(environment or {}),
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._connection, self._requester = ours, framing.Requester(ours)
+        try:
+            self._connection, self._process = _start(base_environment() | dict(environment or {}))
+        except OSError as error:  # the machine has no process, file or memory to spare
+            raise WorkerNotStarted(f"{type(error).__name__}: {error}") from error
+        self._requester = framing.Requester(self._connection)
         try:
             self.missing: list[str] = self._started(settings)["missing"]
             """Sandbox locks that this machine lacks."""
@@ -78,9 +73,14 @@ class Worker:
         return reply
 
     def request(self, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Sends a request and returns the reply. After WorkerCrashed, all that can be done is `kill`."""
+        """Sends a request and returns the reply. After WorkerCrashed, all that can be done is `kill`.
+
+        A request that cannot be sent is the task's fault, since whatever is a submission's in it is bounded.
+        """
         try:
             return self._requester.request(body, time.monotonic() + timeout_s)
+        except framing.Unsendable as error:
+            return {"error": f"judge: the task makes a request that cannot be sent: {error}"}
         except (framing.PeerClosed, framing.DeadlineExceeded, framing.ProtocolViolation) as error:
             raise WorkerCrashed(f"worker process: {type(error).__name__} {error}".strip()) from error
 
@@ -92,6 +92,24 @@ class Worker:
         self._connection.close()
         self._process.kill()
         self._process.wait()
+
+
+def _start(environment: dict[str, str]) -> tuple[socket.socket, subprocess.Popen]:
+    """A new worker process, and the connection to it. Raises OSError where the machine lacks something."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "drkernel.judge.trusted.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            ours.close()
+            raise
+    return ours, process
 
 
 class WorkerSlot:

@@ -1,5 +1,5 @@
-"""Steps that stay in PyTorch in every answer mostly, so that kernels lie between them: sums over letters, modules that
-are told as they are, parts by place, scans, sorts; and parameters that something is computed of first."""
+"""Steps that answers leave to PyTorch, so that kernels lie between them: einsum, recurrent modules, indexing, scans,
+sorts, and parameters that are transformed before use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs over tensors that nobody planned: statistics that go back to what they are of, masks, products of two
+"""Random tensor programs: statistics that go back to what they are of, masks, products of two
 inputs, distances, halves that gate or turn each other, in any order and at any rank."""
 
 from __future__ import annotations

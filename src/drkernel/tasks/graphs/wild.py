@@ -1,4 +1,4 @@
-"""Networks that nobody planned: layers, branches, gates and joins in any order, so that none can be known by heart."""
+"""Random networks: layers, branches, gates and joins in random order, so that none can be known by heart."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from drkernel.judge.devices.cuda import backend
 from drkernel.judge.devices.cuda.backend import CudaBackend
 from drkernel.judge.devices.cuda.job import Job
 from drkernel.judge.trusted.exam_config import ExamConfig
-from drkernel.judge.trusted.worker_process import WorkerCrashed, WorkerNotStarted
+from drkernel.judge.trusted.worker_process import NotPrepared, WorkerCrashed, WorkerNotStarted
 from drkernel.types import DrKernelError, Verdict
 from tests.judge.examples import descendants, examples, tasks
 
@@ -52,9 +52,11 @@ def test_a_gpu_that_does_not_start_ends_its_work_with_one_line():
     with Judge(device="cuda", gpus=["0"], workers=1) as judge:
         pending = [judge.submit(tasks()["relu"], RELU.source + f"# {n}") for n in range(3)]
         for future in pending:
-            with pytest.raises(DrKernelError, match="no examiner starts on GPU 0") as caught:
-                future.result(timeout=300)
-            assert "\n" not in str(caught.value)
+            found = future.result(timeout=300)
+            assert found.is_judge_failure and "no examiner starts on GPU 0" in found.detail
+            assert "\n" not in found.detail
+        with pytest.raises(NotPrepared, match="no examiner starts on GPU 0"):
+            judge.check_task(tasks()["relu"])
         waiting = judge.submit(tasks()["softmax"], RELU.source)
     with pytest.raises(BaseException, match=r"no examiner|closed|^$"):
         waiting.result(timeout=5)
@@ -122,6 +124,13 @@ def test_a_verdict_says_what_its_task_took_and_who_had_it():
     assert verdict["seconds"] == 0.75 and cost["prepare"] == 500.0 and cost["prepare_stages"] == {"costs": 3.0}
     assert (cost["prepared_by"], cost["examiner"]) == ("0 on GPU 1", "2 on GPU 1")
     assert [span[0] for span in cost["spans"]] == ["queue", "prepare", "compile", "exam"]
+
+
+def test_kernels_that_no_request_can_describe_are_not_compiled():
+    job = Job(tasks()["relu"], "", Future(), Future(), missing=[{"kernel": "k" * 10**5}])
+    assert job.may_lack([{"kernel": "k"}], 8) and not job.may_lack([{"kernel": "\u20ac" * 10**5}], 8)
+    job.rounds = 8
+    assert not job.may_lack([{"kernel": "k"}], 8)
 
 
 @pytest.mark.slow

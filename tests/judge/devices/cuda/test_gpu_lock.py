@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from drkernel.judge.devices.cuda import gpu_lock as gpu_lock_module
 from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuLease, GpuLock, gpu_lock
 
 HUNG_S, MOMENT_S = 5.0, 0.03
@@ -197,7 +197,7 @@ class Lease(GpuLease):
 
 @pytest.fixture
 def leases(tmp_path, monkeypatch) -> tuple[Lease, Lease]:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(gpu_lock_module, "FOLDER", tmp_path)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     return Lease(), Lease()
 

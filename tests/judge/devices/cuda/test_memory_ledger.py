@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import threading
 import time
 
 import pytest
 
+from drkernel.judge.devices.cuda import gpu_lock
 from drkernel.judge.devices.cuda.memory_ledger import MemoryLedger, expect_room
 from drkernel.judge.trusted.footprint import GIB, Footprint
 from drkernel.types import DrKernelError, Task
@@ -16,7 +16,7 @@ from drkernel.types import DrKernelError, Task
 
 @pytest.fixture(autouse=True)
 def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(gpu_lock, "FOLDER", tmp_path)
 
 
 def test_who_fits_beside_others_does_not_wait() -> None:

@@ -32,7 +32,7 @@ from drkernel.judge.devices.cuda.baselines import Store, add_speedups
 from drkernel.judge.devices.cuda.job import Job
 from drkernel.judge.devices.cuda.job_queue import AffinityQueue
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
-from drkernel.judge.trusted.verdicts import judge_failure
+from drkernel.judge.trusted.verdicts import as_reply, judge_failure
 from drkernel.judge.trusted.worker_process import (
     ATTEMPTS,
     MissingLocksWarning,
@@ -248,7 +248,7 @@ class CudaBackend:
                 self._retry(job, problem, reply)
                 continue
             job.spans.append(["examiner", start, time.monotonic()])
-            if "missing" in reply and job.rounds < _MAX_ROUNDS:
+            if "missing" in reply and job.may_lack(reply["missing"], _MAX_ROUNDS):
                 job.rounds += 1
                 job.missing += reply["missing"]
                 self._to_compile.put(job)
@@ -290,8 +290,8 @@ class CudaBackend:
         if self._healthy and not self._closing.is_set():
             self._to_examine.put(job)
         else:
-            self._plans.pop(job.task.digest, None)  # says nothing of the task
-            self._end(job, {"error": f"judge: no examiner starts on GPU {gpu}: {problem}"}, problem)
+            job.gpu_failed = True
+            self._end(job, None, f"no examiner starts on GPU {gpu}: {problem}")
 
     def _retry(self, job: Job, problem: str, reply: dict[str, Any]) -> None:
         """The examiner died or gave up over this job. It is compiled and examined again, ATTEMPTS times in all.
@@ -332,7 +332,7 @@ class CudaBackend:
 
 def _holds_on_a_gpu(verdict: Verdict) -> bool:
     """Whether what the interpreter found at small sizes is so at the published ones."""
-    here_alone = verdict.reason == "launch_without_effect" and not verdict.evidence["at_every_shape"]
+    here_alone = verdict.reason == "launch_without_effect" and not verdict.evidence.get("at_every_shape")
     return verdict.reason in SCREEN_REASONS and not here_alone
 
 
@@ -375,6 +375,4 @@ def _verdict_of_endless_kernels(missing: list[dict[str, Any]], device: str) -> d
     detail = (
         f"kernel {missing[0].get('kernel')}: every call needs another specialisation, more than {_MAX_ROUNDS} of them"
     )
-    return {
-        "verdict": {"status": "invalid", "reason": "runtime_error", "detail": detail, "device": device, "evidence": {}}
-    }
+    return as_reply(Verdict("invalid", "runtime_error", detail, device=device))

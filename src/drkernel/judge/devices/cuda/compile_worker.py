@@ -18,7 +18,7 @@ from drkernel.judge.devices.cuda import precompile
 from drkernel.judge.devices.cuda.precompile import Call
 from drkernel.judge.trusted import criterion, static_check
 from drkernel.judge.trusted.criterion import Finding
-from drkernel.judge.trusted.verdicts import verdict_of_crash, verdict_of_failure
+from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash, verdict_of_failure
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 
@@ -77,12 +77,12 @@ class CompileWorker:
         config = self._config
         found = static_check.inspect(source, task.answer_name, not config["price_hacks"]) if config["gate"] else None
         if config["criterion"] == "drkernel":
-            return _verdict(found.to_verdict()) if found else None
-        theirs = criterion.refused(source, task.answer_name)
-        return self._ended(found.to_verdict(), theirs) if found and theirs else None
+            return as_reply(found.to_verdict()) if found else None
+        kernelbench = criterion.refused(source, task.answer_name)
+        return self._ended(found.to_verdict(), kernelbench) if found and kernelbench else None
 
-    def _ended(self, own: Verdict, theirs: Finding | None = None) -> dict[str, Any]:
-        return _verdict(criterion.decided(self._config["criterion"], own, theirs))
+    def _ended(self, own: Verdict, kernelbench: Finding | None = None) -> dict[str, Any]:
+        return as_reply(criterion.decided(self._config["criterion"], own, kernelbench))
 
 
 def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:
@@ -90,10 +90,6 @@ def _refusal(compiled: precompile.Compiled, source: str) -> Verdict | None:
     if compiled.failure is None or compiled.call:
         return None
     return verdict_of_failure(compiled.failure, source)
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {"verdict": verdict.to_dict()}
 
 
 def _frozen(plan: dict[str, Any]) -> tuple:

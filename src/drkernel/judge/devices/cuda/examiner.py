@@ -37,7 +37,7 @@ from drkernel.judge.trusted.footprint import Footprint
 from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
 from drkernel.judge.trusted.runner_client import Missing
 from drkernel.judge.trusted.slices import LARGE
-from drkernel.judge.trusted.verdicts import verdict_of_crash
+from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash
 from drkernel.types import Task, Verdict
 
 _RUNNER = "drkernel.judge.untrusted.cuda.runner"
@@ -215,7 +215,7 @@ class GpuExaminer:
             memory = max(memory, (held - needs.judge) / total)
         runners = RunnerLease(self._pool, memory, multiplies(source))
         ready = time.monotonic()
-        verdict, theirs, ending, inconclusive, lease = None, None, "", "", self._lease
+        verdict, kernelbench, ending, inconclusive, lease = None, None, "", "", self._lease
         try:
             products = ptx_scan.take(kernels)
             runners.adopt(kernels)
@@ -224,7 +224,7 @@ class GpuExaminer:
                 lease.stop_runner = lambda: runners.process.stopped()
                 try:
                     self._warm()
-                    theirs = self._by_kernelbench(task, source, runners)
+                    kernelbench = self._by_kernelbench(task, source, runners)
                     verdict = self._refused(task, source) or self._examined(task, source, runners, products)
                 except PeerClosed:
                     pass
@@ -234,8 +234,8 @@ class GpuExaminer:
                     self._last_ended = ended
                 verdict = verdict or verdict_of_crash(ending)
                 self._expect_conclusive(verdict, memory)
-                if theirs and not exclusive:
-                    self._expect_conclusive(theirs.verdict, memory)
+                if kernelbench and not exclusive:
+                    self._expect_conclusive(kernelbench.verdict, memory)
         except Missing as error:
             return {"missing": error.kernels}
         except (GpuBusy, GpuUnhealthy) as error:
@@ -248,13 +248,13 @@ class GpuExaminer:
             torch.cuda.empty_cache()
             return {"inconclusive": inconclusive}
         assert verdict
-        verdict = criterion.decided(self.config.criterion, verdict, theirs)
+        verdict = criterion.decided(self.config.criterion, verdict, kernelbench)
         cost: dict[str, Any] = {"wait": ready - start + lease.waited_s, "exam": ended - began, "gpu": lease.exclusive_s}
         cost = {key: round(1e3 * seconds, 2) for key, seconds in cost.items()}
         cost |= {key: round(ms, 2) for key, ms in self._stages.items()} | {"spans": [["exam", began, ended]]}
         evidence = verdict.evidence | {"shared_gpu": self._colocated, "cost": cost | {"reruns": spent.taken()}}
         verdict = dataclasses.replace(verdict, device=self.config.device, evidence=evidence)
-        return {"verdict": verdict.to_dict(), "machine": self._machine}
+        return as_reply(verdict) | {"machine": self._machine}
 
     def _expect_conclusive(self, verdict: Verdict, memory: float) -> None:
         """Asks whether something else than the submission, whose process has ended, may be the cause of a verdict.

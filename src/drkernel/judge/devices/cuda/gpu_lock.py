@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 import torch
 
-from drkernel.types import Verdict
+from drkernel.types import DrKernelError, Verdict
 
+FOLDER = Path("/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp")
+"""Where the files are: not in the temporary folder, of which users and jobs may have their own."""
 Meanwhile = Callable[[], contextlib.AbstractContextManager]
 
 
@@ -29,7 +33,7 @@ class GpuLock:
     """
 
     def __init__(self, path: Path):
-        self._entry, self._lock = (open(f"{path}.{name}.lock", "a") for name in ("entry", "lock"))  # noqa: SIM115
+        self._entry, self._lock = (shared_file(Path(f"{path}.{name}.lock")) for name in ("entry", "lock"))
 
     def acquire(self, exclusive: bool, waiting: Meanwhile = contextlib.nullcontext) -> None:
         """Waits for the lock. `waiting` is entered here while somebody else holds it."""
@@ -82,14 +86,47 @@ class GpuUnhealthy(Exception):
     """What was found of the submission that had the GPU for itself when it failed, where it may be the cause."""
 
 
+def shared_path(uuid: object, what: str) -> Path:
+    """Where all who use a GPU find what they share."""
+    return FOLDER / f"drkernel-gpu-{uuid}.{what}"
+
+
+def shared_file(path: Path) -> TextIO:
+    """A file that all users of the machine may change; it is made where there is none.
+
+    An existing one is opened without O_CREAT, which Linux refuses for a file of another user in a folder like /tmp.
+
+    Raises:
+        DrKernelError: it cannot be opened.
+    """
+    try:
+        if not path.exists():
+            _make(path)
+        return open(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+", encoding="utf-8")
+    except OSError as error:
+        raise DrKernelError(f"{path}: {error.strerror}; expected a file that this user may change") from error
+
+
+def _make(path: Path) -> None:
+    """Makes a shared file, which appears with its permissions, whatever the umask is."""
+    descriptor, made = tempfile.mkstemp(dir=path.parent)
+    try:
+        os.fchmod(descriptor, 0o666)
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.link(made, path)
+    finally:
+        os.close(descriptor)
+        os.unlink(made)
+
+
 def gpu_lock(uuid: object) -> GpuLock:
     """The lock of a GPU: shared by all who compute on it, and exclusive for whoever measures on it."""
-    return GpuLock(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.compute")
+    return GpuLock(shared_path(uuid, "compute"))
 
 
 def examination_lock(uuid: object) -> GpuLock:
     """Held by an examination from its beginning to its end: shared, or exclusive where it must be the only one."""
-    return GpuLock(Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.examine")
+    return GpuLock(shared_path(uuid, "examine"))
 
 
 class GpuLease:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drkernel.judge.boundary.framing import MAX_BODY
 from drkernel.types import Task
+
+_MAX_MISSING = MAX_BODY // 4
+"""Characters that describe the kernels which were not compiled: a request holds them beside a source."""
 
 
 @dataclass
@@ -39,6 +44,11 @@ class Job:
     """[stage, start, end] of what was done for it."""
     examiner: str = ""
     """Which examiner had it last, and on which GPU."""
+
+    def may_lack(self, more: list[dict[str, Any]], rounds: int) -> bool:
+        """Whether these kernels can be compiled, too: not for the `rounds`-th time, and in one request with those
+        before."""
+        return self.rounds < rounds and len(json.dumps(self.missing + more)) <= _MAX_MISSING
 
     def note_cost(self, verdict: dict[str, Any]) -> None:
         """Adds to a verdict what it took: milliseconds of each stage, and when what was done, and where."""

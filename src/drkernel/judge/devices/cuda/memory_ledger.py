@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TypeVar
 
 import torch
 
-from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuUnhealthy
+from drkernel.judge.devices.cuda.gpu_lock import GpuBusy, GpuUnhealthy, shared_file, shared_path
 from drkernel.judge.trusted.footprint import GIB, Footprint
 from drkernel.types import DrKernelError, Task
 
@@ -40,7 +39,7 @@ class MemoryLedger:
 
     def __init__(self, uuid: object, limit: int):
         self.limit = limit
-        self._path = Path(tempfile.gettempdir()) / f"drkernel-gpu-{uuid}.memory.json"
+        self._path = shared_path(uuid, "memory.json")
         self._number = 0
 
     @contextlib.contextmanager
@@ -62,13 +61,13 @@ class MemoryLedger:
 
     def _update(self, add: tuple[int, int, int] | None = None, remove: tuple[int, int, int] | None = None) -> list[Row]:
         """Adds or removes a row, and grants what there is room for. The rows then."""
-        with open(self._path, "a+", encoding="utf-8") as file:
+        with shared_file(self._path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
             rows = [tuple(row) for row in _read(file.read()) if Path(f"/proc/{row[0]}").exists()]
             rows = [row for row in rows if row[:3] != remove] + ([(*add, False)] if add else [])
             rows = _grant(rows, self.limit)
-            file.truncate(0)
+            file.seek(0)
+            file.truncate()
             file.write(json.dumps(rows))
         return rows
 

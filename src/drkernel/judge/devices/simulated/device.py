@@ -6,7 +6,7 @@ import itertools
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
-from drkernel.judge.devices.limits import LIMITS, MODELLED, roofline
+from drkernel.judge.devices.limits import LIMITS, roofline
 from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Gpu, Roofline, for_precision
@@ -77,7 +77,7 @@ class SimulatedDevice:
             ours = self._priced(prepared, cost, submission)
         reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))
         speedup = reference_us / submission_us if submission_us else 0.0
-        limits = LIMITS[MODELLED[self._gpu.name]]
+        limits = LIMITS[self._gpu.sheet]
         share = roofline(cost.least, limits, prepared.task.precision, submission_us)
         return Measurement(speedup, reference_us, submission_us, reference, ours, evidence={"roofline": share})
 
