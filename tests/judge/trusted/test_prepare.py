@@ -113,3 +113,23 @@ def test_trivial_outputs_are_looked_for_at_the_tasks_own_sizes_however_dear():
     )
     ask = lambda sized: prepare.prepare(sized, small, b"secret", Roofline(GPUS["H200"], Scale()), recording, dear)
     assert ask(own).degenerate and not ask(small).degenerate
+
+
+@pytest.mark.parametrize(
+    ("output", "narrow"),
+    [
+        ("x @ x.mT", False),
+        ("(x @ x.mT, x.half())", False),
+        ("(x @ x.mT, x.half().float() * 2)", False),
+        ("x.half() @ x.half().mT", True),
+        ("x.half().float() @ x.mT", True),
+        ("F.conv1d(x[None].half().repeat(1, 1, 2).float(), x[:, :1, None].expand(-1, 32, -1))", True),
+        ("F.scaled_dot_product_attention(x[None].bfloat16(), x[None].bfloat16(), x[None].bfloat16())", True),
+    ],
+)
+def test_a_task_multiplies_in_16_bits_where_a_factor_has_so_few(output, narrow):
+    source = SOURCE.replace("torch.tanh(x) * x", output).replace("nn as nn", "nn as nn, torch.nn.functional as F")
+    reference = Reference(Task("a", source))
+    with (found := prepare._NarrowFactors()):
+        reference.forward(reference.model(0), reference.inputs(0))
+    assert found.seen is narrow

@@ -80,6 +80,7 @@ def test_instructions_of_several_generations_are_known():
     fma.rn.f32 %f1, %f2, %f3, %f4; cvt.rna.tf32.f32 %r1, %f1; // comment
     """
     assert ptx_scan.products(ptx) == {"fp8", "int8", "TF32"}
+    assert ptx_scan.products(b"mma /* */ .sync.aligned\n .m16n8k8.row.col.f32.tf32.tf32.f32 {...") == {"TF32"}
     assert not ptx_scan.products(b"fma.rn.f32 %f1; cvt.rn.bf16.f32 %h1, %f1; .visible .entry mma_kernel(")
 
 
@@ -116,3 +117,10 @@ def test_products_whose_errors_no_values_show_are_refused(forbidden, numbers, re
     outputs = [OutputTensor(torch.zeros(numbers))]
     with pytest.raises(VerdictReached, match="which this task does not allow") if refused else nullcontext():
         ptx_scan.expect_allowed(frozenset(forbidden), outputs)
+
+
+def test_a_loss_shows_no_errors_whatever_lies_beside_it():
+    loss, maxima, places = torch.zeros(()), torch.zeros(1024), torch.zeros(3, dtype=torch.int64)
+    with pytest.raises(VerdictReached, match="too few"):
+        ptx_scan.expect_allowed(frozenset({"TF32"}), [OutputTensor(maxima), OutputTensor(loss)])
+    ptx_scan.expect_allowed(frozenset({"TF32"}), [OutputTensor(maxima), OutputTensor(places)])

@@ -165,6 +165,29 @@ def test_a_perturbation_reaches_the_inputs():
         assert inputs and not torch.equal(inputs()[0], first.inputs[0])
 
 
+@pytest.mark.parametrize(
+    ("made", "changes"),
+    [
+        ("torch.linspace(0.1, 0.9, 64)", 1),
+        ("(torch.arange(50.0)[:, None] - torch.arange(50.0)).abs() / 7", 2),
+        ("torch.arange(64.0)", 0),
+        ("torch.tril(torch.ones(8, 8)) * 0.5", 0),
+        ("torch.arange(64)", 0),
+    ],
+)
+def test_an_input_that_is_always_the_same_is_another_one_in_one_case(made, changes):
+    reference = Reference(task(f"torch.rand(3), {made}", names="a, b"))
+    inputs, before = reference.inputs(1), reference.inputs(1)
+    structure.touch_constants(reference, inputs, 5)
+    assert torch.equal(inputs[0], before[0]) and int((inputs[1] != before[1]).sum()) in (changes, min(changes, 1))
+    assert inputs[1].dim() < 2 or changes == 0 or torch.equal(inputs[1], inputs[1].T)
+
+
+def test_positive_draws_without_a_bound_are_followed():
+    found = structure.observe(Reference(task("torch.empty(30, 4).exponential_()")), 1)
+    assert [source.use for source in found] == [Use.VALUES] and found[0].low == 0.0 < found[0].high
+
+
 def test_one_element_of_each_row_carries_the_result_at_a_random_place():
     (value,) = _case(task("torch.rand(64, 2048)", output="a.sum(-1)"), "sparse").inputs
     top = value.abs().topk(2, -1).values

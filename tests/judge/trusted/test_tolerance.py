@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from drkernel.judge.boundary.shared_tensors import repeats
 from drkernel.judge.trusted import rounding
+from drkernel.judge.trusted.block_tolerance import LeafTolerance
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.rounding import Lowered, Noise
 from drkernel.judge.trusted.tolerance import Expected
@@ -336,3 +338,50 @@ def test_outputs_of_timed_calls_have_their_own_bounds_in_whatever_order_a_dict_h
     assert tolerance.check(right_area, right_area, slots, slots, 0, 1) is None
     assert tolerance.check(right_area, areas(values | {"large": large * 3.0 + 0.1}), slots, slots, 0, 1) is None
     assert "differs by" in (tolerance.check(right_area, zeros, slots, slots, 0, 1) or "")
+
+
+def test_a_few_integers_may_lie_where_rounding_decides():
+    values = torch.randint(0, 100, (1000, 1000), generator=DRAW)
+    found = expected(lambda x: x * 1, values)
+    moved = lambda number: OutputTensor(
+        values.view(-1).index_add(0, torch.arange(number), torch.ones(number).long()).view(1000, 1000)
+    )
+    assert found.check(moved(0)) is None and found.check(moved(4)) is None
+    assert found.check(moved(5)).reason == "wrong_values"
+    few = expected(lambda x: x * 1, values[:10])
+    assert few.check(OutputTensor(values[:10] + 0)) is None and few.check(OutputTensor(values[1:11])) is not None
+
+
+def test_timed_counts_may_differ_by_what_rounding_moves():
+    count = torch.tensor([10_000_000, 40])
+    timed = LeafTolerance(0.0, 0.0, 0.0, 0.0)
+    assert timed.problem(count.view(1, -1), torch.tensor([[10_000_150, 40]]), 1) is None
+    assert timed.problem(count.view(1, -1), torch.tensor([[10_001_000, 40]]), 1) is not None
+    assert timed.problem(count.view(1, -1), torch.tensor([[10_000_000, 41]]), 1) is not None
+
+
+def test_a_few_numbers_of_each_sample_have_bounds_of_their_own_when_timed():
+    sizes = torch.tensor([1.0, 1.0, 1.0, 1e9])
+    x = torch.randn(256, 4, generator=DRAW) * sizes
+    timed = expected(lambda x: x * 3.0, x).tolerance().tensors["output"]
+    right = (x * 3.0).view(1, -1)
+    scores_left_out = torch.where(sizes == 1.0, 0.0, x * 3.0).view(1, -1)
+    assert timed.problem(right, right, 1) is None
+    assert timed.problem(right, scores_left_out, 1) is not None
+
+
+@pytest.mark.parametrize(
+    ("tensor", "repeats_itself"),
+    [
+        (torch.zeros(8, 6), False),
+        (torch.zeros(8, 6).mT[::2, 1:], False),
+        (torch.zeros(8, 1).expand(8, 6), True),
+        (torch.zeros(64).as_strided((8, 6), (1, 1)), True),
+        (torch.zeros(64).as_strided((8, 6), (5, 1)), True),
+        (torch.zeros(64).unfold(0, 4, 4), False),
+        (torch.zeros(64).unfold(0, 4, 2), True),
+        (torch.zeros(0, 6).expand(4, 0, 6), False),
+    ],
+)
+def test_an_output_whose_elements_lie_at_one_place_is_known(tensor, repeats_itself):
+    assert repeats(tensor) is repeats_itself

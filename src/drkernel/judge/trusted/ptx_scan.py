@@ -21,8 +21,8 @@ from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.types import Precision
 
 _INSTRUCTION = re.compile(rb"\b(?:wgmma\.mma_async|(?:wmma\.)?mma|tcgen05\.mma)\.[\w.:]+")
-_BLANK = re.compile(rb"/\*.*?\*/|//[^\n]*|\s+(?=\.)", re.DOTALL)
-"""Comments, and blanks before the parts of an instruction, which inline assembly may have."""
+_COMMENT, _BLANK = re.compile(rb"/\*.*?\*/|//[^\n]*", re.DOTALL), re.compile(rb"\s+(?=\.)")
+"""What may lie between the parts of an instruction in inline assembly."""
 _FORMATS = {
     b"tf32": "TF32", b"bf16": "bf16", b"f16": "fp16", b"e4m3": "fp8", b"e5m2": "fp8", b"s8": "int8", b"u8": "int8",
     b"e2m1": "fp4", b"f8f6f4": "fp8", b"mxf8f6f4": "fp8", b"mxf4": "fp4", b"mxf4nvf4": "fp4",
@@ -40,7 +40,7 @@ _FILE = "products.json"
 def products(ptx: bytes) -> frozenset[str]:
     """The formats of the factors of matrix instructions: `TF32`, `bf16`, `fp16`, `fp8`, `int8`, `fp4`."""
     found = set()
-    for instruction in set(_INSTRUCTION.findall(_BLANK.sub(b"", ptx))):
+    for instruction in set(_INSTRUCTION.findall(_BLANK.sub(b"", _COMMENT.sub(b"", ptx)))):
         parts = re.split(rb"[.:]", instruction)
         found |= {_FORMATS[part] for part in parts if part in _FORMATS}
     return frozenset(found)

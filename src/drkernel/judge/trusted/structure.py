@@ -105,15 +105,14 @@ def draw(reference: Reference, sources: Sequence[Source], seed: int, change: Cha
     return inputs
 
 
-def touch_constants(reference: Reference, inputs: list, seed: int) -> list:
-    """The inputs with one number changed in each that `get_inputs` makes without random numbers: what follows from it
-    may not be kept from another call. Masks, indices and levels stay: inputs of few distinct or of whole numbers."""
+def touch_constants(reference: Reference, inputs: list, seed: int) -> None:
+    """Changes one number in each input that `get_inputs` makes without random numbers: what follows from it may not be
+    kept from another call. Masks, indices and levels stay: inputs of few distinct or of whole numbers."""
     others, touched = (dict(leaves(tree)) for tree in (reference.inputs(seed), inputs))
     random = Random(seed)
     for path, value in touched.items():
         if isinstance(value, Tensor) and value.is_floating_point() and torch.equal(value, others[path]):
             _touch(value, random)
-    return inputs
 
 
 def _touch(value: Tensor, random: Random) -> None:

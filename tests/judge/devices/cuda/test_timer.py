@@ -16,6 +16,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.cuda import buffers, timer
 from drkernel.judge.devices.cuda.buffers import Block, CallReport, TensorReport
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, ratio_interval, rounds
+from drkernel.judge.devices.cuda.output_slots import OutputSlots
 from drkernel.judge.devices.cuda.single_calls import RESIDENT
 from drkernel.judge.devices.cuda.timer import (
     BUDGET_S,
@@ -158,6 +159,38 @@ def test_single_calls_that_say_far_more_than_blocks_are_asked_again(monkeypatch)
     agreed = Scripted(monkeypatch, steady(300), steady(60, seed=1))
     agreed.floor = 62.0
     assert agreed.timing().submission_us == 62.0 and len(agreed.alone) == 3
+
+
+def returned(form, *offsets):
+    return CallReport(form, [TensorReport([offset, "float32", [4], [1]]) for offset in offsets])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "lie"),
+    [
+        ({"list": [{"tensor": 0}, {"tensor": 1}]}, {"tuple": [{"tensor": 0}, {"tensor": 1}]}, [0, 512]),
+        (
+            {"dict": [["mean", {"tensor": 0}], ["std", {"tensor": 1}]]},
+            {"dict": [["std", {"tensor": 0}], ["mean", {"tensor": 1}]]},
+            [512, 0],
+        ),
+        ({"tuple": [{"tensor": 0}, {"tensor": 1}]}, {"tensor": 0}, "another structure"),
+        (
+            {"tuple": [{"tensor": 0}, {"float": (1.0).hex()}]},
+            {"tuple": [{"tensor": 0}, {"float": (1.1).hex()}]},
+            "is 1.1",
+        ),
+        ({"tuple": [{"tensor": 0}, {"float": (1.0).hex()}]}, {"tuple": [{"tensor": 0}, {"float": (1.01).hex()}]}, [0]),
+    ],
+)
+def test_outputs_of_timed_calls_are_found_by_their_names(theirs, ours, lie):
+    found = OutputSlots.of([returned(theirs, 0, 512)], [returned(ours, 0, 512)], 4096, scalar_error=0.05)
+    if isinstance(lie, str):
+        assert lie in found
+    else:
+        assert [slot.offset for slot in found.ours] == lie and found.theirs == sorted(
+            found.theirs, key=lambda s: s.offset
+        )
 
 
 class OnOtherValues(Scripted):
