@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
 from drkernel.judge.trusted.attribution import ReferenceCost, attribute, difference, most_explained_us
 from drkernel.types import KernelTime
 
@@ -13,6 +13,7 @@ NEVER_RAN = Row("halve", "halve:20", True, 1, 0)
 TWICE = Row("double", "double:8", True, 2, 128)
 PRODUCT, COPY = Row("mm", "mm", False, 1), Row("copy_", "copy_", False, 1)
 SOFTMAX, NORM = Row("_softmax:outer", "s", False, 1), Row("native_batch_norm:training", "n", False, 1)
+LARGE = Row("mm", "mm", False, 1, tensors=[Traffic(2**20, 2**22, 2**22)])
 BRIEF = [Row("_softmax", "_softmax", False, 1), Row("native_batch_norm", "native_batch_norm", False, 1)]
 
 
@@ -22,6 +23,8 @@ BRIEF = [Row("_softmax", "_softmax", False, 1), Row("native_batch_norm", "native
         ([KERNEL, PRODUCT], [KERNEL, PRODUCT], ""),
         ([KERNEL], [TWICE, COPY], ""),
         ([KERNEL, PRODUCT], [KERNEL], ""),
+        ([KERNEL, LARGE], [KERNEL], "leaves out mm"),
+        ([KERNEL, LARGE], [KERNEL, PRODUCT], ""),
         ([KERNEL, OTHER], [KERNEL], "leaves out halve:20"),
         ([KERNEL, OTHER], [KERNEL, NEVER_RAN], "leaves out halve:20"),
         ([KERNEL], [KERNEL, PRODUCT], "adds mm"),
@@ -30,7 +33,7 @@ BRIEF = [Row("_softmax", "_softmax", False, 1), Row("native_batch_norm", "native
         ([KERNEL, SOFTMAX], [KERNEL, *BRIEF], "adds native_batch_norm"),
     ],
 )
-def test_a_call_may_leave_out_operators_and_add_kernels_and_copies(usual, found, said):
+def test_a_call_may_leave_out_small_operators_and_add_kernels_and_copies(usual, found, said):
     assert difference(OpTrace(usual), OpTrace(found)) == said
 
 

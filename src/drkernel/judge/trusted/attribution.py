@@ -30,6 +30,8 @@ _KINDS |= dict.fromkeys(["max", "amax"], "max") | dict.fromkeys(["min", "amin"],
 _MIN_REPLACED, _CLEARLY_LESS = 1e-3, 0.9
 """Below _MIN_REPLACED nothing is replaced, unless ATen's time in some operator is less than this proportion of the
 reference's."""
+_LARGE = 2**20
+"""Bytes that an operator moves at least, which another call may not leave out."""
 _MEASURED_MARGIN = 1.5
 """How much longer than in the reference's profile an operator may take."""
 _MIN_TIME_MARGIN = 0.8
@@ -127,10 +129,12 @@ def _by_kind(work: dict[tuple[str, int], float]) -> dict[str, float]:
 
 
 def difference(usual: OpTrace, found: OpTrace) -> str:
-    """What another call of the same submission did differently, or an empty string: kernels that it left out, or
-    operators that it added."""
+    """What another call of the same submission did differently, or an empty string: kernels or operators of some size
+    that it left out, or operators that it added."""
     kernels, others = ({row.site for row in one.rows if row.triton and row.programs} for one in (usual, found))
-    if left := kernels - others:
+    called = {_bare(row) for row in found.rows if not row.triton}
+    large = {_bare(row) for row in usual.rows if not row.triton and row.bytes_total >= _LARGE} - _COPIES
+    if left := kernels - others | large - called:
         return "leaves out " + ", ".join(sorted(left)[:6])
     before, now = ({_bare(row) for row in one.rows if not row.triton} - _COPIES for one in (usual, found))
     return "adds " + ", ".join(sorted(now - before)[:6]) if now - before else ""

@@ -251,23 +251,6 @@ def test_an_examined_call_is_sometimes_released_late():
     assert 3 < sum(s > 5e-5 for s in seconds) < 57
 
 
-@pytest.mark.parametrize(
-    ("timed", "less"),
-    [
-        ({"own": 60.0, "gemm": 900.0}, ""),
-        ({"own": 60.0}, "all kernels, not 960 us"),
-        ({"own": 5.0, "gemm": 900.0}, "its own kernels, not 60 us"),
-        ({"own": 60.0, "gemm": 900.0, "direct_copy_kernel": 80.0}, ""),
-    ],
-)
-def test_a_timed_call_works_as_long_as_an_examined_one(timed, less):
-    spent = lambda us: [dataclasses.replace(work((0, took))[0], kernel=name) for name, took in us.items()]
-    submission = SimpleNamespace(client=SimpleNamespace(activity=SimpleNamespace(own=frozenset({"own"}))))
-    call = dataclasses.replace(single(RESIDENT, 60.0), work=spent(timed))
-    found = same_work.less(submission, [spent({"own": 60.0, "gemm": 900.0})], [call])
-    assert found.endswith(less) and bool(found) == bool(less)
-
-
 def test_kernels_by_which_a_runner_copies_and_fills_are_not_its_submission_s():
     names = ("own_copy_kernel", "direct_copy_kernel_cuda", "FillFunctor", "gemm", "")
     found = [dataclasses.replace(one, kernel=name) for name, one in zip(names, work(*[(0, 1)] * 5), strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from drkernel.judge.boundary.cuda.activity import DeviceWork
 from drkernel.judge.devices.base import Submission
@@ -58,21 +58,14 @@ def of_right_call(submission: Submission) -> list[DeviceWork]:
     return work
 
 
-def less(submission: Submission, examined: Collection[list[DeviceWork]], calls: list[SingleCall]) -> str:
-    """How much less forward's kernels work when they are timed than when they are examined, if they do: the
-    submission's own, or these together with PyTorch's."""
-    own = submission.client.activity.own
-    for whose, kernels in (("its own", lambda work: own), ("all", lambda work: names(work, own))):
-        examined_us = max(_us(work, kernels(work)) for work in examined)
-        timed_us = min((_us(call.work, kernels(call.work)) for call in calls), default=math.inf)
-        if timed_us < _LESS_WORK * examined_us - _UNEXPLAINED_US:
-            return f"when it is timed, forward works for {timed_us:.3g} us in {whose} kernels, not {examined_us:.3g} us"
-    return ""
-
-
-def _us(work: list[DeviceWork], kernels: Collection[str]) -> float:
-    """Microseconds in kernels with these names."""
-    return sum(one.us for one in work if one.kernel in kernels)
+def less(submission: Submission, examined: Iterable[list[DeviceWork]], calls: list[SingleCall]) -> str:
+    """How much less the submission's own kernels work when they are timed than when they are examined, if they do."""
+    own_us = lambda work: submission.client.activity.split_us(work)[0]
+    examined_us = max(map(own_us, examined))
+    timed_us = min((own_us(call.work) for call in calls), default=math.inf)
+    if timed_us >= _LESS_WORK * examined_us - _UNEXPLAINED_US:
+        return ""
+    return f"when it is timed, forward works for {timed_us:.3g} us in its kernels, not {examined_us:.3g} us"
 
 
 def expect_explained(submission: Submission, work: list[DeviceWork], most_us: float, spanned_us: float) -> None:
