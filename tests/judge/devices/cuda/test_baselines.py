@@ -259,7 +259,7 @@ class TestOnTheGpu:
             "uncompilable.py",
         ]
         paths = [str(Path(drkernel.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-        env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "TRITON_INTERPRET": "0"}
         done = subprocess.run([*command, *options], cwd=folder, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done
