@@ -15,7 +15,8 @@ spelling (calls.py). Modules, methods, loops, branches and names that somebody i
 
 A submission keeps the reference's constructor, since it has to have the same parameters. So an answer has kernels and
 `forward` alone, in canonical names, and of `forward` only what differs (edits.py): `t1` stands for the lines that
-compute it, at other sizes too (sizes.py). `Canonical.submission` makes a whole file of it (form.py).
+compute it, at other sizes too (sizes.py), and a call stands for all blocks that are alike (repeats.py). Of a long
+program the first lines are told. `Canonical.submission` makes a whole file of it (form.py).
 """
 
 from drkernel.policy.canonical.form import Canonical, canonical

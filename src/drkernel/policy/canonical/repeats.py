@@ -86,6 +86,7 @@ class _Blocks:
     stops: Collection[str]
     """What the call reads."""
     uses: Mapping[str, int]
+    """How many lines read each value: what a block alone reads, the other block alone reads, too."""
     names: dict[str, str] = field(default_factory=dict)
     """Of the other block, by those of the first."""
 
@@ -93,12 +94,12 @@ class _Blocks:
         """Whether two values are made alike, and are of one kind."""
         if one in self.names:
             return self.names[one] == other
-        first, self.names[one] = not self.names, other
+        is_result, self.names[one] = not self.names, other
         if not self._same_kind(one, other):
             return False
         if one in self.stops:
             return True
-        if one not in self.makers or other not in self.makers or not (first or self.uses[one] == self.uses[other]):
+        if one not in self.makers or other not in self.makers or not (is_result or self.uses[one] == self.uses[other]):
             return False
         return self._same_lines(self.makers[one], self.makers[other])
 
