@@ -305,3 +305,14 @@ def test_no_operator_that_looks_for_places_costs_its_bytes_alone():
 
 def test_what_one_algorithm_does_has_one_price_whatever_its_name():
     assert len({EAGER[name] for name in SORTS}) == len({EAGER[name] for name in SCANS}) == 1
+
+
+def test_a_copy_to_the_host_costs_what_the_full_size_takes():
+    copy = lambda numel: Row("_local_scalar_dense", "_", False, calls=9, tensors=[Traffic(numel, 4 * numel, 4 * numel)])
+    scale = Scale(numel={64: 100.0})
+    whole, single, none = (
+        estimate_times(OpTrace([row]), H200, scale)[0]
+        for row in (copy(64), copy(1), Row("_local_scalar_dense", "_", False, calls=9))
+    )
+    assert (whole.calls, single.calls, none.calls) == (900, 9, 9)
+    assert whole.microseconds > 90 * single.microseconds

@@ -190,16 +190,26 @@ def estimate_times(trace: OpTrace, gpu: Gpu, scale: Scale, products: ByHand = NO
     Kernels run one after the other. Where the device would wait for the host to launch them, the wait is divided among
     the rows in proportion to their launch costs.
     """
+    rows = [_with_copies(row, scale) for row in trace.rows]
     device = [
-        _triton_us(row, gpu, scale, products.of(row)) if row.triton else _aten_us(row, gpu, scale) for row in trace.rows
+        _triton_us(row, gpu, scale, products.of(row)) if row.triton else _aten_us(row, gpu, scale) for row in rows
     ]
-    host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in trace.rows]
+    host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in rows]
     wait = max(0.0, sum(host) - sum(device)) / (sum(host) or 1.0)
     times = [
         KernelTime(row.site if row.triton else row.name, row.calls, busy + wait * launch, row.triton)
-        for row, busy, launch in zip(trace.rows, device, host, strict=True)
+        for row, busy, launch in zip(rows, device, host, strict=True)
     ]
     return tuple(sorted(times, key=lambda t: -t.microseconds))
+
+
+def _with_copies(row: Row, scale: Scale) -> Row:
+    """A row, where it stands for copies to the host with as many calls as the full size takes: each has its price by
+    elements (`interpreter.COPIED_AT_ONCE`)."""
+    if row.name != "_local_scalar_dense":
+        return row
+    grown = max((scale.of_tensor(tensor.numel) for tensor in row.tensors), default=1.0)
+    return dataclasses.replace(row, calls=math.ceil(row.calls * grown))
 
 
 def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
