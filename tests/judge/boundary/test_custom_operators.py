@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import pytest
@@ -64,9 +65,59 @@ def test_no_other_way_of_registering_is_there(library):
     assert {name for name in dir(library.m) if not name.startswith("_")} == {"define", "impl", "reset"}
 
 
-def test_modules_of_libraries_may_add_to_them(tmp_path, monkeypatch):
-    (tmp_path / "adds_to_pytorch.py").write_text("import torch\nlibrary = torch.library.Library('aten', 'IMPL', 'MPS')")
+@pytest.fixture
+def imported(tmp_path, monkeypatch):
+    """Imports a module with a new name and this text."""
     monkeypatch.syspath_prepend(tmp_path)
-    import adds_to_pytorch
 
-    assert adds_to_pytorch.library.ns == "aten"
+    def load(text: str):
+        name = f"drkernel_test_module_{next(numbers)}"
+        (tmp_path / f"{name}.py").write_text(text)
+        return importlib.import_module(name)
+
+    return load
+
+
+def test_modules_of_libraries_may_add_to_them(imported):
+    assert imported("import torch\nlibrary = torch.library.Library('aten', 'IMPL', 'MPS')").library.ns == "aten"
+
+
+def test_what_runs_during_an_import_is_followed_like_all_else(imported):
+    name = f"drkernel_test_{next(numbers)}"
+    imported(f"""
+import torch
+
+class Garbage:
+    def __del__(self):
+        global library
+        library = torch.library.Library({name!r}, "DEF")
+        library.define("f(Tensor x) -> Tensor")
+        library.impl("f", lambda x: x.neg(), "CompositeExplicitAutograd")
+
+Garbage()
+""")
+    x = torch.ones(3)
+    with record() as trace:
+        getattr(torch.ops, name).f(x)
+    assert [row.name for row in trace.rows] == ["neg"]
+
+
+def test_nor_does_an_import_change_what_is_there(imported):
+    kept = imported("import torch\nlibrary = torch.library.Library('aten', 'IMPL')").library
+    kept.impl("relu", lambda x: x.neg(), "CPU")
+    assert torch.relu(torch.ones(3)).tolist() == [1, 1, 1]
+
+
+def test_what_runs_while_a_tensor_is_printed_is_recorded():
+    class Threshold:
+        def __lt__(self, other):
+            self.found = torch.ones(3).neg()
+            return False
+
+    torch.set_printoptions(threshold=Threshold())
+    try:
+        with record() as trace:
+            repr(torch.ones(3))
+    finally:
+        torch.set_printoptions(profile="default")
+    assert "neg" in [row.name for row in trace.rows]

@@ -96,6 +96,45 @@ def test_a_task_with_complex_outputs_is_refused(output):
         prepare.prepare(reference, reference, b"secret", gpu, recording, reference)
 
 
+GATE = """(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("gate", torch.zeros(3, dtype=torch.{kind}))
+"""
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "uint16"])
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("(ROWS, COLS)", "(ROWS, COLS).abs().to(torch.{kind})", r"inputs\[0\]"),
+        ("torch.tanh(x) * x", "x.abs().to(torch.{kind})", "output"),
+        ("(nn.Module):\n", GATE, "gate"),
+    ],
+    ids=["input", "output", "buffer"],
+)
+def test_a_task_with_numbers_in_which_torch_does_not_compute_is_refused(kind, old, new, named):
+    source = SOURCE.replace("tanh(x) * x", "tanh(x.float()) * x.float()") if named.startswith("inputs") else SOURCE
+    reference = Reference(Task("a/narrow", source.replace(old, new.format(kind=kind))))
+    with pytest.raises(DrKernelError, match=rf"task a/narrow: {named} is torch.{kind}, which is not judged; "):
+        prepare.prepare(reference, reference, b"secret", Roofline(GPUS["H200"], Scale()), recording, reference)
+
+
+VARYING = """def get_inputs():
+    x = torch.rand(1)
+    while not 0.4 < x.numpy()[0] < 0.5:
+        x = torch.rand(1)
+    return [x * torch.randn(ROWS, COLS)]
+def once():
+"""
+
+
+def test_a_task_whose_draws_are_as_many_as_others_say_unseen_is_refused():
+    reference = Reference(Task("a/varying", SOURCE.replace("def get_inputs():\n", VARYING)))
+    with pytest.raises(DrKernelError, match="task a/varying: how often get_inputs draws"):
+        prepare.prepare(reference, reference, b"secret", Roofline(GPUS["H200"], Scale()), recording, reference)
+
+
 MASKED = "x.masked_fill(torch.ones(x.shape[0], x.shape[1], dtype=torch.bool).triu(1), float('-inf'))"
 
 

@@ -73,7 +73,7 @@ class ModelNew(nn.Module):
         "y = {'__array_interface__': 1}",
         "y = dict(__array_interface__=1)",
         "x.__array__()",
-        "import numpy; numpy.matmul(x, x), numpy.linalg.inv(x)",
+        "import numpy; numpy.linalg.inv(x)",
         "import numpy as np; np.lib.stride_tricks",
         "import operator as o; o.methodcaller('relu')(x)",
         "torch.utils.data.DataLoader(x)",

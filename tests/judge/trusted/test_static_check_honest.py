@@ -210,6 +210,7 @@ def test_a_source_as_people_write_them_passes():
         "from einops import rearrange; rearrange(x, 'b n -> n b')",
         "from einops.layers.torch import Rearrange; Rearrange('b n -> n b')",
         "import numpy as np; np.float32(np.sqrt(3.0)), np.array([1, 2]), np.random.seed(0)",
+        "import numpy as np; taps = np.convolve([0.5, 0.5], [0.5, 0.5]); np.kron(taps, taps), np.dot(taps, taps)",
         "import os; os.environ['X'] = '1'",
         "with torch.inference_mode(), torch.autocast('cuda', enabled=False): pass",
         "torch.cuda.get_device_properties(x.device).multi_processor_count",

@@ -210,3 +210,42 @@ def test_every_row_regime_is_in_the_uneven_one():
 @pytest.mark.parametrize("shape", ["()", "(3,)", "(8, 5)", "(2, 3, 7)", "(1, 4)", "(0, 4)", "(4, 0)"])
 def test_regimes_take_any_shape(shape):
     assert all(value.shape == torch.zeros(eval(shape)).shape for (value,) in drawn(task(f"torch.rand({shape})")))
+
+
+VARYING = {
+    "until one is large enough": "x = torch.rand(1)\n    while float(x) < 0.9:\n        x = torch.rand(1)",
+    "until one of Python's is": "while random.random() < 0.9:\n        torch.rand(1)",
+    "for each of a random number of layers": "x = sum(torch.rand(8) for _ in range(int(torch.randint(1, 9, (1,)))))",
+}
+
+
+@pytest.mark.parametrize("setup", VARYING.values(), ids=VARYING)
+def test_draws_may_vary_in_number(setup):
+    reference = Reference(task("torch.rand(8, 8)", f"import random\n    {setup}"))
+    sources = structure.observe(reference, 1)
+    lengths = set()
+    for seed in range(20):
+        (plain,), (large,) = (
+            structure.draw(reference, sources, seed, change) for change in (None, regimes.change("large", 0, seed))
+        )
+        lengths.add(len(structure.observe(reference, seed)))
+        assert not torch.equal(plain, large)
+    assert len(lengths) > 1
+
+
+def test_what_decides_how_often_is_drawn_stays_as_it_is():
+    setup = "x = torch.rand(1)\n    while not 0.4 < float(x) < 0.5:\n        x = torch.rand(1)"
+    reference = Reference(task("x * torch.rand(8)", setup))
+    sources = structure.observe(reference, 1)
+    for seed in range(20):
+        values = structure.draw(reference, sources, seed, regimes.change("mirrored", 0, seed))[0]
+        assert 0 <= float(values.min()) <= float(values.max()) < 0.5
+
+
+def test_draws_that_numpy_decides_on_cannot_be_changed():
+    setup = "x = torch.rand(1)\n    while not 0.4 < x.numpy()[0] < 0.5:\n        x = torch.rand(1)"
+    reference = Reference(task("x * torch.rand(8)", setup))
+    sources = structure.observe(reference, 1)
+    with pytest.raises(structure.Unsteady, match="a/task: how often get_inputs draws random numbers hangs on"):
+        for seed in range(20):
+            structure.draw(reference, sources, seed, regimes.change("mirrored", 0, seed))

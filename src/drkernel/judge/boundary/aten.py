@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from drkernel.judge.boundary.custom_operators import follow_custom_operators, is_followed
+from drkernel.judge.boundary.custom_operators import follow_custom_operators, is_followed, keep_recording
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.windows import share_read
 
@@ -47,8 +47,9 @@ PRODUCTS = frozenset(
 """Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
 _NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
-SOFTMAXES, SCANS = frozenset({"_softmax", "_log_softmax"}), frozenset({"cumsum", "cumprod", "logcumsumexp"})
-DIRECTED = SOFTMAXES | SCANS | {"cummax", "cummin"}
+SOFTMAXES = frozenset({"_softmax", "_log_softmax"})
+SCANS = frozenset({"cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"})
+DIRECTED = SOFTMAXES | SCANS
 OUTER = ":outer"
 """Suffix of these operators' names where they work along another dimension than the last, which is slower."""
 
@@ -56,6 +57,14 @@ _FACTORS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2)}
 """Which arguments of products of matrices are their factors."""
 _LEAST_DIAGONAL = 8
 """Rows of a matrix that may be taken for a diagonal one."""
+
+SORTS = frozenset(
+    {
+        "sort", "median", "nanmedian", "kthvalue", "mode", "_unique", "_unique2", "unique_dim", "unique_consecutive",
+        "unique_dim_consecutive",
+    }
+)  # fmt: skip
+"""Operators that put numbers in order, or find those at a place of that order: each is asked for by many names."""
 
 _COUNTED = ("aten", "prims", "torchvision")
 """Namespaces of operators that run as kernels of a library."""
@@ -174,6 +183,7 @@ def install() -> None:
     if not _Recordings.installed:
         _Recordings.installed = True
         follow_custom_operators(_suspended)
+        keep_recording(_suspended)
         keep_fused_operators_whole()
 
 

@@ -1,6 +1,7 @@
-"""Custom operators: what a submission registers with PyTorch's dispatcher, as far as it is Python, is recorded.
+"""What Python code computes where a dispatch mode is off is recorded, too.
 
-A dispatch mode alone sees only the outer call of an operator that was defined with torch.library.
+A mode alone sees only the outer call of an operator that was defined with torch.library. And it sees nothing of what
+runs while torch disables all modes, as it does to print a tensor.
 """
 
 from __future__ import annotations
@@ -8,10 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils import _python_dispatch
+
+unrecorded = _python_dispatch._disable_current_modes
+"""A block without any mode, for work that is the judge's own."""
 
 _followed: set[str] = set()
 """Custom operators whose implementations in Python are followed, by name."""
@@ -22,34 +27,57 @@ def is_followed(operator: Any) -> bool:
     return operator._schema.name in _followed
 
 
+def keep_recording(suspended: Callable[[], list[Any]]) -> None:
+    """Re-enters the modes that torch has `suspended` wherever it disables all modes.
+
+    To print a tensor it does so. Meanwhile it calls methods of any object that it was told to print with.
+    """
+
+    @contextlib.contextmanager
+    def disabled() -> Iterator[Any]:
+        with unrecorded() as modes, contextlib.ExitStack() as stack:
+            for mode in suspended():
+                stack.enter_context(mode)
+            yield modes
+
+    _python_dispatch._disable_current_modes = disabled
+
+
 def follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
     """Re-enters the modes that torch has `suspended` while the Python implementation of a custom operator runs.
 
-    Whatever Python code registers goes through the function that is replaced here. PyTorch's own operators cannot be
-    implemented anew, since they are recorded as what they are. Fallbacks, which are for all operators, are refused too.
+    Whatever Python code registers goes through the function that is replaced here, be it a module of torch's that is
+    imported late. PyTorch's own operators cannot be implemented anew, since they are recorded as what they are.
+    Fallbacks, which are for all operators, are refused too.
     """
     opened = torch._C._dispatch_library
-    own_namespaces()  # before anybody else defines one
+    own_operators()  # before anybody else defines one
 
     def library(kind: str, namespace: str, *place: Any) -> Any:
-        inner = opened(kind, namespace, *place)
-        if _is_importing():
-            return inner
-        if namespace == "_" or namespace in own_namespaces():
+        if (namespace == "_" or namespace in own_namespaces()) and not _is_importing():
             raise RuntimeError(f"PyTorch's own operators may not be implemented anew (namespace {namespace})")
-        return _FollowedLibrary(inner, namespace, suspended)
+        return _FollowedLibrary(opened(kind, namespace, *place), namespace, suspended)
 
     torch._C._dispatch_library = library  # type: ignore[assignment]
 
 
 @functools.cache
+def own_operators() -> frozenset[str]:
+    """The names of operators that PyTorch itself defines, without overloads: `aten::add`."""
+    return frozenset(name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names())
+
+
+@functools.cache
 def own_namespaces() -> frozenset[str]:
-    """The namespaces of operators that PyTorch itself defines."""
-    return frozenset(name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names())
+    """The namespaces of these operators."""
+    return frozenset(name.partition("::")[0] for name in own_operators())
 
 
 def _is_importing() -> bool:
-    """Whether a module of a library is being imported, which may add to PyTorch's operators. Submissions are none."""
+    """Whether a module is being imported. Those of torch's add operators of their own to its namespaces.
+
+    It decides alone whether an error is raised: garbage may be collected during an import, and call what it likes.
+    """
     frame = sys._getframe()
     while frame and frame.f_globals.get("__name__") != "importlib._bootstrap":
         frame = frame.f_back  # type: ignore[assignment]
@@ -64,8 +92,11 @@ class _FollowedLibrary:
         self._inner, self._namespace, self._suspended = inner, namespace, suspended
 
     def impl(self, name: str, key: str, function: Any, with_keyset: bool = False) -> None:
+        operator = f"{self._namespace}::{name.rpartition('::')[2].partition('.')[0]}"
+        if operator in own_operators():
+            return
         if function is not torch.library.fallthrough_kernel:
-            _followed.add(f"{self._namespace}::{name.rpartition('::')[2].partition('.')[0]}")
+            _followed.add(operator)
             function = self._entering(function)
         self._inner.impl(name, key, function, with_keyset)
 

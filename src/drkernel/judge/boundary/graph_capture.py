@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from drkernel.judge.boundary.aten import moves_data, without_compiler
+from drkernel.judge.boundary.custom_operators import unrecorded
 
 
 @without_compiler
@@ -37,7 +38,7 @@ class CaptureMode(TorchDispatchMode):
 def replay_operator(func: Any, args: tuple, kwargs: dict, result: Any) -> None:
     """Executes an operator again and writes what it returns into the tensors that it returned during the capture."""
     fresh = func(*args, **kwargs)
-    with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
+    with torch.no_grad(), torch._C.DisableTorchFunction(), unrecorded():
         for old, new in zip(tree_leaves(result), tree_leaves(fresh), strict=True):
             if isinstance(old, Tensor) and old is not new:
                 old.copy_(new)

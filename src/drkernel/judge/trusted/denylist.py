@@ -87,7 +87,7 @@ MEMBERS = {
     "triton.language": _words("core semantic"),
     "numpy": _words("""
         load save savez savez_compressed loadtxt savetxt fromfile memmap genfromtxt DataSource frombuffer from_dlpack
-        fromregex fromstring matmul dot vdot inner tensordot einsum einsum_path convolve correlate kron
+        fromregex fromstring
     """),
     "time": _words("sleep"),
     "logging": _words("FileHandler handlers config basicConfig"),

@@ -21,7 +21,7 @@ from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
 from drkernel.judge.trusted.least_work import least_work
-from drkernel.judge.trusted.outputs import OutputTensor, leaves
+from drkernel.judge.trusted.outputs import OutputTensor, all_same, leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, Plan
 from drkernel.judge.trusted.rounding import PRODUCTS
 from drkernel.judge.trusted.slices import Cut
@@ -36,6 +36,8 @@ DEGENERATE = ("refuse", "mark")
 """What a judge does with a task that trivial outputs would pass: it raises an error, or its verdicts say so."""
 _MAX_TRIES = 24
 """Sets of constants that are tried as hidden shapes."""
+_STEADY_DRAWS = 4
+"""Seeds under which inputs with other numbers are drawn, to see that they can be."""
 _CHUNK = 2**28
 """Elements that are looked at together."""
 _DEGENERATE_SLACK = 10.0
@@ -153,6 +155,7 @@ def prepare(
     seeds = Seeds(secret, task.digest)
     seed = seeds("paper")  # a name that stays, since hidden inputs derive from it
     sized = base if large else reference
+    _expect_judged(sized, seed)
     alternatives = modes.mode_alternatives(sized, seed)
     cost = lambda train: reference_cost(reference, seed, train, cost_model, record, published)
     with spent("costs"):
@@ -164,6 +167,7 @@ def prepare(
         hidden = most_telling(_hidden(task, base, seeds, published, masked), HIDDEN_SHAPES, published, base)
     pause()
     sources = structure.observe(base, seed)
+    _expect_steady(base, sources, seeds)
     in_turn = {train for alternative in alternatives for train in alternative} if large else ()
     cuts = {train: cut for train in in_turn if (cut := slices.find_cut(base, seed, train))}
     halves = _has_halves(base, seed)
@@ -219,6 +223,41 @@ def _expect_real(task: Task, outputs: Any) -> None:
             raise DrKernelError(
                 f"task {task.id}: {path} is complex, which is not judged; let forward return torch.view_as_real of it"
             )
+
+
+def _expect_judged(reference: Reference, seed: int) -> None:
+    """What inputs, weights and outputs hold is counted, compared and converted, which torch cannot in all formats."""
+    model, inputs = reference.model(seed).eval(), reference.inputs(seed)
+    given = [*model.named_parameters(), *model.named_buffers(), *leaves(inputs, "inputs")]
+    for name, value in [*given, *leaves(reference.forward(model, inputs))]:
+        if isinstance(value, Tensor) and not _computes(value.dtype):
+            bits = f"torch.int{8 * value.element_size()}"
+            mend = f"hand its bits over as {bits}, and let forward view them as {value.dtype}"
+            mend = "let forward return it in another format" if name.startswith("output") else mend
+            raise DrKernelError(f"task {reference.task.id}: {name} is {value.dtype}, which is not judged; {mend}")
+
+
+@functools.cache
+def _computes(dtype: torch.dtype) -> bool:
+    try:
+        numbers = torch.zeros(2, dtype=dtype)
+        torch.promote_types(dtype, torch.float32)
+        return all_same(leaves(numbers), leaves(numbers)) and not numbers.count_nonzero()
+    except RuntimeError:
+        return False
+
+
+def _expect_steady(reference: Reference, sources: Sequence[Source], seeds: Seeds) -> None:
+    """Regimes and perturbations need inputs that can be drawn with other numbers."""
+    for number in range(_STEADY_DRAWS):
+        seed = seeds("steady", number)
+        for change in (regimes.touch(seed), regimes.change("mirrored", 0, seed)):
+            try:
+                structure.draw(reference, sources, seed, change)
+            except structure.Unsteady:
+                raise
+            except DrKernelError:  # a regime that does not suit the task
+                continue
 
 
 def _nonzero(tensor: Tensor) -> int:

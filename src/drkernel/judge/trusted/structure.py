@@ -5,7 +5,9 @@ one the transpose of another. An honest kernel may use that. So no regime and no
 changes the numbers that `torch.rand`, `torch.randn` and their like give to `get_inputs`, whose own code then makes the
 inputs of them. What that code makes of any random numbers holds by construction; what it makes of none stays as it is.
 
-`observe` finds out once per task what becomes of each draw. `draw` calls `get_inputs` with draws that are changed.
+`observe` finds out once per task what becomes of each draw. `draw` calls `get_inputs` with draws that are changed. Code
+that looks at its draws may go on to draw more often (until one is large enough, for each of a random number of layers).
+It is observed under the very seed then, and the draws that it looks at are left as they are.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ SELECTING = {
 }  # fmt: skip
 """Operators whose output holds values of their input, and perhaps constants."""
 _SCALING = {"mul", "mul_", "div", "div_"}
+_READING = {"_local_scalar_dense", "is_nonzero", "equal", "allclose"}
+"""Operators that tell the code a value."""
 
 
 _SEVERAL = 32
@@ -76,6 +80,10 @@ class Source:
     """Its range; of normally distributed numbers, three standard deviations to both sides."""
     normal: bool = False
     """Whether its numbers are normally distributed."""
+    name: str = ""
+    """The operator that draws it."""
+    read: bool = False
+    """Whether the code of `get_inputs` is told one of its values, or what follows from it."""
 
 
 Change = Callable[[Tensor, Source, int], None]
@@ -95,14 +103,32 @@ def observe(reference: Reference, seed: int) -> tuple[Source, ...]:
 
 
 def draw(reference: Reference, sources: Sequence[Source], seed: int, change: Change | None) -> list:
-    """`get_inputs()` under a seed, with changed draws."""
+    """`get_inputs()` under a seed, with changed draws.
+
+    Raises:
+        Unsteady: it draws other numbers where these are changed, though those that it looks at are not.
+    """
     if change is None or not sources:
         return reference.inputs(seed)
-    with _Changing(sources, change) as mode:
+    mode = _Changing(sources, change)
+    with mode:
         inputs = reference.inputs(seed)
-    if mode.number != len(sources):
-        raise DrKernelError(f"task {reference.task.id}: get_inputs draws other random numbers from call to call")
-    return inputs
+    if mode.as_expected():
+        return inputs
+    own = [replace(source, use=Use.CHOICE) if source.read else source for source in observe(reference, seed)]
+    mode = _Changing(own, change)
+    with mode:
+        inputs = reference.inputs(seed)
+    if mode.as_expected():
+        return inputs
+    raise Unsteady(
+        f"task {reference.task.id}: how often get_inputs draws random numbers hangs on drawn values that it takes out "
+        "of torch (numpy): draw as often in each call, or decide by item()"
+    )
+
+
+class Unsteady(DrKernelError):
+    """The draws of a task's `get_inputs` cannot be changed, since others follow then."""
 
 
 def touch_constants(reference: Reference, inputs: list, seed: int) -> None:
@@ -111,12 +137,13 @@ def touch_constants(reference: Reference, inputs: list, seed: int) -> None:
     others, touched = (dict(leaves(tree)) for tree in (reference.inputs(seed), inputs))
     random = Random(seed)
     for path, value in touched.items():
-        if isinstance(value, Tensor) and value.is_floating_point() and torch.equal(value, others[path]):
+        other = others.get(path)
+        if isinstance(value, Tensor) and isinstance(other, Tensor) and torch.equal(value, other):
             _touch(value, random)
 
 
 def _touch(value: Tensor, random: Random) -> None:
-    finite = value[value.isfinite() & (value != 0)]
+    finite = value[value.isfinite() & (value != 0)] if value.is_floating_point() else value[:0]
     if len(finite) < _SEVERAL or len(finite.unique()) < _SEVERAL or torch.equal(finite, finite.round()):
         return
     places = (value.isfinite() & (value != 0)).nonzero()
@@ -129,14 +156,19 @@ def _touch(value: Tensor, random: Random) -> None:
 class _Changing(TorchDispatchMode):
     def __init__(self, sources: Sequence[Source], change: Change):
         super().__init__()
-        self._sources, self._change, self.number = sources, change, 0
+        self._sources, self._change, self._names = sources, change, list[str]()
+
+    def as_expected(self) -> bool:
+        """Whether the draws were those of the sources."""
+        return self._names == [source.name for source in self._sources]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         output = func(*args, **(kwargs or {}))
-        if _draws(func.overloadpacket.__name__):
-            if self.number < len(self._sources):
-                self._change(output, self._sources[self.number], self.number)
-            self.number += 1
+        if _draws(name := func.overloadpacket.__name__):
+            number = len(self._names)
+            if number < len(self._sources) and name == self._sources[number].name:
+                self._change(output, self._sources[number], number)
+            self._names.append(name)
         return output
 
 
@@ -149,6 +181,7 @@ class _Observing(TorchDispatchMode):
         self._uses: dict[int, dict[int, tuple[Use, bool]]] = {}
         """By memory: of each draw that went into it, its use, and whether something was added to it."""
         self._found: list[Source] = []
+        self._read: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
@@ -157,6 +190,8 @@ class _Observing(TorchDispatchMode):
         outputs = func(*args, **kwargs)
         results = [t for _, t in leaves(outputs) if isinstance(t, Tensor)]
         self._kept += results
+        if name in _READING:
+            self._read.update(number for tensor in inputs for number in self._uses.get(_memory(tensor), {}))
         if _draws(name):
             self._note_draw(name, args, results[0])
         elif not func.is_view:
@@ -184,7 +219,8 @@ class _Observing(TorchDispatchMode):
     def sources(self, inputs: list[Tensor]) -> tuple[Source, ...]:
         """The draws with what became of them in these inputs."""
         floats = [t for t in inputs if t.is_floating_point()]
-        return tuple(self._judged(number, source, floats) for number, source in enumerate(self._found))
+        judged = (self._judged(number, source, floats) for number, source in enumerate(self._found))
+        return tuple(replace(source, read=number in self._read) for number, source in enumerate(judged))
 
     def _judged(self, number: int, source: Source, floats: list[Tensor]) -> Source:
         reached = [(t, self._uses[_memory(t)][number]) for t in floats if number in self._uses.get(_memory(t), {})]
@@ -204,13 +240,13 @@ def _source(name: str, args: tuple, result: Tensor) -> Source:
     if name in _NORMAL:
         numbers = result.double().reshape(-1)
         centre, spread = (float(numbers.mean()), float(numbers.std())) if len(numbers) > 1 else (0.0, 1.0)
-        return Source(Use.NORMAL, centre - 3 * spread, centre + 3 * spread, True)
+        return Source(Use.NORMAL, centre - 3 * spread, centre + 3 * spread, True, name)
     if name in _CONTINUOUS:
         limits = _CONTINUOUS[name] or (*(float(a) for a in args[1:3]), *((0.0, 1.0)[len(args[1:3]) :]))
-        return Source(Use.RANGE, limits[0], limits[1])
+        return Source(Use.RANGE, limits[0], limits[1], name=name)
     if name in _SKEWED:
-        return Source(Use.RANGE, 0.0, float(result.max()) if result.numel() else 1.0)
-    return Source(Use.CHOICE, 0.0, 0.0)
+        return Source(Use.RANGE, 0.0, float(result.max()) if result.numel() else 1.0, name=name)
+    return Source(Use.CHOICE, 0.0, 0.0, name=name)
 
 
 def _memory(tensor: Tensor) -> int:

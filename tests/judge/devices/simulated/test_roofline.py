@@ -7,9 +7,10 @@ import torch
 import triton
 import triton.language as tl
 
+from drkernel.judge.boundary.aten import SCANS, SORTS
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
-from drkernel.judge.devices.simulated.roofline import GPUS, _grown, estimate_times, for_precision, min_time_us
+from drkernel.judge.devices.simulated.roofline import EAGER, GPUS, _grown, estimate_times, for_precision, min_time_us
 from drkernel.judge.untrusted.simulated.device import record
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -294,3 +295,24 @@ def test_a_softmax_along_another_dimension_takes_a_few_passes_and_a_scan_many():
     )
     assert 2 < outer / last < 4
     assert scan > 10 * last
+
+
+def test_no_operator_that_looks_for_places_costs_its_bytes_alone():
+    schemas = [s for s in torch._C._jit_get_all_schemas() if s.name.startswith("aten::")]
+    found = {s.name[6:] for s in schemas if {"values", "indices"} <= {value.name for value in s.returns}}
+    assert {"sort", "topk", "mode", "cummax"} <= found <= EAGER.keys()
+
+
+def test_what_one_algorithm_does_has_one_price_whatever_its_name():
+    assert len({EAGER[name] for name in SORTS}) == len({EAGER[name] for name in SCANS}) == 1
+
+
+def test_a_copy_to_the_host_costs_what_the_full_size_takes():
+    copy = lambda numel: Row("_local_scalar_dense", "_", False, calls=9, tensors=[Traffic(numel, 4 * numel, 4 * numel)])
+    scale = Scale(numel={64: 100.0})
+    whole, single, none = (
+        estimate_times(OpTrace([row]), H200, scale)[0]
+        for row in (copy(64), copy(1), Row("_local_scalar_dense", "_", False, calls=9))
+    )
+    assert (whole.calls, single.calls, none.calls) == (900, 9, 9)
+    assert whole.microseconds > 90 * single.microseconds

@@ -138,6 +138,16 @@ SNIPPETS = {
             with record() as trace:
                 copy(x)
             assert [(row.name, row.calls) for row in trace.rows] == [("_local_scalar_dense", 9)], trace.rows
+        class Rate(float):
+            def __lt__(self, other):
+                x.tolist()
+                return False
+        with record() as trace:
+            F.dropout(x, Rate(0.5))
+        assert ("_local_scalar_dense", 9) in [(row.name, row.calls) for row in trace.rows]
+        with record() as trace:
+            str(x)
+        assert max(row.calls for row in trace.rows if row.name == "_local_scalar_dense") > 64
         with record() as trace:
             thread = threading.Thread(target=lambda: torch.relu(torch.zeros(3, device="cuda")))
             thread.start()

@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from drkernel.judge.boundary.aten import Recorder, moves_data, without_compiler
-from drkernel.judge.boundary.custom_operators import follow_custom_operators
+from drkernel.judge.boundary.custom_operators import follow_custom_operators, keep_recording
 from drkernel.judge.boundary.graph_capture import CaptureMode
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 
@@ -174,6 +174,7 @@ def install() -> None:
     _shorten_autotuning()
     _follow_graphs()
     follow_custom_operators(_suspended)
+    keep_recording(_suspended)
 
 
 def _suspended() -> list[Any]:

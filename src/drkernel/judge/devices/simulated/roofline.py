@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
-from drkernel.judge.boundary.aten import OUTER, SCANS, SOFTMAXES, TRAINING
+from drkernel.judge.boundary.aten import OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
 from drkernel.judge.boundary.op_trace import Grid, Math, OpTrace, Row
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.types import KernelTime, Precision
@@ -120,15 +120,18 @@ EAGER: dict[str, tuple[int, float]] = {
     "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
     "native_batch_norm" + TRAINING: (2, 4.0), "sum": (1, 1.07), "mean": (1, 1.07), "amax": (1, 1.07), "amin": (1, 1.07),
     "prod": (1, 1.07), "linalg_vector_norm": (1, 1.07), "max": (1, 1.9), "min": (1, 1.9), "argmax": (1, 1.9),
-    "argmin": (1, 1.9), "var": (1, 2.1), "std": (1, 2.1), "var_mean": (1, 2.1), "logsumexp": (7, 7.8),
-    "cumsum": (1, 2.25), "cumprod": (1, 2.25), "logcumsumexp": (1, 2.25), "mse_loss": (2, 2.05),
+    "argmin": (1, 1.9), "logsumexp": (7, 7.8),
+    "mse_loss": (2, 2.05),
     "smooth_l1_loss": (2, 2.05), "huber_loss": (2, 2.05), "binary_cross_entropy": (2, 2.05),
     "binary_cross_entropy_with_logits": (8, 6.4), "rms_norm": (1, 1.13), "tril": (1, 1.35), "triu": (1, 1.35),
     "flip": (1, 1.4), "roll": (1, 2.4),
-    "gather": (1, 1.8), "sort": (6, 19.0), "topk": (3, 14.0), "median": (6, 19.0), "_local_scalar_dense": (2, 1.0),
+    "gather": (1, 1.8), "topk": (3, 14.0), "_local_scalar_dense": (2, 1.0),
+    **dict.fromkeys(["var", "std", "var_mean", "std_mean"], (1, 2.1)), **dict.fromkeys(SORTS, (6, 19.0)),
+    **dict.fromkeys(SCANS, (1, 2.25)),
     **{name + OUTER: (1, 20.0) for name in SCANS}, **{name + OUTER: (1, 2 * SINGLE) for name in SOFTMAXES},
 }  # fmt: skip
 """How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0).
+What one algorithm does has one price, whatever its name: of the sorts, `sort` was measured; of the scans, sums.
 
 A softmax along another dimension than the last was not measured. PyTorch's kernel (cunn_SpatialSoftMaxForward) reads
 its input three times and writes once, neighbours by neighbours: twice the traffic, with each element addressed singly.
@@ -195,16 +198,26 @@ def estimate_times(trace: OpTrace, gpu: Gpu, scale: Scale, products: ByHand = NO
     Kernels run one after the other. Where the device would wait for the host to launch them, the wait is divided among
     the rows in proportion to their launch costs.
     """
+    rows = [_with_copies(row, scale) for row in trace.rows]
     device = [
-        _triton_us(row, gpu, scale, products.of(row)) if row.triton else _aten_us(row, gpu, scale) for row in trace.rows
+        _triton_us(row, gpu, scale, products.of(row)) if row.triton else _aten_us(row, gpu, scale) for row in rows
     ]
-    host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in trace.rows]
+    host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in rows]
     wait = max(0.0, sum(host) - sum(device)) / (sum(host) or 1.0)
     times = [
         KernelTime(row.site if row.triton else row.name, row.calls, busy + wait * launch, row.triton)
-        for row, busy, launch in zip(trace.rows, device, host, strict=True)
+        for row, busy, launch in zip(rows, device, host, strict=True)
     ]
     return tuple(sorted(times, key=lambda t: -t.microseconds))
+
+
+def _with_copies(row: Row, scale: Scale) -> Row:
+    """A row, where it stands for copies to the host with as many calls as the full size takes: each has its price by
+    elements (`interpreter.COPIED_AT_ONCE`)."""
+    if row.name != "_local_scalar_dense":
+        return row
+    grown = max((scale.of_tensor(tensor.numel) for tensor in row.tensors), default=1.0)
+    return dataclasses.replace(row, calls=math.ceil(row.calls * grown))
 
 
 def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:

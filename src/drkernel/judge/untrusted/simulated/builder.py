@@ -160,6 +160,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
             raise Divergence(np.broadcast_to(data.reshape(-1), len(self.programs)))
         return data.flat[0]
 
+    def create_print(self, *_: Any) -> None:
+        """Prints nothing: nobody reads what a runner prints, and numpy would hand each number to its formatters."""
+
     # memory
 
     def create_load(self, ptr: BlockValue, cache: Any, eviction: Any, volatile: Any) -> BlockValue:

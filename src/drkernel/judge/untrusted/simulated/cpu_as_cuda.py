@@ -14,7 +14,15 @@ from typing import Any
 
 from torch import Tensor
 
-from drkernel.judge.untrusted.fake_cuda import CPU, CUDA, FakeCudaMode, getter, patch_torch_cuda, patch_triton_driver
+from drkernel.judge.untrusted.fake_cuda import (
+    CPU,
+    CUDA,
+    FakeCudaMode,
+    getter,
+    patch_torch_cuda,
+    patch_triton_driver,
+    replace,
+)
 
 ADDRESSES = 1 << 46
 """What submissions see in addition to a tensor's address: no process has memory there."""
@@ -24,7 +32,8 @@ _ANSWERS = {
     Tensor.cuda: lambda tensor, *_, **__: tensor,
     Tensor.data_ptr: lambda tensor: tensor.data_ptr() + ADDRESSES,
 }
-_TO_HOST = (Tensor.numpy, Tensor.tolist, Tensor.__array__, Tensor.__dlpack__)
+_TO_HOST = ("numpy", "tolist", "__dlpack__")
+"""Methods that give a tensor's data to the host at once; all others use these, or operators."""
 
 
 def install(machine: Any) -> None:
@@ -32,15 +41,21 @@ def install(machine: Any) -> None:
     patch_torch_cuda(machine)
     patch_triton_driver()
     machine.addresses = ADDRESSES
-    answers = {function: _counted(machine, function) for function in _TO_HOST}
-    machine.fake_cuda = FakeCudaMode(CPU, _ANSWERS | answers)
+    methods = {name: getattr(Tensor, name) for name in _TO_HOST}
+    replace(Tensor, **{name: _counted(machine, method) for name, method in methods.items()})
+    once = {getattr(Tensor, name): method for name, method in methods.items()}  # torch hands a mode what is replaced
+    machine.fake_cuda = FakeCudaMode(CPU, _ANSWERS | once)
     machine.fake_cuda.__enter__()
     _follow_threads(machine)
 
 
 def _counted(machine: Any, function: Callable) -> Callable:
-    """A function that copies a tensor's data to the host, where anything may be computed from them."""
+    """A method that copies a tensor's data to the host, where anything may be computed from them.
 
+    It takes the method's place, since a mode is off while it handles another function, which may call any object.
+    """
+
+    @functools.wraps(function)
     def copy(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         if machine.session is not None:
             machine.session.copied_to_host(tensor)

@@ -21,14 +21,14 @@ import torch
 import triton
 import triton.language as tl
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
-from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from triton.language.semantic import TritonSemantic
 from triton.runtime import autotuner, errors
 from triton.runtime import interpreter as upstream
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drkernel.judge.boundary.aten import Recorder, keep_fused_operators_whole
-from drkernel.judge.boundary.custom_operators import follow_custom_operators
+from drkernel.judge.boundary.custom_operators import follow_custom_operators, keep_recording, unrecorded
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 from drkernel.judge.untrusted.simulated import block_pointers, opaque
 from drkernel.judge.untrusted.simulated import builder as batched
@@ -245,6 +245,7 @@ def build() -> Machine:
     _patch_language(machine)
     triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
     follow_custom_operators(machine.suspended)
+    keep_recording(machine.suspended)
     keep_fused_operators_whole()
     return machine
 
@@ -269,7 +270,7 @@ def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: An
         if self.user_defined_pre_hook:
             self.pre_hook(everything, reset_only=True)
         else:
-            with _disable_current_modes():
+            with unrecorded():
                 for name in self.reset_to_zero:
                     torch.Tensor.zero_(everything[name])  # an object with such a method could compute
     if config.pre_hook is not None:
