@@ -209,18 +209,15 @@ def case_with(inputs: Draw, task: Task, plan: Plan, model: ReferenceModel, seed:
 
 def nearly_same(model: ReferenceModel, sources: Sequence[Source], first: Case, seed: int) -> Draw | None:
     """The inputs of a case but for single numbers, which are exchanged or become outliers. None where there are none.
-
-    Outputs that are cached under a sample, a sum or the identity of their inputs are wrong for these.
-    """
+    Outputs that are cached under a sample, a sum or the identity of their inputs are wrong for these."""
     for attempt in range(_ATTEMPTS if sources else 0):
         inputs = functools.partial(structure.draw, model.reference, sources, first.seed, regimes.touch(seed + attempt))
         if first.large:
             return inputs
         with contextlib.suppress(structure.Unsteady):
-            drawn = inputs()  # a number may not reach the inputs: one above the diagonal of a triangle
-            if not all_same(leaves(drawn), leaves(first.inputs), exactly=True):
+            if not all_same(leaves(drawn := inputs()), leaves(first.inputs), exactly=True):
                 structure.touch_constants(model.reference, drawn, seed)
-                return lambda: drawn
+                return lambda: drawn  # a number may not reach the inputs: one above the diagonal of a triangle
     return None
 
 
