@@ -12,7 +12,17 @@ import pytest
 from tests.imports import ROOT, imports, modules
 
 FLOORS = (
-    {"types", "registry", "overrides", "lora", "policy_config", "trainer_config", "sft_config", "stage_keys"},
+    {
+        "types",
+        "registry",
+        "overrides",
+        "lora",
+        "policy_config",
+        "trainer_config",
+        "sft_config",
+        "stage_keys",
+        "command_line",
+    },
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},

@@ -26,6 +26,7 @@ from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.api import CheckpointException
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
+from drkernel.command_line import override
 from drkernel.lora import Base, LoraConfig
 from drkernel.policy import transfer
 from drkernel.policy.lora import add_adapters, is_adapter, write_adapters
@@ -69,7 +70,8 @@ def export(
         size = _export_whole(source, folder, origin, dtype)
     what = "parameters of adapters" if adapter else "parameters"
     said = f"{folder}: {size:,} {what} of {source.name} in {str(torch.float32 if adapter else dtype).partition('.')[2]}"
-    return said if adapter else f"{said}; python evaluate.py policy.path={folder} policy.prompts={run['prompts']}"
+    path = override("policy.path", str(folder))
+    return said if adapter else f"{said}; python evaluate.py {path} policy.prompts={run['prompts']}"
 
 
 def _export_whole(source: Path, folder: Path, origin: str, dtype: torch.dtype) -> int:
