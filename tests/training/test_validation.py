@@ -156,7 +156,7 @@ def test_none_that_can_be_used_is_an_error():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["trainer.validate_every=-1"], r"validate_every=-1; expected a number of steps"),
+        (["trainer.validate_every=-1"], r"validate_every=-1; expected 0 or more"),
         (["trainer.stop_below=0.5"], r"stop_below=0\.5 with trainer\.validate_every=0"),
         (["trainer.stop_below=2", "trainer.validate_every=1"], r"expected a share between 0 and 1"),
         (["trainer.best_by=rewards"], r"trainer\.best_by='rewards' is none of reward, .* did you mean 'reward'"),
