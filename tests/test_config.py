@@ -163,6 +163,8 @@ WRONG = [
     ("trainer.weight_decay=-1", ["trainer.weight_decay=-1; expected 0 or more"]),
     ("policy.lr=0", ["policy.lr=0; expected more than 0"]),
     ("policy.lr=nan", ["policy.lr=nan; expected more than 0"]),
+    ("engine.max_answer_tokens=4000", ["max_answer_tokens=4000 with engine.max_tokens=2048 leaves no room", "below"]),
+    ("engine.max_tokens=64", ["engine.max_answer_tokens=400 with engine.max_tokens=64", "below engine.max_tokens"]),
     ("trainer.steps=0", ["trainer.steps=0; expected 1 or more"]),
     ("trainer.threads=-3", ["trainer.threads=-3; expected 1 or more"]),
     ("judge.timeout_s=0", ["judge.timeout_s=0; expected more than 0"]),
@@ -207,6 +209,8 @@ WRONG_LATER = [
     ("policy.path=/nowhere/policy", ["/nowhere/policy"]),
     ("tasks.source=/nowhere/tasks.jsonl", ["/nowhere/tasks.jsonl"]),
     ("tasks.families=[nothing]", ["nothing"]),
+    ("hydra.run.dir=/proc/nowhere/run", ["run_dir: ", "/proc/nowhere", "hydra.run.dir"]),
+    ("run_dir=/proc/nowhere/run", ["config: run_dir=/proc/nowhere/run: ", "a folder that can be written"]),
 ]
 """What only the command finds out, as it builds what the configuration describes."""
 

@@ -35,6 +35,7 @@ from drkernel.overrides import (
     expect_a_gradient,
     expect_a_penalty,
     expect_a_schedule,
+    expect_room,
     resolve,
     schema,
     typed,
@@ -334,6 +335,8 @@ def load(composed: DictConfig) -> Config:
     config = located(resolve(composed, Config, CHOICES, RANGES))
     expect_read(config.stage, typed())
     expect_a_gradient(config)
+    if config.generates:
+        expect_room(config.engine)
     expect_a_correction(config)
     expect_a_penalty(config)
     expect_shapes(config.judge.timed_shapes, config.judge.shapes)

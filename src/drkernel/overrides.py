@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import time
+import traceback
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -111,6 +112,14 @@ def expect_a_gradient(config: Any) -> None:
         )
 
 
+def expect_room(engine: Any) -> None:
+    """Refuses completions (of an EngineConfig) that leave a trajectory no token for its prompt."""
+    longest, whole = engine.max_answer_tokens, engine.max_tokens
+    if longest >= whole:
+        found = f"engine.max_answer_tokens={longest} with engine.max_tokens={whole} leaves no room for a prompt"
+        raise DrKernelError(f"config: {found}; expected engine.max_answer_tokens below engine.max_tokens")
+
+
 def expect_a_correction(config: Any) -> None:
     """Refuses first turns of older weights that nothing corrects, or whose examination the update would disturb."""
     if not config.trainer.overlap:
@@ -174,10 +183,20 @@ def one_line_errors(kind: type) -> Iterator[None]:
         if not str(error).startswith("Config group override"):  # Hydra's own, for algo=3
             raise
         message = f"config: {' '.join(sys.argv[1:])}: {error}"
+    except OSError as error:
+        if not _is_hydras_folder(error):
+            raise
+        message = f"config: run_dir: {error}; expected hydra.run.dir to be a folder that can be written"
     else:
         return
     print("error: " + " ".join(message.split()), file=sys.stderr)
     sys.exit(2)
+
+
+def _is_hydras_folder(error: OSError) -> bool:
+    """Whether Hydra could not make the folder of a run, which it does before the program's own first line."""
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    return "run_job" in names and names[names.index("run_job") + 1] == "mkdir"
 
 
 def explain(overrides: list[str], error: Exception, kind: type) -> str:

@@ -24,7 +24,7 @@ from drkernel import ranges
 from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
 from drkernel.judge.service import expect_shapes
 from drkernel.lora import LoraConfig
-from drkernel.overrides import MACHINE, SECRET, resolve, typed
+from drkernel.overrides import MACHINE, SECRET, expect_room, resolve, typed
 from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, ScalingConfig
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
@@ -142,6 +142,8 @@ def load(composed: DictConfig) -> EvaluateConfig:
     config = configuration.located(resolve(composed, EvaluateConfig, CHOICES, RANGES))
     expect_shapes(config.judge.timed_shapes, config.judge.shapes)
     configuration.expect_effects(config)
+    if config.generates:
+        expect_room(config.engine)
     shard(config)
     return config
 
