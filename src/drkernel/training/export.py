@@ -135,8 +135,10 @@ def _checkpoint(path: Path) -> Path:
     elif step and not path.exists():
         path = path.with_name(checkpoint.name_of(int(step[1])))
     if not (path / "COMPLETE").exists():
-        known = ", ".join(found.name for found in checkpoint.complete(path.parent)) or "none"
-        raise DrKernelError(f"{path}: found no whole checkpoint there; expected one of {path.parent}: {known}")
+        folders = [path, path / "checkpoints", path.parent]  # of checkpoints; a run; what is beside this one
+        folder = next(filter(checkpoint.complete, folders), path.parent)
+        known = ", ".join(found.name for found in checkpoint.complete(folder)) or "none"
+        raise DrKernelError(f"{path}: found no whole checkpoint there; expected one of {folder}: {known}")
     return path.resolve()
 
 
