@@ -153,6 +153,12 @@ def test_none_that_can_be_used_is_an_error():
     assert validation.usable_tasks(there, []) == []
 
 
+def test_test_tasks_none_of_which_can_be_used_end_a_run_before_its_first_step():
+    there = SimpleNamespace(config=train_config(), sampler=SimpleNamespace(usable=lambda tasks: []))
+    with pytest.raises(DrKernelError, match=r"tasks\.eval_source: none of 3 tasks of the test split can be used"):
+        validation.usable_tasks(there, TASKS, validation.TESTED)
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

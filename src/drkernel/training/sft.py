@@ -31,7 +31,7 @@ from drkernel.training.saving import Saver
 from drkernel.training.sft_data import Renderer, SftData
 from drkernel.training.supervised import Epochs
 from drkernel.training.timer import Timer
-from drkernel.training.trainer import Trainer, resume, run_steps, set_up_torch
+from drkernel.training.trainer import Trainer, folder_line, resume, run_steps, set_up_torch
 from drkernel.types import DrKernelError, Task
 
 DATA = "data.json"
@@ -50,7 +50,7 @@ def train(config: Config, ranks: Ranks) -> None:
     prompts = make_prompts(config)
     with Preemption() as preemption, Progress(console) as progress, ExitStack() as stack:
         data = load_data(config, prompts, ranks)
-        for line in filter(None, (warning, *data.lines())):
+        for line in filter(None, (folder_line(config), warning, *data.lines())):
             progress.log(line)
         ranks.broadcast_object(lambda: check_data(run, data))
         epochs = epochs_of(config, data)
@@ -75,6 +75,7 @@ def train(config: Config, ranks: Ranks) -> None:
             if run:
                 report.publish(run)
             progress.log(f"goes on from here: {next_command(config)}")
+            progress.log(folder_line(config))
     if run:
         run.close()
     ranks.close()
