@@ -33,6 +33,7 @@ from drkernel.tasks.precision import summary
 from drkernel.training.judging import described, judge_of_node, reserved_gpus
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks, init_distributed, launch
+from drkernel.training.run import make_folder
 from drkernel.types import DrKernelError
 
 
@@ -57,10 +58,11 @@ def evaluate(config: EvaluateConfig, ranks: Ranks) -> None:
     number, shards = settings.shard(config)
     number, shards = number + shards * ranks.rank, shards * ranks.size
     own = folder / "shards" / f"{number}-of-{shards}" if shards > 1 else folder
-    own.mkdir(parents=True, exist_ok=True)
+    make_folder(own)
     ranks.broadcast_object(lambda: settings.keep(config, own if config.shard else folder, tasks, identity(config)))
     known, path = ranks.broadcast_object(lambda: study.known(folder)), own / records.RESULTS
     with judge_of_node(config, ranks) as judge, Progress(make_console(quiet=not ranks.is_main)) as progress:
+        progress.log(f"study folder: {config.run_dir}")
         progress.log(described(config))
         progress.log(f"precision of tasks: {summary(tasks)}")
         on_progress = progress_callback(progress, f"{len(tasks)} tasks")
@@ -110,7 +112,9 @@ def write_report(config: EvaluateConfig, folders: list[Path], title: str) -> Non
             raise DrKernelError(f"{path}: no judged turn in it ({why}); expected at least one")
     if config.report:
         report.write(folders, Path(config.run_dir) / "report", title)
-        report.show(folders, make_console())
+        console = make_console()
+        report.show(folders, console)
+        console.print(f"report: {Path(config.run_dir) / 'report' / 'index.html'}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import Played, describe_rollouts, play
 from drkernel.training.timer import Timer
-from drkernel.training.trainer import Trainer, ended_early, log, resume, run_steps, set_up_torch
+from drkernel.training.trainer import Trainer, ended_early, folder_line, log, resume, run_steps, set_up_torch
 from drkernel.types import Batch, Task, Trajectory, WorkerLost
 
 
@@ -99,7 +99,8 @@ def train(config: Config, ranks: Ranks) -> None:
     ):
         room = engine.context - config.engine.max_answer_tokens
         refuse = functools.partial(too_long, prompts=prompts, room=room)
-        for line in filter(None, (warning, described(config), f"precision of training tasks: {summary(tasks)}")):
+        lines = (folder_line(config), warning, described(config), f"precision of training tasks: {summary(tasks)}")
+        for line in filter(None, lines):
             progress.log(line)
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
         reference = build.make_reference(config, policy, ranks)
@@ -108,19 +109,22 @@ def train(config: Config, ranks: Ranks) -> None:
         trainer.should_stop = lambda: preemption.received
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, load_validation(config))
+        has_table = lambda: run and report.is_current(run.read("report.json"), trainer.state.step, config)
+        over = ranks.broadcast_object(has_table) and trainer.state.step >= config.trainer.steps
+        to_test = [] if over else validation.usable_tasks(trainer, held_out, validation.TESTED)
 
         def next_step() -> None:
             metrics = trainer.state.pending or step(trainer, optimizer)
             log(trainer, validation.validate(trainer, to_validate, metrics))
 
         if run_steps(trainer, optimizer, preemption, next_step):
-            done = trainer.state.step
-            if not ranks.broadcast_object(lambda: run and report.is_current(run.read("report.json"), done, config)):
-                finish(trainer, held_out)
+            if not ranks.broadcast_object(has_table):
+                finish(trainer, to_test)
             if run and (table := run.read("report.json")):
                 report.show(table, console)
             if run:
                 report.publish(run)
+            progress.log(folder_line(config))
     if run:
         run.close()
     ranks.close()
@@ -278,9 +282,6 @@ def finish(trainer: Trainer, held_out: list[Task]) -> None:
     """Export the policy, and compare it with the policy that the run began with on the test tasks."""
     config, ranks, run = trainer.config, trainer.ranks, trainer.run
     export_policy(config, trainer.policy, trainer.prompts, ranks)
-    held_out = trainer.sampler.usable(held_out)
-    if not held_out:
-        return trainer.progress.log("no test task can be used, for the reasons above: no table before and after")
     tables, failures = {}, 0
     sync_first = functools.partial(build.sync_first_policy, config, trainer.policy, trainer.engine, ranks)
     for name, sync_policy in (("before", sync_first), ("after", None)):

@@ -10,12 +10,13 @@ import contextlib
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.tasks.module import Reference
-from drkernel.types import Task
+from drkernel.types import DrKernelError, Task
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -30,6 +31,15 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
     made.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     return made
+
+
+def run(main: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """The exit code of a benchmark. What the user can mend, such as a machine without a GPU, is one line and code 2."""
+    try:
+        return main(options)
+    except DrKernelError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 def correct_solutions(task: Task) -> list[Solution]:

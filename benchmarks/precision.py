@@ -117,4 +117,4 @@ if __name__ == "__main__":
     parser.add_argument("--only", nargs="*", default=[], help="names of kernels")
     parser.add_argument("--limit-s", type=float, default=95.0)
     parser.add_argument("--timeout", type=float, default=20.0, help="seconds for one call of a submission")
-    sys.exit(main(parser.parse_args()))
+    sys.exit(judging.run(main, parser.parse_args()))

@@ -1,6 +1,9 @@
 """The command line: every combination composes, and what is wrong is named in one line with the nearest right word."""
 
+import dataclasses
+import math
 import sys
+import typing
 from itertools import combinations, product
 from pathlib import Path
 
@@ -16,6 +19,9 @@ from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import MAY_CHANGE, SECRET, slug, without_secret
+from drkernel.ranges import RANGES
+from drkernel.scaling import settings
+from drkernel.scaling.settings import EvaluateConfig
 from drkernel.stage_keys import UNREAD, expect_read
 from drkernel.training.rollout_metrics import make_estimator, make_reward
 from drkernel.types import DrKernelError
@@ -135,7 +141,7 @@ WRONG = [
     ("alog=grpo", ["alog", "algo"]),
     ("algo=tlroo", ["tlroo", "trloo"]),
     ("trainer.steps=many", ["trainer.steps", "many", "Integer"]),
-    ("trainer.samples=0", ["trainer.samples", "at least 1"]),
+    ("trainer.samples=0", ["trainer.samples", "1 or more"]),
     ("algo.aggregation=token_men", ["token_men", "token_mean"]),
     ("algo.ratio_level=turn", ["algo.ratio_level", "turn_geometric"]),
     ("algo.ratio_level=geometric trainer.layout=turn", ["trainer.layout=turn", "turn_geometric"]),
@@ -149,10 +155,23 @@ WRONG = [
     ("trainer.overlap=true algo.importance_cap=0", ["algo.importance_cap=0", "more than 0, or null"]),
     ("algo.importance_cap=nan", ["algo.importance_cap=nan", "more than 0, or null"]),
     ("algo.loss_scale=0", ["algo.loss_scale=0", "more than 0"]),
-    ("algo.updates=0", ["algo.updates=0", "at least 1"]),
-    ("trainer.eval_samples=0", ["trainer.eval_samples=0", "at least 1"]),
-    ("trainer.micro_batch_tokens=0", ["trainer.micro_batch_tokens=0", "at least 1"]),
-    ("engine.max_answer_tokens=0", ["engine.max_answer_tokens=0", "at least 1"]),
+    ("trainer.max_grad_norm=0", ["trainer.max_grad_norm=0; expected more than 0; inf clips nothing"]),
+    ("trainer.max_grad_norm=-1", ["trainer.max_grad_norm=-1; expected more than 0"]),
+    ("reward.cap=-3", ["reward.cap=-3; expected more than 0"]),
+    ("algo.gamma=-1", ["algo.gamma=-1; expected 0 to 1"]),
+    ("algo.clip_low=-1", ["algo.clip_low=-1; expected 0 or more"]),
+    ("trainer.weight_decay=-1", ["trainer.weight_decay=-1; expected 0 or more"]),
+    ("policy.lr=0", ["policy.lr=0; expected more than 0"]),
+    ("policy.lr=nan", ["policy.lr=nan; expected more than 0"]),
+    ("engine.max_answer_tokens=4000", ["max_answer_tokens=4000 with engine.max_tokens=2048 leaves no room", "below"]),
+    ("engine.max_tokens=64", ["engine.max_answer_tokens=400 with engine.max_tokens=64", "below engine.max_tokens"]),
+    ("trainer.steps=0", ["trainer.steps=0; expected 1 or more"]),
+    ("trainer.threads=-3", ["trainer.threads=-3; expected 1 or more"]),
+    ("judge.timeout_s=0", ["judge.timeout_s=0; expected more than 0"]),
+    ("algo.updates=0", ["algo.updates=0", "1 or more"]),
+    ("trainer.eval_samples=0", ["trainer.eval_samples=0", "1 or more"]),
+    ("trainer.micro_batch_tokens=0", ["trainer.micro_batch_tokens=0", "1 or more"]),
+    ("engine.max_answer_tokens=0", ["engine.max_answer_tokens=0", "1 or more"]),
     ("algo=trloo algo.std=true", ["algo.std=true does nothing with algo.advantage=trloo", "grpo"]),
     ("reward=binary reward.cap=2", ["reward.cap=2 does nothing with reward.name=binary", "speedup, profiling"]),
     ("algo.importance_level=turn", ["algo.importance_level=turn does nothing", "algo.importance_cap"]),
@@ -161,18 +180,18 @@ WRONG = [
     ("policy.lora.rnk=8", ["policy.lora.rnk", "policy.lora.rank"]),
     ("stage=coldstart coldstart.unjudged=-5", ["coldstart.unjudged=-5", "0 or more"]),
     ("stage=coldstart plan=true", ["plan=true with stage=coldstart", "rl or sft"]),
-    ("trainer.save_every=0", ["trainer.save_every", "at least 1"]),
+    ("trainer.save_every=0", ["trainer.save_every", "1 or more"]),
     ("policy.lora.rank=8 stage=coldstart", ["policy.lora.rank", "stage=coldstart"]),
     ("judge.gpu=H20", ["judge.gpu", "H20", "H200"]),
     ("judge.criterion=kernelbanch", ["judge.criterion", "kernelbanch", "kernelbench"]),
     ("judge.across_shapes=worse", ["judge.across_shapes", "worse", "geometric, worst"]),
-    ("judge.timed_shapes=0", ["judge.timed_shapes", "0", "at least 1"]),
+    ("judge.timed_shapes=0", ["judge.timed_shapes", "0", "1 or more"]),
     ("judge.timed_shapes=5 plan=true", ["judge: timed_shapes is 5", "1 to 4"]),
     ("judge.timed_shapes=2 judge.shapes=ignore plan=true", ["judge: timed_shapes (2)", "'reject' or 'penalise'"]),
     ("stage=sft sft.data=x trainer.steps=5", ["trainer.steps=5 does nothing with stage=sft", "sft.max_steps"]),
     ("trainer.overlap=true", ["trainer.overlap=true trains on", "algo.importance_cap"]),
     ("trainer.overlap=true algo.importance_cap=2 judge.share=true", ["judge.share=true", "expected one of them"]),
-    ("engine.tensor_parallel=0", ["engine.tensor_parallel=0", "at least 1"]),
+    ("engine.tensor_parallel=0", ["engine.tensor_parallel=0", "1 or more"]),
     ("stage=sft sft.data=x algo=grpo", ["algo=grpo does nothing", "stage=rl"]),
     ("sft.data=x", ["sft.data=x does nothing with stage=rl", "expected stage=sft"]),
     ("stage=coldstart policy.template=x.yaml", ["policy.template=x.yaml does nothing", "policy.prompts=chat"]),
@@ -190,6 +209,8 @@ WRONG_LATER = [
     ("policy.path=/nowhere/policy", ["/nowhere/policy"]),
     ("tasks.source=/nowhere/tasks.jsonl", ["/nowhere/tasks.jsonl"]),
     ("tasks.families=[nothing]", ["nothing"]),
+    ("hydra.run.dir=/proc/nowhere/run", ["run_dir: ", "/proc/nowhere", "hydra.run.dir"]),
+    ("run_dir=/proc/nowhere/run", ["config: run_dir=/proc/nowhere/run: ", "a folder that can be written"]),
 ]
 """What only the command finds out, as it builds what the configuration describes."""
 
@@ -289,6 +310,33 @@ def test_keys_that_a_stage_reads_are_let_through():
 def test_a_penalty_for_length_that_could_not_be_paid_is_refused(given, words):
     with pytest.raises(DrKernelError, match=words):
         load("reward.overlong_penalty=1", *(f"reward.{each}" for each in given))
+
+
+def test_the_widest_values_that_somebody_may_mean_are_taken():
+    wide = load("trainer.max_grad_norm=inf", "algo.gamma=0", "trainer.weight_decay=0", "reward.cap=inf")
+    assert wide.trainer.max_grad_norm == math.inf and wide.algo.gamma == 0
+
+
+def test_every_number_has_a_range_or_may_be_any():
+    any_number = {"seed", "tasks.seed", "tasks.generator", "trainer.lr_steps"}
+    any_number |= {"trainer.stop_below", "reward.overlong_limit"}  # what they may be depends on other keys
+    any_number |= {"filters.prs.tau", "filters.prs.speedup_from"}
+    for kind, ranges in ((Config, RANGES), (EvaluateConfig, settings.RANGES)):
+        keys = {key for key in numbers(kind) if not key.startswith("policy.lora.")}  # LoraConfig.check
+        assert keys - ranges.keys() - any_number == set()
+    assert settings.RANGES.keys() <= {*numbers(Config), *numbers(EvaluateConfig)}
+
+
+def numbers(kind, prefix="") -> list[str]:
+    """The dotted keys whose values are one number, or null."""
+    found, kinds = [], typing.get_type_hints(kind)
+    for item in dataclasses.fields(kind):
+        parts = {kinds[item.name], *typing.get_args(kinds[item.name])}
+        found += [prefix + item.name] if parts & {int, float} else []
+        for part in parts:
+            if dataclasses.is_dataclass(part):
+                found += numbers(part, f"{prefix}{item.name}.")
+    return found
 
 
 def test_a_penalty_of_nothing_leaves_its_window_alone():

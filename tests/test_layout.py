@@ -11,8 +11,9 @@ import pytest
 
 from tests.imports import ROOT, imports, modules
 
+SETTINGS = {"lora", "policy_config", "trainer_config", "sft_config", "stage_keys", "ranges"}
 FLOORS = (
-    {"types", "registry", "overrides", "lora", "policy_config", "trainer_config", "sft_config", "stage_keys"},
+    {"types", "registry", "overrides", "command_line"} | SETTINGS,
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},
@@ -21,6 +22,8 @@ FLOORS = (
 """The parts of drkernel, ground first. Programs stand on top: all modules outside the package."""
 SIDEWAYS = {
     ("overrides", "types"),
+    ("overrides", "ranges"),
+    ("ranges", "types"),
     ("lora", "types"),
     ("policy_config", "lora"),
     ("sft_config", "types"),

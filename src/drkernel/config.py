@@ -35,11 +35,13 @@ from drkernel.overrides import (
     expect_a_gradient,
     expect_a_penalty,
     expect_a_schedule,
+    expect_room,
     resolve,
     schema,
     typed,
 )
 from drkernel.policy_config import EngineConfig, PolicyConfig
+from drkernel.ranges import RANGES
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, ColdstartConfig, SftConfig, expect_trajectories
 from drkernel.stage_keys import expect_chosen, expect_idle, expect_read
@@ -84,15 +86,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sft.too_long": TOO_LONG,
 }
 """The fields that take one of a few words."""
-POSITIVE = (
-    *("trainer.prompts", "trainer.samples", "trainer.turns", "trainer.gpus", "trainer.micro_batch_tokens"),
-    *("trainer.eval_samples", "algo.updates", "engine.slots", "engine.tensor_parallel", "engine.max_answer_tokens"),
-    *("judge.workers", "judge.timed_shapes", "trainer.keep", "trainer.keep_every", "trainer.save_every"),
-    *("sft.batch_size", "sft.batch_tokens", "sft.max_length", "sft.loss_every", "sft.save_every", "sft.max_steps"),
-    *("coldstart.tasks", "coldstart.trajectories", "coldstart.hidden", "coldstart.layers", "coldstart.positions"),
-    *("coldstart.kv_heads", "coldstart.unjudged_trajectories"),
-)
-"""The fields that must be at least 1."""
 
 
 @dataclass
@@ -339,9 +332,11 @@ class Judged(Protocol):
 
 def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
-    config = located(resolve(composed, Config, CHOICES, POSITIVE))
+    config = located(resolve(composed, Config, CHOICES, RANGES))
     expect_read(config.stage, typed())
     expect_a_gradient(config)
+    if config.generates:
+        expect_room(config.engine)
     expect_a_correction(config)
     expect_a_penalty(config)
     expect_shapes(config.judge.timed_shapes, config.judge.shapes)

@@ -11,11 +11,11 @@ import dataclasses
 import difflib
 import functools
 import hashlib
-import math
 import os
 import re
 import sys
 import time
+import traceback
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -25,6 +25,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from drkernel.ranges import Range, expect_within
 from drkernel.types import DrKernelError
 
 C = TypeVar("C")
@@ -54,11 +55,13 @@ FIRST_RANK_PRINTS_S = 2.0
 """How long other ranks wait before they end: a launcher kills all ranks once one has ended."""
 
 
-def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[str]], positive: Sequence[str]) -> C:
+def resolve(
+    composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[str]], ranges: Mapping[str, Range]
+) -> C:
     """A `kind` with the values that Hydra composed.
 
-    choices: the words that a field may have, by dotted key. positive: keys of numbers that must be at least 1. Keys
-    that the config lacks, and values that are None, are not checked.
+    choices: the words that a field may have, by dotted key. ranges: the numbers that it may be. Keys that the
+    config lacks, and values that are None, are not checked.
 
     Raises DrKernelError naming the key, what was found and what was expected.
     """
@@ -74,10 +77,7 @@ def resolve(composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[
         value = _get(config, key)
         if value is not None and value not in words:
             raise DrKernelError(f"config: {key}={value!r} is none of {', '.join(words)}{_nearest(str(value), words)}")
-    for key in positive:
-        value = _get(config, key)
-        if value is not None and value < 1:
-            raise DrKernelError(f"config: {key}={value} must be at least 1")
+    expect_within(config, ranges)
     return config
 
 
@@ -97,14 +97,6 @@ def expect_a_gradient(config: Any) -> None:
     if temperature <= 0:
         found = f"engine.temperature={temperature:g} has no log-probabilities to train on"
         raise DrKernelError(f"config: {found}; expected more than 0, the paper's is 1")
-    for key, why in (("kl_coef", "rewards distance"), ("entropy_coef", "punishes entropy")):
-        if (value := getattr(config.algo, key)) < 0:
-            raise DrKernelError(f"config: algo.{key}={value:g} {why}; expected 0 or more")
-    cap, scale = config.algo.importance_cap, config.algo.loss_scale
-    if cap is not None and not cap > 0:  # nor nan
-        raise DrKernelError(f"config: algo.importance_cap={cap:g}; expected more than 0, or null")
-    if not 0 < scale < math.inf:
-        raise DrKernelError(f"config: algo.loss_scale={scale:g}; expected a finite number of more than 0")
     stripped = config.policy.thinking == "stripped"
     if config.algo.ratio_level == "geometric" and (stripped or config.trainer.layout == "turn"):
         cuts = "policy.thinking=stripped" if stripped else "trainer.layout=turn"
@@ -113,14 +105,19 @@ def expect_a_gradient(config: Any) -> None:
     if config.stage != "rl" and stripped:
         found = f"policy.thinking=stripped with stage={config.stage}"
         raise DrKernelError(f"config: {found}; expected none or kept")
-    if config.filters.oversample < 1:
-        found = f"filters.zero_variance.oversample={config.filters.oversample:g} draws less than a step needs"
-        raise DrKernelError(f"config: {found}; expected 1 or more")
     if samples < smallest:
         raise DrKernelError(
             f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, since each must have "
             f"min_size={smallest}; expected trainer.samples of at least {smallest}, or filters=none"
         )
+
+
+def expect_room(engine: Any) -> None:
+    """Refuses completions (of an EngineConfig) that leave a trajectory no token for its prompt."""
+    longest, whole = engine.max_answer_tokens, engine.max_tokens
+    if longest >= whole:
+        found = f"engine.max_answer_tokens={longest} with engine.max_tokens={whole} leaves no room for a prompt"
+        raise DrKernelError(f"config: {found}; expected engine.max_answer_tokens below engine.max_tokens")
 
 
 def expect_a_correction(config: Any) -> None:
@@ -140,8 +137,6 @@ def expect_a_penalty(config: Any) -> None:
     reward, longest = config.reward, config.engine.max_answer_tokens
     limit = longest if reward.overlong_limit is None else reward.overlong_limit
     penalty, window = reward.overlong_penalty, reward.overlong_window
-    if not 0 <= penalty < math.inf:  # nor nan
-        raise DrKernelError(f"config: reward.overlong_penalty={penalty:g}; expected 0 or more")
     if not penalty:
         return
     if not 1 <= limit <= longest:  # no completion is longer: the whole penalty, or any, would never be due
@@ -155,19 +150,14 @@ def expect_a_penalty(config: Any) -> None:
 
 def expect_a_schedule(trainer: Any) -> None:
     """Refuses settings of the learning rate and the validation (a TrainerConfig) that contradict each other."""
-    kind, end, steps, warm_up = trainer.lr_schedule, trainer.lr_end, trainer.lr_steps, trainer.lr_warmup
+    kind, steps, warm_up = trainer.lr_schedule, trainer.lr_steps, trainer.lr_warmup
     if kind == "constant" and steps is not None:
         expected = "expected trainer.lr_schedule=linear or cosine, or no lr_steps"
         raise DrKernelError(f"config: trainer.lr_steps={steps} ends no schedule that is constant; {expected}")
     if kind != "constant" and (steps is None or steps <= warm_up):
         expected = f"expected a step after the warm-up ({warm_up} steps), e.g. trainer.lr_steps={trainer.steps}"
         raise DrKernelError(f"config: trainer.lr_schedule={kind} ends at trainer.lr_steps={steps}; {expected}")
-    if warm_up < 0 or not 0 <= end <= 1:
-        found = f"trainer.lr_warmup={warm_up}, trainer.lr_end={end:g}"
-        raise DrKernelError(f"config: {found}; expected steps of at least 0, and a share between 0 and 1")
     every, share = trainer.validate_every, trainer.stop_below
-    if every < 0:
-        raise DrKernelError(f"config: trainer.validate_every={every}; expected a number of steps, or 0 for none")
     if share is not None and not (every and 0 < share < 1):
         found = f"trainer.stop_below={share:g} with trainer.validate_every={every}"
         raise DrKernelError(f"config: {found}; expected a share between 0 and 1, and a validation every few steps")
@@ -193,10 +183,20 @@ def one_line_errors(kind: type) -> Iterator[None]:
         if not str(error).startswith("Config group override"):  # Hydra's own, for algo=3
             raise
         message = f"config: {' '.join(sys.argv[1:])}: {error}"
+    except OSError as error:
+        if not _is_hydras_folder(error):
+            raise
+        message = f"config: run_dir: {error}; expected hydra.run.dir to be a folder that can be written"
     else:
         return
     print("error: " + " ".join(message.split()), file=sys.stderr)
     sys.exit(2)
+
+
+def _is_hydras_folder(error: OSError) -> bool:
+    """Whether Hydra could not make the folder of a run, which it does before the program's own first line."""
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    return "run_job" in names and names[names.index("run_job") + 1] == "mkdir"
 
 
 def explain(overrides: list[str], error: Exception, kind: type) -> str:

@@ -103,12 +103,6 @@ def expect_trajectories(config: Any) -> None:
         raise DrKernelError(f"config: {found}; expected sft.optimizer=adamw for adapters")
     if not sft.data and config.stage == "sft":
         raise DrKernelError("config: stage=sft without sft.data; expected a parquet file, a folder or hub:OWNER/NAME")
-    if not (sft.epochs > 0 and sft.lr > 0):
-        raise DrKernelError(f"config: sft.epochs={sft.epochs:g}, sft.lr={sft.lr:g}; expected more than 0")
-    shares = {"lr_warmup": sft.lr_warmup, "lr_end": sft.lr_end, "held_out": sft.held_out}
-    for name, share in shares.items():
-        if not 0 <= share <= 1 or (name == "held_out" and share == 1):
-            raise DrKernelError(f"config: sft.{name}={share:g}; expected a share between 0 and 1")
     if config.policy.prompts != "chat" and sft.messages in ("ready", "own_opening"):
         found = f"sft.messages={sft.messages} with policy.prompts={config.policy.prompts}"
         raise DrKernelError(f"config: {found}; expected policy.prompts=chat, whose template such messages are for")
@@ -116,8 +110,5 @@ def expect_trajectories(config: Any) -> None:
 
 def _expect_a_set(config: Any) -> None:
     """Refuses a cold start that nobody can mean."""
-    for name in ("unjudged", "mistakes"):
-        if (number := getattr(config.coldstart, name)) < 0:
-            raise DrKernelError(f"config: coldstart.{name}={number}; expected 0 or more")
     if config.plan:
         raise DrKernelError("config: plan=true with stage=coldstart; expected stage=rl or sft, whose memory is planned")

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from drkernel.policy import Request, Sampling, new_policy, vllm_engine
+from drkernel.policy import Request, Sampling, engines, new_policy, vllm_engine
 from drkernel.policy import transformers_engine as module
 from drkernel.policy.transformers_engine import TransformersEngine
 from drkernel.types import DrKernelError
@@ -201,3 +201,9 @@ def test_an_engine_that_cannot_be_made_leaves_the_environment_as_it_was(monkeypa
     with pytest.raises(ValueError, match="no engine"), vllm_engine._environment({"RANK": "0", "NOT_SET": "1"}):
         raise ValueError("no engine")
     assert os.environ["RANK"] == "3" and "NOT_SET" not in os.environ
+
+
+def test_an_engine_that_is_not_installed_is_named_with_what_to_choose_instead(monkeypatch):
+    monkeypatch.setattr(engines.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(DrKernelError, match=r"config: engine\.name=vllm; expected vLLM to be installed .*engine=auto"):
+        engines.load_engine("vllm", None, set())

@@ -90,6 +90,22 @@ def test_a_broken_file_is_named(bench):
         load_tasks(str(bench), split="all")
 
 
+def test_all_broken_files_of_a_folder_are_named_at_once(tmp_path):
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "relu.py").write_text(RELU.format(n=1))
+    (tmp_path / "train" / "utils.py").write_text("def helper(): ...")
+    (tmp_path / "test" / "typo.py").write_text("class Model(:")
+    with pytest.raises(
+        DrKernelError, match=r"2 files are no tasks: .*utils\.py: does not define 'Model'; .*typo\.py"
+    ) as raised:
+        load_tasks(str(tmp_path), split="train")
+    assert "passed over" not in str(raised.value) and "names that begin with _" in str(raised.value)
+    (tmp_path / "train" / "utils.py").rename(tmp_path / "train" / "_utils.py")
+    (tmp_path / "test" / "typo.py").unlink()
+    assert [task.id for task in load_tasks(str(tmp_path), split="train")] == ["train/file/relu"]
+
+
 def test_a_broken_file_is_passed_over_where_on_skip_is_given(bench):
     whole, skipped = load_tasks(str(bench), split="all"), []
     (bench / "KernelBench" / "level1" / "7_Broken.py").write_bytes(b"\xff\xfe")

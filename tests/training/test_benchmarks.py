@@ -10,10 +10,12 @@ from transformers import Qwen3Config
 
 from drkernel.config import REPOSITORY, to_yaml
 from drkernel.training import flops, plan
+from drkernel.types import DrKernelError
 from tests.training.test_plan import load
 
 sys.path.append(str(REPOSITORY / "benchmarks"))  # benchmarks are scripts that import each other by name
 import expectations
+import judging
 import real_models
 
 
@@ -33,6 +35,14 @@ def test_the_plan_of_an_update_step_is_that_of_the_run():
     assert whole == pytest.approx(91.2, abs=0.1)
     away = expectations.planned_gib(qwen3(2048, 6144), 32_768, offload="optimizer")
     assert whole - away == pytest.approx(8 * 1.7205 / 1.073741824 - 1, abs=0.01)
+
+
+def test_a_benchmark_that_cannot_run_here_says_so_in_one_line(capsys):
+    def main(options):
+        raise DrKernelError("device 'cuda' needs a GPU and none is visible")
+
+    assert judging.run(main, None) == 2
+    assert capsys.readouterr().err == "error: device 'cuda' needs a GPU and none is visible\n"
 
 
 def test_errors_are_shares_of_what_was_measured():

@@ -83,6 +83,11 @@ def test_what_cannot_be_exported_is_one_clear_line(run, tmp_path, capsys):
     cases = {
         "step_000007: found no whole checkpoint there; expected one of": (run / "checkpoints/step_7", tmp_path / "a"),
         "step_000005, step_000040": (run / "checkpoints/step_7", tmp_path / "a"),
+        f"expected one of {run / 'checkpoints'}: step_000005, step_000040": (run, tmp_path / "a"),
+        f"{run / 'checkpoints'}: found no whole checkpoint there; expected one of {run / 'checkpoints'}: step_": (
+            run / "checkpoints",
+            tmp_path / "a",
+        ),
         "full: found something there already": (run / "checkpoints/step_5", tmp_path / "full"),
         "corrupt checkpoint (SHA-256 is": (damaged(run) / "checkpoints/step_40", tmp_path / "a"),
         "config.yaml: found no policy in it": (bare / "checkpoints/step_5", tmp_path / "a"),

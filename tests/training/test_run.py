@@ -140,6 +140,25 @@ def test_offline_wandb_keeps_its_files_in_the_run_folder_and_resumes_its_id(tmp_
     assert any((tmp_path / "wandb").rglob(f"run-{identity}.wandb"))
 
 
+def test_wandb_without_a_key_is_an_error_that_names_its_config_key(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+
+    def no_key(**options):
+        raise wandb.errors.UsageError("No API key configured. Use `wandb login` to log in.")
+
+    monkeypatch.setattr(wandb, "init", no_key)
+    run = Run(config_for(tmp_path, logger=LoggerConfig(wandb="online")))
+    with pytest.raises(DrKernelError, match=r"config: logger\.wandb=online: No API key .*; expected WANDB_API_KEY"):
+        run.start_wandb(None)
+    run.close()
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_that_names_its_config_key(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DrKernelError, match=r"config: run_dir=.*/file/run: Not a directory; expected a folder"):
+        Run(config_for(tmp_path / "file" / "run"))
+
+
 def test_a_run_goes_on_with_the_texts_of_prompts_that_it_began_with(tmp_path):
     file = tmp_path / "prompts.yaml"
     config = config_for(tmp_path / "run", policy=PolicyConfig(template=str(file)))

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import pyarrow
 import pytest
+from hydra.core.hydra_config import HydraConfig
 from pyarrow import parquet
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -19,7 +21,7 @@ from drkernel.training import plan, sft, view
 from drkernel.training.export import export
 from drkernel.types import DrKernelError
 from tests import commands
-from tests.configs import train_config
+from tests.configs import composed, train_config
 from tests.training.chat_policy import chat_policy
 from tests.training.test_sft_data import record
 
@@ -176,9 +178,9 @@ def test_a_validation_may_play_tasks_and_then_decides_which_step_is_best(world):
     [
         ([], r"stage=sft without sft\.data"),
         (["sft.data=x", "sft.loss_on=bset"], r"sft\.loss_on='bset' is none of all, right, until_best, best"),
-        (["sft.data=x", "sft.held_out=1"], r"sft\.held_out=1; expected a share"),
-        (["sft.data=x", "sft.epochs=0"], r"sft\.epochs=0, .*expected more than 0"),
-        (["sft.data=x", "sft.batch_size=0"], r"sft\.batch_size=0 must be at least 1"),
+        (["sft.data=x", "sft.held_out=1"], r"sft\.held_out=1; expected 0 or more and below 1"),
+        (["sft.data=x", "sft.epochs=0"], r"sft\.epochs=0; expected more than 0"),
+        (["sft.data=x", "sft.batch_size=0"], r"sft\.batch_size=0; expected 1 or more"),
         (["sft.data=x", "sft.optimizer=muon", "policy.lora.rank=8"], r"sft\.optimizer=muon with policy\.lora\.rank=8"),
         (["sft.data=x", "sft.messages=ready"], r"sft\.messages=ready with policy\.prompts=compact"),
     ],
@@ -186,6 +188,27 @@ def test_a_validation_may_play_tasks_and_then_decides_which_step_is_best(world):
 def test_settings_that_cannot_train_are_refused(overrides, words):
     with pytest.raises(DrKernelError, match=words):
         config_of(*overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "preset"),
+    [
+        (["stage=sft", "policy=qwen3_8b", "policy.path=/tiny", "sft.data=x"], "qwen3_8b"),
+        (["stage=sft", "sft.data=x"], "seed"),
+        (["coldstart=seed"], "seed_8m"),
+        (["coldstart=seed", "policy.prompts=compact"], "seed"),
+    ],
+)
+def test_the_command_that_goes_on_can_be_pasted_and_has_the_preset_and_the_prompts(overrides, preset, monkeypatch):
+    tree = composed("train", *overrides, hydra=True)
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", tree)
+    config = train_config(*overrides, run_dir="/runs/sft/policy.path=-tiny,policy=qwen3_8b,seed=1")
+    python, program, *words = shlex.split(sft.next_command(config))
+    assert (python, program) == ("python", "train.py")
+    next_one, plain = composed("train", *words), composed("train", f"policy={preset}")
+    assert next_one.policy.path == "/runs/sft/policy.path=-tiny,policy=qwen3_8b,seed=1/policy"
+    assert next_one.policy.prompts == config.policy.prompts and next_one.policy.lr == plain.policy.lr
+    assert next_one.engine == plain.engine and next_one.trainer == plain.trainer and next_one.tasks == plain.tasks
 
 
 def test_a_step_that_waits_for_a_validation_which_is_off_now_is_over():

@@ -153,10 +153,16 @@ def test_none_that_can_be_used_is_an_error():
     assert validation.usable_tasks(there, []) == []
 
 
+def test_test_tasks_none_of_which_can_be_used_end_a_run_before_its_first_step():
+    there = SimpleNamespace(config=train_config(), sampler=SimpleNamespace(usable=lambda tasks: []))
+    with pytest.raises(DrKernelError, match=r"tasks\.eval_source: none of 3 tasks of the test split can be used"):
+        validation.usable_tasks(there, TASKS, validation.TESTED)
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["trainer.validate_every=-1"], r"validate_every=-1; expected a number of steps"),
+        (["trainer.validate_every=-1"], r"validate_every=-1; expected 0 or more"),
         (["trainer.stop_below=0.5"], r"stop_below=0\.5 with trainer\.validate_every=0"),
         (["trainer.stop_below=2", "trainer.validate_every=1"], r"expected a share between 0 and 1"),
         (["trainer.best_by=rewards"], r"trainer\.best_by='rewards' is none of reward, .* did you mean 'reward'"),

@@ -77,6 +77,11 @@ def _expect_none(name: str, others: dict[str, Any]) -> None:
 
 
 def _vllm(policy: Policy, stop_ids: set[int], **options: Any) -> Engine:
+    if not importlib.util.find_spec("vllm"):
+        expected = (
+            "expected vLLM to be installed (requirements.txt, for GPUs), or engine=auto, which takes what there is"
+        )
+        raise DrKernelError(f"config: engine.name=vllm; {expected}")
     from drkernel.policy.vllm_engine import VllmEngine
 
     return VllmEngine(policy, stop_ids, **options)

@@ -20,10 +20,11 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from drkernel import config as configuration
+from drkernel import ranges
 from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
 from drkernel.judge.service import expect_shapes
 from drkernel.lora import LoraConfig
-from drkernel.overrides import MACHINE, SECRET, resolve, typed
+from drkernel.overrides import MACHINE, SECRET, expect_room, resolve, typed
 from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, ScalingConfig
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
@@ -130,7 +131,7 @@ CHOICES = configuration.CHOICES | {
     "scaling.keep": tuple(KEEP),
     "scaling.by": tuple(VALUES),
 }
-POSITIVE = (*configuration.POSITIVE, "scaling.budget", "scaling.trials", "scaling.chains", "scaling.window")
+RANGES = ranges.RANGES | ranges.OF_STUDIES
 
 
 def load(composed: DictConfig) -> EvaluateConfig:
@@ -138,9 +139,11 @@ def load(composed: DictConfig) -> EvaluateConfig:
     for key, override in typed():
         if key in IDLE:
             raise DrKernelError(f"config: {override} does nothing in evaluate.py: {key} is for training")
-    config = configuration.located(resolve(composed, EvaluateConfig, CHOICES, POSITIVE))
+    config = configuration.located(resolve(composed, EvaluateConfig, CHOICES, RANGES))
     expect_shapes(config.judge.timed_shapes, config.judge.shapes)
     configuration.expect_effects(config)
+    if config.generates:
+        expect_room(config.engine)
     shard(config)
     return config
 

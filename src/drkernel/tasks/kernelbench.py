@@ -15,6 +15,7 @@ from drkernel.types import DrKernelError, Task
 
 _LEVEL = re.compile(r"level_?(\d+)")
 _PROBLEM = re.compile(r"(\d+)_(.+)\.py")
+PASSED_OVER = "passed over: "
 _REQUIRED = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -56,11 +57,13 @@ def read_folder(
     folder lies. With `on_skip`, broken files are skipped, and it is called with one line about each.
 
     Raises:
-        DrKernelError: no such folder, or a broken file in it and no `on_skip`.
+        DrKernelError: no such folder, or broken files in it, all of which it names, and no `on_skip`.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise DrKernelError(f"task folder {folder}: no such folder")
+    if on_skip is None:
+        return _all_or_none(folder, levels)
     if stated := [split for split in SPLITS if (folder / split).is_dir()]:
         parts = {split: _read(folder / split, levels, on_skip) for split in stated}
         return [replace(t, id=f"{split}/{t.id}", split=split) for split, tasks in parts.items() for t in tasks]
@@ -71,7 +74,19 @@ def read_folder(
     return [replace(task, split=splits[task.id]) for task in tasks]
 
 
-def _read(folder: Path, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:
+def _all_or_none(folder: Path, levels: Sequence[int] | None) -> list[Task]:
+    """The tasks of a folder, if every file in it is one. Raises DrKernelError naming all that are not."""
+    broken: list[str] = []
+    tasks = read_folder(folder, levels, broken.append)
+    if broken:
+        number = f"{len(broken)} files are no tasks" if len(broken) > 1 else "1 file is no task"
+        found = "; ".join(line.removeprefix(PASSED_OVER) for line in broken)
+        expected = "expected tasks, or names that begin with _"
+        raise DrKernelError(f"task folder {folder}: {number}: {found}; {expected}")
+    return tasks
+
+
+def _read(folder: Path, levels: Sequence[int] | None, on_skip: Callable[[str], None]) -> list[Task]:
     root = folder / "KernelBench" if (folder / "KernelBench").is_dir() else folder
     readers: list[Callable[[], Task]] = []
     for inner in sorted(path for path in root.iterdir() if path.is_dir()):
@@ -85,13 +100,11 @@ def _read(folder: Path, levels: Sequence[int] | None, on_skip: Callable[[str], N
     return [task for read in readers if (task := _read_or_skip(read, on_skip))]
 
 
-def _read_or_skip(read: Callable[[], Task], on_skip: Callable[[str], None] | None) -> Task | None:
+def _read_or_skip(read: Callable[[], Task], on_skip: Callable[[str], None]) -> Task | None:
     try:
         return read()
     except DrKernelError as error:
-        if on_skip is None:
-            raise
-        on_skip(f"passed over: {error}")
+        on_skip(f"{PASSED_OVER}{error}")
         return None
 
 

@@ -26,6 +26,7 @@ from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.api import CheckpointException
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
+from drkernel.command_line import override
 from drkernel.lora import Base, LoraConfig
 from drkernel.policy import transfer
 from drkernel.policy.lora import add_adapters, is_adapter, write_adapters
@@ -69,7 +70,8 @@ def export(
         size = _export_whole(source, folder, origin, dtype)
     what = "parameters of adapters" if adapter else "parameters"
     said = f"{folder}: {size:,} {what} of {source.name} in {str(torch.float32 if adapter else dtype).partition('.')[2]}"
-    return said if adapter else f"{said}; python evaluate.py policy.path={folder} policy.prompts={run['prompts']}"
+    path = override("policy.path", str(folder))
+    return said if adapter else f"{said}; python evaluate.py {path} policy.prompts={run['prompts']}"
 
 
 def _export_whole(source: Path, folder: Path, origin: str, dtype: torch.dtype) -> int:
@@ -133,8 +135,10 @@ def _checkpoint(path: Path) -> Path:
     elif step and not path.exists():
         path = path.with_name(checkpoint.name_of(int(step[1])))
     if not (path / "COMPLETE").exists():
-        known = ", ".join(found.name for found in checkpoint.complete(path.parent)) or "none"
-        raise DrKernelError(f"{path}: found no whole checkpoint there; expected one of {path.parent}: {known}")
+        folders = [path, path / "checkpoints", path.parent]  # of checkpoints; a run; what is beside this one
+        folder = next(filter(checkpoint.complete, folders), path.parent)
+        known = ", ".join(found.name for found in checkpoint.complete(folder)) or "none"
+        raise DrKernelError(f"{path}: found no whole checkpoint there; expected one of {folder}: {known}")
     return path.resolve()
 
 

@@ -74,7 +74,6 @@ class Progress:
         return show
 
     def log(self, line: str) -> None:
-        """A line that stays, with the minutes since the start."""
-        self.console.print(
-            f"[dim]{(time.perf_counter() - self._started) / 60:5.1f} min[/dim]  {escape(line)}", highlight=False
-        )
+        """A line that stays, with the minutes since the start. It is never wrapped: it may hold a path or a command."""
+        minutes = (time.perf_counter() - self._started) / 60
+        self.console.print(f"[dim]{minutes:5.1f} min[/dim]  {escape(line)}", highlight=False, soft_wrap=True)

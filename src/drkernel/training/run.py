@@ -20,6 +20,7 @@ import math
 import os
 import re
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ class Run:
     def __init__(self, config: Config):
         self.config = config
         self.path = Path(config.run_dir)
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         self._check_same_config()
         device = self._check_same_device()
         self._check_same_template()
@@ -123,7 +124,11 @@ class Run:
             "id": wandb_id,
         }
         name = f"{self.config.name}/{self.path.name}"
-        self._wandb = wandb.init(name=name, resume="allow" if wandb_id else None, **settings)
+        try:
+            self._wandb = wandb.init(name=name, resume="allow" if wandb_id else None, **settings)
+        except wandb.errors.Error as error:
+            expected = "expected WANDB_API_KEY or `wandb login`, or logger=offline"
+            raise DrKernelError(f"config: logger.wandb={mode}: {error}; {expected}") from None
         # wandb refuses to log an earlier step again after a rollback, hence a step metric of our own.
         self._wandb.define_metric("*", step_metric="step")
         return self._wandb.id
@@ -194,6 +199,18 @@ class Run:
                 "give it such GPUs (hydra.launcher.constraint, judge.device), or another name=..."
             )
         return now
+
+
+def make_folder(path: Path) -> None:
+    """A run's or a study's folder. Raises DrKernelError where it cannot be made or written to."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise DrKernelError(
+            f"config: run_dir={path}: {error.strerror}; expected a folder that can be written"
+        ) from None
 
 
 def check_tasks(run: Run | None, train: Sequence[Task], test: Sequence[Task]) -> None:

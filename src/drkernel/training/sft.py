@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from drkernel import command_line
 from drkernel.config import Config
 from drkernel.policy.prompts import Prompts
 from drkernel.rollout import too_long
@@ -30,11 +31,13 @@ from drkernel.training.saving import Saver
 from drkernel.training.sft_data import Renderer, SftData
 from drkernel.training.supervised import Epochs
 from drkernel.training.timer import Timer
-from drkernel.training.trainer import Trainer, resume, run_steps, set_up_torch
+from drkernel.training.trainer import Trainer, folder_line, resume, run_steps, set_up_torch
 from drkernel.types import DrKernelError, Task
 
 DATA = "data.json"
 """How many trajectories the run trains on, and their digest."""
+COLDSTARTED = {"compact": "seed", "canonical": "seed_8m"}
+"""By prompts: the preset (conf/policy/) with which a policy from nothing goes on."""
 HELD_OUT = "held_out"
 """The metric: the loss of trajectories that do not train."""
 
@@ -47,7 +50,7 @@ def train(config: Config, ranks: Ranks) -> None:
     prompts = make_prompts(config)
     with Preemption() as preemption, Progress(console) as progress, ExitStack() as stack:
         data = load_data(config, prompts, ranks)
-        for line in filter(None, (warning, *data.lines())):
+        for line in filter(None, (folder_line(config), warning, *data.lines())):
             progress.log(line)
         ranks.broadcast_object(lambda: check_data(run, data))
         epochs = epochs_of(config, data)
@@ -71,11 +74,25 @@ def train(config: Config, ranks: Ranks) -> None:
             export_policy(config, policy, prompts, ranks)
             if run:
                 report.publish(run)
-            where = f"policy.path={config.run_dir}/policy policy.prompts={config.policy.prompts}"
-            progress.log(f"python train.py {where} goes on from here")
+            progress.log(f"goes on from here: {next_command(config)}")
+            progress.log(folder_line(config))
     if run:
         run.close()
     ranks.close()
+
+
+def next_command(config: Config) -> str:
+    """The command, for a shell, of a reinforcement learning that begins with this run's policy.
+
+    It has the preset that this run chose, or the one whose prompts a policy from nothing was trained on.
+    """
+    chosen = command_line.variant("policy")
+    if config.stage == "coldstart":
+        chosen = COLDSTARTED.get(config.policy.prompts)
+    words = [("policy", chosen), ("policy.path", f"{config.run_dir}/policy"), ("policy.prompts", config.policy.prompts)]
+    words += [("policy.template", config.policy.template)]
+    words += [("policy.thinking", config.policy.thinking)] if config.policy.thinking == "kept" else []
+    return " ".join(["python train.py", *(command_line.override(key, value) for key, value in words if value)])
 
 
 def load_data(config: Config, prompts: Prompts, ranks: Ranks) -> SftData:

@@ -99,6 +99,11 @@ def log(trainer: Trainer, metrics: dict[str, float]) -> None:
     trainer.progress.log(f"step {state.step}/{trainer.config.trainer.steps}  {shown}  ({seconds:.0f} s)")
 
 
+def folder_line(config: Config) -> str:
+    """The first and the last line of a run."""
+    return f"run folder: {config.run_dir}"
+
+
 def ended_early(trainer: Trainer) -> str:
     """Why the run takes no more steps though there are some left, or nothing."""
     return trainer.state.collapsed if trainer.config.trainer.stop_below is not None else ""
@@ -189,6 +194,10 @@ def resume(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
     if saved:
         trainer.state = State(**saved)
         trainer.progress.log(f"resumed {trainer.config.run_dir} at step {trainer.state.step}")
+        if trainer.state.step > (steps := trainer.config.trainer.steps):
+            trainer.progress.log(
+                f"trainer.steps={steps} is behind the run's step {trainer.state.step}: no step is taken"
+            )
         if hasattr(trainer.estimate_advantages, "load_state_dict"):
             trainer.estimate_advantages.load_state_dict(trainer.state.estimator)
     if trainer.run:

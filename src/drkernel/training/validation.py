@@ -21,6 +21,9 @@ from drkernel.training.sharded_rollout import play
 from drkernel.training.trainer import State, Trainer
 from drkernel.types import DrKernelError, Task, Trajectory
 
+TESTED = "tasks.eval_source: {} of the test split"
+"""The tasks of the table before and after, which a run also checks before it trains."""
+
 
 def evaluate(
     trainer: Trainer, tasks: list[Task], title: str, sync: Callable[[], None] | None = None
@@ -43,12 +46,16 @@ def evaluate(
     return tabulate_rollouts(reward, judged), judged, every
 
 
-def usable_tasks(trainer: Trainer, tasks: list[Task]) -> list[Task]:
-    """Those that judge and policy can use. Collective. Raises DrKernelError where none of several can be used."""
+def usable_tasks(trainer: Trainer, tasks: list[Task], what: str = "") -> list[Task]:
+    """Those that judge and policy can use, found before the first step. what: a set other than the validation's.
+
+    Collective. Raises DrKernelError, naming the key that asks for them, where none of several can be used.
+    """
     usable = trainer.sampler.usable(tasks)
     if tasks and not usable:
-        why = f"none of {len(tasks)} tasks of the validation split can be used, for the reasons given above"
-        raise DrKernelError(f"trainer.validate_every={trainer.config.trainer.validate_every}: {why}; expected one")
+        what = what or f"trainer.validate_every={trainer.config.trainer.validate_every}: {{}} of the validation split"
+        found = f"none of {len(tasks)} tasks"
+        raise DrKernelError(f"{what.format(found)} can be used, for the reasons given above; expected one")
     return usable
 
 
