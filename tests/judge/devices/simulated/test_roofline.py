@@ -316,3 +316,18 @@ def test_a_copy_to_the_host_costs_what_the_full_size_takes():
     )
     assert (whole.calls, single.calls, none.calls) == (900, 9, 9)
     assert whole.microseconds > 90 * single.microseconds
+
+
+def test_programs_that_each_go_through_a_whole_row_take_longer_for_a_longer_one():
+    rows, columns, block = 8, 256, 64
+    size, programs = 4 * rows * columns, rows * columns // block
+    moved = [Traffic(rows * columns, size, size * columns // block), Traffic(rows * columns, size, size, True)]
+    ranks = Row("k", "k:1", True, 1, programs, arithmetic=1e9, block=block, tensors=moved)
+    twice = dataclasses.replace(ranks, tensors=[Traffic(rows * columns, size, 2 * size), moved[1]], reused=size)
+    at = lambda row, factor: (
+        estimate_times(OpTrace([row]), H200, Scale(factor, numel={rows * columns: factor}, extents={columns: factor}))[
+            0
+        ].microseconds
+    )
+    assert 12 < at(ranks, 64.0) / at(ranks, 16.0) < 20, "as the square of the row"
+    assert at(twice, 64.0) / at(twice, 16.0) < 5

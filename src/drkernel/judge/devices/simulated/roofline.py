@@ -254,6 +254,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
     total -= 0.0 if products else _l1_hits(row, growth, fewest, scale)
+    growth = growth if products else max(growth, _growth_of_shared(row, scale, fewest))
     memory = max(
         stream_s(unique, row.calls, gpu),
         total / gpu.l2_bandwidth / (TILE_REUSE if products else 1.0),
@@ -321,6 +322,23 @@ def _growth_of_accesses(row: Row, growth: float, programs: float) -> float:
     """More data mean more loads and stores, unless a program's whole data lie in one block."""
     loops = any(grid.loops for grid in _grids(row))
     return growth if loops else min(growth, programs * row.calls / max(row.programs, 1))
+
+
+def _growth_of_shared(row: Row, scale: Scale, programs: float) -> float:
+    """How much more all programs load where each goes, in several blocks, through data that others go through, too.
+
+    A program that compares its numbers with all of a row loads the longer row, and there are more such programs; the
+    data themselves grow less. 0 where no program loads as much as a dimension has.
+    """
+    grown = 0.0
+    for tensor in row.tensors:
+        if tensor.stored or tensor.total - row.reused <= tensor.unique:
+            continue  # what is loaded twice, the same program loads twice
+        for loaded in (tensor.total, tensor.total - row.reused):
+            elements = loaded / max(tensor.unique, 1) * tensor.numel / max(row.programs, 1)
+            if elements > row.block and elements.is_integer():
+                grown = max(grown, scale.extents.get(int(elements), 0.0))
+    return grown * programs * row.calls / max(row.programs, 1)
 
 
 def _grids(row: Row) -> list[Grid]:
