@@ -212,6 +212,7 @@ WRONG_LATER = [
     ("policy.lora.rank=8 policy.lora.targets=[query]", ["policy.lora.targets", "query", "q_proj"]),
     ("engine.tensor_parallel=2", ["engine.tensor_parallel=2 with 1 ranks on a node", "that 2 divides"]),
     ("policy.path=/nowhere/policy", ["/nowhere/policy"]),
+    ("stage=sft policy.path=/nowhere sft.data=/nowhere.parquet", ["sft.data=/nowhere.parquet: found no such file"]),
     ("tasks.source=/nowhere/tasks.jsonl", ["/nowhere/tasks.jsonl"]),
     ("tasks.families=[nothing]", ["nothing"]),
     ("hydra.run.dir=/proc/nowhere/run", ["run_dir: ", "/proc/nowhere", "hydra.run.dir"]),
