@@ -35,6 +35,7 @@ from drkernel.overrides import (
     expect_a_gradient,
     expect_a_penalty,
     expect_a_schedule,
+    expect_name,
     expect_room,
     resolve,
     schema,
@@ -334,6 +335,7 @@ def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
     config = located(resolve(composed, Config, CHOICES, RANGES))
     expect_read(config.stage, typed())
+    expect_name(config.name)
     expect_a_gradient(config)
     if config.generates:
         expect_room(config.engine)

@@ -18,6 +18,7 @@ import time
 import traceback
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from hydra.core.hydra_config import HydraConfig
@@ -51,6 +52,11 @@ name the run folder, but for SECRET. This is the only list: `may_change` and con
 SECRET = "judge.secret"
 """A key that a resumed run may not change, and that neither names its folder nor stands in its files, which have a
 digest of it."""
+CONF = Path(__file__).resolve().parents[2] / "conf"
+ADDED = ("arm", "group", "sweep")
+"""Config groups that a run has only where it asks for them with a plus."""
+OF_PROGRAM = {"scaling": "evaluate.py"} | dict.fromkeys(("algo", "filters", "logger", "coldstart"), "train.py")
+"""Config groups that one of the two programs has."""
 FIRST_RANK_PRINTS_S = 2.0
 """How long other ranks wait before they end: a launcher kills all ranks once one has ended."""
 
@@ -110,6 +116,12 @@ def expect_a_gradient(config: Any) -> None:
             f"config: trainer.samples={samples} makes groups that filters.zero_variance drops, since each must have "
             f"min_size={smallest}; expected trainer.samples of at least {smallest}, or filters=none"
         )
+
+
+def expect_name(name: str) -> None:
+    """Refuses a name that would put a run among the folders of all runs."""
+    if not name.strip("./ "):
+        raise DrKernelError(f"config: name={name}; expected a word, the first part of the run folder")
 
 
 def expect_room(engine: Any) -> None:
@@ -212,10 +224,16 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
         key = override.split("=", 1)[0].lstrip("~").split("@")[0]
         if key.startswith(("+", "hydra")):  # +sweep=x is a group; an unknown key is left to `resolve`
             continue
+        if key in ADDED:
+            return f"config: {override} is added to a run; expected +{override}"
+        if key not in keys and key in OF_PROGRAM:
+            return f"config: {override} is for {OF_PROGRAM[key]}"
         if key and "=" in override and key not in keys:
             return f"config: unknown key {key!r}{_nearest(key, keys)}"
     if isinstance(error, OverrideParseException):
-        key, _, value = error.override.partition("=")
+        key, equals, value = error.override.partition("=")
+        if not equals:
+            return f"config: {key} has no value; expected {key}=VALUE"
         quoted = "['first','second']" if value.startswith("[") else f"'{value}'"
         return f'config: Hydra cannot read {error.override}; its value may need quotes: "{key}={quoted}"'
     found = re.search(
@@ -224,6 +242,11 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
     if found:
         group, variant, options = found[1], found[2], found[3].split()
         return f"config: {group}={variant} is none of {', '.join(options)}{_nearest(variant, options)}"
+    if found := re.search(
+        r"Could not (?:find|load) '(\w+)/([^']+)'", str(error)
+    ):  # one of a list, for which Hydra names none
+        options = sorted(path.stem for path in (CONF / found[1]).glob("*.yaml"))
+        return f"config: {found[1]}={found[2]} is none of {', '.join(options)}{_nearest(found[2], options)}"
     cause = str(error.__cause__ or "").partition("\n")[0]
     return f"config: {error}{cause and f': {cause}'}"
 

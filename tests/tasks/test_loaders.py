@@ -324,3 +324,16 @@ def test_what_a_run_is_tested_on(tmp_path, monkeypatch):
     assert tasks.test_source("generated", "handwritten") == ("handwritten", "all")
     published = "hub:hkust-nlp/drkernel-rl-data"
     assert tasks.test_source(published, None) == ("hub:hkust-nlp/drkernel-validation-data", "all")
+
+
+def test_a_data_set_that_cannot_be_fetched_is_named_with_its_key_and_what_to_do(monkeypatch):
+    datasets = pytest.importorskip("datasets")
+
+    def offline(name):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    with pytest.raises(
+        DrKernelError, match=r"hub:a/b: cannot be loaded: .*no network; expected tasks\.source .*HF_HUB_OFFLINE=1"
+    ):
+        load_tasks("hub:a/b", split="train")

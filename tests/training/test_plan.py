@@ -96,6 +96,8 @@ def test_the_longest_row_counts_where_it_is_longer_than_a_micro_batch():
 def test_a_judge_on_the_gpus_that_train_has_a_part():
     shared = plan.memory(load("policy=qwen3_8b", "judge=cuda", "judge.share=true"), EIGHT, 8)
     assert shared["judge"] == (plan.JUDGE_GIB,) * 2
+    planned_elsewhere = plan.memory(load("policy=qwen3_8b", "judge.share=true"), EIGHT, 8)
+    assert planned_elsewhere["judge"] == (plan.JUDGE_GIB,) * 2, "where there is no GPU, too"
     assert plan.memory(load("policy=qwen3_8b", "judge=simulated"), EIGHT, 8)["judge"] == (0, 0)
 
 

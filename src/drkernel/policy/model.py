@@ -234,6 +234,9 @@ def stop_tokens(source: str | Path) -> set[int]:
     return set(found) if isinstance(found, list | tuple) else {found} - {None}
 
 
+_OFFLINE = " of what policy.path names; without a network fill the cache and set HF_HUB_OFFLINE=1"
+
+
 def _pretrained(what: str, source: str | Path, load: Callable[..., M], **options: Any) -> M:
     if (Path(source) / "adapter_config.json").exists() and not (Path(source) / "config.json").exists():
         raise DrKernelError(
@@ -248,5 +251,5 @@ def _pretrained(what: str, source: str | Path, load: Callable[..., M], **options
         kind = "folder" if Path(source).exists() else "folder or hub id"
         raise DrKernelError(
             f"{what} {kind} {str(source)!r}: not loadable ({reason}); "
-            "expected config.json, model.safetensors and tokenizer files"
+            f"expected config.json, model.safetensors and tokenizer files{'' if kind == 'folder' else _OFFLINE}"
         ) from error

@@ -24,7 +24,7 @@ from drkernel import ranges
 from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
 from drkernel.judge.service import expect_shapes
 from drkernel.lora import LoraConfig
-from drkernel.overrides import MACHINE, SECRET, expect_room, resolve, typed
+from drkernel.overrides import MACHINE, SECRET, expect_name, expect_room, resolve, typed
 from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, ScalingConfig
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
@@ -144,6 +144,7 @@ def load(composed: DictConfig) -> EvaluateConfig:
     configuration.expect_effects(config)
     if config.generates:
         expect_room(config.engine)
+    expect_name(config.name)
     shard(config)
     return config
 

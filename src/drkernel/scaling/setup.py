@@ -62,6 +62,9 @@ def identity(config: EvaluateConfig) -> dict[str, str]:
     """Which model and which device the study has, as far as the config alone does not say it."""
     found = {"device": measured_on(config.judge)}
     if config.endpoint.url and not config.solutions:
+        if not config.endpoint.model:
+            patience = f"a server that is down is waited for, {config.endpoint.patience_s:g} s at most"
+            print(f"{config.endpoint.url}: asked for its models; {patience} (endpoint.patience_s)", flush=True)
         with open_endpoint(config) as endpoint:
             found["model"] = endpoint.model
     elif not config.solutions:

@@ -70,7 +70,8 @@ def alone(sweep: Path) -> Iterator[None]:
 def _submit(planned: Sequence[Planned], sweep: Path, options: dict[str, Any]) -> str:
     here, before = queue.queued(), queue.submitted(sweep)
     if here is None:
-        raise DrKernelError("squeue does not answer; nothing was submitted, since what is under way could start twice")
+        found = "squeue does not answer; nothing was submitted, since what is under way could start twice"
+        raise DrKernelError(f"{found}; expected a Slurm cluster, which SLURM_CONF or /etc/slurm names")
     jobs = {queue.key(b.run_dir, b.overrides): b.jobs for b in before}
     waiting = {key for key, names in jobs.items() if any(name in here for name in names)}
     over = {key for key, names in jobs.items() if queue.succeeded(sweep / queue.FOLDER / names[-1])}

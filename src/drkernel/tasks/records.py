@@ -47,6 +47,12 @@ def read_records(path: str | Path) -> list[Task]:
     return [replace(task, split=splits[key]) for task, key in found]
 
 
+_EXPECTED = (
+    "expected tasks.source (or tasks.eval_source) to name a data set of the hub; without a network it must be in the "
+    "cache, with HF_HUB_OFFLINE=1"
+)
+
+
 def read_hub(dataset: str) -> list[Task]:
     """All tasks of a Hugging Face dataset. Its own `validation` and `test` rows stay there; the rest splits by hash.
 
@@ -58,7 +64,7 @@ def read_hub(dataset: str) -> list[Task]:
     try:
         parts = datasets.load_dataset(dataset)
     except Exception as error:
-        raise DrKernelError(f"hub:{dataset}: cannot be loaded: {type(error).__name__}: {error}") from error
+        raise DrKernelError(f"hub:{dataset}: cannot be loaded: {type(error).__name__}: {error}; {_EXPECTED}") from error
     tasks = []
     for part, rows in parts.items():
         named = {"split": part} if part in ("validation", "test") else {}

@@ -215,7 +215,9 @@ def longest(config: Config) -> int:
 
 
 def _measures(config: Config) -> bool:
-    return config.generates and placed(config)[0] == "cuda"
+    """Whether the judge measures on GPUs: one that shares them does wherever there are any, and a plan assumes some."""
+    shares = config.judge.share and config.judge.device == "auto"
+    return config.generates and (shares or placed(config)[0] == "cuda")
 
 
 def remedy(config: Config, shape: Shape, ranks: int, card: float) -> str:

@@ -45,6 +45,9 @@ HELD_OUT = "held_out"
 def train(config: Config, ranks: Ranks) -> None:
     """Build everything, resume, and take steps until the epochs are over or a signal ends the run."""
     set_up_torch(config, ranks)
+    source = config.sft.data
+    assert source
+    ranks.broadcast_object(lambda: sft_data.files(source))  # a missing file is found before anything slow
     warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
     prompts = make_prompts(config)

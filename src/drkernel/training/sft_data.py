@@ -213,12 +213,19 @@ def read(source: str) -> Iterator[Dialogue]:
     if source.startswith("hub:"):
         yield from _hub(source)
         return
-    path = Path(source)
-    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    if not files or not all(file.is_file() for file in files):
-        raise DrKernelError(f"sft.data={source}: found no such file, or no .parquet file in the folder")
-    for file in files:
+    for file in files(source):
         yield from _parquet(file)
+
+
+def files(source: str) -> list[Path]:
+    """The parquet files of a source that is here; none of one on the hub. Raises DrKernelError where it is not here."""
+    if source.startswith("hub:"):
+        return []
+    path = Path(source)
+    found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not found or not all(file.is_file() for file in found):
+        raise DrKernelError(f"sft.data={source}: found no such file, or no .parquet file in the folder")
+    return found
 
 
 def _parquet(path: Path) -> Iterator[Dialogue]:

@@ -195,9 +195,7 @@ def resume(trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
         trainer.state = State(**saved)
         trainer.progress.log(f"resumed {trainer.config.run_dir} at step {trainer.state.step}")
         if trainer.state.step > (steps := trainer.config.trainer.steps):
-            trainer.progress.log(
-                f"trainer.steps={steps} is behind the run's step {trainer.state.step}: no step is taken"
-            )
+            trainer.progress.log(f"trainer.steps={steps}: the run is at step {trainer.state.step}, so no step is taken")
         if hasattr(trainer.estimate_advantages, "load_state_dict"):
             trainer.estimate_advantages.load_state_dict(trainer.state.estimator)
     if trainer.run:
