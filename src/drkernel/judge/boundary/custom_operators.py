@@ -84,11 +84,16 @@ def _is_importing() -> bool:
     return frame is not None
 
 
+_HARMLESS = ("define", "reset", "register_ad_inplace_or_view_fallback")
+"""What a library may do besides: none of it is an implementation in Python."""
+
+
 class _FollowedLibrary:
     """What torch.library.Library registers with, without what no custom operator needs."""
 
     def __init__(self, inner: Any, namespace: str, suspended: Callable[[], list[Any]]):
-        self.define, self.reset = inner.define, inner.reset
+        for name in filter(functools.partial(hasattr, inner), _HARMLESS):
+            setattr(self, name, getattr(inner, name))
         self._inner, self._namespace, self._suspended = inner, namespace, suspended
 
     def impl(self, name: str, key: str, function: Any, with_keyset: bool = False) -> None:
