@@ -28,14 +28,16 @@ def is_followed(operator: Any) -> bool:
 
 
 def keep_recording(suspended: Callable[[], list[Any]]) -> None:
-    """Re-enters the modes that torch has `suspended` wherever it disables all modes.
+    """Re-enters the modes that torch has `suspended` wherever it disables all modes, beside those of other recorders.
 
     To print a tensor it does so. Meanwhile it calls methods of any object that it was told to print with.
     """
 
+    outer = _python_dispatch._disable_current_modes
+
     @contextlib.contextmanager
     def disabled() -> Iterator[Any]:
-        with unrecorded() as modes, contextlib.ExitStack() as stack:
+        with outer() as modes, contextlib.ExitStack() as stack:
             for mode in suspended():
                 stack.enter_context(mode)
             yield modes
