@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from drkernel.judge.boundary.custom_operators import follow_custom_operators, is_followed, keep_recording
+from drkernel.judge.boundary.custom_operators import is_followed, record_without_modes
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.windows import share_read
 
@@ -182,8 +182,7 @@ def install() -> None:
     """Prepares this process for `record`; further calls do nothing. Custom operators must be defined afterwards."""
     if not _Recordings.installed:
         _Recordings.installed = True
-        follow_custom_operators(_suspended)
-        keep_recording(_suspended)
+        record_without_modes(_suspended)
         keep_fused_operators_whole()
 
 

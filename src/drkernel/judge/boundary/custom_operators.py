@@ -27,7 +27,13 @@ def is_followed(operator: Any) -> bool:
     return operator._schema.name in _followed
 
 
-def keep_recording(suspended: Callable[[], list[Any]]) -> None:
+def record_without_modes(suspended: Callable[[], list[Any]]) -> None:
+    """Has a recorder see what runs while its mode is off. `suspended`: the modes that torch has taken off its stack."""
+    _follow_custom_operators(suspended)
+    _keep_recording(suspended)
+
+
+def _keep_recording(suspended: Callable[[], list[Any]]) -> None:
     """Re-enters the modes that torch has `suspended` wherever it disables all modes, beside those of other recorders.
 
     To print a tensor it does so. Meanwhile it calls methods of any object that it was told to print with.
@@ -45,7 +51,7 @@ def keep_recording(suspended: Callable[[], list[Any]]) -> None:
     _python_dispatch._disable_current_modes = disabled
 
 
-def follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
+def _follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
     """Re-enters the modes that torch has `suspended` while the Python implementation of a custom operator runs.
 
     Whatever Python code registers goes through the function that is replaced here, be it a module of torch's that is

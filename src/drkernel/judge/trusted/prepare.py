@@ -285,7 +285,7 @@ class _NarrowFactors(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        given = any(map(self._is_narrow, (t for _, t in leaves([list(args), kwargs]))))
+        given = any(map(self._has_few_bits, (t for _, t in leaves([list(args), kwargs]))))
         outputs = func(*args, **kwargs)
         name = func.overloadpacket.__name__
         self.seen = self.seen or (given and (name in PRODUCTS or name in aten.PRODUCTS or "attention" in name))
@@ -294,7 +294,7 @@ class _NarrowFactors(TorchDispatchMode):
                 self._narrow[made.untyped_storage()._cdata] = made
         return outputs
 
-    def _is_narrow(self, value: Any) -> bool:
+    def _has_few_bits(self, value: Any) -> bool:
         return isinstance(value, Tensor) and (_is_narrow(value) or value.untyped_storage()._cdata in self._narrow)
 
 

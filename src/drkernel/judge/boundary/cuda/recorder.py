@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from drkernel.judge.boundary.aten import Recorder, moves_data, without_compiler
-from drkernel.judge.boundary.custom_operators import follow_custom_operators, keep_recording
+from drkernel.judge.boundary.custom_operators import record_without_modes
 from drkernel.judge.boundary.graph_capture import CaptureMode
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 
@@ -173,8 +173,7 @@ def install() -> None:
     JITFunction.run = _counted(JITFunction.run)
     _shorten_autotuning()
     _follow_graphs()
-    follow_custom_operators(_suspended)
-    keep_recording(_suspended)
+    record_without_modes(_suspended)
 
 
 def _suspended() -> list[Any]:

@@ -28,7 +28,7 @@ from triton.runtime import interpreter as upstream
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drkernel.judge.boundary.aten import Recorder, keep_fused_operators_whole
-from drkernel.judge.boundary.custom_operators import follow_custom_operators, keep_recording, unrecorded
+from drkernel.judge.boundary.custom_operators import record_without_modes, unrecorded
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 from drkernel.judge.untrusted.simulated import block_pointers, opaque
 from drkernel.judge.untrusted.simulated import builder as batched
@@ -244,8 +244,7 @@ def build() -> Machine:
     _interpret_library()
     _patch_language(machine)
     triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
-    follow_custom_operators(machine.suspended)
-    keep_recording(machine.suspended)
+    record_without_modes(machine.suspended)
     keep_fused_operators_whole()
     return machine
 
