@@ -27,6 +27,7 @@ _ONLY_ON_A_GPU = {
     "125_synchronize": "synchronises the device",
     "135_stream_kept_in_step": "streams",
     "181_custom_op_libdevice": "libdevice",
+    "334_quantised": "libdevice",
 }
 """Submissions that the plain interpreter cannot run, and why; the comparison on a GPU has them all."""
 

@@ -11,6 +11,7 @@ from drkernel.judge.untrusted.simulated.device import install, record
 install(fake_cuda=True)
 import torch, triton, triton.language as tl
 import torch.nn as nn, torch.nn.functional as F
+from triton.language.extra import libdevice
 
 @triton.jit
 def add(x, y, out, n, BLOCK: tl.constexpr):
@@ -159,6 +160,18 @@ SNIPPETS = {
                 triton_add(x, x)
             assert "relu_" in [row.name for row in trace.rows]
         add.pre_run_hooks.clear()
+    """,
+    "what the interpreter computes with torch is no operator of the submission": """
+        @triton.jit
+        def special(x, out, BLOCK: tl.constexpr):
+            i = tl.arange(0, BLOCK)
+            v = tl.load(x + i)
+            tl.store(out + i, tl.erf(v) + libdevice.erfc(v) + libdevice.lgamma(v) + libdevice.j0(v))
+
+        x = torch.rand(64, device="cuda") + 1
+        with record() as trace:
+            special[(1,)](x, torch.empty_like(x), BLOCK=64)
+        assert [row.name for row in trace.rows] == ["special"], [row.name for row in trace.rows]
     """,
     "operators without a kernel for a GPU raise": """
         x = torch.ones(4, 4, device="cuda")

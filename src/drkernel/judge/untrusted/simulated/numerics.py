@@ -49,12 +49,16 @@ def _round_bits(values: np.ndarray, drop: int) -> np.ndarray:
     return (bits + np.uint32((1 << (drop - 1)) - 1) + odd) & np.uint32(0xFFFFFFFF ^ ((1 << drop) - 1))
 
 
+_numpy = torch.Tensor.numpy
+"""The method itself: where the CPU stands for a GPU, tensors have another that counts a copy to the host."""
+
+
 def from_torch(function: Callable) -> Callable[..., np.ndarray]:
     """A torch function on numpy arrays, invisible to the recorder."""
 
     def call(*arrays: np.ndarray) -> np.ndarray:
         with torch._C.DisableTorchFunction(), unrecorded():
-            return function(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)).numpy()
+            return _numpy(function(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)))
 
     return call
 
