@@ -43,15 +43,33 @@ def test_a_refused_task_is_named_once_and_replaced_by_the_next():
     assert said == ["passed over: task t2: degenerate"]
 
 
-def test_a_judge_that_fails_is_no_reason_to_pass_a_task_over():
-    class Failing(Judge):
-        def check_task(self, task: Task) -> None:
+class Dying(Judge):
+    """A judge whose process ends while it prepares some tasks."""
+
+    def check_task(self, task: Task) -> None:
+        if task.id in self.refused:
             raise NotPrepared("judge: a task could not be prepared: worker process: PeerClosed")
 
+
+def test_a_task_that_ends_the_judge_s_process_is_passed_over_when_it_is_drawn():
     said = []
+    assert "t2" not in ids(Sampler(TASKS, 0, Dying("t2"), said.append).draw(0, 12)[0])
+    assert said == ["passed over: task t2: judge: a task could not be prepared: worker process: PeerClosed"]
+
+
+def test_a_judge_that_fails_at_task_after_task_ends_the_run():
+    said = []
+    sampler = Sampler(TASKS, 0, Dying(*ids(TASKS)), said.append)
     with pytest.raises(WorkerLost, match=r"task t\d: judge: a task could not be prepared"):
-        Sampler(TASKS, 0, Failing(), said.append).draw(0, 2)
-    assert said == []
+        [sampler.draw(cursor, 1) for cursor in range(3)]  # one at a time
+    with pytest.raises(WorkerLost, match="could not be prepared"):
+        Sampler(TASKS, 0, Dying(*ids(TASKS)), said.append).draw(0, 4)
+    assert len({*said}) < 3
+
+
+def test_the_tasks_of_a_validation_are_never_fewer_for_a_failure_of_the_judge():
+    with pytest.raises(WorkerLost, match="task t2: judge: a task could not be prepared"):
+        Sampler(TASKS, 0, Dying("t2"), print).usable(TASKS)
 
 
 def test_a_task_that_the_judge_marks_as_degenerate_is_never_drawn():
@@ -94,9 +112,9 @@ def test_a_task_that_another_node_cannot_use_is_passed_over_by_all_nodes(monkeyp
     said, ranks = [], OtherNode(rank=0, size=2, local_rank=0, local_size=1)
     sampler, usable = Sampler(TASKS, 0, Judge(), said.append, ranks=ranks), Sampler.usable
 
-    def told(self, tasks):
+    def told(self, tasks, **options):
         object.__setattr__(ranks, "asked", tasks)
-        return usable(self, tasks)
+        return usable(self, tasks, **options)
 
     monkeypatch.setattr(Sampler, "usable", told)
     assert "t3" not in ids(sampler.draw(0, 12)[0]) and said == ["passed over: task t3: out of memory"]

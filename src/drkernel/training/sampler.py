@@ -15,13 +15,17 @@ from drkernel.types import DrKernelError, Task, WorkerLost
 _CONCURRENT = 16
 """Tasks that a judge checks at the same time."""
 
+_MOST_LOST = 3
+"""So many training tasks in a row that a judge fails to prepare are the judge's failure; fewer are the tasks'."""
+
 
 class Sampler:
     """Training tasks, in a fresh permutation each epoch: a pure function of (seed, how many were drawn).
 
     Each node's judge prepares the tasks that are drawn. A task that cannot be used on one of the nodes is logged once
-    and passed over by all of them. It is an error if none can be used. Where a judge itself fails, which says nothing
-    of the task, WorkerLost is raised. The methods are collective: all ranks must call them, and get the same tasks.
+    and passed over by all of them. It is an error if none can be used. A task whose preparation ends the judge's
+    process is passed over when it is drawn, too, unless others in a row do the same: then WorkerLost is raised, since
+    such a failure says nothing of a task. The methods are collective: all ranks must call them, and get the same tasks.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class Sampler:
         self.tasks, self._seed, self._judge, self._log = tasks, seed, judge, log
         self._too_long, self._ranks = too_long, ranks
         self._unusable: dict[str, DrKernelError] = {}
+        self._lost = 0  # tasks in a row that this node's judge failed to prepare
 
     def fitting(self) -> Task:
         """The first task that is not too long. Raises DrKernelError where there is none."""
@@ -52,16 +57,20 @@ class Sampler:
         while len(picked) < number:
             drawn = [self._at(cursor + i) for i in range(number - len(picked))]
             cursor += len(drawn)
-            picked += self.usable(drawn)
+            picked += self.usable(drawn, most_lost=_MOST_LOST)
             if not picked and {task.id for task in self.tasks} <= self._unusable.keys():
                 error = self._unusable[self.tasks[-1].id]
                 error.on_every_rank = self._ranks.size > 1
                 raise error
         return picked, cursor
 
-    def usable(self, tasks: list[Task]) -> list[Task]:
-        """Those that can be used; the others are logged, each once."""
-        nodes = self._ranks.all_gather_object(lambda: self._refusals(tasks) if self._ranks.local_rank == 0 else [])
+    def usable(self, tasks: list[Task], most_lost: int = 1) -> list[Task]:
+        """Those that can be used; the others are logged, each once.
+
+        most_lost: tasks in a row that a judge may fail to prepare before WorkerLost is raised.
+        """
+        refusals = lambda: self._refusals(tasks, most_lost) if self._ranks.local_rank == 0 else []
+        nodes = self._ranks.all_gather_object(refusals)
         reasons = [next(filter(None, found), "") for found in zip(*filter(None, nodes), strict=True)]
         for task, reason in zip(tasks, reasons, strict=True):
             if reason and task.id not in self._unusable:
@@ -74,16 +83,21 @@ class Sampler:
         order = torch.randperm(len(self.tasks), generator=generator(self._seed, epoch))
         return self.tasks[order[offset]]
 
-    def _refusals(self, tasks: list[Task]) -> list[str]:
+    def _refusals(self, tasks: list[Task], most_lost: int) -> list[str]:
         """Why this node cannot use each task, or nothing; its judge prepares the others."""
         with ThreadPoolExecutor(_CONCURRENT) as pool:
-            return list(pool.map(lambda task: self._too_long(task) or self._refusal(task), tasks))
+            found = list(pool.map(lambda task: self._too_long(task) or self._refusal(task), tasks))
+        for reason in found:
+            self._lost = self._lost + 1 if isinstance(reason, WorkerLost) else 0
+            if isinstance(reason, WorkerLost) and self._lost >= most_lost:
+                raise reason
+        return [str(reason) for reason in found]
 
-    def _refusal(self, task: Task) -> str:
+    def _refusal(self, task: Task) -> str | WorkerLost:
         try:
             degenerate = self._judge.check_task(task)
-        except NotPrepared as error:  # else a failure of the judge would decide what a run trains on and is tested on
-            raise WorkerLost(f"task {task.id}: {error}") from error
+        except NotPrepared as error:
+            return WorkerLost(f"task {task.id}: {error}")
         except DrKernelError as error:
             return str(error) if task.id in str(error) else f"task {task.id}: {error}"
         return f"task {task.id}: degenerate: {degenerate}" if degenerate else ""
