@@ -7,6 +7,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from drkernel.judge.untrusted.simulated.device import record
+from drkernel.judge.untrusted.simulated.interpreter import Machine
 
 
 @triton.jit
@@ -336,6 +337,31 @@ def test_programs_that_diverge_do_what_they_would_do_alone():
     loaded = next(t for t in row.tensors if not t.stored)
     assert loaded.total == (12 * 13 // 2 + 6) * 32  # the abandoned joint run is not counted
     assert row.reused < loaded.total - 12 * 32
+
+
+@triton.jit
+def persistent(x, out, places, n, BLOCK: tl.constexpr):
+    """Programs begin at numbers of their own: upwards in blocks, then downwards one by one."""
+    step = tl.num_programs(0) * BLOCK
+    for first in tl.range(tl.program_id(0) * BLOCK, n, step, num_stages=2):
+        i = first.to(tl.int64) + tl.arange(0, BLOCK)
+        tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+    for last in range(n - 1 - tl.program_id(0), -1, -tl.num_programs(0)):
+        tl.store(places + last, last)
+
+
+def test_programs_of_a_persistent_kernel_stay_together_while_they_go_round_equally_often(monkeypatch):
+    batches, batch = [], Machine._batch
+    counted = lambda self, body, values, programs: batches.append(len(programs)) or batch(self, body, values, programs)
+    monkeypatch.setattr(Machine, "_batch", counted)
+    x = torch.randn(1000)
+    for programs, expected in ((4, [4]), (5, [5, 1, 4])):  # sixteen blocks: four each; or four for one, three for four
+        out, places = torch.empty(1000), torch.empty(1000, dtype=torch.int64)
+        batches.clear()
+        row = launch(persistent, (programs,), x, out, places, 1000, BLOCK=64)
+        assert torch.equal(out, x * 2) and torch.equal(places, torch.arange(1000))
+        assert batches == expected
+        assert [(t.unique, t.stored) for t in row.tensors] == [(4000, False), (12000, True)]
 
 
 @triton.jit
