@@ -197,7 +197,7 @@ def asking(monkeypatch, model=0, **how):
     both, compared = Doubling(**how), []
     count = itertools.count(1)
     inputs = lambda: [torch.full((5,), float(next(count)))]
-    compare = lambda theirs, ours, expected, got: compared.append(torch.equal(expected, got))
+    compare = lambda reference, submission, expected, got: compared.append(torch.equal(expected, got))
     return both, SingleCalls(both, both, False, inputs, lambda: 7, compare, lambda: None, model), compared
 
 

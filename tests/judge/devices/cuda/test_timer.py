@@ -166,7 +166,7 @@ def returned(form, *offsets):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "lie"),
+    ("reference", "submission", "lie"),
     [
         ({"list": [{"tensor": 0}, {"tensor": 1}]}, {"tuple": [{"tensor": 0}, {"tensor": 1}]}, [0, 512]),
         (
@@ -183,13 +183,13 @@ def returned(form, *offsets):
         ({"tuple": [{"tensor": 0}, {"float": (1.0).hex()}]}, {"tuple": [{"tensor": 0}, {"float": (1.01).hex()}]}, [0]),
     ],
 )
-def test_outputs_of_timed_calls_are_found_by_their_names(theirs, ours, lie):
-    found = OutputSlots.of([returned(theirs, 0, 512)], [returned(ours, 0, 512)], 4096, scalar_error=0.05)
+def test_outputs_of_timed_calls_are_found_by_their_names(reference, submission, lie):
+    found = OutputSlots.of([returned(reference, 0, 512)], [returned(submission, 0, 512)], 4096, scalar_error=0.05)
     if isinstance(lie, str):
         assert lie in found
     else:
-        assert [slot.offset for slot in found.ours] == lie and found.theirs == sorted(
-            found.theirs, key=lambda s: s.offset
+        assert [slot.offset for slot in found.submission] == lie and found.reference == sorted(
+            found.reference, key=lambda s: s.offset
         )
 
 
@@ -291,7 +291,7 @@ class Noting(PairedTimer):
     def _publish_inputs(self, value, given):
         self.buffers.notes.append("publishes")
 
-    def _compare(self, theirs, ours):
+    def _compare(self, reference, submission):
         self.buffers.notes.append("compares")
 
     def _expected(self):

@@ -22,12 +22,12 @@ class _Place:
 class OutputSlots:
     """The tensors of several calls, those of one call after the other, each in the order of the reference's outputs."""
 
-    theirs: list[Slot]
-    ours: list[Slot]
+    reference: list[Slot]
+    submission: list[Slot]
 
     @classmethod
     def of(
-        cls, theirs: Sequence[CallReport], ours: Sequence[CallReport], size: int, scalar_error: float
+        cls, reference: Sequence[CallReport], submission: Sequence[CallReport], size: int, scalar_error: float
     ) -> OutputSlots | str:
         """Those of a reference's calls and a submission's; in words, how their forms differ.
 
@@ -39,7 +39,7 @@ class OutputSlots:
             NotSerializable: the submission's are not well formed, or lie outside of the area.
         """
         found = cls([], [])
-        for one, other in zip(theirs, ours, strict=True):
+        for one, other in zip(reference, submission, strict=True):
             expected, actual = (dict(_leaves(call)) for call in (one, other))
             if expected.keys() != actual.keys():
                 return "a timed call returned another structure than before"
@@ -50,9 +50,10 @@ class OutputSlots:
                     continue
                 if not isinstance(actual[path], _Place) or not 0 <= actual[path].index < len(other.tensors):
                     return "a timed call returned another structure than before"
-                found.theirs.append(Slot.parse(one.tensors[value.index].slot, size))
-                found.ours.append(Slot.parse(other.tensors[actual[path].index].slot, size))
-                if (found.theirs[-1].dtype, found.theirs[-1].shape) != (found.ours[-1].dtype, found.ours[-1].shape):
+                found.reference.append(Slot.parse(one.tensors[value.index].slot, size))
+                found.submission.append(Slot.parse(other.tensors[actual[path].index].slot, size))
+                right, got = found.reference[-1], found.submission[-1]
+                if (right.dtype, right.shape) != (got.dtype, got.shape):
                     return "a timed call returned tensors of other shapes than before"
         return found
 

@@ -128,7 +128,7 @@ class _Given:
 
     inputs: list
     seed: int
-    theirs: Block | None
+    reference: Block | None
     outputs: torch.Tensor | None
     """Their bytes. None of a large call, which the reference answers after the submission."""
 
@@ -139,7 +139,7 @@ class SingleCalls:
     Args:
         inputs: fresh ones of the next call.
         seed: of the next call.
-        compare: compare(theirs, ours, expected, got) notes what is to be compared.
+        compare: compare(reference, submission, expected, got) notes what is to be compared.
         between: called while the runner enqueues.
         model: which of the submission's models answers; see plans.
     """
@@ -185,11 +185,11 @@ class SingleCalls:
             DeadlineExceeded, Failed, PeerClosed, ProtocolViolation.
         """
         given = self._precomputed.pop() if self._precomputed else self._answered(self._inputs(), self._seed())
-        call, traces, ours, lies = self._ask(kind, given)
+        call, traces, got, lies = self._ask(kind, given)
         self.traces += traces
         if call.whole:
             self.calls.append(call)
-        self._compare(self._theirs(given, lies), call.reported, given.outputs, ours)
+        self._compare(self._by_reference(given, lies), call.reported, given.outputs, got)
         return call
 
     def ask_other(self, kind: str, inputs: list, seed: int) -> tuple[Block, Block, torch.Tensor | None]:
@@ -203,8 +203,8 @@ class SingleCalls:
             DeadlineExceeded, Failed, PeerClosed, ProtocolViolation.
         """
         given = self._answered(inputs, seed)
-        call, _, ours, lies = self._ask(kind, given)
-        return self._theirs(given, lies), call.reported, ours
+        call, _, got, lies = self._ask(kind, given)
+        return self._by_reference(given, lies), call.reported, got
 
     def _ask(self, kind: str, given: _Given) -> tuple[SingleCall, list, torch.Tensor | None, tuple[Any, list]]:
         """One call, its launches, the bytes of its outputs (but of a large call's), and where its inputs lie."""
@@ -223,14 +223,14 @@ class SingleCalls:
         if not handshake.wait(DONE, self._client.deadline()):
             raise DeadlineExceeded
         clock_us = 1e6 * (time.perf_counter() - start)
-        ours = self._buffers.shared_out.bytes(HEADER, len(given.outputs)).clone() if given.outputs is not None else None
+        got = self._buffers.shared_out.bytes(HEADER, len(given.outputs)).clone() if given.outputs is not None else None
         reported, whole = block_of(self._client.collect()), in_time or kind == WAITING
-        return SingleCall(kind, clock_us, reported, self._client.activity.new(), whole), traces, ours, (tree, slots)
+        return SingleCall(kind, clock_us, reported, self._client.activity.new(), whole), traces, got, (tree, slots)
 
-    def _theirs(self, given: _Given, lies: tuple[Any, list]) -> Any:
+    def _by_reference(self, given: _Given, lies: tuple[Any, list]) -> Any:
         """The reference's call."""
         if not self._buffers.large:
-            return given.theirs
+            return given.reference
         return self._buffers.local_block(*lies, self._train, given.seed, ahead=False, given=[given.inputs])
 
     def _launches(self) -> list:
@@ -265,5 +265,5 @@ class SingleCalls:
         if buffers.large:
             return _Given(inputs, seed, None, None)
         self._between()  # what is compared lies where the reference's outputs come
-        theirs = buffers.local_block(*buffers.own_in.lay([inputs]), self._train, seed, ahead=False)
-        return _Given(inputs, seed, theirs, buffers.own_out.bytes(HEADER, buffers.own_out.top - HEADER).clone())
+        reference = buffers.local_block(*buffers.own_in.lay([inputs]), self._train, seed, ahead=False)
+        return _Given(inputs, seed, reference, buffers.own_out.bytes(HEADER, buffers.own_out.top - HEADER).clone())

@@ -150,30 +150,32 @@ class PairedTimer:
         secret = numpy.random.default_rng(seed)
         self._warm_up(number)
         self._late, self._copy_delays_us, self._outside_us, self.traces = 0, [], [], []
-        theirs: list[Block] = []
-        ours: list[Block] = []
+        reference_blocks: list[Block] = []
+        submission_blocks: list[Block] = []
         start = time.perf_counter()
         for (first, _), even in rounds(("reference", "submission")):
             with self._quiet():
                 if secret.random() < SINGLE_SHARE:
                     start += self._single_call(secret)
                 one, other = self._pair(number, first == "reference")
-            theirs.append(one)
-            ours.append(other)
-            elapsed, calls = time.perf_counter() - start, number * len(ours)
-            if not even or len(ours) < blocks or (calls < MIN_CALLS and elapsed < SHORT_OF_CALLS_S):
+            reference_blocks.append(one)
+            submission_blocks.append(other)
+            elapsed, calls = time.perf_counter() - start, number * len(submission_blocks)
+            if not even or len(submission_blocks) < blocks or (calls < MIN_CALLS and elapsed < SHORT_OF_CALLS_S):
                 continue
-            timing = timing_of(theirs, ours, seed, self.gated, self._copy_delays_us, self._outside_us or [0.0])
+            timing = timing_of(
+                reference_blocks, submission_blocks, seed, self.gated, self._copy_delays_us, self._outside_us or [0.0]
+            )
             budget = EXTENDED_BUDGET_S if timing.low < (1 - WIDE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or narrow:
-                floor_us = self._floor_us(secret, theirs, timing.submission_us)
+                floor_us = self._floor_us(secret, reference_blocks, timing.submission_us)
                 return timing.at_least(floor_us, true_us(floor_us))
         raise AssertionError
 
-    def _floor_us(self, secret: numpy.random.Generator, theirs: list[Block], claimed_us: float) -> float:
+    def _floor_us(self, secret: numpy.random.Generator, reference: list[Block], claimed_us: float) -> float:
         """What single calls say that a call takes at least; of more of them where blocks claim far less."""
-        copy_us = float(numpy.median([us for block in theirs for us in block.copy]))
+        copy_us = float(numpy.median([us for block in reference for us in block.copy]))
         for _ in range(2):
             with self._quiet():
                 while self._single_call(secret):
@@ -199,10 +201,10 @@ class PairedTimer:
         """A single call on other values, whose outputs must be as right as those of examined calls."""
         assert self._other
         case, self._other = self._other, None
-        theirs, ours, got = self.singles.ask_other(kind, case.inputs, case.seed)
-        flat = self._slots(theirs, ours)
+        reference, submission, got = self.singles.ask_other(kind, case.inputs, case.seed)
+        flat = self._slots(reference, submission)
         view = self._buffers.shared_out.view if got is None else functools.partial(view_of_copy, got)
-        outputs = decode(theirs.calls[0].outputs, lambda index: OutputTensor(view(flat.ours[index])))
+        outputs = decode(reference.calls[0].outputs, lambda index: OutputTensor(view(flat.submission[index])))
         if problem := case.check(outputs):
             raise Mismatched(f"{problem.text} ({case.plan.name})")
 
@@ -233,7 +235,7 @@ class PairedTimer:
         uncompared, self._uncompared = self._uncompared, None
         if uncompared:
             expected, got, slots, number = uncompared
-            if problem := self._tolerance.check(expected, got, slots.theirs, slots.ours, HEADER, number):
+            if problem := self._tolerance.check(expected, got, slots.reference, slots.submission, HEADER, number):
                 raise Mismatched(problem)
 
     @property
@@ -269,25 +271,25 @@ class PairedTimer:
             return self._large_pair(reference_first)
         (tree, slots), seed = self._draw(number), next(self._seeds)
         if reference_first:
-            theirs = self._reference(tree, slots, seed)
-            ours = self._submission(tree, slots, seed, number)
+            reference = self._reference(tree, slots, seed)
+            submission = self._submission(tree, slots, seed, number)
         else:
-            ours = self._submission(tree, slots, seed, number)
-            theirs = self._reference(tree, slots, seed)
-        self._compare(theirs, ours)
-        return theirs, ours
+            submission = self._submission(tree, slots, seed, number)
+            reference = self._reference(tree, slots, seed)
+        self._compare(reference, submission)
+        return reference, submission
 
     def _large_pair(self, reference_first: bool) -> tuple[Block, Block]:
         """As `_pair`, one call of each side. The examiner's inputs are the tensors that are drawn."""
         given, seed = self._inputs(next(self._count)), next(self._seeds)
         self._buffers.shift()
         (tree, slots), ahead = self._buffers.shared_in.plan([given]), self._ahead and not self._waits
-        reference = lambda: self._buffers.local_block(tree, slots, self._train, seed, ahead, [given])
-        theirs = reference() if reference_first else None
-        ours = self._submission(tree, slots, seed, 1, given)
-        theirs = theirs or reference()
-        self._compare(theirs, ours)
-        return theirs, ours
+        ask_reference = lambda: self._buffers.local_block(tree, slots, self._train, seed, ahead, [given])
+        reference = ask_reference() if reference_first else None
+        submission = self._submission(tree, slots, seed, 1, given)
+        reference = reference or ask_reference()
+        self._compare(reference, submission)
+        return reference, submission
 
     def _draw(self, number: int) -> tuple[Any, list]:
         """Fresh inputs for each call of a block, in the examiner's own memory."""
@@ -361,27 +363,27 @@ class PairedTimer:
         buffers.shared_in.set_semaphore(value)
 
     def _compare(
-        self, theirs: Block, ours: Block, expected: torch.Tensor | None = None, got: torch.Tensor | None = None
+        self, reference: Block, submission: Block, expected: torch.Tensor | None = None, got: torch.Tensor | None = None
     ) -> None:
         """Compares the forms of two blocks' outputs, and keeps the values for `flush_comparisons`.
 
         Args:
             expected, got: the bytes of both sides' outputs, where others have taken their place.
         """
-        flat = self._slots(theirs, ours)
+        flat = self._slots(reference, submission)
         if self._within:
-            right = decode(theirs.calls[0].outputs, lambda index: self._buffers.own_out.view(flat.theirs[index]))
-            view = lambda index: OutputTensor(self._buffers.shared_out.view(flat.ours[index]))
-            found = decode(theirs.calls[0].outputs, view)
+            right = decode(reference.calls[0].outputs, lambda index: self._buffers.own_out.view(flat.reference[index]))
+            view = lambda index: OutputTensor(self._buffers.shared_out.view(flat.submission[index]))
+            found = decode(reference.calls[0].outputs, view)
             if problem := self._within(right, found):
                 raise Mismatched(problem.text)
             return
         expected = self._expected() if expected is None else expected
-        end = max((slot.offset + slot.nbytes for slot in flat.ours), default=HEADER)
+        end = max((slot.offset + slot.nbytes for slot in flat.submission), default=HEADER)
         got = self._buffers.shared_out.bytes(HEADER, end - HEADER).clone() if got is None else got
-        self._uncompared = expected, got, flat, len(ours.calls)
+        self._uncompared = expected, got, flat, len(submission.calls)
 
-    def _slots(self, theirs: Block, ours: Block) -> OutputSlots:
+    def _slots(self, reference: Block, submission: Block) -> OutputSlots:
         """Where the outputs of a block lie, which have one form on both sides.
 
         Raises:
@@ -389,7 +391,7 @@ class PairedTimer:
         """
         size, scalar_error = self._buffers.own_out.size, self._tolerance.scalar_error
         try:
-            found = OutputSlots.of(theirs.calls, ours.calls, size, scalar_error)
+            found = OutputSlots.of(reference.calls, submission.calls, size, scalar_error)
         except NotSerializable as error:
             raise ProtocolViolation(str(error)) from error
         if isinstance(found, str):

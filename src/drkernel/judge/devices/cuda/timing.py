@@ -90,8 +90,8 @@ def combined(one: Timing, other: Timing) -> Timing:
 
 
 def timing_of(
-    theirs: Sequence[Block],
-    ours: Sequence[Block],
+    reference_blocks: Sequence[Block],
+    submission_blocks: Sequence[Block],
     seed: int,
     gated: bool,
     copy_delays_us: Sequence[float],
@@ -100,16 +100,19 @@ def timing_of(
     """The outcome of some rounds.
 
     Args:
-        theirs, ours: blocks of the reference, and of the submission.
+        reference_blocks, submission_blocks: blocks of the reference, and of the submission.
         seed: of the bootstrap.
         copy_delays_us, outside_us: of each of the submission's blocks; see Timing.
     """
-    reference, submission = (numpy.array([us for block in blocks for us in block.forward]) for blocks in (theirs, ours))
+    reference, submission = (
+        numpy.array([us for block in blocks for us in block.forward])
+        for blocks in (reference_blocks, submission_blocks)
+    )
     for key in ("copy", "flush"):  # what these take longer than they can is work of the call
-        usual = float(numpy.median([us for block in theirs for us in getattr(block, key)]))
-        reported = numpy.array([us for block in ours for us in getattr(block, key)])
+        usual = float(numpy.median([us for block in reference_blocks for us in getattr(block, key)]))
+        reported = numpy.array([us for block in submission_blocks for us in getattr(block, key)])
         submission = submission + numpy.maximum(0.0, reported - 2 * usual - _COPY_SLACK_US)
-    means = numpy.array([part.mean() for part in numpy.split(submission, len(ours))])
+    means = numpy.array([part.mean() for part in numpy.split(submission, len(submission_blocks))])
     if uneven := bool(numpy.median(means) > UNEVEN * numpy.median(submission)):
         submission = means
     low, high = ratio_interval(reference, submission, seed)
@@ -120,7 +123,7 @@ def timing_of(
         high=high,
         reference_us=one,
         submission_us=other,
-        calls=sum(len(block.forward) for block in ours),
+        calls=sum(len(block.forward) for block in submission_blocks),
         gated=gated,
         copy_delay_us=float(numpy.median(copy_delays_us)),
         uneven=uneven,
