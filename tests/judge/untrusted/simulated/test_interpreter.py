@@ -5,9 +5,11 @@ import torch
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.semantic import TritonSemantic
 
 from drkernel.judge.untrusted.simulated.device import record
 from drkernel.judge.untrusted.simulated.interpreter import Machine
+from drkernel.judge.untrusted.simulated.semantic import BatchSemantic
 
 
 @triton.jit
@@ -362,6 +364,15 @@ def test_programs_of_a_persistent_kernel_stay_together_while_they_go_round_equal
         assert torch.equal(out, x * 2) and torch.equal(places, torch.arange(1000))
         assert batches == expected
         assert [(t.unique, t.stored) for t in row.tensors] == [(4000, False), (12000, True)]
+
+
+def test_the_check_for_overflow_is_counted_as_if_it_were_computed(monkeypatch):
+    x, out, places = torch.randn(1000), torch.empty(1000), torch.empty(1000, dtype=torch.int64)
+    run = lambda: launch(persistent, (4,), x, out, places, 1000, BLOCK=64)
+    counted = run()
+    name = "binary_op_sanitize_overflow_impl"
+    monkeypatch.setattr(BatchSemantic, name, getattr(TritonSemantic, name))
+    assert run() == counted
 
 
 @triton.jit

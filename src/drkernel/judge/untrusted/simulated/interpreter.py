@@ -35,6 +35,7 @@ from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
 from drkernel.judge.untrusted.simulated.loops import LoopTransformer, loop_values
 from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
+from drkernel.judge.untrusted.simulated.semantic import BatchSemantic
 from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
 
 BATCH_ELEMENTS = 1 << 16
@@ -79,7 +80,7 @@ class Machine:
         self.addresses = 0
         """What is added to the address of a tensor to make the one that submissions see; see cpu_as_cuda."""
         self.builder = BatchBuilder()
-        self.semantic = TritonSemantic(self.builder)
+        self.semantic = BatchSemantic(self.builder)
 
     def suspended(self) -> list[Any]:
         """The recorder and the fake-CUDA mode where torch has taken them off their stacks."""

@@ -1,0 +1,25 @@
+"""Triton's semantic for batches of programs, without what it computes for nobody. Runs in simulated runners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from triton.language.semantic import TritonSemantic
+
+from drkernel.judge.untrusted.simulated.builder import INTEGER, BatchBuilder
+
+
+class BatchSemantic(TritonSemantic):
+    builder: BatchBuilder
+
+    def binary_op_sanitize_overflow_impl(self, lhs: Any, rhs: Any, binary_op: Callable) -> None:
+        """Counts what Triton's check for overflow of a sum, difference or product of integers takes: two casts, the
+        operation, two comparisons, one conjunction. Its result is looked at in debug mode alone, so that it is not
+        computed; prices were calibrated with it."""
+        if lhs.type.scalar.int_bitwidth >= 64:
+            return
+        one, other = lhs.handle.data, rhs.handle.data
+        result = one if len(one) > len(other) else other
+        for data in (one, other, result, result, result, result):
+            self.builder.count(data, INTEGER)
