@@ -67,10 +67,10 @@ def loop_values(semantic: Any, function: Callable, *arguments: Any, **options: A
         yield kind(value) if type(value) is int else value
 
 
-def _bounds(first: Any, second: Any = None, step: Any = None, **_: Any) -> tuple[Any, Any, Any]:
-    """Start, stop and step of a range."""
+def _bounds(arg1: Any, arg2: Any = None, step: Any = None, **_: Any) -> tuple[Any, Any, Any]:
+    """Start, stop and step of a range; the arguments are tl.range's."""
     step = 1 if step is None else step
-    return (0, first, step) if second is None else (first, second, step)
+    return (0, arg1, step) if arg2 is None else (arg1, arg2, step)
 
 
 def _differs(bound: Any) -> bool:
