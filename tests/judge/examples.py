@@ -2,7 +2,7 @@
 
 Three folders under submissions/:
 
-    hacks/    01 to 83 and 201 to 218, by the classes of judge/README.md; they cheat or are wrong
+    hacks/    01 to 83 and 201 to 218, by the classes of judge/CHEATS.md; they cheat or are wrong
     honest/   84 to 199 and 300 up; they must pass
     attacks/  pNN_name.py tries to break property PNN of judge/README.md; it may earn nothing that it did not work for
 """
@@ -41,7 +41,7 @@ class Example:
 
     @property
     def number(self) -> int:
-        """Its class in judge/README.md; of an attack, the property."""
+        """Its class in judge/CHEATS.md; of an attack, the property."""
         return int(self.name.partition("_")[0].removeprefix("p"))
 
     @property

@@ -1,4 +1,4 @@
-"""The classes of cheats of judge/README.md: what cheats or is wrong is refused, what is honest passes."""
+"""The classes of judge/CHEATS.md: what cheats or is wrong is refused, what is honest passes."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ they take.
 
 Coverage is the smaller of two proportions: that of the submission's own Triton kernels in its device time, and that of
 the reference's compute work that no longer happens in ATen operators. Work is weighed by a cost model, which the device
-brings along (`CostModel`): this module knows no GPU. See judge/README.md, "Classes of cheats" and P5.
+brings along (`CostModel`): this module knows no GPU. See judge/CHEATS.md and P5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a submission is tried on: secret seeds, other value distributions, other shapes, other weights.
 
 Every seed is an HMAC of the judge's secret with the submission, the task and the case: nobody can predict it, and the
-same judge always draws the same cases for the same submission. See judge/README.md, "Classes of cheats".
+same judge always draws the same cases for the same submission. See judge/CHEATS.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ The first refusal ends the examination. All that differs between devices is in `
 (`ExamPolicy`), and how times are found out (`Device.measure`).
 
 Every output is copied out of the shared memory before it is compared, and inputs are checked for edits after every
-call. See judge/README.md, "Classes of cheats".
+call. See judge/CHEATS.md.
 """
 
 from __future__ import annotations
