@@ -33,19 +33,25 @@ def record_without_modes(suspended: Callable[[], list[Any]]) -> None:
     _keep_recording(suspended)
 
 
+@contextlib.contextmanager
+def entered(suspended: Callable[[], list[Any]]) -> Iterator[None]:
+    """A block with the modes that torch has taken off its stack."""
+    with contextlib.ExitStack() as stack:
+        for mode in suspended():
+            stack.enter_context(mode)
+        yield
+
+
 def _keep_recording(suspended: Callable[[], list[Any]]) -> None:
     """Re-enters the modes that torch has `suspended` wherever it disables all modes, beside those of other recorders.
 
     To print a tensor it does so. Meanwhile it calls methods of any object that it was told to print with.
     """
-
     outer = _python_dispatch._disable_current_modes
 
     @contextlib.contextmanager
     def disabled() -> Iterator[Any]:
-        with outer() as modes, contextlib.ExitStack() as stack:
-            for mode in suspended():
-                stack.enter_context(mode)
+        with outer() as modes, entered(suspended):
             yield modes
 
     _python_dispatch._disable_current_modes = disabled
@@ -118,9 +124,7 @@ class _FollowedLibrary:
 
         @functools.wraps(function)
         def followed(*inputs: Any, **options: Any) -> Any:
-            with contextlib.ExitStack() as stack:
-                for mode in suspended():
-                    stack.enter_context(mode)
+            with entered(suspended):
                 return function(*inputs, **options)
 
         return followed

@@ -6,7 +6,6 @@ is counted. Threads are recorded like the thread that started them.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from drkernel.judge.boundary.custom_operators import entered
 from drkernel.judge.untrusted.fake_cuda import (
     CPU,
     CUDA,
@@ -70,9 +70,7 @@ def _follow_threads(machine: Any) -> None:
 
     @functools.wraps(start)
     def followed(thread: threading.Thread) -> None:
-        with contextlib.ExitStack() as stack:
-            for mode in machine.suspended():
-                stack.enter_context(mode)
+        with entered(machine.suspended):
             start(thread)
 
     threading.Thread._bootstrap_inner = followed  # type: ignore[attr-defined]
