@@ -66,6 +66,9 @@ SORTS = frozenset(
 )  # fmt: skip
 """Operators that put numbers in order, or find those at a place of that order: each is asked for by many names."""
 
+MOMENTS = frozenset({"var", "std", "var_mean", "std_mean"})
+"""Operators that tell how far numbers lie from their mean."""
+
 _COUNTED = ("aten", "prims", "torchvision")
 """Namespaces of operators that run as kernels of a library."""
 

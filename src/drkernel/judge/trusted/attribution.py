@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from drkernel.judge.boundary.aten import SORTS
+from drkernel.judge.boundary.aten import MOMENTS, SORTS
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.trusted.least_work import LeastWork
 from drkernel.types import KernelTime
@@ -27,7 +27,7 @@ _COPIES = frozenset(_COPY_NAMES.split())
 _KINDS = dict.fromkeys(["relu", "threshold", "hardtanh", "clamp", "clamp_min", "clamp_max"], "clamp")
 _KINDS |= dict.fromkeys(["add", "sub", "rsub"], "add") | dict.fromkeys(["sum", "mean"], "sum")
 _KINDS |= dict.fromkeys(["max", "amax"], "max") | dict.fromkeys(["min", "amin"], "min")
-_KINDS |= dict.fromkeys([*SORTS, "topk"], "sort") | dict.fromkeys(["var", "std", "var_mean", "std_mean"], "var")
+_KINDS |= dict.fromkeys([*SORTS, "topk"], "sort") | dict.fromkeys(MOMENTS, "var")
 """Operators that stand in for one another; library products are one kind too."""
 _MIN_REPLACED, _CLEARLY_LESS = 1e-3, 0.9
 """Below _MIN_REPLACED nothing is replaced, unless ATen's time in some operator is less than this proportion of the

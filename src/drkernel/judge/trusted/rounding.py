@@ -23,6 +23,7 @@ from torch._decomp import decomposition_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from drkernel.judge.boundary.aten import MOMENTS
 from drkernel.types import Precision
 
 EPS = 2.0**-23
@@ -66,7 +67,6 @@ _DECOMPOSED = {
 """Operators with a difference or a sum inside, whose error their output does not show."""
 _BESIDE_ONE = {"elu", "celu", "expm1", "tanh", "log1p", "softplus", "mish", "log_sigmoid_forward"}
 """Operators that people write with numbers of size one, exp(x) - 1 or log(1 + exp(x)): near zero they err by a unit."""
-_MOMENTS = {"var", "std", "var_mean", "std_mean"}
 _ALONG_A_DIMENSION = {"cumsum", "cumprod", "logcumsumexp"}
 _EXACT = {
     "clone", "copy_", "copy", "_to_copy", "fill_", "zero_", "zeros", "ones", "full", "empty", "empty_like",
@@ -118,7 +118,7 @@ class Noise(TorchDispatchMode):
         name, kwargs = func.overloadpacket.__name__, kwargs or {}
         if rounds_nothing(func):
             return func(*args, **kwargs)
-        if name in _MOMENTS:
+        if name in MOMENTS:
             with self:
                 return _moments(name, *_with_correction(func._overloadname, *args, **kwargs))
         if name in _DECOMPOSED and func in decomposition_table:

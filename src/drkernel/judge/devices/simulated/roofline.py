@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
-from drkernel.judge.boundary.aten import OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
+from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
 from drkernel.judge.boundary.op_trace import Grid, Math, OpTrace, Row
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.types import KernelTime, Precision
@@ -120,14 +120,12 @@ EAGER: dict[str, tuple[int, float]] = {
     "native_batch_norm": (1, 1.45), "_native_batch_norm_legit_no_training": (1, 1.45),
     "native_batch_norm" + TRAINING: (2, 4.0), "sum": (1, 1.07), "mean": (1, 1.07), "amax": (1, 1.07), "amin": (1, 1.07),
     "prod": (1, 1.07), "linalg_vector_norm": (1, 1.07), "max": (1, 1.9), "min": (1, 1.9), "argmax": (1, 1.9),
-    "argmin": (1, 1.9), "logsumexp": (7, 7.8),
-    "mse_loss": (2, 2.05),
-    "smooth_l1_loss": (2, 2.05), "huber_loss": (2, 2.05), "binary_cross_entropy": (2, 2.05),
+    "argmin": (1, 1.9), "logsumexp": (7, 7.8), "mse_loss": (2, 2.05), "smooth_l1_loss": (2, 2.05),
+    "huber_loss": (2, 2.05), "binary_cross_entropy": (2, 2.05),
     "binary_cross_entropy_with_logits": (8, 6.4), "rms_norm": (1, 1.13), "tril": (1, 1.35), "triu": (1, 1.35),
     "flip": (1, 1.4), "roll": (1, 2.4),
     "gather": (1, 1.8), "topk": (3, 14.0), "_local_scalar_dense": (2, 1.0),
-    **dict.fromkeys(["var", "std", "var_mean", "std_mean"], (1, 2.1)), **dict.fromkeys(SORTS, (6, 19.0)),
-    **dict.fromkeys(SCANS, (1, 2.25)),
+    **dict.fromkeys(MOMENTS, (1, 2.1)), **dict.fromkeys(SORTS, (6, 19.0)), **dict.fromkeys(SCANS, (1, 2.25)),
     **{name + OUTER: (1, 20.0) for name in SCANS}, **{name + OUTER: (1, 2 * SINGLE) for name in SOFTMAXES},
 }  # fmt: skip
 """How eager CUDA runs an operator: (kernels, time over what its inputs and outputs alone would take), else (1, 1.0).
