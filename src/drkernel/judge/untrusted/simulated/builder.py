@@ -99,6 +99,11 @@ def encoded(data: np.ndarray, dtype: Any) -> np.ndarray:
     return data.astype(np_dtype(dtype), copy=False)
 
 
+def agree(data: np.ndarray) -> bool:
+    """Whether all programs have the same number. data: [P or 1]."""
+    return bool((data == data.flat[0]).all())
+
+
 def with_common_programs(*arrays: np.ndarray) -> list[np.ndarray]:
     """The arrays with a common program axis."""
     count = max(len(a) for a in arrays)
@@ -152,11 +157,11 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     def create_get_program_id(self, axis: int) -> BlockValue:
         ids = self.programs[:, axis]
-        return BlockValue(ids[:1] if (ids == ids[0]).all() else ids, tl.int32)
+        return BlockValue(ids[:1] if agree(ids) else ids, tl.int32)
 
     def scalar(self, data: np.ndarray) -> Any:
         """The Python value of a scalar that decides control flow. data: [P or 1]."""
-        if data.size > 1 and (data != data.flat[0]).any():
+        if data.size > 1 and not agree(data):
             raise Divergence(np.broadcast_to(data.reshape(-1), len(self.programs)))
         return data.flat[0]
 

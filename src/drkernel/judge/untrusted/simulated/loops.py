@@ -15,7 +15,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as upstream
 
-from drkernel.judge.untrusted.simulated.builder import BlockValue, np_dtype
+from drkernel.judge.untrusted.simulated.builder import BlockValue, agree, np_dtype
 
 
 class LoopTransformer(upstream.ASTTransformer):
@@ -75,10 +75,7 @@ def _bounds(arg1: Any, arg2: Any = None, step: Any = None, **_: Any) -> tuple[An
 
 def _differs(bound: Any) -> bool:
     """Whether programs have different numbers there."""
-    if not isinstance(bound, tl.tensor) or bound.handle.data.ndim != 1:
-        return False
-    data = bound.handle.data
-    return bool((data != data[0]).any())
+    return isinstance(bound, tl.tensor) and bound.handle.data.ndim == 1 and not agree(bound.handle.data)
 
 
 def _values_of_programs(semantic: Any, *bounds: Any) -> Iterator[Any]:

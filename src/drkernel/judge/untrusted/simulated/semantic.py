@@ -1,4 +1,4 @@
-"""Triton's semantic for batches of programs, without what it computes for nobody. Runs in simulated runners."""
+"""What Triton's operations on blocks are made of, for batches of programs. Runs in simulated runners."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from drkernel.judge.untrusted.simulated.builder import INTEGER, BatchBuilder
 
 
 class BatchSemantic(TritonSemantic):
+    """Triton's own, without what it computes for nobody."""
+
     builder: BatchBuilder
 
     def binary_op_sanitize_overflow_impl(self, lhs: Any, rhs: Any, binary_op: Callable) -> None:
