@@ -15,7 +15,6 @@ from drkernel.types import DrKernelError, Task
 
 _LEVEL = re.compile(r"level_?(\d+)")
 _PROBLEM = re.compile(r"(\d+)_(.+)\.py")
-PASSED_OVER = "passed over: "
 _REQUIRED = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -62,31 +61,31 @@ def read_folder(
     folder = Path(folder)
     if not folder.is_dir():
         raise DrKernelError(f"task folder {folder}: no such folder")
-    if on_skip is None:
-        return _all_or_none(folder, levels)
+    broken: list[str] = []
+    tasks = _with_splits(folder, levels, broken)
+    if broken and on_skip is None:
+        number = f"{len(broken)} files are no tasks" if len(broken) > 1 else "1 file is no task"
+        expected = "expected tasks, or names that begin with _"
+        raise DrKernelError(f"task folder {folder}: {number}: {'; '.join(broken)}; {expected}")
+    if on_skip:
+        for line in broken:
+            on_skip(f"passed over: {line}")
+    return tasks
+
+
+def _with_splits(folder: Path, levels: Sequence[int] | None, broken: list[str]) -> list[Task]:
+    """The tasks of a folder with their splits. What is the matter with other files is added to `broken`."""
     if stated := [split for split in SPLITS if (folder / split).is_dir()]:
-        parts = {split: _read(folder / split, levels, on_skip) for split in stated}
+        parts = {split: _read(folder / split, levels, broken) for split in stated}
         return [replace(t, id=f"{split}/{t.id}", split=split) for split, tasks in parts.items() for t in tasks]
-    tasks = _read(folder, levels, on_skip)
+    tasks = _read(folder, levels, broken)
     splits: dict[str, str] = {}
     for level in {task.level for task in tasks}:
         splits |= share_out(task.id for task in tasks if task.level == level)
     return [replace(task, split=splits[task.id]) for task in tasks]
 
 
-def _all_or_none(folder: Path, levels: Sequence[int] | None) -> list[Task]:
-    """The tasks of a folder, if every file in it is one. Raises DrKernelError naming all that are not."""
-    broken: list[str] = []
-    tasks = read_folder(folder, levels, broken.append)
-    if broken:
-        number = f"{len(broken)} files are no tasks" if len(broken) > 1 else "1 file is no task"
-        found = "; ".join(line.removeprefix(PASSED_OVER) for line in broken)
-        expected = "expected tasks, or names that begin with _"
-        raise DrKernelError(f"task folder {folder}: {number}: {found}; {expected}")
-    return tasks
-
-
-def _read(folder: Path, levels: Sequence[int] | None, on_skip: Callable[[str], None]) -> list[Task]:
+def _read(folder: Path, levels: Sequence[int] | None, broken: list[str]) -> list[Task]:
     root = folder / "KernelBench" if (folder / "KernelBench").is_dir() else folder
     readers: list[Callable[[], Task]] = []
     for inner in sorted(path for path in root.iterdir() if path.is_dir()):
@@ -97,15 +96,13 @@ def _read(folder: Path, levels: Sequence[int] | None, on_skip: Callable[[str], N
     if not readers and levels is None:
         paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
         readers = [partial(read_task, path) for path in paths]
-    return [task for read in readers if (task := _read_or_skip(read, on_skip))]
-
-
-def _read_or_skip(read: Callable[[], Task], on_skip: Callable[[str], None]) -> Task | None:
-    try:
-        return read()
-    except DrKernelError as error:
-        on_skip(f"{PASSED_OVER}{error}")
-        return None
+    tasks = []
+    for read in readers:
+        try:
+            tasks.append(read())
+        except DrKernelError as error:
+            broken.append(str(error))
+    return tasks
 
 
 def _problems(folder: Path) -> list[tuple[int, str, Path]]:
