@@ -88,8 +88,11 @@ class Sampler:
         with ThreadPoolExecutor(_CONCURRENT) as pool:
             found = list(pool.map(lambda task: self._too_long(task) or self._refusal(task), tasks))
         for reason in found:
-            self._lost = self._lost + 1 if isinstance(reason, WorkerLost) else 0
-            if isinstance(reason, WorkerLost) and self._lost >= most_lost:
+            if not isinstance(reason, WorkerLost):
+                self._lost = 0
+                continue
+            self._lost += 1
+            if self._lost >= most_lost:
                 raise reason
         return [str(reason) for reason in found]
 

@@ -1,4 +1,4 @@
-"""What the static check forbids, as tables. judge/CHEATS.md, says which cheats are meant.
+"""What the static check forbids, as tables. judge/CHEATS.md says which cheats are meant.
 
 Processes, files and the network are denied. So is all that reaches the internals of torch or Triton, attributes of
 other modules, or frames of the interpreter: on the simulated device the counters live in the submission's process.

@@ -6,7 +6,7 @@
 - Listed attributes are used on no object.
 - Classes derive from what is written in the source or listed.
 
-`denylist` has the tables; judge/CHEATS.md, says which cheats they refuse.
+`denylist` has the tables; judge/CHEATS.md says which cheats they refuse.
 """
 
 from __future__ import annotations
