@@ -145,6 +145,13 @@ def test_infinities_where_a_mask_is_do_not_make_a_task_degenerate(output, fit):
     assert (not found.degenerate) is fit and len(found.hidden) > 0
 
 
+def test_ranks_of_close_numbers_do_not_make_a_task_degenerate():
+    source = SOURCE.replace("torch.tanh(x) * x", "x.flatten().argsort().argsort()")
+    reference = Reference(Task("t", source.replace("32, 64", "128, 2048")))  # numbers lie so close that rounding decides ranks in every regime
+    found = prepare.prepare(reference, reference, b"secret", Roofline(GPUS["H200"], Scale()), recording, reference)
+    assert not found.degenerate
+
+
 def test_trivial_outputs_are_looked_for_at_the_tasks_own_sizes_however_dear():
     small, own, dear = (
         Reference(Task("t", PRODUCT.format(rows=rows, inner=inner)))
