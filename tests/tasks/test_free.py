@@ -1,7 +1,9 @@
 """Free programs: sources that run at both sizes, say the same at each seed, and are answered from their lines."""
 
 import re
-from itertools import islice
+from contextlib import suppress
+from itertools import islice, product
+from random import Random
 
 import pytest
 import torch
@@ -10,7 +12,9 @@ from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.solutions import solutions
 from drkernel.policy.canonical import canonical
 from drkernel.tasks import free, generate
+from drkernel.tasks.free import draw
 from drkernel.tasks.free.draw import FAMILIES, _tells
+from drkernel.tasks.free.program import Program, Unfit
 from drkernel.tasks.module import Reference
 from drkernel.tasks.splits import split_of
 from drkernel.types import DrKernelError
@@ -43,6 +47,21 @@ def test_the_generators_third_version_draws_them():
         generate("train", 1, 0, ["softmax"], version=3)
     (right,) = solutions(next(task for task in tasks if by_lines(task)))
     assert right.kind == "partial"
+
+
+STEPS = {step for sorts in draw._KINDS.values() for steps in sorts for step in steps}
+
+
+@pytest.mark.parametrize("step", sorted(STEPS, key=lambda step: step.__name__), ids=lambda step: step.__name__)
+def test_a_step_takes_values_of_any_rank_or_does_not_fit(step):
+    for rank, seed in product(range(6), range(5)):
+        program = Program(Random(seed), "float32")
+        shape = [program.size(f"size{place}", (32 * (place + 1), 2 + place)) for place in range(rank or 1)]
+        program.input(shape, "randn")
+        if not rank:
+            program.let(f"{program.value.name}.sum()", ())
+        with suppress(Unfit, AssertionError):
+            assert step(program) is not None
 
 
 def test_sizes_are_those_of_the_module_and_small_ones_fit(tasks):

@@ -239,6 +239,8 @@ def image_block(program: Program) -> Value:
 def branches(program: Program) -> Value:
     """Several ways for one value, joined."""
     x, rng = program.value, program.rng
+    if not x.rank:
+        raise Unfit
     out = _width(program, x.shape[1] if x.rank > 3 else x.shape[-1], "channels" if x.rank > 3 else "hidden")
     parts = []
     for _ in range(rng.choice((2, 2, 2, 3, 4))):
@@ -264,6 +266,8 @@ def branches(program: Program) -> Value:
 def gate(program: Program) -> Value:
     """A value weighted by a function of itself."""
     x, rng = program.value, program.rng
+    if not x.rank:
+        raise Unfit
     layer(program, x.shape[1] if x.rank > 3 and not _is_of_heads(x) else x.shape[-1], plain=True)
     made = program.value
     if not alike(made.shape, x.shape):
