@@ -223,6 +223,15 @@ def test_a_submission_keeps_the_constructor_of_the_source():
     assert canonical(OTHERWISE).submission("x = 1\n") is None
 
 
+def test_a_size_that_hides_an_import_is_left_out_unless_the_module_reads_it():
+    for constructor, kept in (("F", True), ("8", False)):
+        source = OTHERWISE.replace("CHANNELS = 8 * 2", "CHANNELS = 8 * 2\nF = 16")
+        source = source.replace(
+            "super(Model, self).__init__()", f"super().__init__()\n        self.rank = {constructor}"
+        )
+        assert ("F = 16" in canonical(source).submission(ANSWER, "ModelNew")) is kept
+
+
 @pytest.mark.parametrize("source", ["not python (", "x = 1\n", ""])
 def test_what_has_no_form_stays_as_it_is(source):
     found = canonical(source)

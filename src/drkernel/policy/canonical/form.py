@@ -20,6 +20,7 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 """
+_IMPORTED = {"torch", "nn", "F", "triton", "tl"}
 _FORWARD = "def forward(self"
 MOST_LINES, SHOWN = 40, 32
 """Of a form with more lines, so many are told: an answer changes these and, with them, all that are alike."""
@@ -123,6 +124,7 @@ def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:
     methods = {part.name: part for part in entry.body if isinstance(part, ast.FunctionDef) and part.name != "forward"}
     kept = [methods[name] for name in _called(methods, "__init__")] if "__init__" in methods else []
     others = [part for part in entry.body if isinstance(part, ast.Assign | ast.AnnAssign)]
+    parts = [part for part in parts if not _hides_an_import(part, [*parts, *others, *kept])]
     constructor = [_Constructor().visit(method) for method in [*others, *kept]]
     statements = frozenset([*IMPORTS.splitlines(), "import math", *map(ast.unparse, parts)])
     return Frame(IMPORTS + _unparsed(parts), statements, _unparsed(constructor))
@@ -143,6 +145,17 @@ def _is_left_out(node: ast.AST) -> bool:
         return ast.unparse(node) in IMPORTS
     made = _is_method(node, "get_inputs") or _is_method(node, "get_init_inputs")
     return made or isinstance(node, ast.Expr | ast.If)
+
+
+def _hides_an_import(node: ast.AST, others: Sequence[ast.AST]) -> bool:
+    """Whether it gives a name that every submission imports another meaning (F = 64) that nothing reads."""
+    if not isinstance(node, ast.Assign) or not all(isinstance(target, ast.Name) for target in node.targets):
+        return False
+    names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+    read = {
+        n.id for other in others for n in ast.walk(other) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    }
+    return names <= _IMPORTED - read
 
 
 def _called(methods: Mapping[str, ast.FunctionDef], first: str) -> list[str]:
