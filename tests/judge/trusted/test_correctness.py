@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted import modes, plans, regimes, shrink, weight_perturbation
+from drkernel.judge.trusted import cases, modes, plans, regimes, shrink, structure, weight_perturbation
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.plans import PUBLISHED
@@ -17,6 +17,7 @@ from drkernel.judge.trusted.rounding import Noise
 from drkernel.judge.trusted.tolerance import Expected
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
+from tests.judge.examples import tasks
 
 
 def expected(function, *inputs, precision="ieee") -> Expected:
@@ -47,6 +48,28 @@ def test_other_ways_to_compute_the_same_are_right(function, rewritten):
     if function(X).shape == X.shape and answer.min() >= 0:
         answer = answer / answer.sum(-1, keepdim=True)
     assert expected(function, X).check(OutputTensor(answer)) is None
+
+
+def online_softmax(x):
+    """Block by block, as kernels with one pass have it: all later blocks are added to a number near one."""
+    largest, total = torch.full(x.shape[:1], -torch.inf), torch.zeros(x.shape[0])
+    for block in x.split(64, 1):
+        new = torch.maximum(largest, block.amax(1))
+        total = total * torch.exp(largest - new) + torch.exp(block - new[:, None]).sum(1)
+        largest = new
+    return torch.exp(x - largest[:, None]) / total[:, None]
+
+
+def test_an_honest_error_of_a_single_element_is_far_from_its_bound():
+    """Each row has one element with an error: in one run with noise that of two operators may cancel there."""
+    task = tasks()["softmax"]
+    reference = Reference(task, {"rows": 256})
+    plan = plans.Plan("one large value in each row", PUBLISHED, "sparse")
+    case = cases.draw(task, plan, cases.build(reference, 1), 8, structure.observe(reference, 1))
+    (x,) = case.inputs
+    exact = torch.softmax(x.double(), 1)
+    six_times = exact + 6 * (online_softmax(x).double() - exact)
+    assert case.expected.check(OutputTensor(six_times.float())) is None
 
 
 def test_reduced_precision_is_wrong_under_ieee_and_right_where_it_is_allowed():

@@ -12,7 +12,7 @@ from drkernel.judge.trusted import formats
 from drkernel.judge.trusted.block_tolerance import LeafTolerance
 from drkernel.judge.trusted.formats import Lowered
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.judge.trusted.rounding import EPS, Noise
+from drkernel.judge.trusted.rounding import Noise
 from drkernel.judge.trusted.tolerance import Expected
 
 DRAW = torch.Generator().manual_seed(0)
@@ -235,35 +235,6 @@ def test_statistics_of_an_eighth_are_wrong_in_16_bits(dtype):
     assert not right(exact, norm(x.float(), x.float()[:, :1024]).to(dtype))
 
 
-def test_noise_leaves_whole_numbers_masks_and_infinities_alone():
-    noise = Noise("ieee", 0)
-    whole = torch.arange(10.0)
-    assert torch.equal(noise.around(whole), whole) and not torch.equal(noise.around(whole / 3), whole / 3)
-    with noise:
-        masked = (torch.rand(4, 4) - 0.5).masked_fill(torch.eye(4) > 0, -torch.inf) + 1.0
-        assert torch.softmax(masked, -1).isfinite().all()
-
-
-def test_no_element_has_small_noise_by_chance():
-    x = torch.rand(2**16, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
-    with Noise("ieee", 0):
-        noisy = x * 1.5
-    noise = (noisy / (x * 1.5) - 1.0).abs() / EPS
-    assert noise.min() > 0.24 and noise.max() < 1.61
-    assert noise.square().mean().sqrt() == pytest.approx(1.0, rel=0.02)
-
-
-def test_neighbours_that_cancel_err_as_neighbours_do():
-    x = torch.zeros(1, 1, 8, 8, dtype=torch.float64)
-    x[:, :, 4, 3], x[:, :, 4, 4] = 30.0, -10.0
-    up = lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear")
-    exact, size = up(x), up(x.abs())
-    with Noise("ieee", 0):
-        noisy = up(x)
-    assert exact[0, 0, 8, 8] == 0.0 and size[0, 0, 8, 8] > 10
-    assert ((noisy - exact).abs() >= 0.2 * EPS * size).all()
-
-
 def test_counts_are_not_disturbed_so_that_comparisons_of_them_hold():
     x = torch.randint(0, 4, (32, 64), generator=DRAW).float()
     count = lambda x: ((x.cumsum(-1) + 1.0) == 20.0).to(x.dtype) + torch.floor(x * 2.0)
@@ -275,24 +246,6 @@ def test_an_output_that_misses_terms_is_not_said_to_be_of_lower_precision():
     a, b = POSITIVE
     problem = expected(torch.matmul, a, b).check(OutputTensor(a[:, :1900] @ b[:1900]))
     assert problem and "right in" not in problem.text
-
-
-@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
-@pytest.mark.parametrize(
-    "arguments",
-    [{}, {"dim": 1}, {"dim": (0, 1), "keepdim": True}, {"dim": 1, "unbiased": False}, {"dim": 0, "correction": 3}],
-)
-def test_moments_are_disturbed_and_no_more(name, arguments):
-    x = ROWS[:, :100].double()
-    right = getattr(torch, name)(x, **arguments)
-    with Noise("ieee", 0):
-        noisy = getattr(torch, name)(x, **arguments)
-    for one, other in zip(*((v,) if isinstance(v, torch.Tensor) else v for v in (right, noisy)), strict=True):
-        assert (
-            one.shape == other.shape
-            and not torch.equal(one, other)
-            and torch.allclose(one, other, rtol=1e-4, atol=1e-5)
-        )
 
 
 def test_rows_of_their_own_size_have_tolerances_of_their_own():

@@ -1,0 +1,55 @@
+"""Noise: errors as an honest kernel has them, in every operator."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from drkernel.judge.trusted.rounding import EPS, Noise
+
+
+def test_noise_leaves_whole_numbers_masks_and_infinities_alone():
+    noise = Noise("ieee", 0)
+    whole = torch.arange(10.0)
+    assert torch.equal(noise.around(whole), whole) and not torch.equal(noise.around(whole / 3), whole / 3)
+    with noise:
+        masked = (torch.rand(4, 4) - 0.5).masked_fill(torch.eye(4) > 0, -torch.inf) + 1.0
+        assert torch.softmax(masked, -1).isfinite().all()
+
+
+def test_no_element_has_small_noise_by_chance():
+    x = torch.rand(2**16, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
+    with Noise("ieee", 0):
+        noisy = x * 1.5
+    noise = (noisy / (x * 1.5) - 1.0).abs() / EPS
+    assert noise.min() > 0.24 and noise.max() < 1.61
+    assert noise.square().mean().sqrt() == pytest.approx(1.0, rel=0.02)
+
+
+def test_neighbours_that_cancel_err_as_neighbours_do():
+    x = torch.zeros(1, 1, 8, 8, dtype=torch.float64)
+    x[:, :, 4, 3], x[:, :, 4, 4] = 30.0, -10.0
+    up = lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear")
+    exact, size = up(x), up(x.abs())
+    with Noise("ieee", 0):
+        noisy = up(x)
+    assert exact[0, 0, 8, 8] == 0.0 and size[0, 0, 8, 8] > 10
+    assert ((noisy - exact).abs() >= 0.2 * EPS * size).all()
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"dim": 1}, {"dim": (0, 1), "keepdim": True}, {"dim": 1, "unbiased": False}, {"dim": 0, "correction": 3}],
+)
+def test_moments_are_disturbed_and_no_more(name, arguments):
+    x = torch.randn(32, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    right = getattr(torch, name)(x, **arguments)
+    with Noise("ieee", 0):
+        noisy = getattr(torch, name)(x, **arguments)
+    for one, other in zip(*((v,) if isinstance(v, torch.Tensor) else v for v in (right, noisy)), strict=True):
+        assert (
+            one.shape == other.shape
+            and not torch.equal(one, other)
+            and torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+        )
