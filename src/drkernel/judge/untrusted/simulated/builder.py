@@ -179,12 +179,19 @@ class BatchBuilder(upstream.InterpreterBuilder):
         self.create_masked_store(ptr, value, BlockValue(np.ones((1,) * ptr.data.ndim, bool), tl.int1), cache, eviction)
 
     def create_masked_load(
-        self, ptr: BlockValue, mask: BlockValue, other: BlockValue | None, *_: Any, **__: Any
+        self,
+        ptr: BlockValue,
+        mask: BlockValue,
+        other: BlockValue | None,
+        cache_modifier: Any = None,
+        eviction_policy: Any = None,
+        is_volatile: bool = False,
     ) -> BlockValue:
         dtype = ptr.get_element_ty()
         kind = np_dtype(dtype)
         fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
         pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
+        self.meter.programs.waited |= bool(is_volatile)
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
         data = _gather(place, pointers, where, fill, kind, self.meter.addresses)
         return BlockValue(data, dtype, filled(where))
@@ -216,6 +223,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         every = np.empty((len(self.programs),) + (1,) * (ptr.data.ndim - 1))
         arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
+        self.meter.programs.waited |= bool(where.any())
         self.meter.access(pointers, where, data.itemsize, False, 1)
         self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
         return pointers - self.meter.addresses, data, where

@@ -162,7 +162,7 @@ class Machine:
         """Runs programs as one batch. Where they diverge, takes back their stores and runs each group by itself."""
         builder, meter = self.builder, self.builder.meter
         builder.programs, builder.undo, builder.remembered = programs, [], 0
-        meter.begin(len(programs))
+        meter.begin(programs @ self._strides())
         before = meter.snapshot()
         try:
             body(**values)
@@ -172,6 +172,11 @@ class Machine:
             _, first, group = np.unique(split.values, return_index=True, return_inverse=True)
             for index in np.argsort(first):
                 self._batch(body, values, programs[group.reshape(-1) == index])
+
+    def _strides(self) -> np.ndarray:
+        """What a program's number in the launch grows by along each axis of the grid."""
+        across, down, _ = self.builder.grid_dim
+        return np.array([1, across, across * down])
 
     def _value(self, argument: Any) -> Any:
         """An argument as the interpreter takes it."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from drkernel.judge.boundary.aten import distinct_elements
 from drkernel.judge.boundary.op_trace import Math, Row
+from drkernel.judge.untrusted.simulated.races import DataRace, Programs, Writers
 
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
@@ -50,12 +51,35 @@ class Region:
         """Of each sector: the program that loaded it last, and what it had moved by then."""
         self.touched: dict[bool, np.ndarray] = {}
         self.total = {False: 0, True: 0}
+        self._writers: Writers | None = None
 
     def touch(self, offsets: np.ndarray, stored: bool) -> None:
         """Takes note of the elements at these byte offsets."""
         if stored not in self.touched:
             self.touched[stored] = np.zeros(-(-self.size // self.element), dtype=bool)
         self.touched[stored][offsets >> np.uint64(self.shift)] = True
+
+    def stored_by(self, offsets: np.ndarray, writers: np.ndarray) -> None:
+        """Takes note of the program that stores at each of these byte offsets."""
+        if self._writers is None:
+            self._writers = Writers(-(-self.size // self.element))
+        self._writers.store(offsets >> np.uint64(self.shift), writers)
+
+    def expect_own(self, offsets: np.ndarray, programs: Programs, mask: np.ndarray, inside: Any = ...) -> None:
+        """Checks a load at these byte offsets, of the unmasked lanes that are `inside` of this storage.
+
+        Raises:
+            DataRace: if another program of the launch has stored there.
+        """
+        if self._writers is None or programs.waited:
+            return
+        elements = offsets >> np.uint64(self.shift)
+        foreign = self._writers.foreign(elements, programs.of_lanes(mask)[inside], programs.together)
+        if foreign.any():
+            raise DataRace(
+                f"loads element {elements[foreign.argmax()]} of `{self.name}`, which another program of this launch "
+                "stores; programs have no order unless they wait for each other by atomic operations"
+            )
 
     def reload(self, offsets: np.ndarray, programs: np.ndarray, moved: float) -> np.ndarray:
         """Takes note of loads. Returns, for each of a sector that the same program loaded last, what was moved since.
@@ -117,8 +141,9 @@ class Meter:
         self.padded_flops: float = 0
         """Of products of which it is not known how many of their lanes hold data."""
         self.reused = self.reach = 0.0
-        self._programs = np.zeros(1, np.int64)
-        """Numbers of the programs of this batch; no two of a launch are equal."""
+        self.programs = Programs(np.zeros(1, np.int64))
+        self._runs = np.zeros(1, np.int64)
+        """Numbers of the programs of this batch; a program that is run again has another one."""
         self._moved = 0.0
         """Bytes that a program has moved so far."""
         self.unmasked = 0
@@ -153,9 +178,10 @@ class Meter:
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
-    def begin(self, programs: int) -> None:
-        """Starts a batch of programs. They have loaded nothing yet."""
-        self._programs = self._programs[-1] + 1 + np.arange(programs)[:, None]
+    def begin(self, places: np.ndarray) -> None:
+        """Starts a batch of programs, at these places [P] of the grid. They have loaded nothing yet."""
+        self.programs = Programs(places)
+        self._runs = self._runs[-1] + 1 + np.arange(len(places))[:, None]
 
     def step(self, size: int, repeat: float) -> None:
         """Counts one operation on `size` elements, of `repeat` instructions each over all programs that do it alike.
@@ -207,30 +233,40 @@ class Meter:
         if first is not None:
             offsets = valid - np.uint64(first.base)
             if int(offsets.max()) + width <= first.size:
-                first.touch(offsets, stored)
+                self._touch(first, offsets, mask, stored)
                 first.total[stored] += moved
                 self._advance(first, offsets, mask, moved, stored)
                 return first, offsets, complete
-        self._scattered(valid, width, stored, moved)
+        self._scattered(valid, mask, width, stored, moved)
         return None
+
+    def _touch(
+        self, region: Region, offsets: np.ndarray, mask: np.ndarray, stored: bool, inside: np.ndarray | Any = ...
+    ) -> None:
+        """Takes note of the elements that the unmasked lanes `inside` of a tensor access, and by which programs."""
+        region.touch(offsets, stored)
+        if stored:
+            region.stored_by(offsets, self.programs.of_lanes(mask)[inside])
+        else:
+            region.expect_own(offsets, self.programs, mask, inside)
 
     def _advance(self, region: Region, offsets: np.ndarray, mask: np.ndarray, moved: int, stored: bool) -> None:
         """Counts what the programs move, and how much they moved since they loaded what they load again."""
-        self._moved += moved / len(self._programs)
+        self._moved += moved / len(self._runs)
         if not stored:
-            programs = self._programs[-1:] if len(mask) == 1 else self._programs
+            programs = self._runs[-1:] if len(mask) == 1 else self._runs
             lanes = np.broadcast_to(programs.reshape(-1, *(1,) * (mask.ndim - 1)), mask.shape)
             since = region.reload(offsets, lanes[mask], self._moved)
             self.reused += moved * len(since) / len(offsets)
             self.reach += moved * float(since.sum()) / len(offsets)
 
-    def _scattered(self, valid: np.ndarray, width: int, stored: bool, moved: int) -> None:
+    def _scattered(self, valid: np.ndarray, mask: np.ndarray, width: int, stored: bool, moved: int) -> None:
         """One access to several tensors, or outside of all."""
         known = np.zeros(valid.shape, bool)
         for region in self.regions:
             offsets = valid - np.uint64(region.base)
             inside = offsets < np.uint64(max(0, region.size - width + 1))
-            region.touch(offsets[inside], stored)
+            self._touch(region, offsets[inside], mask, stored, inside)
             region.total[stored] += int(moved * inside.mean())
             known |= inside
         if not known.all():
