@@ -41,6 +41,9 @@ from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS
 BATCH_ELEMENTS = 1 << 16
 """Elements that an array of a batch should have: enough for numpy to be fast, few enough for the CPU's cache."""
 
+NESTED_SPLITS = 8
+"""How often a batch may split into groups that split again. Each split starts the programs anew."""
+
 COPIED_AT_ONCE = 8
 """Elements that are copied to the host at the price of one: a price for what the host may compute from them."""
 
@@ -158,8 +161,11 @@ class Machine:
         except Exception as error:
             raise _located(kernel, error) from error
 
-    def _batch(self, body: Callable, values: dict, programs: np.ndarray) -> None:
-        """Runs programs as one batch. Where they diverge, takes back their stores and runs each group by itself."""
+    def _batch(self, body: Callable, values: dict, programs: np.ndarray, splits: int = 0) -> None:
+        """Runs programs as one batch. Where they diverge, takes back their stores and runs each group by itself.
+
+        Programs that leave a loop one by one split off one by one. After a few splits each runs alone.
+        """
         builder, meter = self.builder, self.builder.meter
         builder.programs, builder.undo, builder.remembered = programs, [], 0
         meter.begin(programs @ self._strides())
@@ -169,9 +175,10 @@ class Machine:
         except Divergence as split:
             builder.roll_back()
             meter.restore(before)
-            _, first, group = np.unique(split.values, return_index=True, return_inverse=True)
+            alike = split.values if splits < NESTED_SPLITS else np.arange(len(programs))
+            _, first, group = np.unique(alike, return_index=True, return_inverse=True)
             for index in np.argsort(first):
-                self._batch(body, values, programs[group.reshape(-1) == index])
+                self._batch(body, values, programs[group.reshape(-1) == index], splits + 1)
 
     def _strides(self) -> np.ndarray:
         """What a program's number in the launch grows by along each axis of the grid."""
