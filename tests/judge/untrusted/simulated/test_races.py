@@ -96,3 +96,23 @@ def test_what_programs_store_themselves_is_no_race():
     launch(own, (4, 2), torch.zeros(16), out, BLOCK=16)
     pid, i = torch.arange(4.0)[:, None], torch.arange(16.0)
     assert torch.equal(out, (4 * pid + 4 * i + 2 * (pid % 2 == 0)).expand(2, 4, 16))
+
+
+@triton.jit
+def count_up(count, out, BLOCK: tl.constexpr, BY: tl.constexpr):
+    """Each lane, or each program with a block of one lane, keeps what an atomic operation returns."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    before = tl.atomic_add(count + i * 0, 1) if BY == "add" else tl.atomic_xchg(count + i * 0, i)
+    tl.store(out + i, before)
+
+
+@pytest.mark.parametrize(("programs", "block", "by"), [(64, 1, "add"), (64, 1, "xchg"), (2, 32, "add")])
+def test_what_atomic_operations_return_follows_from_no_order_of_programs_or_lanes(programs, block, by):
+    found = []
+    for _ in range(2):
+        out = torch.empty(64, dtype=torch.int32)
+        launch(count_up, (programs,), torch.full((1,), -1, dtype=torch.int32), out, BLOCK=block, BY=by)
+        found.append(out)
+    assert torch.equal(*found)
+    assert out.unique().numel() == 64
+    assert (out[:32].diff() == 1).sum() < 8

@@ -149,6 +149,7 @@ class Machine:
 
     def _run(self, kernel: upstream.InterpretedFunction, values: dict, sizes: tuple) -> None:
         self.builder.set_grid_dim(*sizes, *(1,) * (3 - len(sizes)))
+        self.builder.order = np.random.default_rng(0)
         try:
             body = _body(kernel)
             start, total, batch = 0, int(np.prod(sizes)), 32
