@@ -33,7 +33,7 @@ from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 from drkernel.judge.untrusted.simulated import block_pointers, opaque
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
-from drkernel.judge.untrusted.simulated.loops import LoopTransformer, loop_values
+from drkernel.judge.untrusted.simulated.loops import LoopTransformer, LoopValue, loop_values, static_range
 from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
 from drkernel.judge.untrusted.simulated.semantic import BatchSemantic
 from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
@@ -249,6 +249,7 @@ def build() -> Machine:
     upstream.BlockPointerHandle.materialize_pointers = block_pointers.materialize_block_pointer
     upstream.TensorDescHandle.materialize_pointers = block_pointers.materialize_descriptor
     upstream.FunctionRewriter.ast_transformer = LoopTransformer()
+    LoopValue.semantic = machine.semantic
     upstream.loop_values = functools.partial(loop_values, machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, grid, warmup=False, **kwargs: (
         None if warmup else machine.launch(kernel, args, kwargs, grid)
@@ -317,6 +318,7 @@ def _patch_language(machine: Machine) -> None:
         _bind(module, machine.semantic)
         upstream._patch_lang_core(module, scope)
     for module in (tl, tl.core):
+        module.static_range = static_range
         module.reduce = functools.partial(reductions.reduce, machine)
         module.associative_scan = functools.partial(reductions.scan, machine)
     for holder in (tl.tensor, tl.math, tl.core.tensor_descriptor_base, libdevice):
