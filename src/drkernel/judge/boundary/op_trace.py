@@ -72,6 +72,8 @@ class Row:
 
     grids: list[Grid] = field(default_factory=list)
     """Of the launches of a Triton kernel, where a device tells them apart."""
+    full_grid: float = 0.0
+    """Programs of a launch at the sizes that count; 0 where that is not known. Not sent."""
     needless: float = 0.0
     """Of `flops`, those of products with a diagonal matrix, where a reference was recorded with data; not sent."""
 
