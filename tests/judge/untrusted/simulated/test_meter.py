@@ -83,6 +83,26 @@ def test_programs_that_are_masked_off_change_no_work(summed):
 
 
 @triton.jit
+def shared(x, out, n, FIRST: tl.constexpr, BLOCK: tl.constexpr):
+    """Programs take turns, or the first one does everything."""
+    first = tl.program_id(0) * (n if FIRST else BLOCK)
+    for start in range(first, n, BLOCK if FIRST else tl.num_programs(0) * BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize(
+    ("programs", "first", "idle", "share"), [(32, False, 22, 0.0), (8, False, 0, 0.0), (32, True, 31, 1.0)]
+)
+def test_it_is_seen_that_one_program_does_the_work_of_all(programs, first, idle, share):
+    x = torch.randn(620)
+    with record() as trace:
+        shared[(programs,)](x, torch.empty_like(x), 620, FIRST=first, BLOCK=64)
+    (grid,) = trace.rows[0].grids
+    assert (grid.programs, grid.idle, grid.share) == (programs, idle, share)
+
+
+@triton.jit
 def double(x, out, n, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)

@@ -352,10 +352,19 @@ def _grids(row: Row) -> list[Grid]:
 
 
 def _programs(row: Row, scale: Scale) -> tuple[float, float]:
-    """Programs per launch at full size, at least 1: the fewest and the most that the small grids may stand for."""
-    launches = sum(grid.launches for grid in _grids(row))
-    found = [(grid.launches / launches, _grown(grid, row.block, scale)) for grid in _grids(row)]
-    return sum(share * fewest for share, (fewest, _) in found), sum(share * most for share, (_, most) in found)
+    """Programs per launch at full size, at least 1: the fewest that the small grids may stand for, and the most that
+    work at a time."""
+    grids = _grids(row)
+    launches = sum(grid.launches for grid in grids)
+    found = [(grid, grid.launches / launches, _grown(grid, row.block, scale)) for grid in grids]
+    most = sum(share * _at_work(grid, most) for grid, share, (_, most) in found)
+    return sum(share * fewest for _, share, (fewest, _) in found), most
+
+
+def _at_work(grid: Grid, most: float) -> float:
+    """Of so many programs at full size, those that work; as if all did as much as the busiest one."""
+    working = max(1.0, most * (1 - grid.idle / max(grid.programs, 1)))
+    return min(working, 1 / grid.share) if grid.share else working
 
 
 def _grown(grid: Grid, block: int, scale: Scale) -> tuple[float, float]:

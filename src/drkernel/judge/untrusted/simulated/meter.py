@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from drkernel.judge.boundary.aten import distinct_elements
-from drkernel.judge.boundary.op_trace import Math, Row
+from drkernel.judge.boundary.op_trace import Grid, Math, Row
 
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
 
 _WORD = 4
 """Bytes of an element of a block. Of 16-bit tensors a program may take two blocks without a loop: halves of a row."""
+
+_UNEVEN = 4
+"""A program that stores so many times as often as it would if all did their part keeps others waiting."""
 
 WORK_PER_STEP = 2000
 """Work of one interpreted operation beyond its elements: its overhead in Python. A unit takes 3 to 10 ns."""
@@ -102,18 +105,25 @@ class _Batch:
     """Counters of programs that run together: what differs among them is counted by program."""
 
     def __init__(self, programs: int):
+        self.accesses = 0
         self.arithmetic = self.flops = self.padded_flops = 0.0
         """Sums over the programs. The last is of products of which it is not known how many lanes hold data."""
+        self.stores = np.zeros(programs)
         self._unmasked = np.zeros(programs)
         self._filled = np.zeros(programs)
         """Sum over a program's unmasked lanes of the proportion of unmasked ones in their load or store."""
 
-    def access(self, mask: np.ndarray) -> None:
+    def access(self, mask: np.ndarray, stored: bool) -> None:
         """Counts a load or store. mask: [P or 1, ...]."""
         lanes = mask.reshape(len(mask), -1)
         unmasked = np.count_nonzero(lanes, axis=1)
         self._unmasked += unmasked
+        self.stores += stored * (unmasked > 0)
         self._filled += unmasked * (unmasked / lanes.shape[1])
+
+    def idle(self) -> int:
+        """Programs that access nothing."""
+        return int(np.count_nonzero(self._unmasked == 0))
 
     def unmasked_share(self) -> np.ndarray:
         """Of each program's lanes [P], the mean over unmasked ones, so that loads that are almost all masked have no
@@ -134,7 +144,6 @@ class Meter:
         self.addresses = np.uint64(addresses)
         self.work = 0.0
         self.largest = 1
-        self.accesses = 0
         self.computes_products = False
         self.reused = self.reach = 0.0
         self._batches: list[_Batch] = []
@@ -153,10 +162,10 @@ class Meter:
 
     def snapshot(self) -> tuple:
         """The counters that a batch of programs may take back; `work` is spent either way."""
-        return self.accesses, self.reused, self.reach, [dict(r.total) for r in self.regions]
+        return self.reused, self.reach, [dict(r.total) for r in self.regions]
 
     def restore(self, counters: tuple) -> None:
-        self.accesses, self.reused, self.reach, totals = counters
+        self.reused, self.reach, totals = counters
         self._batches.pop()
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
@@ -205,13 +214,13 @@ class Meter:
         masked; None where nothing is accessed or several tensors are.
         """
         self.step(pointers.size, 0)
-        self.accesses += len(pointers) * repeat
+        self._batch.accesses += len(pointers) * repeat
         self.largest = max(self.largest, pointers.size // len(pointers))
         complete = bool(mask.all())
         valid = pointers.ravel() if complete else pointers[mask]
         if not valid.size:
             return None
-        self._batch.access(mask)
+        self._batch.access(mask, stored)
         moved = _cached_bytes(pointers, mask, complete, width) * repeat
         first = next((r for r in self.regions if r.base <= int(valid[0]) < r.base + r.size), None)
         if first is not None:
@@ -264,9 +273,9 @@ class Meter:
         """
         for batch in self._batches:
             share = batch.unmasked_share()
+            self.row.accesses += round(batch.accesses * float((share > 0).mean()))
             self.row.arithmetic += batch.arithmetic * float(share.mean())
             self.row.flops += batch.flops + batch.padded_flops * float((share**1.5).mean())
-        self.row.accesses += self.accesses
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
@@ -284,7 +293,16 @@ class Meter:
                     self.row.output_numel = max(self.row.output_numel, unique // region.element)
         if added and not self.computes_products:  # programs that add to one another divide what they read
             largest = read
-        self.row.add_grid(programs, largest, most > _WORD * self.largest * programs)
+        loops = most > _WORD * self.largest * programs
+        idle = sum(batch.idle() for batch in self._batches)
+        self.row.add_grid(Grid(programs, largest, loops, 1, idle, self._share_of_busiest()))
+
+    def _share_of_busiest(self) -> float:
+        """See Grid.share. A small task may have less work than programs, so that some are idle that would not be in
+        the full one; but then none of the others does much more than its part."""
+        stores = np.concatenate([batch.stores for batch in self._batches])
+        part = np.ceil(stores.mean())
+        return float(stores.max() / stores.sum()) if stores.max() > _UNEVEN * part else 0.0
 
 
 _NONE = np.uint64(2**64 - 1)
