@@ -8,6 +8,7 @@ from drkernel.judge.boundary import aten
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.limits import LIMITS, roofline
 from drkernel.judge.devices.simulated import floor
+from drkernel.judge.devices.simulated.grids import with_full_grids
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Gpu, Roofline, for_precision
 from drkernel.judge.trusted import attribution, prepare, shrink, timed_shapes
@@ -87,9 +88,9 @@ class SimulatedDevice:
         What is clearly too little to be true stays so, and is refused by `attribution.implausible`. Not so where masks,
         lengths or indices among the inputs may say that others need not be read.
         """
-        task, trace, case, model = prepared.task, submission.trace, submission.case, cost.cost_model
+        task, case, model = prepared.task, submission.case, cost.cost_model
         assert isinstance(model, Roofline)
-        scale = model.scale
+        trace, scale = with_full_grids(prepared, submission), model.scale
         times = model.kernel_times(trace, floor.products_by_hand(cost.trace, trace, scale))
         inputs, outputs = (floor.tensors(leaves(tree)) for tree in (case.inputs, case.expected.rounded))
         selected = any(not tensor.is_floating_point() for tensor in inputs)
