@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from drkernel.judge.trusted import cases, rounding
+from drkernel.judge.trusted import cases, formats
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -72,7 +72,7 @@ TWO_LAYERS = "torch.softmax(x @ self.weight.T, 1) @ (self.weight + 1)"
 
 
 def tf32(x: torch.Tensor) -> torch.Tensor:
-    return rounding._to_bits(x, 13)
+    return formats._to_bits(x, 13)
 
 
 def truncated(x: torch.Tensor) -> torch.Tensor:

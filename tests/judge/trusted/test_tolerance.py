@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from drkernel.judge.boundary.shared_tensors import repeats
-from drkernel.judge.trusted import rounding
+from drkernel.judge.trusted import formats
 from drkernel.judge.trusted.block_tolerance import LeafTolerance
+from drkernel.judge.trusted.formats import Lowered
 from drkernel.judge.trusted.outputs import OutputTensor
-from drkernel.judge.trusted.rounding import Lowered, Noise
+from drkernel.judge.trusted.rounding import EPS, Noise
 from drkernel.judge.trusted.tolerance import Expected
 
 DRAW = torch.Generator().manual_seed(0)
@@ -30,7 +31,7 @@ def expected(function, *inputs, precision="ieee", runs=4) -> Expected:
             noisy.append(function(*(noise.around(x) for x in wide)))
     lowered = []
     if noise.products and all(x.dtype == torch.float32 for x in inputs):
-        for name, lower in rounding.LOWERINGS[precision].items():
+        for name, lower in formats.LOWERINGS[precision].items():
             with Lowered(lower):
                 lowered.append((name, function(*wide)))
     return Expected(function(*wide), function(*inputs), noisy, precision, lowered)
@@ -41,7 +42,7 @@ def right(expected: Expected, value: torch.Tensor) -> bool:
 
 
 def tf32(x: torch.Tensor) -> torch.Tensor:
-    return rounding._to_bits(x, 13)
+    return formats._to_bits(x, 13)
 
 
 def split(a: torch.Tensor, b: torch.Tensor, low=tf32) -> torch.Tensor:
@@ -115,7 +116,9 @@ def test_a_scalar_may_be_added_up_in_any_order_but_not_over_three_quarters():
     one_by_one = torch.tensor(partial.numpy().cumsum(dtype="float32")[-1])  # as 16384 atomic additions
     assert right(exact, one_by_one / 2**24)
     quarters = LONG.view(4, -1).double().mean(1)
-    assert sum(right(exact, ((quarters.sum() - quarter) / 3).float()) for quarter in quarters) <= 1  # chance
+    assert (
+        sum(right(exact, ((quarters.sum() - quarter) / 3).float()) for quarter in quarters) <= 2
+    )  # two are near the mean
 
 
 @pytest.mark.slow
@@ -239,6 +242,26 @@ def test_noise_leaves_whole_numbers_masks_and_infinities_alone():
     with noise:
         masked = (torch.rand(4, 4) - 0.5).masked_fill(torch.eye(4) > 0, -torch.inf) + 1.0
         assert torch.softmax(masked, -1).isfinite().all()
+
+
+def test_no_element_has_small_noise_by_chance():
+    x = torch.rand(2**16, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
+    with Noise("ieee", 0):
+        noisy = x * 1.5
+    noise = (noisy / (x * 1.5) - 1.0).abs() / EPS
+    assert noise.min() > 0.24 and noise.max() < 1.61
+    assert noise.square().mean().sqrt() == pytest.approx(1.0, rel=0.02)
+
+
+def test_neighbours_that_cancel_err_as_neighbours_do():
+    x = torch.zeros(1, 1, 8, 8, dtype=torch.float64)
+    x[:, :, 4, 3], x[:, :, 4, 4] = 30.0, -10.0
+    up = lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear")
+    exact, size = up(x), up(x.abs())
+    with Noise("ieee", 0):
+        noisy = up(x)
+    assert exact[0, 0, 8, 8] == 0.0 and size[0, 0, 8, 8] > 10
+    assert ((noisy - exact).abs() >= 0.2 * EPS * size).all()
 
 
 def test_counts_are_not_disturbed_so_that_comparisons_of_them_hold():

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.construction import perturbed_construction
 from drkernel.judge.boundary.shared_tensors import overlaps
-from drkernel.judge.trusted import lowering, regimes, rounding, structure
+from drkernel.judge.trusted import formats, lowering, regimes, rounding, structure
 from drkernel.judge.trusted.edits import ExpectedCall
 from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import all_same, leaves, map_tensors, map_trees, not_finite
@@ -349,14 +349,14 @@ class _Rerun:
         """The outputs with products that the task refuses by their errors; none where there are no products."""
         if self.products and not self._narrow():
             with contextlib.suppress(DrKernelError):  # a reference that no mode follows is compared without
-                for name, lower in rounding.LOWERINGS[self.precision].items():
-                    yield name, self.exact(rounding.Lowered(lower))
+                for name, lower in formats.LOWERINGS[self.precision].items():
+                    yield name, self.exact(formats.Lowered(lower))
 
     def as_allowed(self, exact: Any) -> Iterator[Any]:
         """The outputs with part of the errors of products in the formats that the task allows: of each, the largest."""
         worst = exact
-        for lower in rounding.ALLOWED[self.precision] if self.products else ():
-            worst = map_trees(lowering.further, exact, worst, self.exact(rounding.Lowered(lower)))
+        for lower in formats.ALLOWED[self.precision] if self.products else ():
+            worst = map_trees(lowering.further, exact, worst, self.exact(formats.Lowered(lower)))
         if worst is not exact:
             yield map_trees(lowering.part_of_the_way, exact, worst)
 
@@ -364,9 +364,9 @@ class _Rerun:
         """The outputs with products in each format that the task forbids, as they are asked for."""
         if self.products and not self._narrow():
             with contextlib.suppress(DrKernelError):
-                for name in rounding.FORBIDDEN[self.precision]:
-                    for lower in rounding.FORMATS[name]:
-                        yield name, self.exact(rounding.Lowered(lower))
+                for name in formats.FORBIDDEN[self.precision]:
+                    for lower in formats.FORMATS[name]:
+                        yield name, self.exact(formats.Lowered(lower))
 
     def _copy(self, name: str, change: Callable[[Tensor], Tensor]) -> nn.Module:
         """A copy of the model with other parameters, made once."""

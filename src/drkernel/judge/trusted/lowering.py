@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from drkernel.judge.trusted.formats import ALLOWED_SHARE
 from drkernel.judge.trusted.mismatch import Mismatch
-from drkernel.judge.trusted.rounding import ALLOWED_SHARE
 
 _PART, _MOST, _SURE = 0.25, 2.0, 6.0
 """A projection of this size, so many standard deviations from none, shows lower precision. A larger one shows an output

@@ -20,10 +20,10 @@ from drkernel.judge.trusted import attribution, cases, modes, regimes, shrink, s
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
+from drkernel.judge.trusted.formats import PRODUCTS
 from drkernel.judge.trusted.least_work import least_work
 from drkernel.judge.trusted.outputs import OutputTensor, all_same, leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, Plan
-from drkernel.judge.trusted.rounding import PRODUCTS
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.structure import SELECTING, Source

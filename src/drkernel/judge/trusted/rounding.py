@@ -1,19 +1,15 @@
-"""The reference run again with other rounding: as an honest kernel may round, and as one of lower precision does.
+"""The reference run again with other rounding, as an honest kernel may round.
 
 `Noise` adds to every operator's output an error as large as that of an honest kernel which computes in the task's
 precision and sums in another order. Whatever follows (an exponential, a norm, a difference) carries the error on. So
 the distance from the exact outputs is what an honest kernel may have at that output, on these inputs.
-
-`Lowered` rounds the factors of every product instead. TF32 on numbers of one sign has errors that cancel in long sums
-down to the size of honest ones. Their pattern stays: it tells the two apart (`tolerance.Lowering`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary.aten import MOMENTS
+from drkernel.judge.trusted.formats import PRODUCTS, with_factors
 from drkernel.types import Precision
 
 EPS = 2.0**-23
@@ -43,20 +40,14 @@ _LOOP = 256
 _SUM, _PRODUCT = 0.2, 2.5
 """Error of a sum of n terms, in units of EPS and sqrt(n). The partial sums of n positive terms, each rounded, give 0.17
 (random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""
+_LEAST, _RANDOM = 0.25, 1.3425
+"""Of noise: its smallest size, and how much it may be larger."""
 _EXACT_BELOW, _SOME = 2.0**20, 256
 ROUNDED_ONCE, _NOTHING = 0.2, 1e-5
 """Standard deviation of one rounding, in steps of a format; a relative distance that is none in 16 bits."""
 _CHUNK, _MIN_ROW = 2**22, 16
 """Elements that are disturbed at once; rows shorter than this share one size."""
 
-Lower = Callable[[Callable, tuple, int], Tensor]
-"""From an operator that multiplies, its arguments and the place of its first factor to what lower precision makes of
-it."""
-PRODUCTS = {
-    "mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "addmv": 1, "baddbmm": 1, "addbmm": 1, "convolution": 0,
-    "cudnn_convolution": 0, "_convolution": 0,
-}  # fmt: skip
-"""Operators that multiply, and the place of the first of their two factors among the arguments."""
 _WHOLE_ROWS = {"_softmax", "_log_softmax"}
 """Those of which people compute an element from the others of its row: 1 - p."""
 _DECOMPOSED = {
@@ -67,6 +58,10 @@ _DECOMPOSED = {
 """Operators with a difference or a sum inside, whose error their output does not show."""
 _BESIDE_ONE = {"elu", "celu", "expm1", "tanh", "log1p", "softplus", "mish", "log_sigmoid_forward"}
 """Operators that people write with numbers of size one, exp(x) - 1 or log(1 + exp(x)): near zero they err by a unit."""
+_INTERPOLATIONS = (
+    "upsample_linear", "upsample_bilinear", "upsample_trilinear", "upsample_bicubic", "_upsample_bi", "grid_sampler",
+)  # fmt: skip
+"""How the names of operators begin that weigh neighbours, which may cancel."""
 _ALONG_A_DIMENSION = {"cumsum", "cumprod", "logcumsumexp"}
 _EXACT = {
     "clone", "copy_", "copy", "_to_copy", "fill_", "zero_", "zeros", "ones", "full", "empty", "empty_like",
@@ -130,21 +125,31 @@ class Noise(TorchDispatchMode):
         if (first := PRODUCTS.get(name)) is not None:
             self.products += 1
             if self._operands:
-                args = _with_factors(args, first, lambda t: self._disturb(t.clone(), self._operands, 0.0))
+                args = with_factors(args, first, lambda t: self._disturb(t.clone(), self._operands, 0.0))
             elif self._narrow:
-                args = _with_factors(args, first, self._narrowed)
+                args = with_factors(args, first, self._narrowed)
         outputs = func(*args, **kwargs)
         terms = _terms(name, first, args, outputs)
         chain = chain_error(terms, first is not None) if terms > 1 else 0.0
         for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
             if isinstance(output, Tensor) and output.is_floating_point() and not _whole(output):
-                if chain and name in ("sum", "mean") and args[0].is_floating_point():
-                    self._disturb_sum(output, chain, *_reduced(name, output, args, kwargs))
-                else:
-                    self._disturb(output, self._unit, chain)
-                if name.removesuffix("_") in _BESIDE_ONE:
-                    output.add_(self._disturb(torch.ones_like(output), self._unit, 0.0).sub_(1.0))
+                self._disturb_output(func, args, kwargs, output, chain)
         return outputs
+
+    def _disturb_output(self, func: Any, args: tuple, kwargs: dict, output: Tensor, chain: float) -> None:
+        name = func.overloadpacket.__name__
+        if chain and name in ("sum", "mean") and args[0].is_floating_point():
+            self._disturb_sum(output, chain, *_reduced(name, output, args, kwargs))
+        elif name.startswith(_INTERPOLATIONS):
+            self._add_error_of(func(args[0].abs(), *args[1:], **kwargs), output)
+        else:
+            self._disturb(output, self._unit, chain)
+        if name.removesuffix("_") in _BESIDE_ONE:
+            self._add_error_of(torch.ones_like(output), output)
+
+    def _add_error_of(self, other: Tensor, output: Tensor) -> None:
+        """Adds in place an error as large as that of other numbers."""
+        output.add_(self._disturb(other.clone(), self._unit, 0.0).sub_(other))
 
     def _narrowed(self, factor: Tensor) -> Tensor:
         """A factor as rounding it once to 16 bits may make it. Inputs and weights have 16 bits already."""
@@ -166,14 +171,13 @@ class Noise(TorchDispatchMode):
         blocks. Arguments as `_reduced` returns them."""
         size = torch.maximum(torch.nan_to_num(output.abs(), nan=0.0, posinf=0.0), usual)
         error = size.mul_(math.hypot(self._unit, chain)).add_(lost)
-        noise = torch.empty_like(error).uniform_(-math.sqrt(3), math.sqrt(3), generator=self._generator(error.device))
-        output.add_(noise.mul_(error))
+        output.add_(self._noise(error).mul_(error))
 
     def _disturb(self, tensor: Tensor, unit: float, chain: float) -> Tensor:
         """Adds an error in place, uniformly distributed: `unit` of each element, and `chain` of its size or of the root
         mean square of its row, if that is more."""
         for part in _parts(tensor):
-            noise = torch.empty_like(part).uniform_(-math.sqrt(3), math.sqrt(3), generator=self._generator(part.device))
+            noise = self._noise(part)
             if chain:
                 size = torch.nan_to_num(part.abs(), nan=0.0, posinf=0.0)
                 rows = part.shape[-1] >= _MIN_ROW
@@ -184,109 +188,15 @@ class Noise(TorchDispatchMode):
             part.add_(noise.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0), alpha=math.hypot(unit, chain))
         return tensor
 
+    def _noise(self, like: Tensor) -> Tensor:
+        """Random numbers of standard deviation one, none of which is small: an element with one error shows it."""
+        noise = torch.empty_like(like).uniform_(-_RANDOM, _RANDOM, generator=self._generator(like.device))
+        return noise.add_(torch.copysign(noise.new_tensor(_LEAST), noise))
+
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         return self._generators[device]
-
-
-class Lowered(TorchDispatchMode):
-    """Products as lower precision computes them, all else as it is: `lower` is a value of LOWERINGS or FORMATS."""
-
-    def __init__(self, lower: Lower):
-        super().__init__()
-        self._lower = lower
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        first = PRODUCTS.get(func.overloadpacket.__name__)
-        call = functools.partial(func, **(kwargs or {}))
-        return call(*args) if first is None else self._lower(call, args, first)
-
-
-def _tf32(call: Callable, args: tuple, first: int) -> Tensor:
-    """Factors with 10 bits of mantissa."""
-    return call(*_with_factors(args, first, lambda factor: _to_bits(factor, 13)))
-
-
-def _tf32_cut(first_too: bool, second_too: bool) -> Lower:
-    """The same, but further bits of one factor or of both are cut off, as tensor cores do; the other's are rounded."""
-
-    def change(factor: Tensor, cut: bool) -> Tensor:
-        if not cut:
-            return _to_bits(factor, 13)
-        return (factor.float().view(torch.int32) & -(1 << 13)).view(torch.float32).to(factor.dtype)
-
-    def lower(call: Callable, args: tuple, first: int) -> Tensor:
-        factors = change(args[first], first_too), change(args[first + 1], second_too)
-        return call(*args[:first], *factors, *args[first + 2 :])
-
-    return lower
-
-
-def _halves(dtype: torch.dtype) -> tuple[Lower, ...]:
-    """Factors in a 16-bit format; then products too, as PyTorch's own have it, before or after a summand is added."""
-    cast = lambda values: values.to(torch.float32).to(dtype).to(values.dtype)
-    whole: Lower = lambda call, args, first: call(*_with_factors(args, first, cast))
-
-    def product(call: Callable, args: tuple, first: int) -> Tensor:
-        alone = whole(call, _without_summand(args, first), first)
-        return cast(alone) + (whole(call, args, first) - alone)
-
-    return whole, product, lambda call, args, first: cast(whole(call, args, first))
-
-
-def _bf16x3(call: Callable, args: tuple, first: int) -> Tensor:
-    """Factors in two pieces of bf16, without the product of the low pieces."""
-    high = lambda factor: _to_bits(factor, 16)
-    low = lambda factor: _to_bits(factor - high(factor), 16)
-    whole = call(*_with_factors(args, first, lambda factor: high(factor) + low(factor)))
-    return whole - call(*_without_summand(_with_factors(args, first, low), first))
-
-
-FORMATS: dict[str, tuple[Lower, ...]] = {
-    "TF32": (_tf32, _tf32_cut(True, True), _tf32_cut(True, False), _tf32_cut(False, True)),
-    "bf16": _halves(torch.bfloat16),
-    "fp16": _halves(torch.float16),
-    "fp8": _halves(torch.float8_e4m3fn)[:1],
-}
-"""Formats of factors, and how products in them may be computed."""
-ALLOWED: dict[Precision, tuple[Lower, ...]] = {
-    "ieee": (),
-    "tf32": FORMATS["TF32"][:2],
-    "low": (*FORMATS["TF32"][:2], *FORMATS["bf16"][:2]),
-}
-"""How products may be computed in a precision, beside fp32. Equal factors are rounded alike: their errors do not cancel
-as those of noise do."""
-ALLOWED_SHARE = 0.4
-"""How much of these errors counts as noise, of which an output may have `tolerance.K_NOISE` times as much."""
-LOWERINGS: dict[Precision, dict[str, Lower]] = {
-    "ieee": {"TF32": _tf32, "three products of bf16": _bf16x3},
-    "tf32": {"bf16": FORMATS["bf16"][0]},
-    "low": {"fp8": FORMATS["fp8"][0]},
-}
-"""What a task of each precision refuses by the pattern of its errors."""
-FORBIDDEN: dict[Precision, tuple[str, ...]] = {
-    "ieee": ("TF32", "bf16", "fp16", "fp8"), "tf32": ("bf16", "fp16", "fp8"), "low": ("fp8",)
-}  # fmt: skip
-"""The formats of FORMATS that a precision does not allow."""
-
-
-def _without_summand(args: tuple, first: int) -> tuple:
-    """The arguments with zeros instead of what is added to the product: an addmm's first, a convolution's third."""
-    if first == 1:
-        return (torch.zeros_like(args[0]), *args[1:])
-    return (*args[:2], None, *args[3:]) if len(args) > 3 else args
-
-
-def _to_bits(values: Tensor, drop: int) -> Tensor:
-    """fp32 values with their last bits rounded away."""
-    bits = values.float().view(torch.int32)
-    odd = (bits >> drop) & 1
-    return ((bits + ((1 << (drop - 1)) - 1) + odd) & -(1 << drop)).view(torch.float32).to(values.dtype)
-
-
-def _with_factors(args: tuple, first: int, change: Callable[[Tensor], Tensor]) -> tuple:
-    return (*args[:first], change(args[first]), change(args[first + 1]), *args[first + 2 :])
 
 
 def _terms(name: str, first: int | None, args: tuple, outputs: Any) -> float:
