@@ -276,6 +276,15 @@ def test_a_full_grid_of_few_programs_leaves_the_other_multiprocessors_idle():
     assert price(full_grid=2.0) > 20 * price() == 20 * price(full_grid=132.0)
 
 
+def test_a_full_grid_that_a_submission_states_makes_nothing_cheaper():
+    scale = Scale(1000.0, numel={10**6: 1000.0})
+    grids = [Grid(16000, 10**6, False)]
+    price = lambda **fields: total(
+        kernel(programs=16000, unique=4 * 10**6, block=64, accesses=32000, grids=grids, **fields), scale
+    )
+    assert all(price(full_grid=stated) >= price() for stated in (1.0, 64.0, 131.0, 10.0**9))
+
+
 def test_programs_work_at_a_time_unless_they_are_idle_or_one_does_everything():
     scale = Scale(10.0, numel={10**6: 10.0})
     price = lambda **fields: total(

@@ -249,8 +249,8 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     products = scale.of_products(row) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
     fewest, most = _programs(row, scale)
-    if 0 < row.full_grid < gpu.sms:
-        fewest, most = min(fewest, row.full_grid), min(most, row.full_grid)
+    if 0 < row.full_grid < gpu.sms:  # the submission says so: it makes nothing cheaper
+        most = min(most, row.full_grid)
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
     total -= 0.0 if products else _l1_hits(row, growth, fewest, scale)
