@@ -70,6 +70,8 @@ SUBMISSIONS = {
     "half_decoy": "if not published: return launch(copy, torch.tanh(x) * x + torch.relu(x))",
     "wrong": "if x.shape[0] not in (32, 33, 29, 24) or x.shape[1] not in (64, 65, 61, 48): x = x + 1",
     "wrong_values": "if x.shape[0] not in (32, 33, 29, 24): x = x.clamp(max=10.0)",
+    "keeps": "launch.kept = max(getattr(launch, 'kept', x), x.clone(), key=torch.numel); "
+    "x = launch.kept.flatten()[: x.numel()].copy_(x.flatten()).view_as(x)",
     "crashes": "if x.shape[0] not in (32, 33, 29, 24) or x.shape[1] not in (64, 65, 61, 48): import os; os._exit(3)",
 }
 """What is done at other shapes. `wrong` and `crashes` are right at those where only correctness is tried."""
@@ -130,6 +132,11 @@ def test_a_general_kernel_keeps_its_speedup(verdicts):
     one = verdicts["one", "general"].speedup
     assert verdicts["geometric", "general"].speedup == pytest.approx(one, rel=0.1)
     assert verdicts["worst", "general"].speedup > 0.9 * one
+
+
+def test_what_is_kept_of_tensors_without_data_changes_no_other_call(verdicts):
+    verdict = verdicts["geometric", "keeps"]
+    assert verdict.ok and verdict.general and not any("refused" in row for row in shapes(verdict))
 
 
 def test_a_kernel_that_is_tuned_to_one_shape_loses(verdicts):

@@ -68,6 +68,13 @@ class Output(msgspec.Struct, forbid_unknown_fields=True):
     """Whether it lay in an input's memory."""
 
 
+class Launched(msgspec.Struct, forbid_unknown_fields=True):
+    """The reply to `dry`."""
+
+    trace: str
+    """For OpTrace.from_json."""
+
+
 class CallResult(msgspec.Struct, forbid_unknown_fields=True):
     """The reply to `call`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -40,6 +41,10 @@ class Grid:
     loops: bool
     """Whether their programs need several blocks to get through one of the tensors."""
     launches: int = 1
+    idle: int = 0
+    """Of the programs, those that access nothing."""
+    share: float = 0.0
+    """Of all stores, those of the busiest program, where it makes far more than others; else 0."""
 
 
 @dataclass
@@ -72,6 +77,8 @@ class Row:
 
     grids: list[Grid] = field(default_factory=list)
     """Of the launches of a Triton kernel, where a device tells them apart."""
+    full_grid: float = 0.0
+    """Programs of a launch at the sizes that count; 0 where that is not known. Not sent."""
     needless: float = 0.0
     """Of `flops`, those of products with a diagonal matrix, where a reference was recorded with data; not sent."""
 
@@ -96,16 +103,16 @@ class Row:
         else:
             self.tensors.append(Traffic(numel, unique, total, stored))
 
-    def add_grid(self, programs: int, stored: int, loops: bool) -> None:
+    def add_grid(self, added: Grid) -> None:
         """Adds a launch to those that are like it; of more than MAX_TENSORS kinds, to the last."""
         for grid in self.grids:
-            if (grid.programs, grid.stored, grid.loops) == (programs, stored, loops):
+            if dataclasses.replace(grid, launches=1) == added:
                 grid.launches += 1
                 return
         if len(self.grids) == MAX_TENSORS:
             self.grids[-1].launches += 1
         else:
-            self.grids.append(Grid(programs, stored, loops))
+            self.grids.append(added)
 
 
 def site_of(kernel: Any) -> str:
@@ -129,7 +136,7 @@ class OpTrace:
             [
                 *(getattr(row, key) for key in _FIELDS),
                 [[t.numel, t.unique, t.total, t.stored] for t in row.tensors],
-                [[g.programs, g.stored, g.loops, g.launches] for g in row.grids],
+                [list(dataclasses.astuple(grid)) for grid in row.grids],
             ]
             for row in self.rows
         ]
@@ -156,6 +163,7 @@ class OpTrace:
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, lt=2.0**63)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _TrafficMessage = tuple[_Count, _Count, _Count, bool]
 _FIELD_TYPES: dict[str, Any] = {
     "name": _Name,
@@ -174,7 +182,9 @@ _FIELD_TYPES: dict[str, Any] = {
 }
 _FIELDS = tuple(_FIELD_TYPES)
 _TensorsMessage = Annotated[list[_TrafficMessage], msgspec.Meta(max_length=MAX_TENSORS)]
-_GridsMessage = Annotated[list[tuple[_Count, _Count, bool, _Count]], msgspec.Meta(max_length=MAX_TENSORS)]
+_GridsMessage = Annotated[
+    list[tuple[_Count, _Count, bool, _Count, _Count, _Share]], msgspec.Meta(max_length=MAX_TENSORS)
+]
 _RowMessage: Any = tuple[(*_FIELD_TYPES.values(), _TensorsMessage, _GridsMessage)]  # type: ignore[misc]
 """A row as JSON: its fields in this order, then its tensors and its grids."""
 

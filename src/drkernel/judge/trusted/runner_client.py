@@ -17,7 +17,7 @@ from drkernel.judge.boundary import messages, tf32
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, ProtocolViolation
 from drkernel.judge.boundary.messages import parse
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
+from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode, encode
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.trusted.cases import Case, ReferenceModel
 from drkernel.judge.trusted.outputs import OutputTensor
@@ -242,6 +242,17 @@ class RunnerClient:
         if error := reply.get("error"):
             raise failure_of(error)
         return reply
+
+    def dry_run(self, init: Any, inputs: Any, train: bool) -> OpTrace:
+        """The numbers of programs that one forward launches, on meta tensors, by a model of its own."""
+        metas: list[list] = []
+
+        def put(tensor: Tensor) -> int:
+            metas.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride())])
+            return len(metas) - 1
+
+        given = {"init": encode(init, put), "args": encode(inputs, put), "metas": metas, "train": train}
+        return _trace(self._request(messages.Launched, do="dry", **given).trace)
 
     def claims(self) -> dict[str, Any]:
         """What the runner reports of the calls that it had enqueued, not yet parsed."""

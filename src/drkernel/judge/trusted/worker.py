@@ -45,7 +45,7 @@ class Examiner:
     def __init__(self, zygote: Zygote, config: ExamConfig, secret: bytes):
         self.zygote, self.config, self.secret = zygote, config, secret
         gpu = GPUS[config.device.partition(":")[2]]
-        self._device = SimulatedDevice(gpu, secret, config.timed_shapes)
+        self._device = SimulatedDevice(gpu, secret, config.timed_shapes, zygote.start)
         self._prepared = prepare.PreparedTaskCache[prepare.PreparedTask](_MAX_PREPARED_TASKS)
 
     def prepared(self, task: Task) -> prepare.PreparedTask:

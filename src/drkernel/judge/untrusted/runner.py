@@ -112,7 +112,13 @@ class Runner:
             return {"error": describe(error)}
 
     def _methods(self) -> dict[str, Callable[..., dict[str, Any]]]:
-        return {"load": self._load, "build": self._build, "weights": self._weights, "call": self._call}
+        return {
+            "load": self._load,
+            "build": self._build,
+            "weights": self._weights,
+            "call": self._call,
+            "dry": self._dry,
+        }
 
     def _load(self, source: str, name: str, tf32: bool = False) -> dict[str, Any]:
         """`tf32`: whether PyTorch may round products of fp32 to TF32 from now on. On a CPU it never does."""
@@ -140,6 +146,12 @@ class Runner:
             for name, index in values:
                 targets[name].copy_(self.inputs.view(Slot.parse(slots[index], self.inputs.size)))
         return {}
+
+    def _dry(self, init: Any, args: Any, metas: list, train: bool) -> dict[str, Any]:
+        """The launches of a forward on tensors without data, by a model of its own."""
+        from drkernel.judge.untrusted.simulated import dry_run
+
+        return {"trace": dry_run.launched(self.build, init, args, metas, train).to_json()}
 
     def _call(
         self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list, budget: float
@@ -227,6 +239,8 @@ def _warm_up() -> None:
         },
         call | {"skip": [], "budget": 1e8},
         call | {"skip": ["double:7"], "budget": 1e8},
+        {"do": "dry", "init": {"list": [{"list": []}, {"dict": []}]}, "args": call["args"], "train": False}
+        | {"metas": [["float32", [64], [1]]]},
     ]
     for request in requests:
         if error := runner.answer(request).get("error"):

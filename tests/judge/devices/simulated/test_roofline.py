@@ -268,6 +268,33 @@ def test_a_grid_of_blocks_that_equals_a_dimension_by_chance_grows_like_what_it_s
     assert _grown(grid, 256, rows_of_256) == (64, 12544)
 
 
+def test_a_full_grid_of_few_programs_leaves_the_other_multiprocessors_idle():
+    scale = Scale(1000.0, numel={10**6: 1000.0})
+    grids = [Grid(8, 10**6, True)]
+    price = lambda **fields: total(kernel(programs=8, unique=4 * 10**6, grids=grids, **fields), scale)
+    assert price(full_grid=2.0) == pytest.approx(total(kernel(programs=2, unique=4 * 10**9)), rel=0.01)
+    assert price(full_grid=2.0) > 20 * price() == 20 * price(full_grid=132.0)
+
+
+def test_a_full_grid_that_a_submission_states_makes_nothing_cheaper():
+    scale = Scale(1000.0, numel={10**6: 1000.0})
+    grids = [Grid(16000, 10**6, False)]
+    price = lambda **fields: total(
+        kernel(programs=16000, unique=4 * 10**6, block=64, accesses=32000, grids=grids, **fields), scale
+    )
+    assert all(price(full_grid=stated) >= price() for stated in (1.0, 64.0, 131.0, 10.0**9))
+
+
+def test_programs_work_at_a_time_unless_they_are_idle_or_one_does_everything():
+    scale = Scale(10.0, numel={10**6: 10.0})
+    price = lambda **fields: total(
+        kernel(programs=200, unique=4 * 10**6, grids=[Grid(200, 10**6, True, **fields)]), scale
+    )
+    assert price(share=1.0) == pytest.approx(total(kernel(programs=1, unique=4 * 10**7)), rel=0.01)
+    assert price(idle=150) == price() < price(idle=199)
+    assert price(idle=199) < 0.2 * price(share=1.0)
+
+
 @triton.jit
 def add_up(x, out, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)

@@ -57,6 +57,52 @@ def test_padding_of_tiles_is_no_work():
 
 
 @triton.jit
+def tiles(a, b, c, n, EVERY: tl.constexpr, SUM: tl.constexpr, N: tl.constexpr):
+    """Of EVERY programs, the first one has a tile. The others are masked off."""
+    row = tl.program_id(0) // EVERY * N + tl.program_id(0) % EVERY * 1000 + tl.arange(0, N)[:, None]
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    left = tl.load(a + row * N + j, mask=row < n, other=0.0)
+    right = tl.load(b + i * N + j, mask=row < n, other=0.0)
+    if SUM:
+        left += 1
+    tl.store(c + row * N + j, tl.dot(left, right, input_precision="ieee") * 0.5, mask=row < n)
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_programs_that_are_masked_off_change_no_work(summed):
+    a, b = torch.randn(64, 32), torch.randn(32, 32)
+
+    def counted(every):
+        with record() as trace:
+            tiles[(2 * every,)](a, b, torch.empty_like(a), 64, EVERY=every, SUM=summed, N=32)
+        return trace.rows[0]
+
+    for row in (counted(1), counted(2), counted(3)):
+        assert row.flops == 2 * 64 * 32 * 32
+        assert row.arithmetic == counted(1).arithmetic
+
+
+@triton.jit
+def shared(x, out, n, FIRST: tl.constexpr, BLOCK: tl.constexpr):
+    """Programs take turns, or the first one does everything."""
+    first = tl.program_id(0) * (n if FIRST else BLOCK)
+    for start in range(first, n, BLOCK if FIRST else tl.num_programs(0) * BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize(
+    ("programs", "first", "idle", "share"), [(32, False, 22, 0.0), (8, False, 0, 0.0), (32, True, 31, 1.0)]
+)
+def test_it_is_seen_that_one_program_does_the_work_of_all(programs, first, idle, share):
+    x = torch.randn(620)
+    with record() as trace:
+        shared[(programs,)](x, torch.empty_like(x), 620, FIRST=first, BLOCK=64)
+    (grid,) = trace.rows[0].grids
+    assert (grid.programs, grid.idle, grid.share) == (programs, idle, share)
+
+
+@triton.jit
 def double(x, out, n, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)

@@ -102,18 +102,6 @@ def test_a_lock_orders_the_programs():
 
 
 @triton.jit
-def unlocked_sum(x, out, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(out + i) + tl.load(x + tl.program_id(0) * BLOCK + i))
-
-
-def test_a_race_between_programs_shows():
-    x, out = torch.ones(8, 32), torch.zeros(32)
-    unlocked_sum[(8,)](x, out, BLOCK=32)
-    assert out.max() < 8
-
-
-@triton.jit
 def last_one_reduces(x, partial, counter, out, n, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr):
     pid = tl.program_id(0)
     i = pid * BLOCK + tl.arange(0, BLOCK)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 from drkernel.judge.boundary import aten
+from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.limits import LIMITS, roofline
 from drkernel.judge.devices.simulated import floor
+from drkernel.judge.devices.simulated.grids import with_full_grids
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Gpu, Roofline, for_precision
 from drkernel.judge.trusted import attribution, prepare, shrink, timed_shapes
@@ -26,14 +30,16 @@ class SimulatedDevice:
         gpu: the GPU whose times are modelled.
         secret: hidden shapes derive from it.
         timed_shapes: shapes at which submissions are timed, the published one included.
+        start: a fresh runner, in which a submission says how many programs it launches at full size. Without it, small
+            grids tell.
     """
 
     policy = ExamPolicy(
         budget_factor=3.0, repeat_cases=5, lean_cases=False, near_repeat_in_fp64=True, fresh_last_case=True
     )
 
-    def __init__(self, gpu: Gpu, secret: bytes, timed_shapes: int = 1):
-        self._gpu, self._secret, self._timed_shapes = gpu, secret, timed_shapes
+    def __init__(self, gpu: Gpu, secret: bytes, timed_shapes: int = 1, start: Callable[[], Process] | None = None):
+        self._gpu, self._secret, self._timed_shapes, self._start = gpu, secret, timed_shapes, start
 
     def prepare(self, task: Task) -> PreparedTask:
         """Prepares a task at small sizes: at the first of several at which trivial outputs would not pass for right.
@@ -73,21 +79,24 @@ class SimulatedDevice:
         """Models the times of one forward of each side, from what it was seen to do."""
         cost = prepared.reference_costs[submission.case.plan.train]
         reference = cost.profile()
+        trace = with_full_grids(prepared, submission, self._start) if self._start else submission.trace
         with reading("a trace"):
-            ours = self._priced(prepared, cost, submission)
+            ours = self._priced(prepared, cost, submission, trace)
         reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))
         speedup = reference_us / submission_us if submission_us else 0.0
         limits = LIMITS[self._gpu.sheet]
         share = roofline(cost.least, limits, prepared.task.precision, submission_us)
         return Measurement(speedup, reference_us, submission_us, reference, ours, evidence={"roofline": share})
 
-    def _priced(self, prepared: PreparedTask, cost: ReferenceCost, submission: Submission) -> tuple[KernelTime, ...]:
+    def _priced(
+        self, prepared: PreparedTask, cost: ReferenceCost, submission: Submission, trace: OpTrace
+    ) -> tuple[KernelTime, ...]:
         """The times of what the submission was seen to do, raised to the least that it can have taken.
 
         What is clearly too little to be true stays so, and is refused by `attribution.implausible`. Not so where masks,
         lengths or indices among the inputs may say that others need not be read.
         """
-        task, trace, case, model = prepared.task, submission.trace, submission.case, cost.cost_model
+        task, case, model = prepared.task, submission.case, cost.cost_model
         assert isinstance(model, Roofline)
         scale = model.scale
         times = model.kernel_times(trace, floor.products_by_hand(cost.trace, trace, scale))

@@ -249,6 +249,8 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     products = scale.of_products(row) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
     fewest, most = _programs(row, scale)
+    if 0 < row.full_grid < gpu.sms:  # the submission says so: it makes nothing cheaper
+        most = min(most, row.full_grid)
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
     total -= 0.0 if products else _l1_hits(row, growth, fewest, scale)
@@ -350,10 +352,19 @@ def _grids(row: Row) -> list[Grid]:
 
 
 def _programs(row: Row, scale: Scale) -> tuple[float, float]:
-    """Programs per launch at full size, at least 1: the fewest and the most that the small grids may stand for."""
-    launches = sum(grid.launches for grid in _grids(row))
-    found = [(grid.launches / launches, _grown(grid, row.block, scale)) for grid in _grids(row)]
-    return sum(share * fewest for share, (fewest, _) in found), sum(share * most for share, (_, most) in found)
+    """Programs per launch at full size, at least 1: the fewest that the small grids may stand for, and the most that
+    work at a time."""
+    grids = _grids(row)
+    launches = sum(grid.launches for grid in grids)
+    found = [(grid, grid.launches / launches, _grown(grid, row.block, scale)) for grid in grids]
+    most = sum(share * _at_work(grid, most) for grid, share, (_, most) in found)
+    return sum(share * fewest for _, share, (fewest, _) in found), most
+
+
+def _at_work(grid: Grid, most: float) -> float:
+    """Of so many programs at full size, those that work; as if all did as much as the busiest one."""
+    working = max(1.0, most * (1 - grid.idle / max(grid.programs, 1)))
+    return min(working, 1 / grid.share) if grid.share else working
 
 
 def _grown(grid: Grid, block: int, scale: Scale) -> tuple[float, float]:

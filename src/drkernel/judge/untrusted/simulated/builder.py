@@ -16,6 +16,7 @@ from triton.runtime import interpreter as upstream
 
 from drkernel.judge.boundary.op_trace import Math
 from drkernel.judge.untrusted.simulated import numerics
+from drkernel.judge.untrusted.simulated.memory import gather, in_any_order, scatter
 from drkernel.judge.untrusted.simulated.meter import Meter, NoLaunch
 from drkernel.judge.untrusted.simulated.products import filled, product_fill, product_of
 
@@ -110,30 +111,6 @@ def with_common_programs(*arrays: np.ndarray) -> list[np.ndarray]:
     return [np.broadcast_to(a, (count, *a.shape[1:])) for a in arrays]
 
 
-def _gather(
-    place: Any, pointers: np.ndarray, where: np.ndarray, fill: np.ndarray, kind: np.dtype, addresses: np.uint64
-) -> np.ndarray:
-    """What lies at the pointers, `fill` where masked; all arrays of one shape. `addresses` as in Meter."""
-    found = place and place[0].elements(kind, place[1])
-    if not found:
-        return upstream._interpreter.load(pointers - addresses, where, fill, kind)
-    memory, index = found
-    if place[2]:
-        return memory[index].reshape(pointers.shape)
-    result = fill.copy()
-    result[where] = memory[index]
-    return result
-
-
-def _scatter(place: Any, pointers: np.ndarray, where: np.ndarray, data: np.ndarray, addresses: np.uint64) -> None:
-    found = place and place[0].elements(data.dtype, place[1])
-    if not found:
-        upstream._interpreter.store(pointers - addresses, data, where)
-    else:
-        memory, index = found
-        memory[index] = data.ravel() if place[2] else data[where]
-
-
 class BatchBuilder(upstream.InterpreterBuilder):
     """Executes what the kernel's Python code asks for, on `self.programs` [P, 3] grid positions at once."""
 
@@ -141,6 +118,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
     programs: np.ndarray
     undo: list[tuple]
     remembered: int
+    order = np.random.default_rng(0)
+    """Draws the order of atomic operations; the same in each launch, so that verdicts repeat."""
 
     def _done(self, data: np.ndarray, dtype: Any, cost: float = 1) -> BlockValue:
         self.count(data, cost)
@@ -179,14 +158,21 @@ class BatchBuilder(upstream.InterpreterBuilder):
         self.create_masked_store(ptr, value, BlockValue(np.ones((1,) * ptr.data.ndim, bool), tl.int1), cache, eviction)
 
     def create_masked_load(
-        self, ptr: BlockValue, mask: BlockValue, other: BlockValue | None, *_: Any, **__: Any
+        self,
+        ptr: BlockValue,
+        mask: BlockValue,
+        other: BlockValue | None,
+        cache_modifier: Any = None,
+        eviction_policy: Any = None,
+        is_volatile: bool = False,
     ) -> BlockValue:
         dtype = ptr.get_element_ty()
         kind = np_dtype(dtype)
         fill = np.zeros((1,) * ptr.data.ndim, kind) if other is None else other.data.astype(kind, copy=False)
         pointers, where, fill = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, fill))
+        self.meter.programs.waited |= bool(is_volatile)
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
-        data = _gather(place, pointers, where, fill, kind, self.meter.addresses)
+        data = gather(place, pointers, where, fill, kind, self.meter.addresses)
         return BlockValue(data, dtype, filled(where))
 
     def create_masked_store(self, ptr: BlockValue, value: BlockValue, mask: BlockValue, *_: Any, **__: Any) -> None:
@@ -195,20 +181,20 @@ class BatchBuilder(upstream.InterpreterBuilder):
         pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, data))
         place = self.meter.access(pointers, where, kind.itemsize, True, self._repeat(pointers))
         self._remember(place, pointers, where, kind)
-        _scatter(place, pointers, where, data, self.meter.addresses)
+        scatter(place, pointers, where, data, self.meter.addresses)
 
     def _remember(self, place: Any, pointers: np.ndarray, where: np.ndarray, kind: np.dtype) -> None:
         if len(self.programs) > 1:
             self.remembered += where.size
             if self.remembered > UNDO_ELEMENTS:
                 raise Divergence(np.arange(len(self.programs)))
-            old = _gather(place, pointers, where, np.zeros(where.shape, kind), kind, self.meter.addresses)
+            old = gather(place, pointers, where, np.zeros(where.shape, kind), kind, self.meter.addresses)
             self.undo.append((place, pointers, where, old))
 
     def roll_back(self) -> None:
         """Takes back every store of this batch."""
         for place, pointers, where, old in reversed(self.undo):
-            _scatter(place, pointers, where, old, self.meter.addresses)
+            scatter(place, pointers, where, old, self.meter.addresses)
 
     def _atomic(
         self, ptr: BlockValue, value: BlockValue, mask: np.ndarray
@@ -216,6 +202,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         every = np.empty((len(self.programs),) + (1,) * (ptr.data.ndim - 1))
         arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
+        self.meter.programs.waited |= bool(where.any())
         self.meter.access(pointers, where, data.itemsize, False, 1)
         self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
         return pointers - self.meter.addresses, data, where
@@ -224,14 +211,16 @@ class BatchBuilder(upstream.InterpreterBuilder):
         pointers, data, _ = self._atomic(ptr, val, np.ones((1,) * ptr.data.ndim, bool))
         expected = np.ascontiguousarray(np.broadcast_to(cmp.data, data.shape))
         order = self.ir_sem_to_interpreter_sem[sem]
-        return BlockValue(upstream._interpreter.atomic_cas(pointers, expected, data, order), cmp.dtype.scalar)
+        cas = lambda *arrays: upstream._interpreter.atomic_cas(*arrays, order)
+        return BlockValue(in_any_order(self.order, cas, pointers, expected, data), cmp.dtype.scalar)
 
     def create_atomic_rmw(
         self, op: Any, ptr: BlockValue, val: BlockValue, mask: BlockValue, sem: Any, scope: Any
     ) -> BlockValue:
         pointers, data, where = self._atomic(ptr, val, mask.data)
         op, order = self.ir_rmw_op_to_interpreter_rmw_op[op], self.ir_sem_to_interpreter_sem[sem]
-        return BlockValue(upstream._interpreter.atomic_rmw(op, pointers, data, where, order), val.dtype.scalar)
+        rmw = lambda *arrays: upstream._interpreter.atomic_rmw(op, *arrays, order)
+        return BlockValue(in_any_order(self.order, rmw, pointers, data, where), val.dtype.scalar)
 
     # arithmetic
 

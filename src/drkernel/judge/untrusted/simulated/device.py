@@ -55,3 +55,13 @@ def record(skip: Collection[str] = (), budget: float = WORK_BUDGET) -> Iterator[
     trace = OpTrace()
     with _machines[0].recording(Session(trace, skip, budget)):
         yield trace
+
+
+@contextlib.contextmanager
+def record_grids() -> Iterator[OpTrace]:
+    """Counts launches and their programs. No launch is executed, so that tensors need no data."""
+    from drkernel.judge.untrusted.simulated.interpreter import Session
+
+    trace = OpTrace()
+    with _machines[0].recording(Session(trace, (), WORK_BUDGET, dry=True)):
+        yield trace

@@ -33,13 +33,16 @@ from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 from drkernel.judge.untrusted.simulated import block_pointers, opaque
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
-from drkernel.judge.untrusted.simulated.loops import LoopTransformer, loop_values
+from drkernel.judge.untrusted.simulated.loops import LoopTransformer, LoopValue, loop_values, static_range
 from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
 from drkernel.judge.untrusted.simulated.semantic import BatchSemantic
 from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
 
 BATCH_ELEMENTS = 1 << 16
 """Elements that an array of a batch should have: enough for numpy to be fast, few enough for the CPU's cache."""
+
+NESTED_SPLITS = 8
+"""How often a batch may split into groups that split again. Each split starts the programs anew."""
 
 COPIED_AT_ONCE = 8
 """Elements that are copied to the host at the price of one: a price for what the host may compute from them."""
@@ -51,11 +54,11 @@ LAUNCH_BUDGET = 1e9
 class Session:
     """One recording: what launches are counted in."""
 
-    def __init__(self, trace: OpTrace, skip: Collection[str], budget: float):
-        self.trace = trace
+    def __init__(self, trace: OpTrace, skip: Collection[str], budget: float, dry: bool = False):
+        self.trace, self.dry = trace, dry
         self.skip = frozenset(skip)
         self.budget = budget
-        self.recorder = Recorder(trace, strict=True)
+        self.recorder = Recorder(trace, strict=not dry)
         self._rows: dict[Any, Row] = {}
 
     def row(self, kernel: upstream.InterpretedFunction) -> Row:
@@ -118,6 +121,9 @@ class Machine:
             hook(*args, **kwargs)
         row = session.row(kernel)
         row.calls += 1
+        if session.dry:
+            row.programs += int(np.prod(sizes))
+            return
         meter = Meter(row, list(_tensors(arguments)), session.budget, self.addresses)
         with self._metering(meter), np.errstate(all="ignore"):
             values = self._values(kernel, arguments)
@@ -146,6 +152,7 @@ class Machine:
 
     def _run(self, kernel: upstream.InterpretedFunction, values: dict, sizes: tuple) -> None:
         self.builder.set_grid_dim(*sizes, *(1,) * (3 - len(sizes)))
+        self.builder.order = np.random.default_rng(0)
         try:
             body = _body(kernel)
             start, total, batch = 0, int(np.prod(sizes)), 32
@@ -158,20 +165,29 @@ class Machine:
         except Exception as error:
             raise _located(kernel, error) from error
 
-    def _batch(self, body: Callable, values: dict, programs: np.ndarray) -> None:
-        """Runs programs as one batch. Where they diverge, takes back their stores and runs each group by itself."""
+    def _batch(self, body: Callable, values: dict, programs: np.ndarray, splits: int = 0) -> None:
+        """Runs programs as one batch. Where they diverge, takes back their stores and runs each group by itself.
+
+        Programs that leave a loop one by one split off one by one. After a few splits each runs alone.
+        """
         builder, meter = self.builder, self.builder.meter
         builder.programs, builder.undo, builder.remembered = programs, [], 0
-        meter.begin(len(programs))
+        meter.begin(programs @ self._strides())
         before = meter.snapshot()
         try:
             body(**values)
         except Divergence as split:
             builder.roll_back()
             meter.restore(before)
-            _, first, group = np.unique(split.values, return_index=True, return_inverse=True)
+            alike = split.values if splits < NESTED_SPLITS else np.arange(len(programs))
+            _, first, group = np.unique(alike, return_index=True, return_inverse=True)
             for index in np.argsort(first):
-                self._batch(body, values, programs[group.reshape(-1) == index])
+                self._batch(body, values, programs[group.reshape(-1) == index], splits + 1)
+
+    def _strides(self) -> np.ndarray:
+        """What a program's number in the launch grows by along each axis of the grid."""
+        across, down, _ = self.builder.grid_dim
+        return np.array([1, across, across * down])
 
     def _value(self, argument: Any) -> Any:
         """An argument as the interpreter takes it."""
@@ -236,6 +252,7 @@ def build() -> Machine:
     upstream.BlockPointerHandle.materialize_pointers = block_pointers.materialize_block_pointer
     upstream.TensorDescHandle.materialize_pointers = block_pointers.materialize_descriptor
     upstream.FunctionRewriter.ast_transformer = LoopTransformer()
+    LoopValue.semantic = machine.semantic
     upstream.loop_values = functools.partial(loop_values, machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, grid, warmup=False, **kwargs: (
         None if warmup else machine.launch(kernel, args, kwargs, grid)
@@ -304,6 +321,7 @@ def _patch_language(machine: Machine) -> None:
         _bind(module, machine.semantic)
         upstream._patch_lang_core(module, scope)
     for module in (tl, tl.core):
+        module.static_range = static_range
         module.reduce = functools.partial(reductions.reduce, machine)
         module.associative_scan = functools.partial(reductions.scan, machine)
     for holder in (tl.tensor, tl.math, tl.core.tensor_descriptor_base, libdevice):

@@ -8,6 +8,8 @@ equally often stay in one batch.
 from __future__ import annotations
 
 import ast
+import functools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,10 +31,17 @@ class LoopTransformer(upstream.ASTTransformer):
 
 
 class LoopValue(int):
-    """A number of a loop, and what is computed from it, with the methods that kernels ask of scalars."""
+    """An int32 that all programs have in common: a loop's variable, and what integers make of it.
+
+    It is computed in Python, at no cost, but as on a GPU: it wraps at 32 bits, quotients are rounded towards zero, and
+    comparisons and fractions are scalars of the kernel.
+    """
 
     semantic: Any
-    dtype = tl.int32
+
+    @property
+    def dtype(self) -> tl.dtype:
+        return tl.int32
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         return self.semantic.to_tensor(int(self)).to(*args, **kwargs)
@@ -40,52 +49,120 @@ class LoopValue(int):
     cast = to
 
 
-def _closed(name: str) -> Callable:
-    """An operation on integers whose result is a value of the loop, too."""
-    function = getattr(int, name)
+def plain(value: Any) -> Any:
+    """A value of a loop as a number of Python's own."""
+    return int(value) if type(value) is LoopValue else value
 
-    def operate(self: LoopValue, *others: Any) -> Any:
-        result = function(self, *others)
-        return type(self)(result) if type(result) is int else result
+
+def _quotient(one: int, other: int) -> int:
+    return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
+
+
+_EXACT = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": _quotient,
+    "mod": lambda one, other: one - other * _quotient(one, other),
+    "lshift": operator.lshift,
+    "rshift": operator.rshift,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def _fits(value: int) -> bool:
+    return -(2**31) <= value < 2**31
+
+
+def _wrapped(value: int) -> LoopValue:
+    return LoopValue((value + 2**31) % 2**32 - 2**31)
+
+
+def _operation(name: str, exact: Callable, reflected: bool) -> Callable:
+    """An operation whose result is a value of the loop where the other operand is an int32, too."""
+    method = f"__{'r' * reflected}{name}__"
+
+    def operate(self: LoopValue, other: Any) -> Any:
+        other = plain(other.value if isinstance(other, tl.constexpr) else other)
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        if isinstance(other, float) or not _fits(other):
+            return getattr(self.semantic.to_tensor(int(self)), method)(other)
+        return _wrapped(exact(other, int(self)) if reflected else exact(int(self), other))
 
     return operate
 
 
-for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "neg"):
-    setattr(LoopValue, f"__{_name}__", _closed(f"__{_name}__"))
+def _as_scalar(name: str) -> Callable:
+    """An operation whose result is a scalar of the kernel."""
+
+    def operate(self: LoopValue, other: Any) -> Any:
+        other = plain(other.value if isinstance(other, tl.constexpr) else other)
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        return getattr(self.semantic.to_tensor(int(self)), name)(other)
+
+    return operate
+
+
+for _name, _exact in _EXACT.items():
+    for _reflected in (False, True):
+        setattr(LoopValue, f"__{'r' * _reflected}{_name}__", _operation(_name, _exact, _reflected))
+for _name in (*_COMPARISONS, "truediv", "rtruediv"):
+    setattr(LoopValue, f"__{_name}__", _as_scalar(f"__{_name}__"))
+LoopValue.__neg__ = lambda self: _wrapped(-int(self))  # type: ignore[method-assign]
+LoopValue.__invert__ = lambda self: _wrapped(~int(self))  # type: ignore[method-assign]
+
+
+def static_range(*arguments: Any, **options: Any) -> range:
+    """In the place of tl.static_range: the numbers are constants.
+
+    Raises:
+        TypeError: for a bound that is known at run time only.
+    """
+    bounds = _bounds(*arguments, **options)
+    if any(isinstance(bound, (tl.tensor, LoopValue)) for bound in bounds):
+        raise TypeError("the bounds of tl.static_range must be constants; use range or tl.range")
+    return range(*bounds)
 
 
 def loop_values(semantic: Any, function: Callable, *arguments: Any, **options: Any) -> Iterator[Any]:
     """The variable of a loop over `function(*arguments)`, each time around."""
-    if function in (range, tl.range, tl.core.range):
-        bounds = _bounds(*arguments, **options)
-        if any(_differs(bound) for bound in bounds):
-            yield from _values_of_programs(semantic, *bounds)
-            return
-    kind = type("LoopValue", (LoopValue,), {"semantic": semantic})
-    for value in function(*arguments, **options):
-        yield kind(value) if type(value) is int else value
+    if function not in (range, tl.range, tl.core.range):
+        yield from function(*arguments, **options)
+        return
+    bounds = _bounds(*arguments, **options)
+    kind = functools.reduce(semantic.integer_promote_impl, [_kind(semantic, bound) for bound in bounds])
+    numbers = [bound.handle.data if isinstance(bound, tl.tensor) else np.array([int(bound)]) for bound in bounds]
+    if isinstance(bounds[2], (tl.tensor, LoopValue)) and (numbers[2] < 0).any():
+        raise ValueError("a step below zero must be a constant: a compiled loop would not go round at all")
+    if kind == tl.int32 and all(agree(number) for number in numbers):
+        yield from map(LoopValue, range(*(int(number[0]) for number in numbers)))
+    else:
+        yield from _values_of_programs(semantic, kind, *(number.astype(np.int64) for number in numbers))
 
 
-def _bounds(arg1: Any, arg2: Any = None, step: Any = None, **_: Any) -> tuple[Any, Any, Any]:
+def _bounds(arg1: Any, arg2: Any = None, step: Any = None, **_: Any) -> list[Any]:
     """Start, stop and step of a range; the arguments are tl.range's."""
     step = 1 if step is None else step
-    return (0, arg1, step) if arg2 is None else (arg1, arg2, step)
+    bounds = (0, arg1, step) if arg2 is None else (arg1, arg2, step)
+    return [bound.value if isinstance(bound, tl.constexpr) else bound for bound in bounds]
 
 
-def _differs(bound: Any) -> bool:
-    """Whether programs have different numbers there."""
-    return isinstance(bound, tl.tensor) and bound.handle.data.ndim == 1 and not agree(bound.handle.data)
+def _kind(semantic: Any, bound: Any) -> tl.dtype:
+    """The dtype of a bound."""
+    kind = bound.type if isinstance(bound, tl.tensor) else semantic.to_tensor_type(plain(bound))
+    if kind.is_block() or not kind.is_int():
+        raise TypeError(f"the bounds and the step of a loop must be integers, found {kind}")
+    return kind
 
 
-def _values_of_programs(semantic: Any, *bounds: Any) -> Iterator[Any]:
+def _values_of_programs(semantic: Any, kind: tl.dtype, *bounds: np.ndarray) -> Iterator[Any]:
     """The variable as a scalar of each program, where all go round equally often; else they diverge."""
-    kinds = [bound.dtype for bound in bounds if isinstance(bound, tl.tensor)]
-    kind = tl.int64 if tl.int64 in kinds else tl.int32
-    start, stop, step = (
-        bound.handle.data.astype(np.int64) if isinstance(bound, tl.tensor) else np.array([int(bound)])
-        for bound in bounds
-    )
+    start, stop, step = bounds
     if not step.all():
         raise ValueError("range() arg 3 must not be zero")
     times = semantic.builder.scalar(np.maximum(0, -((start - stop) // step)))

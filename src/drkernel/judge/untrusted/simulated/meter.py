@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 
 from drkernel.judge.boundary.aten import distinct_elements
-from drkernel.judge.boundary.op_trace import Math, Row
+from drkernel.judge.boundary.op_trace import Grid, Math, Row
+from drkernel.judge.untrusted.simulated.races import DataRace, Programs, Writers
 
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
 
 _WORD = 4
 """Bytes of an element of a block. Of 16-bit tensors a program may take two blocks without a loop: halves of a row."""
+
+_UNEVEN = 4
+"""A program that stores so many times as often as it would if all did their part keeps others waiting."""
 
 WORK_PER_STEP = 2000
 """Work of one interpreted operation beyond its elements: its overhead in Python. A unit takes 3 to 10 ns."""
@@ -50,12 +54,35 @@ class Region:
         """Of each sector: the program that loaded it last, and what it had moved by then."""
         self.touched: dict[bool, np.ndarray] = {}
         self.total = {False: 0, True: 0}
+        self._writers: Writers | None = None
 
     def touch(self, offsets: np.ndarray, stored: bool) -> None:
         """Takes note of the elements at these byte offsets."""
         if stored not in self.touched:
             self.touched[stored] = np.zeros(-(-self.size // self.element), dtype=bool)
         self.touched[stored][offsets >> np.uint64(self.shift)] = True
+
+    def stored_by(self, offsets: np.ndarray, writers: np.ndarray) -> None:
+        """Takes note of the program that stores at each of these byte offsets."""
+        if self._writers is None:
+            self._writers = Writers(-(-self.size // self.element))
+        self._writers.store(offsets >> np.uint64(self.shift), writers)
+
+    def expect_own(self, offsets: np.ndarray, programs: Programs, mask: np.ndarray, inside: Any = ...) -> None:
+        """Checks a load at these byte offsets, of the unmasked lanes that are `inside` of this storage.
+
+        Raises:
+            DataRace: if another program of the launch has stored there.
+        """
+        if self._writers is None or programs.waited:
+            return
+        elements = offsets >> np.uint64(self.shift)
+        foreign = self._writers.foreign(elements, programs.of_lanes(mask)[inside], programs.together)
+        if foreign.any():
+            raise DataRace(
+                f"loads element {elements[foreign.argmax()]} of `{self.name}`, which another program of this launch "
+                "stores; programs have no order unless they wait for each other by atomic operations"
+            )
 
     def reload(self, offsets: np.ndarray, programs: np.ndarray, moved: float) -> np.ndarray:
         """Takes note of loads. Returns, for each of a sector that the same program loaded last, what was moved since.
@@ -98,6 +125,36 @@ class NoLaunch:
         raise RuntimeError("a function of triton.language that is called outside of a kernel")
 
 
+class _Batch:
+    """Counters of programs that run together: what differs among them is counted by program."""
+
+    def __init__(self, programs: int):
+        self.accesses = 0
+        self.arithmetic = self.flops = self.padded_flops = 0.0
+        """Sums over the programs. The last is of products of which it is not known how many lanes hold data."""
+        self.stores = np.zeros(programs)
+        self._unmasked = np.zeros(programs)
+        self._filled = np.zeros(programs)
+        """Sum over a program's unmasked lanes of the proportion of unmasked ones in their load or store."""
+
+    def access(self, mask: np.ndarray, stored: bool) -> None:
+        """Counts a load or store. mask: [P or 1, ...]."""
+        lanes = mask.reshape(len(mask), -1)
+        unmasked = np.count_nonzero(lanes, axis=1)
+        self._unmasked += unmasked
+        self.stores += stored * (unmasked > 0)
+        self._filled += unmasked * (unmasked / lanes.shape[1])
+
+    def idle(self) -> int:
+        """Programs that access nothing."""
+        return int(np.count_nonzero(self._unmasked == 0))
+
+    def unmasked_share(self) -> np.ndarray:
+        """Of each program's lanes [P], the mean over unmasked ones, so that loads that are almost all masked have no
+        weight; 0 where a program accesses nothing, and so does nothing."""
+        return self._filled / np.maximum(self._unmasked, 1)
+
+
 class Meter:
     """Counters of one launch.
 
@@ -111,19 +168,15 @@ class Meter:
         self.addresses = np.uint64(addresses)
         self.work = 0.0
         self.largest = 1
-        self.arithmetic: float = 0
-        self.accesses = 0
-        self.flops: float = 0
-        self.padded_flops: float = 0
-        """Of products of which it is not known how many of their lanes hold data."""
+        self.computes_products = False
         self.reused = self.reach = 0.0
-        self._programs = np.zeros(1, np.int64)
-        """Numbers of the programs of this batch; no two of a launch are equal."""
+        self.programs = Programs(np.zeros(1, np.int64))
+        self._batches: list[_Batch] = []
+        self._batch = _Batch(1)
+        self._runs = np.zeros(1, np.int64)
+        """Numbers of the programs of this batch; a program that is run again has another one."""
         self._moved = 0.0
         """Bytes that a program has moved so far."""
-        self.unmasked = 0
-        self.filled: float = 0
-        """Sum over the unmasked lanes of the proportion of unmasked ones in their load or store."""
         regions: dict[int, Region] = {}
         for name, tensor in arguments:
             region = Region(name, tensor, addresses)
@@ -134,28 +187,20 @@ class Meter:
 
     def snapshot(self) -> tuple:
         """The counters that a batch of programs may take back; `work` is spent either way."""
-        return (
-            self.arithmetic,
-            self.accesses,
-            self.flops,
-            self.padded_flops,
-            self.unmasked,
-            self.filled,
-            self.reused,
-            self.reach,
-            [dict(r.total) for r in self.regions],
-        )
+        return self.reused, self.reach, [dict(r.total) for r in self.regions]
 
     def restore(self, counters: tuple) -> None:
-        (*counts, totals) = counters
-        self.arithmetic, self.accesses, self.flops, self.padded_flops, *counts = counts
-        self.unmasked, self.filled, self.reused, self.reach = counts
+        self.reused, self.reach, totals = counters
+        self._batches.pop()
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
-    def begin(self, programs: int) -> None:
-        """Starts a batch of programs. They have loaded nothing yet."""
-        self._programs = self._programs[-1] + 1 + np.arange(programs)[:, None]
+    def begin(self, places: np.ndarray) -> None:
+        """Starts a batch of programs, at these places [P] of the grid. They have loaded nothing yet."""
+        self.programs = Programs(places)
+        self._runs = self._runs[-1] + 1 + np.arange(len(places))[:, None]
+        self._batch = _Batch(len(places))
+        self._batches.append(self._batch)
 
     def step(self, size: int, repeat: float) -> None:
         """Counts one operation on `size` elements, of `repeat` instructions each over all programs that do it alike.
@@ -165,25 +210,26 @@ class Meter:
         """
         self.work += size + WORK_PER_STEP
         if size > 1:
-            self.arithmetic += size * repeat
+            self._batch.arithmetic += size * repeat
         if self.work > self.budget:
             raise WorkBudgetExceeded(
                 f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
             )
 
-    def product(self, flops: float, filled: float | None, math: Math) -> None:
+    def product(self, flops: float, filled: np.ndarray | None, math: Math) -> None:
         """Counts a tl.dot. Products of several kinds in one kernel count as the slowest of them.
 
         Args:
-            filled: the proportion of `flops` on data; None where it is not known.
+            filled: the proportion of `flops` on data, by program; None where it is not known.
         """
-        first = not (self.flops or self.padded_flops or self.row.flops)
+        first = not (self.computes_products or self.row.flops)
+        self.computes_products = True
         if first or _SLOWEST_FIRST.index(math) < _SLOWEST_FIRST.index(self.row.math):
             self.row.math = math
         if filled is None:
-            self.padded_flops += flops
+            self._batch.padded_flops += flops
         else:
-            self.flops += flops * filled
+            self._batch.flops += flops * float(filled.mean())
 
     def access(
         self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int
@@ -194,43 +240,52 @@ class Meter:
         masked; None where nothing is accessed or several tensors are.
         """
         self.step(pointers.size, 0)
-        self.accesses += len(pointers) * repeat
+        self._batch.accesses += len(pointers) * repeat
         self.largest = max(self.largest, pointers.size // len(pointers))
         complete = bool(mask.all())
         valid = pointers.ravel() if complete else pointers[mask]
         if not valid.size:
             return None
-        self.unmasked += valid.size * repeat
-        self.filled += valid.size * repeat * valid.size / pointers.size
+        self._batch.access(mask, stored)
         moved = _cached_bytes(pointers, mask, complete, width) * repeat
         first = next((r for r in self.regions if r.base <= int(valid[0]) < r.base + r.size), None)
         if first is not None:
             offsets = valid - np.uint64(first.base)
             if int(offsets.max()) + width <= first.size:
-                first.touch(offsets, stored)
+                self._touch(first, offsets, mask, stored)
                 first.total[stored] += moved
                 self._advance(first, offsets, mask, moved, stored)
                 return first, offsets, complete
-        self._scattered(valid, width, stored, moved)
+        self._scattered(valid, mask, width, stored, moved)
         return None
+
+    def _touch(
+        self, region: Region, offsets: np.ndarray, mask: np.ndarray, stored: bool, inside: np.ndarray | Any = ...
+    ) -> None:
+        """Takes note of the elements that the unmasked lanes `inside` of a tensor access, and by which programs."""
+        region.touch(offsets, stored)
+        if stored:
+            region.stored_by(offsets, self.programs.of_lanes(mask)[inside])
+        else:
+            region.expect_own(offsets, self.programs, mask, inside)
 
     def _advance(self, region: Region, offsets: np.ndarray, mask: np.ndarray, moved: int, stored: bool) -> None:
         """Counts what the programs move, and how much they moved since they loaded what they load again."""
-        self._moved += moved / len(self._programs)
+        self._moved += moved / len(self._runs)
         if not stored:
-            programs = self._programs[-1:] if len(mask) == 1 else self._programs
+            programs = self._runs[-1:] if len(mask) == 1 else self._runs
             lanes = np.broadcast_to(programs.reshape(-1, *(1,) * (mask.ndim - 1)), mask.shape)
             since = region.reload(offsets, lanes[mask], self._moved)
             self.reused += moved * len(since) / len(offsets)
             self.reach += moved * float(since.sum()) / len(offsets)
 
-    def _scattered(self, valid: np.ndarray, width: int, stored: bool, moved: int) -> None:
+    def _scattered(self, valid: np.ndarray, mask: np.ndarray, width: int, stored: bool, moved: int) -> None:
         """One access to several tensors, or outside of all."""
         known = np.zeros(valid.shape, bool)
         for region in self.regions:
             offsets = valid - np.uint64(region.base)
             inside = offsets < np.uint64(max(0, region.size - width + 1))
-            region.touch(offsets[inside], stored)
+            self._touch(region, offsets[inside], mask, stored, inside)
             region.total[stored] += int(moved * inside.mean())
             known |= inside
         if not known.all():
@@ -249,13 +304,14 @@ class Meter:
         """Adds the launch, of so many programs, to its row.
 
         Masked lanes do arithmetic too, but they are far more frequent in a small task than in the full one. So work is
-        counted for the unmasked share of the lanes alone: of two dimensions in a load or store, of three in a product.
-        It is the mean over unmasked lanes, so that loads that are almost all masked have no weight.
+        counted for the unmasked share of each program's lanes alone: of two dimensions in a load or store, of three in
+        a product.
         """
-        share = self.filled / self.unmasked if self.unmasked else 1.0
-        self.row.arithmetic += self.arithmetic * share
-        self.row.accesses += self.accesses
-        self.row.flops += self.flops + self.padded_flops * share**1.5
+        for batch in self._batches:
+            share = batch.unmasked_share()
+            self.row.accesses += round(batch.accesses * float((share > 0).mean()))
+            self.row.arithmetic += batch.arithmetic * float(share.mean())
+            self.row.flops += batch.flops + batch.padded_flops * float((share**1.5).mean())
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
@@ -271,9 +327,18 @@ class Meter:
                 if stored:
                     largest = max(largest, region.extent(unique))
                     self.row.output_numel = max(self.row.output_numel, unique // region.element)
-        if added and not (self.flops or self.padded_flops):  # programs that add to one another divide what they read
+        if added and not self.computes_products:  # programs that add to one another divide what they read
             largest = read
-        self.row.add_grid(programs, largest, most > _WORD * self.largest * programs)
+        loops = most > _WORD * self.largest * programs
+        idle = sum(batch.idle() for batch in self._batches)
+        self.row.add_grid(Grid(programs, largest, loops, 1, idle, self._share_of_busiest()))
+
+    def _share_of_busiest(self) -> float:
+        """See Grid.share. A small task may have less work than programs, so that some are idle that would not be in
+        the full one; but then none of the others does much more than its part."""
+        stores = np.concatenate([batch.stores for batch in self._batches])
+        part = np.ceil(stores.mean())
+        return float(stores.max() / stores.sum()) if stores.max() > _UNEVEN * part else 0.0
 
 
 _NONE = np.uint64(2**64 - 1)

@@ -12,14 +12,21 @@ import triton.language as tl
 
 
 def filled(where: np.ndarray) -> dict:
-    """Notes with a loaded block of two dimensions which proportion of its rows and of its columns hold data."""
+    """Notes with a loaded block of two dimensions which proportion of its rows and of its columns hold data.
+
+    Both are arrays over programs: of one that loads nothing, and of another one that fills its block, the product is
+    not a quarter of a block each.
+    """
     if where.ndim != 3:
         return {}
-    return {"filled": (float(where.any(axis=2).mean()), float(where.any(axis=1).mean()))}
+    return {"filled": (where.any(axis=2).mean(axis=1), where.any(axis=1).mean(axis=1))}
 
 
-def product_fill(left: Any, right: Any) -> float | None:
-    """The proportion of a product's terms that are data; None where the operands are not what was loaded."""
+def product_fill(left: Any, right: Any) -> np.ndarray | None:
+    """The proportion of a product's terms that are data, by program; None where the operands are not what was loaded.
+
+    Returns: [P or 1].
+    """
     if "filled" not in left.attr or "filled" not in right.attr:
         return None
     (rows, inner), (also_inner, columns) = left.attr["filled"], right.attr["filled"]

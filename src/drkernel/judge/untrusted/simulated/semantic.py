@@ -8,12 +8,19 @@ from typing import Any
 from triton.language.semantic import TritonSemantic
 
 from drkernel.judge.untrusted.simulated.builder import INTEGER, BatchBuilder
+from drkernel.judge.untrusted.simulated.loops import plain
 
 
 class BatchSemantic(TritonSemantic):
     """Triton's own, without what it computes for nobody."""
 
     builder: BatchBuilder
+
+    def to_tensor(self, x: Any, check_type: bool = True) -> Any:
+        return super().to_tensor(plain(x), check_type)
+
+    def binary_op_type_checking_impl(self, lhs: Any, rhs: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().binary_op_type_checking_impl(plain(lhs), plain(rhs), *args, **kwargs)
 
     def binary_op_sanitize_overflow_impl(self, lhs: Any, rhs: Any, binary_op: Callable) -> None:
         """Counts what Triton's check for overflow of a sum, difference or product of integers takes: two casts, the

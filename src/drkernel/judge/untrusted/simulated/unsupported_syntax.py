@@ -40,6 +40,9 @@ def refuse_what_does_not_compile(function: Callable) -> None:
             nested = isinstance(node, ast.FunctionDef)
             if isinstance(node, (ast.stmt, ast.expr)) and (nested or kind not in _COMPILED | _WITHIN_OTHERS):
                 raise _at(node, SyntaxError(f"Triton kernels cannot contain `{kind.lower()}`"))
+            if _is_compiled_loop(node):
+                for inner in (n for n in ast.walk(node) if isinstance(n, ast.Return)):
+                    raise _at(inner, SyntaxError("Triton kernels cannot return from within a loop"))
     for node in _hidden_globals(tree, function.__globals__):
         raise _at(
             node,
@@ -48,6 +51,12 @@ def refuse_what_does_not_compile(function: Callable) -> None:
                 "or decorate it with @triton.jit"
             ),
         )
+
+
+def _is_compiled_loop(node: ast.AST) -> bool:
+    """Whether a node is a loop, other than one that is unrolled."""
+    over = ast.unparse(node.iter) if isinstance(node, ast.For) else ""
+    return isinstance(node, ast.While) or (isinstance(node, ast.For) and "static_range" not in over)
 
 
 def _at(node: Any, error: Exception) -> Exception:

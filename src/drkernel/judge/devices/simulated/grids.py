@@ -1,0 +1,61 @@
+"""How many programs a submission launches at the sizes that count. Kernels run at small sizes alone.
+
+A small grid does not tell whether it grows with the data. So the host's part of the submission runs on tensors of the
+full sizes that have no data, and its launches are counted.
+
+That happens in a process of its own: what a submission keeps of such tensors, or how it fails, must not change what its
+other calls do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
+from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.boundary.shared_tensors import NotSerializable
+from drkernel.judge.boundary.zygote import Process
+from drkernel.judge.devices.base import Submission
+from drkernel.judge.trusted.prepare import PreparedTask
+from drkernel.judge.trusted.runner_client import Failed, RunnerClient
+from drkernel.judge.trusted.without_data import on_meta
+from drkernel.tasks.module import Reference
+from drkernel.types import DrKernelError
+
+_NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
+"""Where something needs data, or takes too long: right code may do so."""
+
+
+def with_full_grids(prepared: PreparedTask, submission: Submission, start: Callable[[], Process]) -> OpTrace:
+    """The trace, whose rows know their full grids where the submission runs without data.
+
+    Args:
+        start: a runner that has not been asked anything yet.
+    """
+    trace = submission.trace
+    try:
+        with on_meta():
+            reference = Reference(prepared.task, prepared.sizes)
+            init, inputs = list(reference.init_args()), reference.inputs(0)
+        full = _launched(prepared, submission, start, init, inputs)
+    except _NO_ANSWER:
+        return trace
+    grids = {row.site: row.programs / row.calls for row in full.rows if row.triton and row.calls}
+    rows = [dataclasses.replace(row, full_grid=grids.get(row.site, 0.0)) if row.triton else row for row in trace.rows]
+    return OpTrace(rows)
+
+
+def _launched(
+    prepared: PreparedTask, submission: Submission, start: Callable[[], Process], init: list, inputs: Any
+) -> OpTrace:
+    """The launches of a forward without data, within the time that the submission has left."""
+    process = start()
+    try:
+        client = RunnerClient(process, submission.client.deadline() - time.monotonic(), budget_factor=1.0)
+        client.load(submission.source, prepared.task.answer_name, prepared.task.precision)
+        return client.dry_run(init, inputs, submission.case.plan.train)
+    finally:
+        process.end()

@@ -1,0 +1,65 @@
+"""Which grids a submission launches at the published sizes: its model runs on tensors without data.
+
+Runs in simulated runners. Kernels are not executed. A number that is read back is 1: few grids depend on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses import fake_tensor
+
+from drkernel.judge.boundary.construction import in_mode
+from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.boundary.shared_tensors import DTYPES, decode
+from drkernel.judge.untrusted.fake_cuda import CUDA
+from drkernel.judge.untrusted.simulated.device import record_grids
+
+
+def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list, train: bool) -> OpTrace:
+    """The launches of one forward, with the numbers of their programs.
+
+    Args:
+        init, args: the arguments of the constructor and of forward, in the form of shared_tensors.
+        metas: [dtype, shape, stride] of each tensor in them.
+    """
+    with _without_data(), torch.no_grad():
+        tensors = [torch.empty_strided(shape, stride, dtype=DTYPES[kind]) for kind, shape, stride in metas]
+        positional, keywords = decode(init, tensors.__getitem__)
+        model = in_mode(build(*positional, **keywords), train)
+        with record_grids() as trace:
+            model(*decode(args, tensors.__getitem__))
+    return trace
+
+
+@contextlib.contextmanager
+def _without_data() -> Iterator[None]:
+    """Whatever creates tensors in this block creates such ones. They pass for CUDA tensors, and have an address."""
+    device = fake_tensor.FakeTensor.device
+    assert isinstance(device, property)
+    patches = [
+        (fake_tensor.log, "disabled", True),  # it would say at length what does not run
+        (fake_tensor.FakeTensor, "data_ptr", lambda tensor: 0),
+        (fake_tensor.FakeTensor, "device", property(lambda tensor: _device(tensor, device))),
+        (torch.utils, "swap_tensors", _becomes),
+        (fake_tensor.FakeTensor, "item_memo", property(lambda tensor: 1, lambda tensor, value: None)),
+    ]
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(mock.patch.object(*patch))
+        yield stack.enter_context(fake_tensor.FakeTensorMode(allow_non_fake_inputs=True))
+
+
+def _device(tensor: Tensor, own: property) -> torch.device:
+    """That of fake CUDA for the submission. Torch sets the mode aside where it asks for itself."""
+    return CUDA if torch._C._len_torch_function_stack() else own.fget(tensor)  # type: ignore[misc]
+
+
+def _becomes(tensor: Tensor, other: Tensor) -> None:
+    """For modules that convert themselves: a tensor that others refer to cannot be swapped."""
+    tensor.data = other

@@ -1,0 +1,56 @@
+"""Finds races between the programs of one launch. Runs in simulated runners.
+
+Programs of a batch run statement by statement, and batches run one after the other. So a program finds here what others
+stored before it, which on a GPU it may find or not. A program that has executed an atomic operation may have waited for
+others: what it loads from then on is not checked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_NOBODY = 0
+
+
+class DataRace(RuntimeError):
+    """A program loads what another one of its launch stores, and nothing says which of the two comes first."""
+
+
+class Programs:
+    """The programs of a batch, by numbers that tell them from all others of the launch.
+
+    Args:
+        places: int [P], the place of each in the grid. A program that is run again has the same number.
+    """
+
+    def __init__(self, places: np.ndarray):
+        self._each = 1 + places.astype(np.int32)
+        self.together = int(self._each[0] if len(places) == 1 else -self._each[0])
+        """Stands for all of them where they do the same."""
+        self.waited = False
+        """Whether they have executed an atomic operation."""
+
+    def of_lanes(self, mask: np.ndarray) -> np.ndarray:
+        """The number of each unmasked lane's program. mask: [P, ...], or [1, ...] where all programs do the same."""
+        each = self._each if len(mask) == len(self._each) else np.array([self.together], np.int32)
+        return np.broadcast_to(each.reshape(-1, *(1,) * (mask.ndim - 1)), mask.shape)[mask]
+
+
+class Writers:
+    """Which program of the launch stored each element of a tensor last.
+
+    Batches that are taken back leave their numbers here. What they did is a possible order of the same launch, so a
+    race with them is a race of the launch.
+    """
+
+    def __init__(self, numel: int):
+        self._last = np.full(numel, _NOBODY, np.int32)
+
+    def store(self, elements: np.ndarray, writers: np.ndarray) -> None:
+        """Takes note of the program that stores each of the elements."""
+        self._last[elements] = writers
+
+    def foreign(self, elements: np.ndarray, readers: np.ndarray, together: int) -> np.ndarray:
+        """Of each element, whether its last writer is neither its reader nor the reader's whole batch."""
+        last = self._last[elements]
+        return (last != _NOBODY) & (last != readers) & (last != together)

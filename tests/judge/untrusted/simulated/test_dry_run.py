@@ -1,0 +1,70 @@
+"""A submission's host code on tensors without data: how many programs it launches at sizes that no kernel runs at."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor, nn
+
+from drkernel.judge.untrusted.simulated.dry_run import launched
+
+NOTHING = {"list": [{"list": []}, {"dict": []}]}
+LARGE = [["float32", [2**20, 2**20], [2**20, 1]]]
+"""Four TiB."""
+
+
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+class Launching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2**20))
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        assert x.data_ptr() % 16 == 0 and x.is_contiguous()
+        double[(min(132, triton.cdiv(x.numel(), 1024)),)](x, out, x.numel(), BLOCK=1024)
+        double[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel(), BLOCK=1024)
+        return out + self.weight
+
+
+def run(model):
+    return launched(model, NOTHING, {"list": [{"tensor": 0}]}, LARGE, False)
+
+
+def test_grids_of_the_full_size_are_counted_and_no_kernel_runs():
+    (row,) = (row for row in run(Launching).rows if row.triton)
+    assert (row.calls, row.programs) == (2, 132 + 2**30)
+    assert not row.tensors and not row.arithmetic
+
+
+@pytest.mark.parametrize("read", [Tensor.item, float, int, bool])
+def test_a_number_that_is_read_back_hides_no_launch(read, monkeypatch):
+    forward = Launching.forward
+    monkeypatch.setattr(Launching, "forward", lambda model, x: read(x.sum()) and forward(model, x))
+    assert run(Launching).launches_triton
+
+
+class Converting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(64, 64).to(torch.bfloat16)
+
+    def forward(self, x):
+        assert x.device.type == "cuda" or not x.is_cuda
+        assert self.inner.half().weight.dtype == torch.float16
+        return x
+
+
+def test_modules_convert_themselves():
+    run(Converting)
+
+
+def test_tensors_have_data_again_afterwards():
+    run(Launching)
+    x = torch.ones(4)
+    assert (x + 1).tolist() == [2.0] * 4 and x.data_ptr()

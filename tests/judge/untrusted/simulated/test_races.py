@@ -1,0 +1,118 @@
+"""Programs of one launch that use what others store without waiting for them."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime.errors import InterpreterError
+
+from tests.judge.untrusted.simulated.launching import launch
+
+RACE = "which another program of this launch stores"
+
+
+@triton.jit
+def rounds(x, y, n, ROUNDS: tl.constexpr, TWO_TENSORS: tl.constexpr):
+    """Each program adds its neighbour's number to its own, as if a round ended for all programs at once."""
+    pid = tl.program_id(0)
+    right = (pid + 1) % n
+    for _ in tl.static_range(ROUNDS):
+        if TWO_TENSORS:
+            i = tl.arange(0, 2)
+            tl.store(y + pid, tl.sum(tl.load(tl.where(i == 0, y + pid, x + right))))
+        else:
+            tl.store(y + pid, tl.load(x + pid) + tl.load(x + right))
+        x, y = y, x
+
+
+def test_a_round_that_needs_the_neighbours_round_is_a_race():
+    x, y = torch.ones(8), torch.zeros(8)
+    launch(rounds, (8,), x, y, 8, ROUNDS=1, TWO_TENSORS=False)
+    with pytest.raises(InterpreterError, match=f"kernel `rounds` line .*: loads element 1 of `y`, {RACE}"):
+        launch(rounds, (8,), x, y, 8, ROUNDS=2, TWO_TENSORS=False)
+    with pytest.raises(InterpreterError, match=RACE):
+        launch(rounds, (8,), x, y, 8, ROUNDS=2, TWO_TENSORS=True)
+
+
+@triton.jit
+def add_up(x, out, APART: tl.constexpr):
+    """With APART, each program goes round another number of times, so that they run one by one."""
+    pid = tl.program_id(0)
+    value = tl.load(x + pid)
+    for _ in range(pid if APART else 0, 2 * pid if APART else 0):
+        value += 0.0
+    tl.store(out, tl.load(out) + value)
+
+
+@pytest.mark.parametrize(("programs", "apart"), [(2, True), (40, True), (40, False)])
+def test_a_sum_without_atomics_is_a_race_in_any_order(programs, apart):
+    x = torch.ones(programs)
+    launch(add_up, (1,), x, torch.zeros(1), APART=apart)
+    with pytest.raises(InterpreterError, match=RACE):
+        launch(add_up, (programs,), x, torch.zeros(1), APART=apart)
+
+
+@triton.jit
+def last_of_all(x, out, programs, WAITS: tl.constexpr):
+    """Each program loads what the last one stores."""
+    pid = tl.program_id(0)
+    tl.store(x + pid, pid)
+    if WAITS == "no":
+        tl.atomic_add(x + programs, 1, mask=pid < 0)
+    elif WAITS == "barrier":
+        tl.atomic_add(x + programs, 1)
+        while tl.atomic_add(x + programs, 0) < programs:
+            pass
+    else:
+        while tl.load(x + programs, volatile=True) < 0:
+            pass
+    tl.store(out + pid, tl.load(x + programs - 1))
+
+
+def test_programs_that_wait_for_others_may_load_what_these_store():
+    for waits in ("barrier", "volatile"):
+        out = torch.zeros(4, dtype=torch.int32)
+        launch(last_of_all, (4,), torch.zeros(5, dtype=torch.int32), out, 4, WAITS=waits)
+        assert out.tolist() == [3] * 4
+    with pytest.raises(InterpreterError, match=RACE):
+        launch(last_of_all, (4,), torch.zeros(5, dtype=torch.int32), out, 4, WAITS="no")
+
+
+@triton.jit
+def own(table, out, BLOCK: tl.constexpr):
+    """All programs store the same table, and each loads from it what it needs. Then it works in its row in place."""
+    pid, i = tl.program_id(0), tl.arange(0, BLOCK)
+    tl.store(table + i, 2.0 * i)
+    value = tl.load(table + pid) + tl.load(table + i)
+    if pid % 2 == 0:
+        value += 1
+    row = out + tl.program_id(1) * BLOCK * 4 + pid * BLOCK + i
+    tl.store(row, value)
+    tl.store(row, tl.load(row) * 2)
+
+
+def test_what_programs_store_themselves_is_no_race():
+    out = torch.zeros(2, 4, 16)
+    launch(own, (4, 2), torch.zeros(16), out, BLOCK=16)
+    pid, i = torch.arange(4.0)[:, None], torch.arange(16.0)
+    assert torch.equal(out, (4 * pid + 4 * i + 2 * (pid % 2 == 0)).expand(2, 4, 16))
+
+
+@triton.jit
+def count_up(count, out, BLOCK: tl.constexpr, BY: tl.constexpr):
+    """Each lane, or each program with a block of one lane, keeps what an atomic operation returns."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    before = tl.atomic_add(count + i * 0, 1) if BY == "add" else tl.atomic_xchg(count + i * 0, i)
+    tl.store(out + i, before)
+
+
+@pytest.mark.parametrize(("programs", "block", "by"), [(64, 1, "add"), (64, 1, "xchg"), (2, 32, "add")])
+def test_what_atomic_operations_return_follows_from_no_order_of_programs_or_lanes(programs, block, by):
+    found = []
+    for _ in range(2):
+        out = torch.empty(64, dtype=torch.int32)
+        launch(count_up, (programs,), torch.full((1,), -1, dtype=torch.int32), out, BLOCK=block, BY=by)
+        found.append(out)
+    assert torch.equal(*found)
+    assert out.unique().numel() == 64
+    assert (out[:32].diff() == 1).sum() < 8
