@@ -41,7 +41,7 @@ from drkernel.types import DrKernelError, Precision, Task
 _ATTEMPTS, _UNKNOWN = 8, 2.0**-16
 """Places that are tried to find one that changes the inputs; relative error of outputs whose exact value is unknown."""
 _FEW, _NOISY_RUNS, _USUAL_RUNS = 256, 4, 2
-"""Outputs with fewer elements, or with a tolerance for each, get several runs with noise; others get two. In one run the
+"""Outputs with fewer elements, or with a tolerance for each, get several runs with noise; others get two. In one the
 errors of operators may cancel, and in some rows one element has them all."""
 
 
