@@ -118,7 +118,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     programs: np.ndarray
     undo: list[tuple]
     remembered: int
-    order = np.random.default_rng(0)
+    order: np.random.Generator
     """Draws the order of atomic operations; the same in each launch, so that verdicts repeat."""
 
     def _done(self, data: np.ndarray, dtype: Any, cost: float = 1) -> BlockValue:

@@ -81,38 +81,27 @@ def _wrapped(value: int) -> LoopValue:
     return LoopValue((value + 2**31) % 2**32 - 2**31)
 
 
-def _operation(name: str, exact: Callable, reflected: bool) -> Callable:
-    """An operation whose result is a value of the loop where the other operand is an int32, too."""
-    method = f"__{'r' * reflected}{name}__"
+def _operation(method: str, exact: Callable | None = None) -> Callable:
+    """An operation with a number: a value of the loop, which `exact` gives, where that is an int32, too. Otherwise, and
+    without `exact`, it is a scalar of the kernel."""
 
     def operate(self: LoopValue, other: Any) -> Any:
         other = plain(other.value if isinstance(other, tl.constexpr) else other)
         if not isinstance(other, (int, float)):
             return NotImplemented
-        if isinstance(other, float) or not _fits(other):
+        if exact is None or isinstance(other, float) or not _fits(other):
             return getattr(self.semantic.to_tensor(int(self)), method)(other)
-        return _wrapped(exact(other, int(self)) if reflected else exact(int(self), other))
-
-    return operate
-
-
-def _as_scalar(name: str) -> Callable:
-    """An operation whose result is a scalar of the kernel."""
-
-    def operate(self: LoopValue, other: Any) -> Any:
-        other = plain(other.value if isinstance(other, tl.constexpr) else other)
-        if not isinstance(other, (int, float)):
-            return NotImplemented
-        return getattr(self.semantic.to_tensor(int(self)), name)(other)
+        return _wrapped(exact(int(self), other))
 
     return operate
 
 
 for _name, _exact in _EXACT.items():
-    for _reflected in (False, True):
-        setattr(LoopValue, f"__{'r' * _reflected}{_name}__", _operation(_name, _exact, _reflected))
+    setattr(LoopValue, f"__{_name}__", _operation(f"__{_name}__", _exact))
+    _reflected = functools.partial(lambda exact, one, other: exact(other, one), _exact)
+    setattr(LoopValue, f"__r{_name}__", _operation(f"__r{_name}__", _reflected))
 for _name in (*_COMPARISONS, "truediv", "rtruediv"):
-    setattr(LoopValue, f"__{_name}__", _as_scalar(f"__{_name}__"))
+    setattr(LoopValue, f"__{_name}__", _operation(f"__{_name}__"))
 LoopValue.__neg__ = lambda self: _wrapped(-int(self))  # type: ignore[method-assign]
 LoopValue.__invert__ = lambda self: _wrapped(~int(self))  # type: ignore[method-assign]
 
