@@ -24,6 +24,7 @@ from drkernel.judge.boundary.construction import perturbed_construction
 from drkernel.judge.boundary.shared_tensors import overlaps
 from drkernel.judge.trusted import formats, lowering, regimes, rounding, structure
 from drkernel.judge.trusted.edits import ExpectedCall
+from drkernel.judge.trusted.element_bounds import is_few, stands_alone
 from drkernel.judge.trusted.mismatch import Mismatch
 from drkernel.judge.trusted.outputs import all_same, leaves, map_tensors, map_trees, not_finite
 from drkernel.judge.trusted.plans import Plan
@@ -32,7 +33,7 @@ from drkernel.judge.trusted.rerounding import Rerounded, Roundings
 from drkernel.judge.trusted.slices import LARGE, Cut, SlicedExpected
 from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.structure import Source
-from drkernel.judge.trusted.tolerance import Expected, stands_alone
+from drkernel.judge.trusted.tolerance import Expected
 from drkernel.judge.trusted.weight_perturbation import assign, perturbed
 from drkernel.tasks import module
 from drkernel.tasks.module import ArgumentEffects, Reference
@@ -40,9 +41,8 @@ from drkernel.types import DrKernelError, Precision, Task
 
 _ATTEMPTS, _UNKNOWN = 8, 2.0**-16
 """Places that are tried to find one that changes the inputs; relative error of outputs whose exact value is unknown."""
-_FEW, _NOISY_RUNS, _USUAL_RUNS = 256, 4, 2
-"""Outputs with fewer elements, or with a tolerance for each, get several runs with noise; others get two. In one the
-errors of operators may cancel, and in some rows one element has them all."""
+_NOISY_RUNS, _MORE_RUNS, _USUAL_RUNS = 4, 8, 2
+"""Runs with noise: of outputs that are few; of these before they are refused; of others. In one, errors may cancel."""
 
 
 class Perturbation(enum.Enum):
@@ -237,7 +237,7 @@ def expected_outputs(
     given = map_tensors(inputs, lambda tensor: _in_layout(tensor, tensor)) if may_edit else inputs
     rounded = forward(model, model.model, given, train, seed)
     alone = any(isinstance(t, Tensor) and stands_alone(t.shape) for _, t in leaves(rounded))
-    few = alone or any(not isinstance(t, Tensor) or t.numel() < _FEW for _, t in leaves(rounded))
+    runs = _NOISY_RUNS if any(is_few(t) for _, t in leaves(rounded)) else _USUAL_RUNS
     if effects is None:
         effects = model.reference.argument_effects[train] = ArgumentEffects(
             edits=not all_same(leaves(given), leaves(inputs)), aliases=_overlap(given, rounded)
@@ -247,10 +247,10 @@ def expected_outputs(
     try:
         exact = run.exact()
         whole = any(isinstance(t, Tensor) and not t.is_floating_point() for _, t in leaves(rounded))
-        noisy = [run.noisy(number, whole) for number in range(_NOISY_RUNS if few else _USUAL_RUNS)]
-        noisy += run.as_allowed(exact)
-        patterns = run.lowered() if lowered else ()
-        expected = ExpectedCall(exact, pair, noisy, run.precision, patterns, seed, run.rerounded(_NOISY_RUNS * alone))
+        noisy = [*(run.noisy(number, whole) for number in range(runs)), *run.as_allowed(exact)]
+        more = run.lowered() if lowered else (), seed, run.rerounded(_NOISY_RUNS * alone)
+        expected = ExpectedCall(exact, pair, noisy, run.precision, *more)
+        expected.set_more_noise(lambda: (run.noisy(number, whole) for number in range(runs, runs + _MORE_RUNS)))
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
         widened = map_tensors(pair, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
         expected = ExpectedCall(pair, pair, [widened], run.precision)

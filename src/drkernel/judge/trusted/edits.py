@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from drkernel.judge.trusted.mismatch import Mismatch
@@ -29,6 +30,10 @@ class ExpectedCall(Expected):
 
     def _set_up_edited(self, *args: Any) -> None:
         self.edited = Expected(*args)
+
+    def set_more_noise(self, pairs: Callable[[], Iterable[Any]]) -> None:
+        """Sets `more_noise` of outputs and of inputs."""
+        self.more_noise, self.edited.more_noise = ((lambda part=part: (t[part] for t in pairs())) for part in (0, 1))
 
     def check_edits(self, inputs: Any) -> Mismatch | None:
         """Compares the inputs as a submission leaves them, a tree whose tensors are `OutputTensor`."""

@@ -11,12 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 UNLIKE = 32.0
 """An element that is larger than the geometric mean of its row by this factor is no usual one."""
+MIN_ROW, _ALONE, _FEW = 16, 2**16, 256
+"""Rows shorter than MIN_ROW do not share a bound (`table_of`). Outputs of at most _ALONE elements have one bound per
+element. Fewer than _FEW elements have few errors."""
 _NOTHING = 1e-9
 """Beside its row, what is smaller counts as zero, which no mean is made of."""
 _SHARE_FACTOR = 2.0
@@ -26,6 +30,35 @@ _SAMPLES = 16
 _TINY = 1e-300
 _CHUNK = 2**22
 """Elements that are looked at together."""
+
+
+def table_of(shape: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns, where the elements of a row are alike, so that they share a tolerance.
+
+    Rows are those of the last dimension. Where that is short or the only one, elements stand for rows of the inputs,
+    and each is one of its own; where there are too many of these, rows are those of the first dimension.
+    """
+    size = math.prod(shape)
+    if stands_alone(shape):
+        return size, 1
+    wide = len(shape) > 1 and shape[-1] >= MIN_ROW
+    columns = shape[-1] if wide else size // shape[0] if len(shape) > 1 and size >= MIN_ROW * shape[0] > 0 else size
+    return size // max(1, columns), columns
+
+
+def together(table: tuple[int, int]) -> tuple[int, int]:
+    """The table in which elements that are rows of their own are one row."""
+    return (1, table[0]) if table[1] == 1 else table
+
+
+def stands_alone(shape: Sequence[int]) -> bool:
+    """Whether each element of an output has a tolerance of its own."""
+    return math.prod(shape) <= _ALONE and not (len(shape) > 1 and shape[-1] >= MIN_ROW)
+
+
+def is_few(output: Any) -> bool:
+    """Whether bounds come from few errors: those of one element, or of few. They need several runs with noise."""
+    return not isinstance(output, Tensor) or output.numel() < _FEW or stands_alone(output.shape)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,15 @@ from torch import Tensor
 from drkernel.judge.boundary.shared_tensors import repeats
 from drkernel.judge.trusted import reductions
 from drkernel.judge.trusted.block_tolerance import LeafTolerance, RelativeBounds, Tolerance
-from drkernel.judge.trusted.element_bounds import Rows, element_bounds
+from drkernel.judge.trusted.element_bounds import (
+    MIN_ROW,
+    Rows,
+    element_bounds,
+    is_few,
+    stands_alone,
+    table_of,
+    together,
+)
 from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
 from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, is_float, kind_of, leaves, same, shape_of
@@ -37,9 +45,8 @@ _FLOOR = 1.0
 _RARE, _RARE_FACTOR = 1e-3, 8.0
 """At most this proportion of the elements may exceed their bound, by at most this factor: bounds come from random
 errors, which are small here and there."""
-_MIN_ROW, _ALONE = 16, 2**16
-"""Rows shorter than _MIN_ROW do not share a bound (`_table`). Outputs of at most _ALONE elements have one bound per
-element."""
+_DOUBT = 16.0
+"""Bounds of few errors, which may be small by chance, are doubted where an output is within so many times of them."""
 _FLIPPED = 4e-6
 """At most this proportion of integers may differ: those where rounding decides, in another order of operations."""
 _CHUNK = 2**20
@@ -76,6 +83,8 @@ class Expected:
     """As `lowered`, to explain wrong outputs: formats of factors that the task forbids."""
     chained = False
     """Whether the reference has several products."""
+    more_noise: Callable[[], Iterable[Any]] = tuple
+    """Further outputs with other rounding. They are asked for once, before bounds of few errors refuse what is near."""
 
     def __init__(
         self,
@@ -92,10 +101,12 @@ class Expected:
         trees, again = ([dict(leaves(tree)) for tree in some] for some in ((exact, *noisy), rerounded))
         if any(tree.keys() != dict(self._rounded).keys() for tree in (*trees, *again)):
             raise ValueError("the reference's outputs have another structure in fp64")
-        self._leaves = {
-            path: _Leaf([tree[path] for tree in trees], [tree[path] for tree in again], value, precision)
+        given = {
+            path: ([tree[path] for tree in trees], [tree[path] for tree in again], value, precision)
             for path, value in self._rounded
         }
+        self._leaves = {path: _Leaf(*args) for path, args in given.items()}
+        self._of_few = {path: given[path] for path, value in self._rounded if is_few(value)}
         for name, tree in lowered:
             for path, value in leaves(tree):
                 self._leaves[path].add_lowering(name, value, seed)
@@ -105,7 +116,7 @@ class Expected:
         """What is expected where only the reference's own outputs are known, perhaps a part of them, and bounds by leaf
         (`bounds`). The norm of all errors is left to the caller (`squares`)."""
         expected = cls.__new__(cls)
-        expected.rounded, expected._rounded = rounded, leaves(rounded)
+        expected.rounded, expected._rounded, expected._of_few = rounded, leaves(rounded), {}
         pairs = zip(expected._rounded, bounds, strict=True)
         expected._leaves = {path: _Leaf.around(value, found) for (path, value), found in pairs}
         return expected
@@ -147,6 +158,7 @@ class Expected:
         found = dict(leaves(tree))
         if found.keys() != self._leaves.keys() or form_of(tree) != form_of(self.rounded):
             return Mismatch("wrong_structure", f"returned {form_of(tree)}, expected {form_of(self.rounded)}")
+        self._settle(found, slack)
         for path, value in self._rounded:
             if problem := self._leaves[path].check(path, value, found[path], slack, self._lowered(path), self.chained):
                 return problem
@@ -160,7 +172,19 @@ class Expected:
         found = dict(leaves(tree))
         if found.keys() != self._leaves.keys() or form_of(tree) != form_of(self.rounded):
             return False
+        self._settle(found, 1.0)
         return all(self._leaves[path].fits(path, value, found[path]) for path, value in self._rounded)
+
+    def _settle(self, found: dict[str, Any], slack: float) -> None:
+        """Makes bounds of few errors of more of them, if they decide."""
+        near = lambda path, factor: self._leaves[path].fits(path, self._of_few[path][2], found[path], factor * slack)
+        if any(not near(path, 1.0) and near(path, _DOUBT) for path in self._of_few):
+            more = [dict(leaves(tree)) for tree in self.more_noise()]
+            for path, (values, *rest) in self._of_few.items():
+                lowerings = self._leaves[path].lowerings
+                self._leaves[path] = _Leaf([*values, *(tree[path] for tree in more)], *rest)
+                self._leaves[path].lowerings = lowerings
+            self._of_few = {}
 
     def tolerance(self) -> Tolerance:
         """How far outputs may be from the reference's own on other inputs of the same kind."""
@@ -195,7 +219,7 @@ class _Leaf:
 
     def __init__(self, exact_and_noisy: Sequence[Any], rerounded: Sequence[Any], rounded: Any, precision: Precision):
         exact, *noisy = exact_and_noisy
-        self._lowerings: list[Lowering] = []
+        self.lowerings: list[Lowering] = []
         if not is_float(rounded):
             self.finite = self.same_nonfinite = True
             self.well_conditioned = all(same(value, rounded) for value in (exact, *noisy))
@@ -204,7 +228,7 @@ class _Leaf:
         exact, near, *noisy = (torch.as_tensor(v, device=device) for v in (exact, rounded, *noisy))
         if any(value.shape != exact.shape for value in (near, *noisy)):
             raise ValueError("the reference's outputs have another shape in fp64")
-        self._table = _table(exact.shape)
+        self._table = table_of(exact.shape)
         self.exact, near, *noisy = (t.reshape(self._table) for t in (exact.double(), near, *noisy))
         found = [reductions.by(self.exact, near, other).statistics(self.exact, near, other) for other in noisy]
         row_squares, row_errors, numbers = found[0]
@@ -219,7 +243,7 @@ class _Leaf:
         k_max, least = self._bound(max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
         nothing = _BESIDE * self.reference_norm
         if self._table[1] > 1 and exact.numel():
-            period = exact.shape[-1] if len(exact.shape) > 1 and exact.shape[-1] < _MIN_ROW else 1
+            period = exact.shape[-1] if len(exact.shape) > 1 and exact.shape[-1] < MIN_ROW else 1
             self._atol = element_bounds(self.exact, (near, *noisy), k_max, least, nothing, period)
         else:
             rows = Rows(row_errors, (row_squares / max(1, self._table[1])).sqrt()).settled(nothing)
@@ -231,11 +255,11 @@ class _Leaf:
     def around(cls, rounded: Any, bounds: RelativeBounds | None) -> _Leaf:
         """A leaf of which no exact value is known, with bounds beside its size."""
         leaf = cls.__new__(cls)
-        leaf._lowerings, leaf.finite, leaf.same_nonfinite, leaf.well_conditioned = [], True, True, True
+        leaf.lowerings, leaf.finite, leaf.same_nonfinite, leaf.well_conditioned = [], True, True, True
         if bounds is None:
             return leaf
         value = torch.as_tensor(rounded)
-        leaf._table = _together(_table(value.shape))
+        leaf._table = together(table_of(value.shape))
         leaf.exact = value.reshape(leaf._table)
         squares, _, numbers = reductions.by(leaf.exact).statistics(leaf.exact, leaf.exact, leaf.exact)
         leaf.reference_norm, leaf.reference_max = math.sqrt(numbers[0]), numbers[3]
@@ -245,7 +269,7 @@ class _Leaf:
 
     def bounds(self) -> RelativeBounds:
         """Of a floating leaf."""
-        table = self.exact.reshape(_together(self._table))
+        table = self.exact.reshape(together(self._table))
         atol = self._atol.amax(1) if len(self._atol) == len(table) else self._atol.amax().view(1)
         size = self.reference_norm or _TINY
         usual = table.square().mean(1).sqrt().clamp_min(_BESIDE * size)
@@ -264,7 +288,7 @@ class _Leaf:
     def add_lowering(self, name: str, lowered: Any, seed: int) -> None:
         """Notes what the output is in lower precision; only where there are enough elements to tell."""
         if isinstance(lowered, Tensor) and lowered.dtype == torch.float64 and lowered.numel() >= FEW:
-            self._lowerings.append(Lowering(name, lowered, self.exact, seed))
+            self.lowerings.append(Lowering(name, lowered, self.exact, seed))
 
     def max_error(self) -> float:
         """The largest error that any element may have."""
@@ -276,9 +300,9 @@ class _Leaf:
             return LeafTolerance(0.0, 0.0, 0.0, 0.0)
         bounds = _OTHER_INPUTS * self.norm, _OTHER_INPUTS * self.max_error()
         last = rounded.shape[-1] if rounded.dim() > 1 else 1
-        short = 1 < last < _MIN_ROW and self._atol.numel() == rounded.numel()  # a few numbers of each token or sample
+        short = 1 < last < MIN_ROW and self._atol.numel() == rounded.numel()  # a few numbers of each token or sample
         table = self._atol.reshape(-1, last) if short else self._atol
-        many = table.shape[1] > 1 and len(table) >= _MIN_ROW
+        many = table.shape[1] > 1 and len(table) >= MIN_ROW
         columns = _OTHER_INPUTS * table.amax(0) if many else None
         return LeafTolerance(*bounds, self.reference_norm, self.reference_max, columns, _OTHER_INPUTS * self._rtol)
 
@@ -302,15 +326,15 @@ class _Leaf:
             return None
         return describe("wrong_values", path, value.shape, 0, *rows, wrong, True)
 
-    def fits(self, path: str, rounded: Any, actual: Any) -> bool:
+    def fits(self, path: str, rounded: Any, actual: Any, slack: float = 1.0) -> bool:
         if (
             isinstance(rounded, Tensor)
             and isinstance(actual, OutputTensor)
             and is_float(rounded)
             and _shape_and_dtype(actual.value) == _shape_and_dtype(rounded)
         ):
-            return self._within(actual.value, 1.0)
-        return self.check(path, rounded, actual, 1.0) is None
+            return self._within(actual.value, slack)
+        return self.check(path, rounded, actual, slack) is None
 
     def equals(self, value: Tensor, rounded: Tensor) -> bool:
         """Whether a tensor of any shape and dtype holds the values."""
@@ -329,7 +353,7 @@ class _Leaf:
         return Mismatch("wrong_values", f"{path} is {actual!r}, expected {rounded!r}", path)
 
     def _check_values(self, path: str, value: Tensor, slack: float, *why: Any) -> Mismatch | None:
-        found = next((low for low in self._lowerings if low.explains(value)), None) if slack == 1.0 else None
+        found = next((low for low in self.lowerings if low.explains(value)), None) if slack == 1.0 else None
         if self._within(value, slack) and not found:
             return None
         problem = self._wrong(path, value, slack)
@@ -365,30 +389,6 @@ class _Leaf:
         if special or math.sqrt(square) > slack * self.norm:
             return False
         return not beyond or (beyond <= _RARE * value.numel() and not count(_RARE_FACTOR * slack)[1])
-
-
-def _table(shape: Sequence[int]) -> tuple[int, int]:
-    """Rows and columns, where the elements of a row are alike, so that they share a tolerance.
-
-    Rows are those of the last dimension. Where that is short or the only one, elements stand for rows of the inputs,
-    and each is one of its own; where there are too many of these, rows are those of the first dimension.
-    """
-    size = math.prod(shape)
-    if stands_alone(shape):
-        return size, 1
-    wide = len(shape) > 1 and shape[-1] >= _MIN_ROW
-    columns = shape[-1] if wide else size // shape[0] if len(shape) > 1 and size >= _MIN_ROW * shape[0] > 0 else size
-    return size // max(1, columns), columns
-
-
-def _together(table: tuple[int, int]) -> tuple[int, int]:
-    """The table in which elements that are rows of their own are one row."""
-    return (1, table[0]) if table[1] == 1 else table
-
-
-def stands_alone(shape: Sequence[int]) -> bool:
-    """Whether each element of an output has a tolerance of its own, which needs several runs with noise."""
-    return math.prod(shape) <= _ALONE and not (len(shape) > 1 and shape[-1] >= _MIN_ROW)
 
 
 def _step(value: Any) -> float:
