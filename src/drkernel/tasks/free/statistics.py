@@ -4,7 +4,7 @@ several cases."""
 from __future__ import annotations
 
 from drkernel.tasks.free import layers, rows
-from drkernel.tasks.free.pointwise import SMALL_NUMBERS, filled, fraction, number, positive
+from drkernel.tasks.free.pointwise import SMALL_NUMBERS, filled, fraction, positive
 from drkernel.tasks.free.program import Program, Unfit, Value
 from drkernel.tasks.free.rows import reduced
 from drkernel.tasks.graphs.dims import as_dim, count
@@ -138,7 +138,7 @@ def quantised(program: Program) -> Value:
 
 
 def balanced(program: Program) -> Value:
-    """Rows and columns divided by their sums in turn, or distributions by powers."""
+    """Rows and columns divided by their sums in turn."""
     x, rng = program.value, program.rng
     if x.rank < 2:
         raise Unfit
@@ -146,4 +146,4 @@ def balanced(program: Program) -> Value:
     for _ in range(rng.choice((1, 2, 3))):
         for d in (-1, -2):
             made = program.let(f"{made.name} / {made.name}.sum(dim={d}, keepdim=True)", x.shape)
-    return program.let(f"{made.name} * {number(rng)} * {made.name}.shape[-1]", x.shape)
+    return program.let(f"torch.log({made.name})", x.shape)

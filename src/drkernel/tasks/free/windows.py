@@ -177,7 +177,7 @@ def standardised(program: Program) -> Value:
         std = program.let(f"{name}.std(dim={dims}, keepdim=True)", few)
         weight = program.let(f"({name} - {mean.name}) / ({std.name} + {e})", whole)
     else:
-        weight = program.let(f"F.normalize({name}.flatten(1), dim=1).view_as({name})", whole)
+        weight = program.let(f"{name} / torch.sqrt(({name} ** 2).sum(dim={dims}, keepdim=True) + {e})", whole)
     if rank:
         text = f"F.conv{rank}d({x.name}, {weight.name}, padding={k // 2})"
         return program.let(text, (x.shape[0], out, *x.shape[2:]))
