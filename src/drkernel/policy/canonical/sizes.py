@@ -97,7 +97,7 @@ def general(
             found = _split(list(tensors[2]), inputs if tensors[1] == 0 else (), numbers, literals)
             tensors[2] = _as_before(found, tensors[2], tensors[1], tensors[0], makers, literals)
         case "expand":
-            tensors[1] = _widened(tensors[0], tensors[1], -1, inputs, Literals())
+            tensors[1] = _as_wide(_widened(tensors[0], tensors[1], -1, inputs, Literals()), tensors[1], values)
         case "repeat" if isinstance(words.get("repeats"), list | tuple):
             words["repeats"] = _widened(tensors[0], words["repeats"], None, inputs, literals)
         case "chunk" | "split":
@@ -132,6 +132,13 @@ def _widened(
     if kept is None:
         return [new if size == 1 else given for size, given, new in zip(old, sizes, wide, strict=True)]
     return [kept if size == given else new for size, given, new in zip(old, sizes, wide, strict=True)]
+
+
+def _as_wide(found: list[Any], sizes: Sequence[int], values: Sequence[Ref]) -> list[Any]:
+    """The sizes, where some are numbers yet, of a value that has all of them: `expand_as` of one that is no input."""
+    like = next((ref for ref in values if tuple(ref.shape) == tuple(sizes)), None)
+    is_number = [type(size) is int and size > 1 for size in found]
+    return [Size(f"{like.name}.shape[{k}]") if like and is_number[k] else size for k, size in enumerate(found)]
 
 
 def _of_maker(

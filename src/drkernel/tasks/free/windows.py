@@ -158,7 +158,7 @@ def upward(program: Program) -> Value:
 def standardised(program: Program) -> Value:
     """A convolution or a layer whose weight has mean 0 and deviation 1 for each output, or length 1."""
     x, rng = program.value, program.rng
-    if x.rank < 2:
+    if x.rank < 2 or program.dtype != "float32":
         raise Unfit
     rank, k = (x.rank - 2 if x.rank > 3 else 0), rng.choice((1, 3, 3))
     wide, out = (x.shape[1] if rank else x.shape[-1]), program.size("channels" if rank else "hidden")
