@@ -47,8 +47,8 @@ def any_step_of(line: Line, known: Known) -> Step | None:
 def _further(makes: str, node: ast.expr, known: Known) -> Step | None:
     """The step of a line of several tensors; None where it is none of these."""
     match node:
-        case ast.BinOp(ast.Name(left), ast.MatMult(), ast.Name(right)):
-            return _vector(makes, left, right, known)
+        case ast.BinOp(ast.Name(left), ast.MatMult(), ast.Name() | ast.Attribute() as right):
+            return _vector(makes, left, ast.unparse(right), known)
         case ast.Call(function, [ast.Constant(str() as letters), ast.Name(left), other], []):
             is_einsum = ast.unparse(function) == "torch.einsum"
             return _einsum(makes, letters, left, ast.unparse(other), known) if is_einsum else None
