@@ -364,7 +364,8 @@ def _largest(start: Step, later: Sequence[Step], uses: Mapping[str, int], known:
             waiting = (*waiting, step)
         elif not steps:
             return None
-    return best if best and not all(step.is_view for step in best.steps) else None
+    computes = best and prod(best.view.shape) > 1 and not all(step.is_view for step in best.steps)
+    return best if computes else None
 
 
 def _group(steps: tuple[Step, ...], known: Known) -> Group | None:

@@ -116,16 +116,16 @@ _STATISTICS: tuple[Step, ...] = (
 _SEQUENCES: tuple[Step, ...] = (*[recurrent.states] * 3, *[recurrent.series] * 2, *[recurrent.cell] * 2)
 _PRODUCTS: tuple[Step, ...] = (
     *[products.einsums] * 3,
-    *[products.vector] * 2,
+    *[products.vector] * 3,
     *[products.squared_distances] * 2,
-    products.gram,
+    *[products.gram] * 2,
 )
 _SCORES: tuple[Step, ...] = (*[products.masked_scores] * 4, *[products.rotary] * 2, products.grouped_queries)
 _WINDOWS: tuple[Step, ...] = (
     *[windows.power_pool] * 3,
     *[windows.padded_pool] * 3,
     *[windows.glu] * 3,
-    *(windows.row_pool, windows.stencil, windows.stencil),
+    *(windows.row_pool, windows.row_pool, windows.stencil),
 )
 _WIDER: tuple[Step, ...] = (
     *[windows.upward] * 3,

@@ -89,15 +89,24 @@ def _ended(program: Program, made: Value) -> Value:
     return program.let(text.format(m=made.name), shape)
 
 
-def of_classes(program: Program) -> Value:
-    """Of the class of each row."""
+def _rows(program: Program) -> Value:
+    """The value as rows of classes: places joined by their mean, or each a row."""
     x, rng = program.value, program.rng
     if x.rank == 3 and rng.random() < 0.5:
         x = program.let(f"{x.name}.reshape(-1, {x.name}.shape[-1])", (x.shape[0] * x.shape[1], x.shape[2]))
+    elif x.rank > 2:
+        places = ", ".join(str(d) for d in range(2, x.rank)) if x.rank > 3 else "1"
+        x = program.let(f"{x.name}.mean(dim=({places}))", x.shape[:2] if x.rank > 3 else (x.shape[0], x.shape[2]))
     if x.rank != 2:
         raise Unfit
     if rng.random() < 0.5:
         x = layers.linear(program, program.size(rng.choice(("classes", "hidden"))))
+    return x
+
+
+def of_classes(program: Program) -> Value:
+    """Of the class of each row."""
+    x, rng = _rows(program), program.rng
     y = program.input(x.shape[:1], x.shape[1].text)
     program.values.remove(y)
     text = rng.choice(_OF_CLASSES).format(x=x.name, y=y.name, q=fraction(rng), c=positive(rng))
@@ -107,9 +116,7 @@ def of_classes(program: Program) -> Value:
 
 def smoothed(program: Program) -> Value:
     """Cross-entropy with soft targets, written out."""
-    x, rng = program.value, program.rng
-    if x.rank != 2:
-        raise Unfit
+    x, rng = _rows(program), program.rng
     y, q = program.input(x.shape[:1], x.shape[1].text), fraction(rng)
     program.values.remove(y)
     logs = program.let(rng.choice(("F.log_softmax({x}, dim=-1)", "{x}.log_softmax(1)")).format(x=x.name), x.shape).name

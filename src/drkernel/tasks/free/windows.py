@@ -5,8 +5,10 @@ from __future__ import annotations
 from drkernel.tasks.free import layers
 from drkernel.tasks.free.pointwise import fraction
 from drkernel.tasks.free.program import Program, Unfit, Value
-from drkernel.tasks.graphs.dims import Dim, as_dim, product
+from drkernel.tasks.graphs.dims import Dim, as_dim, count, product
 
+_MANY = 2**16
+"""Elements of a value at small sizes beyond which none is made larger."""
 _FRAMES = ("reflect", "replicate", "circular")
 
 
@@ -148,6 +150,8 @@ def upward(program: Program) -> Value:
     layer = program.hold(f"nn.ConvTranspose{rank}d({channels.text}, {out.text}, {kernel}{more})", "deconv")
     sides = [(side - 1) * stride + (kernel - 2 * padding + added) for side in x.shape[2:]]
     made = program.let(f"{layer}({x.name})", (x.shape[0], out, *sides))
+    if count(made.shape, small=True) > _MANY:
+        raise Unfit
     if rng.random() < 0.75:
         return made
     made = layers.activation(program)
