@@ -188,7 +188,7 @@ KINDS = {
         task("return F.cross_entropy(x, y.argmax(1), reduction='none') * 2.0", "128, 32768"),
         "tl.where(j == t0, in0, 0.0)",
     ),
-    "a vector": (task("return F.relu(x @ self.a)", TABLE, "nn.Parameter(torch.randn(4096))"), "tl.where(m, in0 * p0"),
+    "a vector": (task("return (x * y) @ self.a", TABLE, "nn.Parameter(torch.randn(4096))"), "tl.where(m, t0 * p0"),
     "a vector a matrix": (
         task("return torch.bmm(x, y[:, 0].unsqueeze(-1)).squeeze(-1)", ROWS),
         "row // R * N + j",
