@@ -70,7 +70,7 @@ def rows(seed: int, number: int) -> Iterator[dict[str, Any]]:
 def streams(seed: int) -> list[Iterator[Task]]:
     """What tasks come from in turn."""
     unplanned = [name for name in FAMILIES if name.startswith("wild")]
-    programs = free.stream("train", seed)
+    programs = free.stream("train", seed, edition=2)
     every, wild = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned))
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
     return [*[programs, every, programs, wild] * 4, *[programs, every, every] * 2, *narrow]

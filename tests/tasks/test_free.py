@@ -1,5 +1,6 @@
 """Free programs: sources that run at both sizes, say the same at each seed, and are answered from their lines."""
 
+import hashlib
 import re
 from contextlib import suppress
 from itertools import islice, product
@@ -49,7 +50,18 @@ def test_the_generators_third_version_draws_them():
     assert right.kind == "partial"
 
 
-STEPS = {step for sorts in draw._KINDS.values() for steps in sorts for step in steps}
+def test_the_fourth_version_has_further_steps_and_leaves_the_third_as_it_was():
+    digest = hashlib.sha256("".join(task.source for task in islice(free.stream("train", 3), 20)).encode()).hexdigest()
+    assert digest.startswith("d60191e7951e")
+    tasks = generate("train", 40, 0, version=4)
+    earlier = {step.__name__ for sorts in draw.EDITIONS[1].values() for steps in sorts for step in steps}
+    drawn = {step for task in tasks for step in task.info["composition"]}
+    assert len(drawn - earlier) > 8
+    assert sum(by_lines(task) is not None for task in tasks) >= 30
+
+
+STEPS = {step for kinds in draw.EDITIONS.values() for sorts in kinds.values() for steps in sorts for step in steps}
+STEPS |= {step for steps in draw._ENDS.values() for step in steps}
 
 
 @pytest.mark.parametrize("step", sorted(STEPS, key=lambda step: step.__name__), ids=lambda step: step.__name__)

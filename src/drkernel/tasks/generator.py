@@ -7,7 +7,8 @@ Inputs and weights have one dtype. Each dtype has a stream of tasks of its own: 
 same order, whichever other dtypes lie between them.
 
 Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`); version 3 writes
-programs statement by statement (`tasks.free`), whose composition is the order of their steps.
+programs statement by statement (`tasks.free`), whose composition is the order of their steps; version 4 does so with
+more steps.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from drkernel.types import DrKernelError, Task
 VERSION = 1
 """The version that is drawn where none is named. A version and a seed name a stream of tasks for ever: what is added to
 families, operators or layouts states the version that it comes with (`since`), and earlier versions do not draw it."""
-NEWEST = 3
-GRAPHS, FREE = 2, 3
-"""The versions that draw graphs, and free programs; all others draw from `tasks.families`."""
+NEWEST = 4
+GRAPHS = 2
+FREE = {3: 1, 4: 2}
+"""The version that draws graphs, and those that draw free programs, with the edition of their steps; all others draw
+from `tasks.families`."""
 _Named = tuple[str, Family]
 
 
@@ -69,8 +72,8 @@ def generate(
         found = repr(unknown[0]) if dtypes else "none"
         raise DrKernelError(f"tasks.dtypes: found {found}, expected some of {', '.join(DTYPES)}")
     tasks: dict[str, Task] = {}
-    if version == FREE:
-        streams = {dtype: free.stream(split, seed, names, dtype) for dtype in dtypes}
+    if version in FREE:
+        streams = {dtype: free.stream(split, seed, names, dtype, FREE[version]) for dtype in dtypes}
     elif version == GRAPHS:
         streams = {d: graph_stream.stream(split, seed, graph_stream.families_of(d, names), d) for d in dtypes}
     else:
@@ -85,7 +88,7 @@ def generate(
 
 def _known(version: int) -> Mapping[str, Any]:
     """What `families` may name."""
-    if version == FREE:
+    if version in FREE:
         return dict.fromkeys(free.FAMILIES)
     return graph_draw.FAMILIES if version == GRAPHS else families_of(version)
 

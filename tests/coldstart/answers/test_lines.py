@@ -170,6 +170,42 @@ KINDS = {
     "the first dimension": (task("return F.relu(x).sum(0)", "128, 16384"), "I = in0[0].numel()"),
     "two operands": (task("return F.cosine_similarity(x, y * 2.0, dim=2)", ROWS), "v1 = tl.sum("),
     "16 bits": (task("return (x.half() * 2.0).relu()", ROWS), "mask=m).to(tl.float32)"),
+    "gated halves": (task("return F.softmax(F.glu(x), dim=-1)", ROWS), "t0 = a0 * tl.sigmoid(b0)"),
+    "gated halves of 16 bits": (task("return F.glu(x.half(), dim=1).relu()", IMAGES), "i % Q + Q, mask=m).to(tl."),
+    "roots of squares": (task("return F.lp_pool1d(x, 2, 4, 2) + 1.0", ROWS), "t0 = tl.sqrt(u0)"),
+    "sums in windows": (task("return F.lp_pool2d(F.relu(x), 1, 3, 2) * 2.0", IMAGES), "for r in range(9):"),
+    "what lies in the tensor": (
+        task("return F.avg_pool2d(x, 3, 2, 1, count_include_pad=False) * 2.0", IMAGES),
+        "t0 = u0 / v0",
+    ),
+    "logits": (
+        task("return F.binary_cross_entropy_with_logits(x, torch.sigmoid(y), reduction='none') * y", IMAGES),
+        "tl.log(1.0 + tl.exp(-tl.abs(in0)))",
+    ),
+    "two slopes": (task("return F.huber_loss(x, y, delta=0.7, reduction='none').sum(-1)", ROWS), "0.7 * (w0 - "),
+    "classes": (task("return F.cross_entropy(x, y.argmax(1), label_smoothing=0.1)", TABLE), "return o.mean()"),
+    "a class a row": (
+        task("return F.cross_entropy(x, y.argmax(1), reduction='none') * 2.0", "128, 32768"),
+        "tl.where(j == t0, in0, 0.0)",
+    ),
+    "a vector": (task("return (x * y) @ self.a", TABLE, "nn.Parameter(torch.randn(4096))"), "tl.where(m, t0 * p0"),
+    "a vector a matrix": (
+        task("return torch.bmm(x, y[:, 0].unsqueeze(-1)).squeeze(-1)", ROWS),
+        "row // R * N + j",
+    ),
+    "letters": (task("return torch.einsum('bsd,bd->bs', x, y[:, 0])", ROWS), "row // R * N + j"),
+    "letters without a sum": (
+        task("return torch.einsum('bsd,d->bsd', x, self.a) * y", ROWS, "nn.Parameter(torch.randn(256))"),
+        "t0 = in0 * p0",
+    ),
+    "operands of the kernel alone": (
+        task(
+            "x = self.a(x)\n        return torch.sigmoid(x) * y + (1.0 - torch.sigmoid(x)) * (1.0 - y)",
+            TABLE,
+            "nn.ReLU()",
+        ),
+        "= 1.0 - in1",
+    ),
     "means": (
         task("return self.a(x + y).flatten(1) * 2.0", IMAGES, "nn.AdaptiveAvgPool2d(1)"),
         "new_empty(in0.shape[:2])",

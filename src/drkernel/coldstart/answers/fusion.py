@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
+from drkernel.coldstart.answers.further import any_step_of
 from drkernel.coldstart.answers.known import Known, Part, Shapes
 from drkernel.coldstart.answers.pooling import Pool
-from drkernel.coldstart.answers.steps import Step, step_of
+from drkernel.coldstart.answers.steps import Step
 from drkernel.coldstart.answers.views import View, first, views
 from drkernel.policy.canonical.told import Line
 
@@ -28,7 +29,7 @@ def kernel{number}({signature}):
 def f{number}({arguments}):
 {wrapper}
     kernel{number}[{grid}]({given})
-    return o
+    return o{after}
 """
 _EMPTY = {"sum": "0.0", "max": "float('-inf')", "min": "float('inf')"}
 _EMPTY |= {"argmax": _EMPTY["max"], "argmin": _EMPTY["min"]}
@@ -86,7 +87,7 @@ class Group:
     @cached_property
     def rows(self) -> set[str]:
         """Of what it makes: values of which there is one for all that is reduced."""
-        return {step.makes for step in self.steps if self.shapes[step.makes] in self.view.of_rows}
+        return {step.makes for step in self.steps if self._shape(step.makes) in self.view.of_rows}
 
     @cached_property
     def parts(self) -> dict[str, Part]:
@@ -127,6 +128,8 @@ class Group:
         made = {step.makes for step in self.steps}
         if len({(part.dim, part.number) for part in self.parts.values()}) > 1:
             return None
+        if any(step.after for step in self.steps[:-1]):
+            return None
         for step in self.steps:
             if set(re.findall(r"\w+", step.size)) & made or (self.view.is_loop and step.recipe[0][1] in _NOT_IN_LOOPS):
                 return None
@@ -160,7 +163,7 @@ class Group:
 
     def _output(self, lead: str) -> str | None:
         """The tensor that it fills; None where its shape or its dtype does not follow from what it reads."""
-        made = self.view.output(lead, self.shapes[self.makes])
+        made = self.view.output(lead, self._shape(self.makes) or ())
         if made and (dtype := self.known.dtypes.get(self.makes)) != self.known.dtypes.get(self.lead or ""):
             return f"{made[:-1]}, dtype={_DTYPES[dtype]})" if dtype in _DTYPES else None
         return made
@@ -221,6 +224,7 @@ class Group:
             arguments=", ".join([*arguments, *self._told]),
             wrapper="\n".join(f"    {line}" for line in wrapper),
             grid=grid,
+            after=self.steps[-1].after,
             given=", ".join([*arguments, "o", *taken, *(f"{name}={value}" for name, value in constants.items())]),
         )
 
@@ -314,13 +318,32 @@ class Group:
 def groups(lines: Sequence[Line], known: Known) -> Iterator[Group]:
     """The largest groups, from the first line on; each line is in one of them at most."""
     uses = Counter(name for line in lines for name in line.reads)
-    steps = [step for line in lines if (step := step_of(line, known))]
+    steps = [step for line in lines if (step := any_step_of(line, known))]
     taken: set[str] = set()
     for place, step in enumerate(steps):
         left = [later for later in steps[place + 1 :] if later.makes not in taken]
         if step.makes not in taken and (group := _largest(step, left, uses, known)):
+            group = _with_own_operands(group, [s for s in steps if s.makes not in taken], uses)
             taken |= {s.makes for s in group.steps}
             yield group
+
+
+def _with_own_operands(group: Group, steps: Sequence[Step], uses: Mapping[str, int]) -> Group:
+    """The group with the point-wise steps whose results nothing else needs, and those that only these need."""
+    places = {step.makes: place for place, step in enumerate(steps)}
+    refused: set[str] = set()
+    while True:
+        read = Counter(name for step in group.steps for name in set(step.operands))
+        own = [name for name in group.outside if name in places and name not in refused and uses[name] == read[name]]
+        if not own:
+            return group
+        step = steps[places[own[-1]]]
+        every = tuple(sorted((*group.steps, step), key=lambda s: places[s.makes]))
+        wider = None if step.over or step.is_view else _group(every, group.known)
+        if wider and wider.view == group.view and wider.is_whole(uses):
+            group = wider
+        else:
+            refused.add(step.makes)
 
 
 def _largest(start: Step, later: Sequence[Step], uses: Mapping[str, int], known: Known) -> Group | None:
@@ -341,7 +364,8 @@ def _largest(start: Step, later: Sequence[Step], uses: Mapping[str, int], known:
             waiting = (*waiting, step)
         elif not steps:
             return None
-    return best if best and not all(step.is_view for step in best.steps) else None
+    computes = best and prod(best.view.shape) > 1 and not all(step.is_view for step in best.steps)
+    return best if computes else None
 
 
 def _group(steps: tuple[Step, ...], known: Known) -> Group | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drkernel.policy.canonical.told import Line, Told
 
@@ -31,11 +31,19 @@ class Known:
     """Of those that are not float32."""
     parts: Mapping[str, Part]
     """Values that are parts of others."""
+    halves: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Names for the halves that a line joins (`F.glu`), by what it makes."""
 
     @classmethod
     def of(cls, told: Told) -> Known:
         parts = {name: part for line in told.lines for name, part in _chunks(line, told.shapes)}
-        return cls(told.shapes, told.dtypes, parts)
+        halves: dict[str, tuple[str, str]] = {}
+        dtypes = dict(told.dtypes)
+        for made, whole, dim in _joined_halves(told):
+            halves[made] = (f"a{made[1:]}", f"b{made[1:]}")
+            parts |= {name: Part(whole, dim, 2, place) for place, name in enumerate(halves[made])}
+            dtypes |= dict.fromkeys(halves[made], dtypes[whole]) if whole in dtypes else {}
+        return cls(told.shapes, dtypes, parts, halves)
 
     def is_float(self, name: str) -> bool:
         return self.dtypes.get(name, "float") not in ("int", "bool")
@@ -49,6 +57,16 @@ def _chunks(line: Line, shapes: Shapes) -> Iterator[tuple[str, Part]]:
             if ast.unparse(call) == "torch.chunk" and dim and shapes[whole][dim[0]] % number == 0:
                 for place, target in enumerate(made):
                     yield ast.unparse(target), Part(whole, dim[0], number, place)
+
+
+def _joined_halves(told: Told) -> Iterator[tuple[str, str, int]]:
+    """What `F.glu` makes, the tensor whose halves it joins, the dimension."""
+    for line in told.lines:
+        match ast.parse(line.text).body[0]:
+            case ast.Assign([ast.Name(made)], ast.Call(call, [ast.Name(whole)], words)) if whole in told.shapes:
+                if ast.unparse(call) == "F.glu":
+                    dim = ast.literal_eval(words[0].value) if words else -1
+                    yield made, whole, dim % len(told.shapes[whole])
 
 
 def dims_of(text: str, rank: int) -> tuple[int, int] | None:

@@ -77,6 +77,10 @@ _REDUCTIONS: dict[str, Recipe] = {
     "torch.std": (*_CENTRED, ("{o}", "", "tl.sqrt({v} / (N - 1))")),
 }
 """Calls whose result has one number for all that is reduced."""
+_POOLS_OF_POWERS: dict[float | None, Recipe] = {
+    1: (("{o}", "sum", "{0}"),),
+    2: (("{u}", "sum", "{0} * {0}"), ("{o}", "", "tl.sqrt({u})")),
+}
 _COSINE: Recipe = (
     ("{u}", "sum", "{0} * {1}"),
     ("{v}", "sum", "{0} * {0}"),
@@ -146,6 +150,8 @@ class Step:
     window: Window | None = None
     size: str = ""
     """What `forward` computes of sizes and the kernel takes as a number."""
+    after: str = ""
+    """What PyTorch does with the result: a call."""
 
 
 def step_of(line: Line, known: Known) -> Step | None:
@@ -230,16 +236,19 @@ def _pool(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
             words = {str(word.arg): ast.literal_eval(word.value) for word in keywords}
         case _:
             return None
-    kind, rank = name[:3], len(shapes[value]) - 2
-    if name not in (f"max_pool{rank}d", f"avg_pool{rank}d"):
+    kind, rank = name.partition("_")[0], len(shapes[value]) - 2
+    if name not in (f"max_pool{rank}d", f"avg_pool{rank}d", f"lp_pool{rank}d"):
         return None
+    power, counts_all = words.pop("norm_type", None), words.pop("count_include_pad", True)
     every = lambda number: tuple(number) if isinstance(number, tuple | list) else (number,) * rank
     kernel = every(words.pop("kernel_size"))
     window = Window(kernel, every(words.pop("stride", kernel)), every(words.pop("padding", 0)))
-    if words or shapes[makes] == shapes[value]:
+    if words or shapes[makes] == shapes[value] or (kind == "lp" and power not in _POOLS_OF_POWERS):
         return None
     mean: Recipe = (("{u}", "sum", "{0}"), ("{o}", "", f"{{u}} / {prod(kernel)}"))
-    recipe = mean if kind == "avg" else (("{o}", "max", "{0}"),)
+    if not counts_all and any(window.padding):
+        mean = (("{u}", "sum", "{0}"), ("{v}", "sum", "1.0"), ("{o}", "", "{u} / {v}"))
+    recipe = {"avg": mean, "max": (("{o}", "max", "{0}"),)}.get(kind) or _POOLS_OF_POWERS[power]
     return Step(makes, (value,), recipe, (2, rank + 1), window=window)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from drkernel.policy.canonical.arguments import Ref
 from drkernel.policy.canonical.calls import Call
 
-_MAKERS = ("zeros", "ones", "full", "arange", "empty", "new_zeros", "new_ones", "new_full", "new_empty")
+_MAKERS = ("zeros", "ones", "full", "arange", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "eye")
 _SHAPING = {"view": 0, "reshape": 0, "unflatten": 1, "Unflatten": 1, "repeat_interleave": 0, "repeat": 0}
 _SHAPING |= dict.fromkeys(_MAKERS, 0)
 """Calls that are given sizes, and how many other arguments come first."""
@@ -97,7 +97,7 @@ def general(
             found = _split(list(tensors[2]), inputs if tensors[1] == 0 else (), numbers, literals)
             tensors[2] = _as_before(found, tensors[2], tensors[1], tensors[0], makers, literals)
         case "expand":
-            tensors[1] = _widened(tensors[0], tensors[1], -1, inputs, Literals())
+            tensors[1] = _as_wide(_widened(tensors[0], tensors[1], -1, inputs, Literals()), tensors[1], values)
         case "repeat" if isinstance(words.get("repeats"), list | tuple):
             words["repeats"] = _widened(tensors[0], words["repeats"], None, inputs, literals)
         case "chunk" | "split":
@@ -134,12 +134,19 @@ def _widened(
     return [kept if size == given else new for size, given, new in zip(old, sizes, wide, strict=True)]
 
 
+def _as_wide(found: list[Any], sizes: Sequence[int], values: Sequence[Ref]) -> list[Any]:
+    """The sizes, where some are numbers yet, of a value that has all of them: `expand_as` of one that is no input."""
+    like = next((ref for ref in values if tuple(ref.shape) == tuple(sizes)), None)
+    is_number = [type(size) is int and size > 1 for size in found]
+    return [Size(f"{like.name}.shape[{k}]") if like and is_number[k] else size for k, size in enumerate(found)]
+
+
 def _of_maker(
     name: str, words: Mapping[str, Any], inputs: Sequence[Ref], values: Sequence[Ref], literals: Literals
 ) -> dict[str, Any]:
     """The arguments of a call that makes a tensor: a range is as long as the rows of a value, or counts from 1."""
     known = [*inputs, *values]
-    found = {word: _given(v, known, literals) if word in ("size", "end") else v for word, v in words.items()}
+    found = {word: _given(v, known, literals) if word in ("size", "end", "n", "m") else v for word, v in words.items()}
     if name == "arange":
         rows = [ref for ref in values if ref.shape[-1:] == (words.get("end"),)]
         found |= {"end": Size(f"{rows[0].name}.shape[-1]")} if rows else {}
@@ -331,6 +338,8 @@ def _factor(
     width = joined.shape[-1] if joined.shape else 0
     if maker and maker.name == "@" and value == width > 3:
         return Size(f"{joined.name}.shape[-1]")
+    if maker and maker.name == "@" and value + 1 == width > LEAST_COUNT:
+        return Size(f"({joined.name}.shape[-1] - 1)")
     for power in (0.5, -0.5):
         if width > 3 and abs(value - width**power) < 1e-5 * value:
             return Size(f"{joined.name}.shape[-1] ** {power}")

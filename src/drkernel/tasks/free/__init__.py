@@ -7,6 +7,11 @@
     layers.py     layers, pools, gates, branches; modules that are called twice
     moves.py      shapes: parts, halves, places, axes
     pairs.py      further inputs, masks, attention written out, losses
+    windows.py    pools of powers and with frames, halves that gate, stencils, layers of groups and with changed weights
+    products.py   einsum, vectors, distances, correlations, scores behind masks, turns by halves
+    statistics.py dimensions that lie apart, both moments, ranks, formulas of several cases
+    losses.py     of logits, classes, distributions
+    recurrent.py  states over a few places, cells, series, descents
     draw.py       which steps, how many, blocks that repeat; the stream of tasks
 
 The graphs of `tasks.graphs` know every operator by its kernel, so that answers of several kinds can be written; these

@@ -9,7 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
-from drkernel.tasks.free import layers, moves, others, pairs, pointwise, rows, sizes
+from drkernel.tasks.free import (
+    layers,
+    losses,
+    moves,
+    others,
+    pairs,
+    pointwise,
+    products,
+    recurrent,
+    rows,
+    sizes,
+    statistics,
+    windows,
+)
 from drkernel.tasks.free.program import Program, Unfit, Value
 from drkernel.tasks.module import Reference
 from drkernel.tasks.splits import split_of
@@ -94,6 +107,58 @@ _KINDS: dict[str, Mapping[tuple[Step, ...], int]] = {
     },
 }
 """Steps by family, and how often those of each sort are drawn."""
+_CASES: tuple[Step, ...] = (*[statistics.cases] * 3, *[products.shared] * 3, recurrent.descent)
+_STATISTICS: tuple[Step, ...] = (
+    *[statistics.apart] * 4,
+    *[statistics.moments] * 3,
+    *(statistics.ranked, statistics.ranked, statistics.quantised, statistics.balanced),
+)
+_SEQUENCES: tuple[Step, ...] = (*[recurrent.states] * 3, *[recurrent.series] * 2, *[recurrent.cell] * 2)
+_PRODUCTS: tuple[Step, ...] = (
+    *[products.einsums] * 3,
+    *[products.vector] * 3,
+    *[products.squared_distances] * 2,
+    *[products.gram] * 2,
+)
+_SCORES: tuple[Step, ...] = (*[products.masked_scores] * 4, *[products.rotary] * 2, products.grouped_queries)
+_WINDOWS: tuple[Step, ...] = (
+    *[windows.power_pool] * 3,
+    *[windows.padded_pool] * 3,
+    *[windows.glu] * 3,
+    *(windows.row_pool, windows.row_pool, windows.stencil),
+)
+_WIDER: tuple[Step, ...] = (
+    *[windows.upward] * 3,
+    *(windows.framed, windows.standardised, windows.standardised, windows.dense),
+)
+_LOSSES: tuple[Step, ...] = (
+    *[losses.binary] * 3,
+    *[losses.of_classes] * 3,
+    *[losses.of_pairs] * 3,
+    *(losses.smoothed, losses.overlap),
+)
+_MORE: dict[str, Mapping[tuple[Step, ...], int]] = {
+    "free_formulas": {_CASES: 4, _STATISTICS: 4, _LOSSES: 2, _SEQUENCES: 1, _WINDOWS: 2, _PRODUCTS: 2, _SCORES: 1},
+    "free_layers": {_CASES: 4, _STATISTICS: 3, _WINDOWS: 3, _WIDER: 2},
+    "free_networks": {_CASES: 1, _SEQUENCES: 2, _SCORES: 3, _WIDER: 3, _WINDOWS: 1, _STATISTICS: 1},
+    "free_mixtures": {
+        _CASES: 1,
+        _STATISTICS: 2,
+        _SEQUENCES: 2,
+        _PRODUCTS: 3,
+        _SCORES: 2,
+        _WINDOWS: 2,
+        _WIDER: 2,
+    },
+}
+"""What the second edition adds to them."""
+_ENDS: dict[int, tuple[Step, ...]] = {1: (pairs.loss,), 2: (*[pairs.loss] * 4, *_LOSSES)}
+"""What a program may end with, by edition."""
+EDITIONS: dict[int, dict[str, dict[tuple[Step, ...], int]]] = {
+    1: {name: dict(kinds) for name, kinds in _KINDS.items()},
+    2: {name: {**kinds, **_MORE[name]} for name, kinds in _KINDS.items()},
+}
+"""All steps by edition and family. What is added to steps makes a new edition: an earlier one does not draw it."""
 FAMILIES = tuple(_KINDS)
 _STARTS = ("images", "images", "images", "vectors", "vectors", "tokens", "tokens", "heads", "signals", "volumes")
 _STARTS_OF_NETWORKS = (
@@ -110,30 +175,34 @@ _STARTS_OF_NETWORKS = (
 )
 
 
-def stream(split: str, seed: int, names: Sequence[str] = FAMILIES, dtype: str | None = None) -> Iterator[Task]:
+def stream(
+    split: str, seed: int, names: Sequence[str] = FAMILIES, dtype: str | None = None, edition: int = 1
+) -> Iterator[Task]:
     """Tasks of a split, of these families in turn; `dtype` None: some of them have 16 bits.
+
+    edition: which steps there are (EDITIONS).
 
     Raises:
         DrKernelError: an unknown family.
     """
     if unknown := [name for name in names if name not in _KINDS]:
         raise DrKernelError(f"free programs: unknown family {unknown[0]!r}; expected one of {', '.join(_KINDS)}")
-    rng = random.Random(f"free/{split}/{seed}/{dtype}")
+    rng = random.Random(f"free/{split}/{seed}/{dtype}" + f"/{edition}" * (edition > 1))
     while True:
         for name in rng.sample(list(names), len(names)):
             task = None
             while task is None or split_of(task.info["key"]) != split:
                 narrow = rng.choice(("float16", "bfloat16")) if rng.random() < _NARROW else "float32"
-                task = _task(rng, split, name, dtype or narrow)
+                task = _task(rng, split, name, dtype or narrow, edition)
             yield task
 
 
-def _task(rng: random.Random, split: str, family: str, dtype: str) -> Task | None:
+def _task(rng: random.Random, split: str, family: str, dtype: str, edition: int) -> Task | None:
     """A task that runs and has an output that tells something; None where what was drawn is none."""
     program = Program(rng, dtype)
     try:
         _begin(program, family)
-        _grow(program, _KINDS[family], family)
+        _grow(program, EDITIONS[edition][family], family, _ENDS[edition])
         outputs = _outputs(program)
     except (Unfit, AssertionError):
         return None
@@ -170,7 +239,7 @@ def _begin(program: Program, family: str) -> None:
         _step(program, (layers.layer, layers.layer, layers.layer, layers.transposed, layers.raw, pairs.scores))
 
 
-def _grow(program: Program, kinds: Mapping[tuple[Step, ...], int], family: str) -> None:
+def _grow(program: Program, kinds: Mapping[tuple[Step, ...], int], family: str, ends: Sequence[Step]) -> None:
     """Steps, and blocks of steps that repeat; classes or a loss at the end."""
     rng, deep = program.rng, family == "free_networks"
     sorts, weights = list(kinds), list(kinds.values())
@@ -183,7 +252,7 @@ def _grow(program: Program, kinds: Mapping[tuple[Step, ...], int], family: str) 
     if deep and rng.random() < 0.3:
         _step(program, (layers.head,))
     elif family in ("free_formulas", "free_mixtures") and rng.random() < 0.15:
-        _step(program, (pairs.loss,))
+        _step(program, ends)
 
 
 def _repeat(program: Program, steps: int, draw: Callable[[], bool]) -> None:

@@ -73,6 +73,8 @@ class Program:
     inputs: dict[str, str] = field(default_factory=dict)
     """What `get_inputs` makes, by name."""
     classes: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    """Functions of the file, by name."""
     held: list[tuple[str, str]] = field(default_factory=list)
     """Attributes of the module and what they are."""
     body: list[tuple[str, str]] = field(default_factory=list)
@@ -172,6 +174,7 @@ class Program:
         if self.dtype != "float32" and held:
             lines.append(f"self.to(torch.{self.dtype})")
         classes = [made for role, made in self.classes.items() if f"Holds{role.title()}" in used]
+        classes += [made for name, made in self.functions.items() if f"{name}(" in text]
         return _SOURCE.format(
             sizes="".join(f"{name} = {dim.full}\n" for name, dim in named.items()),
             classes="".join(f"\n\n{made}" for made in classes),

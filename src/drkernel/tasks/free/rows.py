@@ -9,6 +9,7 @@ from drkernel.tasks.free.pointwise import SMALL_NUMBERS, activation, fraction, n
 from drkernel.tasks.free.program import Program, Unfit, Value
 from drkernel.tasks.graphs.dims import Dim
 
+Sides = list[Dim | int]
 _OF_ONE = ("mean", "mean", "sum", "amax", "amin", "logsumexp", "std", "var", "norm", "max", "min")
 _OF_SEVERAL = ("mean", "mean", "sum", "amax", "amin", "logsumexp", "std", "var")
 _ALONG = (
@@ -44,8 +45,8 @@ def dims_of(rng: random.Random, rank: int) -> tuple[int, ...]:
     return rng.choice(kinds)
 
 
-def reduced(shape: Sequence[Dim], dims: Sequence[int], keep: bool) -> list[Dim | int]:
-    found: list[Dim | int] = []
+def reduced(shape: Sequence[Dim], dims: Sequence[int], keep: bool) -> Sides:
+    found: Sides = []
     for place, dim in enumerate(shape):
         if place not in dims:
             found.append(dim)

@@ -1,0 +1,123 @@
+"""Lines of several tensors that are one step each: losses, sums of products, halves that gate."""
+
+from __future__ import annotations
+
+import ast
+
+from drkernel.coldstart.answers.known import Known
+from drkernel.coldstart.answers.steps import Recipe, Step, step_of
+from drkernel.policy.canonical.told import Line
+
+_ABSOLUTE = ("{w}", "", "tl.abs({0} - {1})")
+_LOSSES: dict[str, tuple[str, float, Recipe]] = {
+    "F.mse_loss": ("", 0.0, (("{w}", "", "{0} - {1}"), ("{o}", "", "{w} * {w}"))),
+    "F.l1_loss": ("", 0.0, (("{o}", "", "tl.abs({0} - {1})"),)),
+    "F.smooth_l1_loss": (
+        "beta",
+        1.0,
+        (_ABSOLUTE, ("{o}", "", "tl.where({w} < {c}, 0.5 * {w} * {w} / {c}, {w} - 0.5 * {c})")),
+    ),
+    "F.huber_loss": (
+        "delta",
+        1.0,
+        (_ABSOLUTE, ("{o}", "", "tl.where({w} < {c}, 0.5 * {w} * {w}, {c} * ({w} - 0.5 * {c}))")),
+    ),
+    "F.binary_cross_entropy_with_logits": (
+        "",
+        0.0,
+        (("{o}", "", "tl.maximum({0}, 0.0) - {0} * {1} + tl.log(1.0 + tl.exp(-tl.abs({0})))"),),
+    ),
+    "F.kl_div": ("", 0.0, (("{o}", "", "tl.where({1} > 0.0, {1} * (tl.log({1}) - {0}), 0.0)"),)),
+}
+"""What two tensors have for each element: a number of the call, what it is where the call has none, the statements."""
+_SUM_OF_PRODUCTS: Recipe = (("{o}", "sum", "{0} * {1}"),)
+_PRODUCT: Recipe = (("{o}", "", "{0} * {1}"),)
+
+
+def any_step_of(line: Line, known: Known) -> Step | None:
+    """The step of a line, whatever its kind; None where it is none of the known."""
+    if found := step_of(line, known):
+        return found
+    told = line.told.partition("  #")[0]
+    node = ast.parse(told).body[0]
+    is_one = len(line.makes) == 1 and line.makes[0] in known.shapes and line.text == told
+    return _further(line.makes[0], node.value, known) if is_one and isinstance(node, ast.Assign) else None
+
+
+def _further(makes: str, node: ast.expr, known: Known) -> Step | None:
+    """The step of a line of several tensors; None where it is none of these."""
+    match node:
+        case ast.BinOp(ast.Name(left), ast.MatMult(), ast.Name() | ast.Attribute() as right):
+            return _vector(makes, left, ast.unparse(right), known)
+        case ast.Call(function, [ast.Constant(str() as letters), ast.Name(left), other], []):
+            is_einsum = ast.unparse(function) == "torch.einsum"
+            return _einsum(makes, letters, left, ast.unparse(other), known) if is_einsum else None
+        case ast.Call(function, [ast.Name(left), ast.Name(right)], keywords):
+            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+            if (call := ast.unparse(function)) == "F.cross_entropy":
+                return _cross_entropy(makes, left, right, words, known)
+            return _loss(makes, call, left, right, words) if call in _LOSSES else None
+        case ast.Call(function, [ast.Name()], _) if ast.unparse(function) == "F.glu":
+            halves = known.halves.get(makes, ())
+            recipe: Recipe = (("{o}", "", "{0} * tl.sigmoid({1})"),)
+            return Step(makes, halves, recipe, own=dict.fromkeys(halves, known.shapes[makes])) if halves else None
+    return None
+
+
+def _loss(makes: str, call: str, left: str, right: str, words: dict[str, str]) -> Step | None:
+    """A loss of each element."""
+    word, usual, recipe = _LOSSES[call]
+    number = words.pop(word, str(usual))
+    if words != {"reduction": "'none'"}:
+        return None
+    return Step(makes, (left, right), tuple((o, kind, text.replace("{c}", number)) for o, kind, text in recipe))
+
+
+def _cross_entropy(makes: str, left: str, right: str, words: dict[str, str], known: Known) -> Step | None:
+    """The loss of each row by the number of its class, or the mean of all."""
+    shape = known.shapes.get(left, ())
+    if len(shape) != 2 or known.shapes.get(right) != shape[:1] or known.dtypes.get(right) != "int":
+        return None
+    smooth, reduction = float(words.pop("label_smoothing", "0")), words.pop("reduction", "'mean'")
+    if words or reduction not in ("'mean'", "'none'"):
+        return None
+    weight = f"tl.where(j == {{1}}, {1 - smooth:.6g}, 0.0) + {smooth:.6g} / N"
+    picked = f"({weight}) * {{0}}" if smooth else "tl.where(j == {1}, {0}, 0.0)"
+    recipe = (
+        ("{u}", "max", "{0}"),
+        ("{v}", "sum", "tl.exp({0} - {u})"),
+        ("{w}", "sum", picked),
+        ("{o}", "", "{u} + tl.log({v}) - {w}"),
+    )
+    own = {right: (shape[0], 1), makes: shape[:1]}
+    return Step(makes, (left, right), recipe, (1, 1), own=own, after=".mean()" * (reduction == "'mean'"))
+
+
+def _vector(makes: str, left: str, right: str, known: Known) -> Step | None:
+    """A product with a vector, one for all or one for each matrix."""
+    shape, other = known.shapes.get(left, ()), known.shapes.get(right, ())
+    last = len(shape) - 1
+    if last < 1 or not known.is_float(left):
+        return None
+    if other == shape[-1:]:
+        return Step(makes, (left, right), _SUM_OF_PRODUCTS, (last, last))
+    if other == (*shape[:-2], shape[-1], 1):
+        own = {right: (*shape[:-2], 1, shape[-1])}
+        return Step(makes, (left, right), _SUM_OF_PRODUCTS, (last, last), own=own)
+    return None
+
+
+def _einsum(makes: str, letters: str, left: str, right: str, known: Known) -> Step | None:
+    """A sum over the last dimensions of one operand, where the other lacks some of its dimensions; or no sum at all."""
+    shape = known.shapes.get(left, ())
+    taken, _, made = letters.replace(" ", "").partition("->")
+    own, _, theirs = taken.partition(",")
+    in_order = [letter for letter in own if letter in theirs]
+    if len(own) != len(shape) or "".join(in_order) != theirs or not own.startswith(made) or len(set(own)) < len(own):
+        return None
+    beside = tuple(size if letter in theirs else 1 for letter, size in zip(own, shape, strict=True))
+    if made == own:
+        return Step(makes, (left, right), _PRODUCT, own={right: beside})
+    if left == right:
+        return None
+    return Step(makes, (left, right), _SUM_OF_PRODUCTS, (len(made), len(own) - 1), own={right: beside})
