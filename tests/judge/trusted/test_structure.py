@@ -183,6 +183,16 @@ def test_an_input_that_is_always_the_same_is_another_one_in_one_case(made, chang
     assert inputs[1].dim() < 2 or changes == 0 or torch.equal(inputs[1], inputs[1].T)
 
 
+def test_the_number_that_changes_is_not_one_that_no_output_shows():
+    """Nine tenths of a band matrix are next to nothing."""
+    band = "torch.exp(-(torch.arange(2048.0)[:, None] - torch.arange(2048.0)).abs() / 8)"
+    reference = Reference(task(f"torch.rand(3), {band}", names="a, b"))
+    for seed in range(8):
+        inputs, before = reference.inputs(1), reference.inputs(1)
+        structure.touch_constants(reference, inputs, seed)
+        assert float((inputs[1] - before[1]).abs().max()) > 0.02
+
+
 def test_positive_draws_without_a_bound_are_followed():
     found = structure.observe(Reference(task("torch.empty(30, 4).exponential_()")), 1)
     assert [source.use for source in found] == [Use.VALUES] and found[0].low == 0.0 < found[0].high

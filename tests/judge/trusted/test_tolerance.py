@@ -306,7 +306,7 @@ def test_few_outputs_are_not_refused_by_bounds_that_are_small_by_chance():
     exact = torch.tensor([[1.0, -2.0, 3.0, 1e-3]] * 5, dtype=torch.float64)
     error = lambda last: 1e-6 * torch.tensor([1.0, -1.0, 1.0, last], dtype=torch.float64)
     once, again = (Expected(exact, exact.float(), [exact + error(0.05)] * 4) for _ in range(2))
-    again.more_noise = lambda: [exact + error(last) for last in (0.1, 0.5)]
+    again.set_more_noise(lambda: [exact + error(last) for last in (0.1, 0.5)])
     assert not right(once, (exact + error(1.0)).float())
     assert right(again, (exact + error(1.0)).float())
     assert not right(again, (exact + error(5.0)).float())
@@ -314,7 +314,7 @@ def test_few_outputs_are_not_refused_by_bounds_that_are_small_by_chance():
 
 def test_more_noise_is_not_asked_for_where_outputs_are_far():
     of = expected(lambda x: x.sum(1), ROWS)
-    of.more_noise = lambda: pytest.fail("asked for")
+    of.set_more_noise(lambda: pytest.fail("asked for"))
     assert right(of, ROWS.sum(1)) and not right(of, ROWS.sum(1) + 1.0)
 
 

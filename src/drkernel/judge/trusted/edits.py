@@ -31,9 +31,9 @@ class ExpectedCall(Expected):
     def _set_up_edited(self, *args: Any) -> None:
         self.edited = Expected(*args)
 
-    def set_more_noise(self, pairs: Callable[[], Iterable[Any]]) -> None:
-        """Sets `more_noise` of outputs and of inputs."""
-        self.more_noise, self.edited.more_noise = ((lambda part=part: (t[part] for t in pairs())) for part in (0, 1))
+    def set_more_noise(self, trees: Callable[[], Iterable[Any]]) -> None:
+        super().set_more_noise(lambda: (pair[0] for pair in trees()))
+        self.edited.set_more_noise(lambda: (pair[1] for pair in trees()))
 
     def check_edits(self, inputs: Any) -> Mismatch | None:
         """Compares the inputs as a submission leaves them, a tree whose tensors are `OutputTensor`."""

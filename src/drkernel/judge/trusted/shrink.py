@@ -25,7 +25,7 @@ from drkernel.judge.trusted.size_cost import LEAST_GROUP, Cost, cost_of, planned
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
-_CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2**12, 2**14, 2**16)
 """Largest values of a constant that are tried, in turn."""
 _MIN_SIZE = 16
 """Rows keep as many elements, where it is cheap."""

@@ -132,8 +132,9 @@ class Unsteady(DrKernelError):
 
 
 def touch_constants(reference: Reference, inputs: list, seed: int) -> None:
-    """Changes one number in each input that `get_inputs` makes without random numbers: what follows from it may not be
-    kept from another call. Masks, indices and levels stay: inputs of few distinct or of whole numbers."""
+    """Changes one number of usual size or more in each input that `get_inputs` makes without random numbers: what
+    follows from it may not be kept from another call. Masks, indices and levels stay: inputs of few distinct or of
+    whole numbers."""
     others, touched = (dict(leaves(tree)) for tree in (reference.inputs(seed), inputs))
     random = Random(seed)
     for path, value in touched.items():
@@ -146,7 +147,7 @@ def _touch(value: Tensor, random: Random) -> None:
     finite = value[value.isfinite() & (value != 0)] if value.is_floating_point() else value[:0]
     if len(finite) < _SEVERAL or len(finite.unique()) < _SEVERAL or torch.equal(finite, finite.round()):
         return
-    places = (value.isfinite() & (value != 0)).nonzero()
+    places = (value.isfinite() & (value.abs() >= finite.double().square().mean().sqrt())).nonzero()
     place = tuple(places[random.randrange(len(places))].tolist())
     is_symmetric = value.dim() == 2 and value.shape[0] == value.shape[1] and torch.equal(value, value.T)
     for where in {place, place[::-1]} if is_symmetric else {place}:

@@ -8,6 +8,7 @@ Outputs of 16 bits are rounded to them a few times at most. See judge/README.md,
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -18,15 +19,7 @@ from torch import Tensor
 from drkernel.judge.boundary.shared_tensors import repeats
 from drkernel.judge.trusted import reductions
 from drkernel.judge.trusted.block_tolerance import LeafTolerance, RelativeBounds, Tolerance
-from drkernel.judge.trusted.element_bounds import (
-    MIN_ROW,
-    Rows,
-    element_bounds,
-    is_few,
-    stands_alone,
-    table_of,
-    together,
-)
+from drkernel.judge.trusted.element_bounds import MIN_ROW, Rows, element_bounds, stands_alone, table_of, together
 from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
 from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, is_float, kind_of, leaves, same, shape_of
@@ -43,10 +36,10 @@ _ROUNDINGS_16 = 1.5
 _FLOOR = 1.0
 """Errors are at least so many times the unit of the precision policy (`rounding.UNIT`)."""
 _RARE, _RARE_FACTOR = 1e-3, 8.0
-"""At most this proportion of the elements may exceed their bound, by at most this factor: bounds come from random
-errors, which are small here and there."""
+"""At most this proportion of the elements may exceed their bound, by at most this factor: random errors are small here
+and there."""
 _DOUBT = 16.0
-"""Bounds of few errors, which may be small by chance, are doubted where an output is within so many times of them."""
+"""More noise is asked for where an output is within so many times of its bounds."""
 _FLIPPED = 4e-6
 """At most this proportion of integers may differ: those where rounding decides, in another order of operations."""
 _CHUNK = 2**20
@@ -83,8 +76,6 @@ class Expected:
     """As `lowered`, to explain wrong outputs: formats of factors that the task forbids."""
     chained = False
     """Whether the reference has several products."""
-    more_noise: Callable[[], Iterable[Any]] = tuple
-    """Further outputs with other rounding. They are asked for once, before bounds of few errors refuse what is near."""
 
     def __init__(
         self,
@@ -101,12 +92,10 @@ class Expected:
         trees, again = ([dict(leaves(tree)) for tree in some] for some in ((exact, *noisy), rerounded))
         if any(tree.keys() != dict(self._rounded).keys() for tree in (*trees, *again)):
             raise ValueError("the reference's outputs have another structure in fp64")
-        given = {
-            path: ([tree[path] for tree in trees], [tree[path] for tree in again], value, precision)
+        self._leaves = {
+            path: _Leaf([tree[path] for tree in trees], [tree[path] for tree in again], value, precision)
             for path, value in self._rounded
         }
-        self._leaves = {path: _Leaf(*args) for path, args in given.items()}
-        self._of_few = {path: given[path] for path, value in self._rounded if is_few(value)}
         for name, tree in lowered:
             for path, value in leaves(tree):
                 self._leaves[path].add_lowering(name, value, seed)
@@ -116,7 +105,7 @@ class Expected:
         """What is expected where only the reference's own outputs are known, perhaps a part of them, and bounds by leaf
         (`bounds`). The norm of all errors is left to the caller (`squares`)."""
         expected = cls.__new__(cls)
-        expected.rounded, expected._rounded, expected._of_few = rounded, leaves(rounded), {}
+        expected.rounded, expected._rounded = rounded, leaves(rounded)
         pairs = zip(expected._rounded, bounds, strict=True)
         expected._leaves = {path: _Leaf.around(value, found) for (path, value), found in pairs}
         return expected
@@ -158,7 +147,6 @@ class Expected:
         found = dict(leaves(tree))
         if found.keys() != self._leaves.keys() or form_of(tree) != form_of(self.rounded):
             return Mismatch("wrong_structure", f"returned {form_of(tree)}, expected {form_of(self.rounded)}")
-        self._settle(found, slack)
         for path, value in self._rounded:
             if problem := self._leaves[path].check(path, value, found[path], slack, self._lowered(path), self.chained):
                 return problem
@@ -172,19 +160,12 @@ class Expected:
         found = dict(leaves(tree))
         if found.keys() != self._leaves.keys() or form_of(tree) != form_of(self.rounded):
             return False
-        self._settle(found, 1.0)
         return all(self._leaves[path].fits(path, value, found[path]) for path, value in self._rounded)
 
-    def _settle(self, found: dict[str, Any], slack: float) -> None:
-        """Makes bounds of few errors of more of them, if they decide."""
-        near = lambda path, factor: self._leaves[path].fits(path, self._of_few[path][2], found[path], factor * slack)
-        if any(not near(path, 1.0) and near(path, _DOUBT) for path in self._of_few):
-            more = [dict(leaves(tree)) for tree in self.more_noise()]
-            for path, (values, *rest) in self._of_few.items():
-                lowerings = self._leaves[path].lowerings
-                self._leaves[path] = _Leaf([*values, *(tree[path] for tree in more)], *rest)
-                self._leaves[path].lowerings = lowerings
-            self._of_few = {}
+    def set_more_noise(self, trees: Callable[[], Iterable[Any]]) -> None:
+        """Says where outputs with other rounding come from. They are asked for once, before what is near is refused."""
+        for path, leaf in self._leaves.items():
+            leaf.more_noise = functools.partial(_at, trees, path)
 
     def tolerance(self) -> Tolerance:
         """How far outputs may be from the reference's own on other inputs of the same kind."""
@@ -216,10 +197,13 @@ class _Leaf:
     """L2 norm and largest value of the output."""
     error_square = 0.0
     """The sum of squared errors of what was compared last."""
+    more_noise: Callable[[], Iterable[Any]] = tuple
+    """See Expected.set_more_noise."""
 
     def __init__(self, exact_and_noisy: Sequence[Any], rerounded: Sequence[Any], rounded: Any, precision: Precision):
         exact, *noisy = exact_and_noisy
-        self.lowerings: list[Lowering] = []
+        self._given = rounded, precision
+        self._lowerings: list[Lowering] = []
         if not is_float(rounded):
             self.finite = self.same_nonfinite = True
             self.well_conditioned = all(same(value, rounded) for value in (exact, *noisy))
@@ -255,7 +239,7 @@ class _Leaf:
     def around(cls, rounded: Any, bounds: RelativeBounds | None) -> _Leaf:
         """A leaf of which no exact value is known, with bounds beside its size."""
         leaf = cls.__new__(cls)
-        leaf.lowerings, leaf.finite, leaf.same_nonfinite, leaf.well_conditioned = [], True, True, True
+        leaf._lowerings, leaf.finite, leaf.same_nonfinite, leaf.well_conditioned = [], True, True, True
         if bounds is None:
             return leaf
         value = torch.as_tensor(rounded)
@@ -288,7 +272,7 @@ class _Leaf:
     def add_lowering(self, name: str, lowered: Any, seed: int) -> None:
         """Notes what the output is in lower precision; only where there are enough elements to tell."""
         if isinstance(lowered, Tensor) and lowered.dtype == torch.float64 and lowered.numel() >= FEW:
-            self.lowerings.append(Lowering(name, lowered, self.exact, seed))
+            self._lowerings.append(Lowering(name, lowered, self.exact, seed))
 
     def max_error(self) -> float:
         """The largest error that any element may have."""
@@ -326,15 +310,15 @@ class _Leaf:
             return None
         return describe("wrong_values", path, value.shape, 0, *rows, wrong, True)
 
-    def fits(self, path: str, rounded: Any, actual: Any, slack: float = 1.0) -> bool:
+    def fits(self, path: str, rounded: Any, actual: Any) -> bool:
         if (
             isinstance(rounded, Tensor)
             and isinstance(actual, OutputTensor)
             and is_float(rounded)
             and _shape_and_dtype(actual.value) == _shape_and_dtype(rounded)
         ):
-            return self._within(actual.value, slack)
-        return self.check(path, rounded, actual, slack) is None
+            return self._is_right(actual.value, 1.0)
+        return self.check(path, rounded, actual, 1.0) is None
 
     def equals(self, value: Tensor, rounded: Tensor) -> bool:
         """Whether a tensor of any shape and dtype holds the values."""
@@ -353,8 +337,8 @@ class _Leaf:
         return Mismatch("wrong_values", f"{path} is {actual!r}, expected {rounded!r}", path)
 
     def _check_values(self, path: str, value: Tensor, slack: float, *why: Any) -> Mismatch | None:
-        found = next((low for low in self.lowerings if low.explains(value)), None) if slack == 1.0 else None
-        if self._within(value, slack) and not found:
+        found = next((low for low in self._lowerings if low.explains(value)), None) if slack == 1.0 else None
+        if self._is_right(value, slack) and not found:
             return None
         problem = self._wrong(path, value, slack)
         bounds = Bounds(self.exact, self.norm, self._atol, self._rtol)
@@ -379,6 +363,18 @@ class _Leaf:
             "wrong_values", path, value.shape, first, table[part], self.exact[part], error >= error.max(), False
         )
 
+    def _is_right(self, value: Tensor, slack: float) -> bool:
+        """Whether a tensor holds the values, with more noise where that decides."""
+        if self._within(value, slack):
+            return True
+        if not self._within(value, _DOUBT * slack):
+            return False
+        for other in self.more_noise():
+            again = _Leaf([self.exact.reshape(torch.as_tensor(other).shape), other], (), *self._given)
+            self._atol, self.norm = torch.maximum(self._atol, again._atol), max(self.norm, again.norm)
+        self.more_noise = tuple
+        return self._within(value, slack)
+
     def _within(self, value: Tensor, slack: float) -> bool:
         """Whether a tensor of any shape and dtype, with as many elements, holds the values."""
         value = value.reshape(self._table)
@@ -389,6 +385,10 @@ class _Leaf:
         if special or math.sqrt(square) > slack * self.norm:
             return False
         return not beyond or (beyond <= _RARE * value.numel() and not count(_RARE_FACTOR * slack)[1])
+
+
+def _at(trees: Callable[[], Iterable[Any]], path: str) -> Iterator[Any]:
+    return (dict(leaves(tree))[path] for tree in trees())
 
 
 def _step(value: Any) -> float:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drkernel.judge.trusted import reductions, tolerance
+from drkernel.judge.trusted import element_bounds, reductions, tolerance
 from drkernel.judge.trusted.block_tolerance import LeafTolerance, Tolerance
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.tolerance import K_MAX, K_MAX_16, K_NOISE, Expected
@@ -186,7 +186,7 @@ def test_an_element_may_be_as_far_off_as_its_row_says_and_no_further(both, shape
     exact, near, shaken = drawn(shape, kind)
     exact.view(-1)[: exact.numel() // 2] /= 4
     near, shaken = exact.float().to(kind), shaken.where(shaken.abs() > 1, exact)
-    table = tolerance._table(shape)
+    table = element_bounds.table_of(shape)
     usual = exact.reshape(table).square().mean(1, keepdim=True).sqrt()
     worst = torch.maximum((near - exact).abs(), (shaken - exact).abs()).reshape(table).amax(1, keepdim=True)
     worst = torch.maximum(worst, usual * (worst / usual).median())  # rows are not judged by their luck

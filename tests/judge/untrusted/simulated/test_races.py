@@ -8,7 +8,8 @@ from triton.runtime.errors import InterpreterError
 
 from tests.judge.untrusted.simulated.launching import launch
 
-RACE = "which another program of this launch stores"
+STORES = "which another program of this launch stores"
+RACE = "which another program of this launch (stores|loads)"
 
 
 @triton.jit
@@ -28,7 +29,7 @@ def rounds(x, y, n, ROUNDS: tl.constexpr, TWO_TENSORS: tl.constexpr):
 def test_a_round_that_needs_the_neighbours_round_is_a_race():
     x, y = torch.ones(8), torch.zeros(8)
     launch(rounds, (8,), x, y, 8, ROUNDS=1, TWO_TENSORS=False)
-    with pytest.raises(InterpreterError, match=f"kernel `rounds` line .*: loads element 1 of `y`, {RACE}"):
+    with pytest.raises(InterpreterError, match=f"kernel `rounds` line .*: loads element 1 of `y`, {STORES}"):
         launch(rounds, (8,), x, y, 8, ROUNDS=2, TWO_TENSORS=False)
     with pytest.raises(InterpreterError, match=RACE):
         launch(rounds, (8,), x, y, 8, ROUNDS=2, TWO_TENSORS=True)
@@ -96,6 +97,24 @@ def test_what_programs_store_themselves_is_no_race():
     launch(own, (4, 2), torch.zeros(16), out, BLOCK=16)
     pid, i = torch.arange(4.0)[:, None], torch.arange(16.0)
     assert torch.equal(out, (4 * pid + 4 * i + 2 * (pid % 2 == 0)).expand(2, 4, 16))
+
+
+@triton.jit
+def turn(x, n, BLOCK: tl.constexpr, TO_ITSELF: tl.constexpr):
+    """Transposes a matrix in place, block by block; with TO_ITSELF each block stays where it is."""
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    block = tl.load(x + rows * n + columns)
+    tl.store(x + (rows * n + columns if TO_ITSELF else columns * n + rows), block + 1)
+
+
+def test_to_store_what_another_program_loads_is_a_race():
+    """All programs of a batch load before the first stores: here, and on no GPU."""
+    x = torch.zeros(32, 32)
+    launch(turn, (4, 4), x, 32, BLOCK=8, TO_ITSELF=True)
+    assert bool((x == 1).all())
+    with pytest.raises(InterpreterError, match=r"stores element .* of `x`, which another program of this launch loads"):
+        launch(turn, (4, 4), x, 32, BLOCK=8, TO_ITSELF=False)
 
 
 @triton.jit

@@ -143,7 +143,7 @@ def _bounds(arg1: Any, arg2: Any = None, step: Any = None, **_: Any) -> list[Any
 
 def _kind(semantic: Any, bound: Any) -> tl.dtype:
     """The dtype of a bound."""
-    kind = bound.type if isinstance(bound, tl.tensor) else semantic.to_tensor_type(plain(bound))
+    kind = bound.type if isinstance(bound, tl.tensor) else semantic.to_tensor(plain(bound)).type
     if kind.is_block() or not kind.is_int():
         raise TypeError(f"the bounds and the step of a loop must be integers, found {kind}")
     return kind

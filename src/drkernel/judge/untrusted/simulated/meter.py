@@ -12,7 +12,7 @@ import numpy as np
 
 from drkernel.judge.boundary.aten import distinct_elements
 from drkernel.judge.boundary.op_trace import Grid, Math, Row
-from drkernel.judge.untrusted.simulated.races import DataRace, Programs, Writers
+from drkernel.judge.untrusted.simulated.races import DataRace, Programs, Readers, Writers
 
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
@@ -55,6 +55,7 @@ class Region:
         self.touched: dict[bool, np.ndarray] = {}
         self.total = {False: 0, True: 0}
         self._writers: Writers | None = None
+        self._readers: Readers | None = None
 
     def touch(self, offsets: np.ndarray, stored: bool) -> None:
         """Takes note of the elements at these byte offsets."""
@@ -62,26 +63,41 @@ class Region:
             self.touched[stored] = np.zeros(-(-self.size // self.element), dtype=bool)
         self.touched[stored][offsets >> np.uint64(self.shift)] = True
 
-    def stored_by(self, offsets: np.ndarray, writers: np.ndarray) -> None:
-        """Takes note of the program that stores at each of these byte offsets."""
+    def stored_by(self, offsets: np.ndarray, programs: Programs, mask: np.ndarray, inside: Any = ...) -> None:
+        """Takes note of stores at these byte offsets, of the unmasked lanes that are `inside` of this storage.
+
+        Raises:
+            DataRace: if another program of the launch has loaded there.
+        """
+        elements, writers = offsets >> np.uint64(self.shift), programs.of_lanes(mask)[inside]
+        if self._readers is not None and not programs.waited:
+            self._expect_none(self._readers.foreign(elements, writers), elements, "stores", "loads")
         if self._writers is None:
             self._writers = Writers(-(-self.size // self.element))
-        self._writers.store(offsets >> np.uint64(self.shift), writers)
+        self._writers.store(elements, writers)
 
-    def expect_own(self, offsets: np.ndarray, programs: Programs, mask: np.ndarray, inside: Any = ...) -> None:
-        """Checks a load at these byte offsets, of the unmasked lanes that are `inside` of this storage.
+    def loaded_by(self, offsets: np.ndarray, programs: Programs, mask: np.ndarray, inside: Any = ...) -> None:
+        """Takes note of loads; arguments as those of `stored_by`.
 
         Raises:
             DataRace: if another program of the launch has stored there.
         """
-        if self._writers is None or programs.waited:
-            return
-        elements = offsets >> np.uint64(self.shift)
-        foreign = self._writers.foreign(elements, programs.of_lanes(mask)[inside], programs.together)
+        elements, readers = offsets >> np.uint64(self.shift), programs.of_lanes(mask)[inside]
+        if self._writers is not None:
+            if not programs.waited:
+                foreign = self._writers.foreign(elements, readers, programs.together)
+                self._expect_none(foreign, elements, "loads", "stores")
+            untouched = self._writers.untouched(elements)
+            elements, readers = elements[untouched], readers[untouched]
+        if self._readers is None:
+            self._readers = Readers(-(-self.size // self.element))
+        self._readers.load(elements, readers)
+
+    def _expect_none(self, foreign: np.ndarray, elements: np.ndarray, does: str, did: str) -> None:
         if foreign.any():
             raise DataRace(
-                f"loads element {elements[foreign.argmax()]} of `{self.name}`, which another program of this launch "
-                "stores; programs have no order unless they wait for each other by atomic operations"
+                f"{does} element {elements[foreign.argmax()]} of `{self.name}`, which another program of this launch "
+                f"{did}; programs have no order unless they wait for each other by atomic operations"
             )
 
     def reload(self, offsets: np.ndarray, programs: np.ndarray, moved: float) -> np.ndarray:
@@ -264,10 +280,7 @@ class Meter:
     ) -> None:
         """Takes note of the elements that the unmasked lanes `inside` of a tensor access, and by which programs."""
         region.touch(offsets, stored)
-        if stored:
-            region.stored_by(offsets, self.programs.of_lanes(mask)[inside])
-        else:
-            region.expect_own(offsets, self.programs, mask, inside)
+        (region.stored_by if stored else region.loaded_by)(offsets, self.programs, mask, inside)
 
     def _advance(self, region: Region, offsets: np.ndarray, mask: np.ndarray, moved: int, stored: bool) -> None:
         """Counts what the programs move, and how much they moved since they loaded what they load again."""

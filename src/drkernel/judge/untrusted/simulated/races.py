@@ -1,15 +1,15 @@
 """Finds races between the programs of one launch. Runs in simulated runners.
 
 Programs of a batch run statement by statement, and batches run one after the other. So a program finds here what others
-stored before it, which on a GPU it may find or not. A program that has executed an atomic operation may have waited for
-others: what it loads from then on is not checked.
+stored before it, and not what they store after it; on a GPU it may be otherwise. A program that has executed an atomic
+operation may have waited for others: what it loads and stores from then on is not checked.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-_NOBODY = 0
+_NOBODY, _SEVERAL = 0, np.iinfo(np.int32).min
 
 
 class DataRace(RuntimeError):
@@ -54,3 +54,25 @@ class Writers:
         """Of each element, whether its last writer is neither its reader nor the reader's whole batch."""
         last = self._last[elements]
         return (last != _NOBODY) & (last != readers) & (last != together)
+
+    def untouched(self, elements: np.ndarray) -> np.ndarray:
+        """Of each element, whether no program has stored it."""
+        return self._last[elements] == _NOBODY
+
+
+class Readers:
+    """Which program of the launch loaded each element of a tensor before any stored it."""
+
+    def __init__(self, numel: int):
+        self._who = np.full(numel, _NOBODY, np.int32)
+
+    def load(self, elements: np.ndarray, readers: np.ndarray) -> None:
+        before = self._who[elements]
+        self._who[elements] = readers  # of several programs that load an element at once, one stands here
+        several = (self._who[elements] != readers) | ((before != _NOBODY) & (before != readers))
+        self._who[elements[several]] = _SEVERAL
+
+    def foreign(self, elements: np.ndarray, writers: np.ndarray) -> np.ndarray:
+        """Of each element, whether another program than its writer has loaded it."""
+        who = self._who[elements]
+        return (who != _NOBODY) & (who != writers)
