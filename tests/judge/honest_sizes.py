@@ -99,6 +99,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "min_with_index": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "mish_chain": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "mse": ({"rows": 64, "cols": 64}, {"rows": 51, "cols": 77}),
+    "place_of_largest": ({"batch": 16, "inner": 64, "classes": 64}, {"batch": 11, "inner": 45, "classes": 37}),
     "pointwise_conv": (
         {"batch_size": 2, "in_channels": 32, "out_channels": 64, "height": 8, "width": 8},
         {"batch_size": 1, "in_channels": 21, "out_channels": 37, "height": 7, "width": 9},

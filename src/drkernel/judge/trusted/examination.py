@@ -69,8 +69,7 @@ class Examination(Generic[P]):
     ):
         self.device, self.prepared, self.config, self.seeds, self.source = device, prepared, config, seeds, source
         self.pair = PairedModels(self._connect(process), prepared, seeds)
-        self._restart, self._refusal = restart, refusal
-        self._forbidden = ptx_scan.forbidden(products, prepared.task.precision, prepared.narrow)
+        self._restart, self._refusal, self._products = restart, refusal, products
         self.modes = prepared.mode_alternatives[0]
         """The values of `training` to test under."""
         self.generality = Generality(config.shapes == "reject", source)
@@ -108,11 +107,11 @@ class Examination(Generic[P]):
         with self._stage("further cases"):
             self._expect_no_stale_outputs(first)
             right = [first, *self._further_cases()]
-            for plan in plans.special_plans(self.modes[0], bool(self._forbidden), self.prepared.reduces):
+            for plan in plans.special_plans(self.modes[0], bool(self._forbids(self._products)), self.prepared.reduces):
                 self.pair.ask_planned(plan)
             last = self._last_case(first)
             self._expect_triton_launch(reply := self.pair.ask(last))
-            ptx_scan.expect_allowed(self._forbidden, reply.outputs)
+            ptx_scan.expect_allowed(self._forbids(self._products | ptx_scan.traced(reply.trace)), reply.outputs)
         at_published = [last, *(case for case in right if case.plan.model == PUBLISHED and case is not last)]
         at_published = at_published[: _LARGE_CASES if last.large else None]
         with self._stage("ablation"):
@@ -123,9 +122,11 @@ class Examination(Generic[P]):
         with self._stage("timing"):
             return self._timed(last, reply.trace)
 
+    def _forbids(self, products: frozenset[str]) -> frozenset[str]:
+        return ptx_scan.forbidden(products, self.prepared.task.precision, self.prepared.narrow)
+
     def _load(self) -> None:
-        task = self.prepared.task
-        self.pair.client.load(self.source, task.answer_name, task.precision)
+        self.pair.client.load(self.source, self.prepared.task.answer_name, self.prepared.task.precision)
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -156,8 +157,7 @@ class Examination(Generic[P]):
         could be compared, else of the first.
         """
         refusals: list[Exception] = []
-        idle: tuple[bool, ...] | None = None
-        """Modes in which outputs are right and no Triton kernel is launched."""
+        idle: tuple[bool, ...] | None = None  # modes in which outputs are right and no Triton kernel is launched
         try:
             for modes in self.prepared.mode_alternatives:
                 found = self._try_modes(modes, refusals)

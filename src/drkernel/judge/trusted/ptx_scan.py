@@ -1,4 +1,5 @@
-"""Which precisions a kernel multiplies in, read from its PTX: that of matrix instructions, which ptxas then assembles.
+"""Which precisions a kernel multiplies in, read from the matrix instructions of its PTX, which ptxas then assembles, or
+from the trace of the simulated device.
 
 Three products of TF32 and six of bf16 are as good as fp32, so values decide on these: what the scan finds asks for a
 further case (`plans.special_plans`), and why values are wrong is found out from the values (`lowering.explained`). Two
@@ -15,6 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
+from drkernel.judge.boundary.op_trace import Math, OpTrace
 from drkernel.judge.trusted.lowering import ADVICE, FEW
 from drkernel.judge.trusted.outputs import OutputTensor, is_float, leaves
 from drkernel.judge.trusted.verdicts import VerdictReached
@@ -30,10 +32,11 @@ _FORMATS = {
 _ALLOWED: dict[Precision, frozenset[str]] = {
     "ieee": frozenset(),
     "tf32": frozenset({"TF32"}),
-    "low": frozenset({"TF32", "bf16", "fp16"}),
+    "low": frozenset({"TF32", "bf16", "fp16", "16 bits"}),
 }
-_IN_PIECES = frozenset({"TF32", "bf16", "int8"})
+_IN_PIECES = frozenset({"TF32", "bf16", "16 bits", "int8"})
 """Formats of which kernels add up several products for one of fp32, and that of whole numbers, which are exact."""
+_TRACED: dict[Math, str] = {"tf32": "TF32", "half": "16 bits"}
 _FILE = "products.json"
 
 
@@ -44,6 +47,11 @@ def products(ptx: bytes) -> frozenset[str]:
         parts = re.split(rb"[.:]", instruction)
         found |= {_FORMATS[part] for part in parts if part in _FORMATS}
     return frozenset(found)
+
+
+def traced(trace: OpTrace) -> frozenset[str]:
+    """The same of a call on the simulated device, which has no PTX: `TF32`, `16 bits`."""
+    return frozenset(_TRACED[row.math] for row in trace.rows if row.triton and row.math in _TRACED)
 
 
 def forbidden(found: frozenset[str], precision: Precision, halves: bool) -> frozenset[str]:
