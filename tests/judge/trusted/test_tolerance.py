@@ -242,6 +242,16 @@ def test_counts_are_not_disturbed_so_that_comparisons_of_them_hold():
     assert exact.well_conditioned and not right(exact, count(x) + (torch.arange(64) == 5) * 0.01)
 
 
+def test_a_sum_that_is_whole_by_chance_is_disturbed():
+    """As in fp32 on a GPU: 490,879.99 is 490,880."""
+    terms = torch.tensor([490879.5, 0.49])
+    sums = set()
+    for seed in range(8):
+        with Noise("ieee", seed):
+            sums.add(float(terms.sum()))
+    assert float(terms.sum()) == 490880.0 and len(sums) > 1
+
+
 def test_an_output_that_misses_terms_is_not_said_to_be_of_lower_precision():
     a, b = POSITIVE
     problem = expected(torch.matmul, a, b).check(OutputTensor(a[:, :1900] @ b[:1900]))

@@ -43,6 +43,8 @@ _SUM, _PRODUCT = 0.2, 2.5
 _LEAST, _RANDOM = 0.25, 1.3425
 """Of noise: its smallest size, and how much it may be larger."""
 _EXACT_BELOW, _SOME = 2.0**20, 256
+_DIGITS, _NO_CHANCE = 23, 30.0
+"""Binary digits of fp32; so many that are all zero are so for a reason."""
 ROUNDED_ONCE, _NOTHING = 0.2, 1e-5
 """Standard deviation of one rounding, in steps of a format; a relative distance that is none in 16 bits."""
 _CHUNK, _MIN_ROW = 2**22, 16
@@ -132,7 +134,7 @@ class Noise(TorchDispatchMode):
         terms = _terms(name, first, args, outputs)
         chain = chain_error(terms, first is not None) if terms > 1 else 0.0
         for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
-            if isinstance(output, Tensor) and output.is_floating_point() and not _whole(output):
+            if isinstance(output, Tensor) and output.is_floating_point() and not _is_count(output, args):
                 self._disturb_output(func, args, kwargs, output, chain)
         return outputs
 
@@ -295,6 +297,14 @@ def _parts(tensor: Tensor) -> Iterator[Tensor]:
     wide = tensor.shape[-1] >= _MIN_ROW or tensor.dim() == 1
     table = tensor.view(-1, tensor.shape[-1]) if wide else tensor.view(len(tensor), -1)
     yield from table.split(max(1, _CHUNK // table.shape[1])) if len(table) > 1 else table.split(_CHUNK, 1)
+
+
+def _is_count(output: Tensor, args: tuple) -> bool:
+    """Whether all are whole numbers, and not by chance: of fp32 sums of half a million every sixteenth is one."""
+    if not _whole(output):
+        return False
+    digits = (_DIGITS - output.abs().clamp_min(1.0).log2()).sum()
+    return bool(digits > _NO_CHANCE) or all(_whole(t) for t in args if isinstance(t, Tensor) and t.is_floating_point())
 
 
 def _whole(tensor: Tensor) -> bool:
