@@ -41,7 +41,7 @@ from drkernel.types import DrKernelError, Precision, Task
 
 _ATTEMPTS, _UNKNOWN = 8, 2.0**-16
 """Places that are tried to find one that changes the inputs; relative error of outputs whose exact value is unknown."""
-_NOISY_RUNS, _MORE_RUNS, _USUAL_RUNS = 4, 8, 2
+_NOISY_RUNS, _MORE_RUNS, _USUAL_RUNS = 4, 8, 1
 """Runs with noise: where outputs are few; before any are refused; usually. In one, errors may cancel."""
 
 
