@@ -26,7 +26,8 @@ from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
 _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2**12, 2**14, 2**16)
-"""Largest values of a constant that are tried, in turn."""
+"""Largest values of a constant that are tried, in turn; those beyond _USUAL_CAP are for tasks of one dimension."""
+_USUAL_CAP = 1024
 _MIN_SIZE = 16
 """Rows keep as many elements, where it is cheap."""
 _SMALLEST_CAPS = (8, 4, 2)
@@ -147,7 +148,8 @@ def _halved_alike(task: Task, target: Cost, limit: Cost) -> tuple[dict[str, int]
             problem = str(error)
             continue
         if cost.exceeds(target) and (best is not None or cost.exceeds(limit)):
-            problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
+            if cap <= _USUAL_CAP:  # of larger ones the error of a smaller one tells more
+                problem = f"it still has {cost.values} values, {cost.weights} weights and {cost.flops:.3g} operations"
             break
         if cost.undefined or cost.group < LEAST_GROUP:  # of an image of no pixels, or of one
             doubtful = small if doubtful is None or not cost.exceeds(target) else doubtful
