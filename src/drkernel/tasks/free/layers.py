@@ -65,9 +65,15 @@ def again(program: Program) -> Value:
     return program.let(f"{name}({x.name})", made)
 
 
-def _out(side: Dim, kernel: int, stride: int, padding: int, dilation: int = 1) -> Dim:
+def side_out(side: Dim, kernel: int, stride: int, padding: int, dilation: int = 1) -> Dim:
+    """A side after a convolution or a pool."""
     whole = side + (2 * padding - dilation * (kernel - 1) - 1)
     return whole + 1 if stride == 1 else whole // stride + 1
+
+
+def side_out_transposed(side: Dim, kernel: int, stride: int, padding: int, added: int) -> Dim:
+    """A side after a transposed convolution."""
+    return (side - 1) * stride + (kernel - 2 * padding + added)
 
 
 def convolution(program: Program, out: Dim | None = None, plain: bool = False) -> Value:
@@ -89,7 +95,7 @@ def convolution(program: Program, out: Dim | None = None, plain: bool = False) -
     more += groups + f", stride={stride}" * (stride > 1) + f", padding={padding}" * (padding > 0)
     more += ", bias=False" * (rng.random() < 0.4)
     layer = program.hold(f"nn.Conv{rank}d({channels.text}, {out.text}, {kernel}{more})", "conv")
-    sides = [_out(side, kernel, stride, padding, dilation) for side in x.shape[2:]]
+    sides = [side_out(side, kernel, stride, padding, dilation) for side in x.shape[2:]]
     program.reusable.append((layer, x.shape, (x.shape[0], out, *sides)))
     return program.let(f"{layer}({x.name})", (x.shape[0], out, *sides))
 
@@ -104,7 +110,7 @@ def transposed(program: Program) -> Value:
     out = _width(program, x.shape[1], "channels")
     more = f", stride={stride}" * (stride > 1) + f", padding={padding}" * (padding > 0) + ", output_padding=1" * added
     layer = program.hold(f"nn.ConvTranspose{rank}d({x.shape[1].text}, {out.text}, {kernel}{more})", "deconv")
-    sides = [(side - 1) * stride + (kernel - 2 * padding + added) for side in x.shape[2:]]
+    sides = [side_out_transposed(side, kernel, stride, padding, added) for side in x.shape[2:]]
     return program.let(f"{layer}({x.name})", (x.shape[0], out, *sides))
 
 
@@ -130,7 +136,7 @@ def pool(program: Program) -> Value:
         text = f"F.{name}_pool{rank}d({x.name}, {kernel}{more})"
     else:
         text = f"{program.hold(f'nn.{name.title()}Pool{rank}d({kernel}{more})', 'pool')}({x.name})"
-    return program.let(text, (*x.shape[:2], *(_out(side, kernel, stride, padding) for side in x.shape[2:])))
+    return program.let(text, (*x.shape[:2], *(side_out(side, kernel, stride, padding) for side in x.shape[2:])))
 
 
 def layer(program: Program, out: Dim | None = None, plain: bool = False) -> Value:
@@ -225,7 +231,7 @@ def image_block(program: Program) -> Value:
     if not alike(made.shape, x.shape):
         stride = 2 if made.shape[2].full < x.shape[2].full else 1
         conv = f"nn.Conv{x.rank - 2}d({x.shape[1].text}, {made.shape[1].text}, 1, stride={stride}, bias=False)"
-        sides = [_out(side, 1, stride, 0) for side in x.shape[2:]]
+        sides = [side_out(side, 1, stride, 0) for side in x.shape[2:]]
         kept = program.let(f"{program.hold(conv, 'shortcut')}({x.name})", (x.shape[0], made.shape[1], *sides))
         if rng.random() < 0.6:
             norm = program.hold(f"nn.BatchNorm{x.rank - 2}d({made.shape[1].text})", "norm")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from drkernel.tasks.free import layers
 from drkernel.tasks.free.pointwise import fraction
 from drkernel.tasks.free.program import Program, Unfit, Value
@@ -13,7 +15,7 @@ _FRAMES = ("reflect", "replicate", "circular")
 
 
 def _sides(x: Value, kernel: int, stride: int, padding: int = 0) -> list[Dim]:
-    return [(side + (2 * padding - kernel)) // stride + 1 for side in x.shape[2:]]
+    return [layers.side_out(side, kernel, stride, padding) for side in x.shape[2:]]
 
 
 def _has_places(x: Value, least: int) -> int:
@@ -148,7 +150,7 @@ def upward(program: Program) -> Value:
     more += f", output_padding={added}" * (added > 0) + f", groups={groups}" * (groups > 1)
     more += ", bias=False" * (rng.random() < 0.3)
     layer = program.hold(f"nn.ConvTranspose{rank}d({channels.text}, {out.text}, {kernel}{more})", "deconv")
-    sides = [(side - 1) * stride + (kernel - 2 * padding + added) for side in x.shape[2:]]
+    sides = [layers.side_out_transposed(side, kernel, stride, padding, added) for side in x.shape[2:]]
     made = program.let(f"{layer}({x.name})", (x.shape[0], out, *sides))
     if count(made.shape, small=True) > _MANY:
         raise Unfit
@@ -196,10 +198,7 @@ def dense(program: Program) -> Value:
     grown = program.size("channels" if x.rank == 4 else "hidden")
     parts = [x]
     for _ in range(rng.choice((2, 2, 3, 4))):
-        names = ", ".join(part.name for part in parts)
-        width = as_dim(0)
-        for part in parts:
-            width = width + part.shape[1]
+        names, width = _side_by_side(parts)
         made = program.let(f"torch.cat([{names}], {rng.choice(('1', 'dim=1'))})", (x.shape[0], width, *x.shape[2:]))
         if x.rank == 4:
             norm = program.hold(f"nn.BatchNorm2d({width.text})", "norm")
@@ -209,8 +208,13 @@ def dense(program: Program) -> Value:
             layer = program.hold(f"nn.Linear({width.text}, {grown.text})")
         made = program.let(f"{layer}({made.name})", (x.shape[0], grown, *x.shape[2:]))
         parts.append(layers.activation(program) if x.rank == 2 else made)
+    names, width = _side_by_side(parts)
+    return program.let(f"torch.cat([{names}], dim=1)", (x.shape[0], width, *x.shape[2:]))
+
+
+def _side_by_side(parts: Sequence[Value]) -> tuple[str, Dim]:
+    """The names of values, and how many channels they have together."""
     width = as_dim(0)
     for part in parts:
         width = width + part.shape[1]
-    names = ", ".join(part.name for part in parts)
-    return program.let(f"torch.cat([{names}], dim=1)", (x.shape[0], width, *x.shape[2:]))
+    return ", ".join(part.name for part in parts), width
