@@ -13,21 +13,10 @@ from drkernel.judge.trusted import cases, modes, plans, regimes, shrink, structu
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.plans import PUBLISHED
-from drkernel.judge.trusted.rounding import Noise
-from drkernel.judge.trusted.tolerance import Expected
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import tasks
-
-
-def expected(function, *inputs, precision="ieee") -> Expected:
-    wide = [x.double() for x in inputs]
-    noisy = []
-    for seed in range(4):
-        with Noise(precision, seed) as noise:
-            noisy.append(function(*(noise.around(x) for x in wide)))
-    return Expected(function(*wide), function(*inputs), noisy, precision)
-
+from tests.judge.expectations import expected
 
 DRAW = torch.Generator().manual_seed(0)
 X, W = torch.randn(64, 256, generator=DRAW), torch.randn(256, 128, generator=DRAW)

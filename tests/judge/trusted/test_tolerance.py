@@ -10,35 +10,16 @@ import torch
 from drkernel.judge.boundary.shared_tensors import repeats
 from drkernel.judge.trusted import formats
 from drkernel.judge.trusted.block_tolerance import LeafTolerance
-from drkernel.judge.trusted.formats import Lowered
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.rounding import Noise
 from drkernel.judge.trusted.tolerance import Expected
+from tests.judge.expectations import expected, right
 
 DRAW = torch.Generator().manual_seed(0)
 POSITIVE = torch.rand(64, 2048, generator=DRAW), torch.rand(2048, 96, generator=DRAW)
 SIGNED = torch.randn(64, 2048, generator=DRAW), torch.randn(2048, 96, generator=DRAW)
 LONG = torch.rand(2**24, generator=DRAW)
 ROWS = torch.randn(32, 8192, generator=DRAW)
-
-
-def expected(function, *inputs, precision="ieee", runs=4) -> Expected:
-    wide = [x.double() for x in inputs]
-    noisy = []
-    for seed in range(runs):
-        noise = Noise(precision, seed)
-        with noise:
-            noisy.append(function(*(noise.around(x) for x in wide)))
-    lowered = []
-    if noise.products and all(x.dtype == torch.float32 for x in inputs):
-        for name, lower in formats.LOWERINGS[precision].items():
-            with Lowered(lower):
-                lowered.append((name, function(*wide)))
-    return Expected(function(*wide), function(*inputs), noisy, precision, lowered)
-
-
-def right(expected: Expected, value: torch.Tensor) -> bool:
-    return expected.check(OutputTensor(value)) is None
 
 
 def tf32(x: torch.Tensor) -> torch.Tensor:
@@ -138,27 +119,6 @@ def test_a_softmax_may_be_added_up_in_blocks_beside_one_large_value():
     for block in x[:, 64:].exp().split(64, 1):
         total = total + block.sum(1)
     assert right(expected(lambda x: torch.softmax(x, 1), x), x.exp() / total[:, None])
-
-
-@pytest.mark.parametrize(
-    ("function", "written"),
-    [
-        (torch.nn.functional.elu, lambda x: torch.where(x > 0, x, x.exp() - 1)),
-        (
-            torch.nn.functional.selu,
-            lambda x: 1.0507009873554805 * torch.where(x > 0, x, 1.6732632423543772 * (x.exp() - 1)),
-        ),
-        (torch.tanh, lambda x: 1 - 2 / (1 + (2 * x).exp())),
-        (torch.nn.functional.softplus, lambda x: (1 + x.exp()).log()),
-        (torch.nn.functional.mish, lambda x: x * torch.tanh((1 + x.exp()).log())),
-    ],
-    ids=["elu", "selu", "tanh", "softplus", "mish"],
-)
-def test_functions_may_be_written_as_people_write_them_where_they_are_small(function, written):
-    x = torch.randn(64, 1024, generator=DRAW) * torch.logspace(-6, 0, 64)[:, None]
-    x[:8] -= 12
-    assert right(expected(function, x), written(x))
-    assert not right(expected(function, x), written(x.bfloat16().float()))
 
 
 def _layer_norm(x):

@@ -55,11 +55,19 @@ _WHOLE_ROWS = {"_softmax", "_log_softmax"}
 _DECOMPOSED = {
     "native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm",
     "_native_batch_norm_legit_no_training", "_batch_norm_with_update", "_fused_rms_norm", "miopen_batch_norm",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "logaddexp", "logit", "soft_margin_loss",
     *_WHOLE_ROWS,
 }  # fmt: skip
 """Operators with a difference or a sum inside, whose error their output does not show."""
-_BESIDE_ONE = {"elu", "celu", "expm1", "tanh", "log1p", "softplus", "mish", "log_sigmoid_forward"}
+_BESIDE_ONE = {
+    "elu", "celu", "expm1", "tanh", "log1p", "softplus", "mish", "log_sigmoid_forward", "sinh", "asinh", "atanh",
+    "erfc", "hardsigmoid",
+}  # fmt: skip
 """Operators that people write with numbers of size one, exp(x) - 1 or log(1 + exp(x)): near zero they err by a unit."""
+_BESIDE_INPUT = {"gelu", "hardswish"}
+"""The same, with numbers of the input's size."""
+_AT_MOST_ONE = {"sigmoid", "_softmax", "tanh", "erf", "sin", "cos"}
+"""Operators whose outputs no rounding carries beyond one: what follows may be the root or the logarithm of the rest."""
 _INTERPOLATIONS = (
     "upsample_linear", "upsample_bilinear", "upsample_trilinear", "upsample_bicubic", "_upsample_bi", "grid_sampler",
 )  # fmt: skip
@@ -123,6 +131,8 @@ class Noise(TorchDispatchMode):
                 outputs = decomposition_table[func](*args, **kwargs)
             if name in _WHOLE_ROWS:
                 self._disturb(outputs, self._unit, chain_error(outputs.shape[args[1]] if outputs.dim() else 1))
+                if name in _AT_MOST_ONE:
+                    _keep_within_one(outputs)
             return outputs
         if (first := PRODUCTS.get(name)) is not None:
             self.products += 1
@@ -146,8 +156,11 @@ class Noise(TorchDispatchMode):
             self._add_error_of(func(args[0].abs(), *args[1:], **kwargs), output)
         else:
             self._disturb(output, self._unit, chain)
-        if name.removesuffix("_") in _BESIDE_ONE:
-            self._add_error_of(torch.ones_like(output), output)
+        base = name.removesuffix("_")
+        if base in _BESIDE_ONE or base in _BESIDE_INPUT:
+            self._add_error_of(torch.ones_like(output) if base in _BESIDE_ONE else args[0], output)
+        if base in _AT_MOST_ONE:
+            _keep_within_one(output)
 
     def _add_error_of(self, other: Tensor, output: Tensor) -> None:
         """Adds in place an error as large as that of other numbers."""
@@ -199,6 +212,12 @@ class Noise(TorchDispatchMode):
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         return self._generators[device]
+
+
+def _keep_within_one(output: Tensor) -> None:
+    """Reflects at 1 and -1, in place, so that the error has its size."""
+    beyond = output.abs().sub_(1.0).clamp_min_(0.0)
+    output.sub_(beyond.mul_(2.0).copysign_(output))
 
 
 def _terms(name: str, first: int | None, args: tuple, outputs: Any) -> float:
