@@ -1,9 +1,10 @@
 """Sets for the small policies: tasks with one answer each that is right by construction, in canonical form.
 
-    python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N]
+    python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N] [--programs]
 
 Part N is of seed SEED + N; a part that is there stays. More than half of its tasks are free programs, the rest of all
-families of the generator and of its networks that nobody planned; some have 16 bits. Train on OUT with
+families of the generator and of its networks that nobody planned; some have 16 bits. --programs draws free programs
+alone: what a policy lacks that has learnt the others. Train on OUT with
 policy.prompts=compact; policies read policy.prompts=canonical.
 """
 
@@ -34,24 +35,25 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--programs", action="store_true")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     os.environ["OMP_NUM_THREADS"] = "1"
     seeds = range(given.seed, given.seed + given.parts)
-    jobs = [(given.out / f"part{seed}.parquet", seed, given.tasks) for seed in seeds]
+    jobs = [(given.out / f"part{seed}.parquet", seed, given.tasks, given.programs) for seed in seeds]
     with get_context("spawn").Pool(given.workers) as pool:
         for path in pool.imap_unordered(part, [job for job in jobs if not job[0].exists()]):
             print(path, flush=True)
 
 
-def part(job: tuple[Path, int, int]) -> Path:
-    path, seed, number = job
-    write(path, rows(seed, number))
+def part(job: tuple[Path, int, int, bool]) -> Path:
+    path, seed, number, programs = job
+    write(path, rows(seed, number, programs))
     return path
 
 
-def rows(seed: int, number: int) -> Iterator[dict[str, Any]]:
-    drawn = streams(seed)
+def rows(seed: int, number: int, programs: bool) -> Iterator[dict[str, Any]]:
+    drawn = streams(seed, programs)
     for place in range(number):
         task = next(drawn[place % len(drawn)])
         try:
@@ -67,10 +69,12 @@ def rows(seed: int, number: int) -> Iterator[dict[str, Any]]:
                 yield row
 
 
-def streams(seed: int) -> list[Iterator[Task]]:
+def streams(seed: int, alone: bool) -> list[Iterator[Task]]:
     """What tasks come from in turn."""
     unplanned = [name for name in FAMILIES if name.startswith("wild")]
     programs = free.stream("train", seed, edition=2)
+    if alone:
+        return [programs]
     every, wild = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned))
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
     return [*[programs, every, programs, wild] * 4, *[programs, every, every] * 2, *narrow]

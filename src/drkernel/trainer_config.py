@@ -40,6 +40,8 @@ class TrainerConfig:
     """Most tokens in one forward and backward pass."""
     compile: bool = False
     """On GPUs: torch.compile of each block. Costs a minute at the start; worth it for policies of 0.6B and more."""
+    bfloat16: bool = False
+    """On CPUs: matrix products in bfloat16, as GPUs always have them. Faster where the processor has AVX512-BF16 or AMX."""
     recompute: float = 0.0
     """Activation checkpointing: the share of the blocks whose activations are computed again in the backward."""
     offload: str = "none"

@@ -7,6 +7,7 @@ from transformers import AutoModelForCausalLM, Phi3Config
 
 from drkernel.policy import Policy, export, load_tokenizer, new_policy
 from drkernel.policy.attention import ATTENTION, Packed
+from drkernel.policy.model import autocast
 from drkernel.types import Batch, DrKernelError
 
 VOCABULARY = 97
@@ -155,6 +156,18 @@ def test_gradients_accumulate_over_micro_batches():
         ours.backward(row(data, r), loss(row(data, r)))
     for p, q in zip(ours.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_products_of_bfloat16_on_a_cpu_leave_weights_and_gradients_in_float32():
+    data = batch([30, 40])
+    whole, ours = (policy(dtype=torch.float32) for _ in range(2))
+    ours.bfloat16 = True
+    for each in (whole, ours):
+        with autocast(each):
+            each.backward(data, lambda logp, index: -logp.sum())
+    for p, q in zip(ours.parameters(), whole.parameters(), strict=True):
+        assert p.dtype == p.grad.dtype == torch.float32
+        assert 0 < (p.grad - q.grad).norm() < 0.03 * q.grad.norm()
 
 
 def test_saved_folder_loads_in_transformers_with_the_same_log_probabilities(tmp_path, tokenizer):

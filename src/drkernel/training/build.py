@@ -85,7 +85,7 @@ def make_policy(config: Config, ranks: Ranks) -> Policy:
     """The policy, sharded over the ranks. A single CPU process has it whole, so that its results repeat bit for bit;
     each GPU has a small one whole (`plan.is_whole`), for which sharding would cost more than its arithmetic."""
     policy = _load(config, ranks)
-    policy.fp32_head = config.policy.fp32_head
+    policy.fp32_head, policy.bfloat16 = config.policy.fp32_head, config.trainer.bfloat16
     return policy
 
 
@@ -96,6 +96,8 @@ def _load(config: Config, ranks: Ranks) -> Policy:
         return set_adapters(add_adapters(policy, lora), path, config.seed, ranks) if lora else policy
     compiled = {"fullgraph": True, "dynamic": True} if config.trainer.compile and ranks.device.type == "cuda" else None
     options: dict[str, Any] = {"activation_checkpointing": config.trainer.recompute, "compile": compiled}
+    if config.trainer.bfloat16 and ranks.device.type == "cpu":
+        options["dtype"] = torch.bfloat16
     shape = ranks.broadcast_object(lambda: plan.shape_of(path)) if ranks.device.type == "cuda" else None
     if shape and plan.is_whole(config, shape):
         policy = Policy.load(path, device=str(ranks.device))
