@@ -41,7 +41,7 @@ class TrainerConfig:
     compile: bool = False
     """On GPUs: torch.compile of each block. Costs a minute at the start; worth it for policies of 0.6B and more."""
     bfloat16: bool = False
-    """On CPUs: matrix products in bfloat16, as GPUs always have them. Faster where the processor has AVX512-BF16 or AMX."""
+    """On CPUs: matrix products in bfloat16, as GPUs always have them. Faster on processors with AVX512-BF16 or AMX."""
     recompute: float = 0.0
     """Activation checkpointing: the share of the blocks whose activations are computed again in the backward."""
     offload: str = "none"

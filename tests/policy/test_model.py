@@ -161,7 +161,7 @@ def test_gradients_accumulate_over_micro_batches():
 def test_products_of_bfloat16_on_a_cpu_leave_weights_and_gradients_in_float32():
     data = batch([30, 40])
     whole, ours = (policy(dtype=torch.float32) for _ in range(2))
-    ours.bfloat16 = True
+    ours.bfloat16_on_cpu = True
     for each in (whole, ours):
         with autocast(each):
             each.backward(data, lambda logp, index: -logp.sum())

@@ -56,8 +56,8 @@ class Policy(nn.Module):
     """Which weights its adapters belong to."""
     fp32_head: bool = False
     """Compute logits in float32, from hidden states and head as they are, whatever the rest computes in."""
-    bfloat16: bool = False
-    """Matrix products in bfloat16 on a CPU, too."""
+    bfloat16_on_cpu: bool = False
+    """Matrix products in bfloat16 there, as on a GPU."""
 
     def __init__(self, model: PreTrainedModel, chunk: int = 4096):
         super().__init__()
@@ -172,9 +172,9 @@ class Policy(nn.Module):
 
 @contextlib.contextmanager
 def autocast(policy: Policy) -> Iterator[None]:
-    """What the trainer computes in: bfloat16 matrix products on a GPU, or where the policy says so, else float32. Master
+    """What the trainer computes in: bfloat16 matrix products on a GPU or where the policy says so, else float32. Master
     weights stay float32; a sharded policy casts by itself."""
-    needed = (policy.device.type == "cuda" or policy.bfloat16) and not isinstance(policy, FSDPModule)
+    needed = (policy.device.type == "cuda" or policy.bfloat16_on_cpu) and not isinstance(policy, FSDPModule)
     with torch.autocast(policy.device.type, torch.bfloat16, enabled=needed):
         yield
 

@@ -85,7 +85,7 @@ def make_policy(config: Config, ranks: Ranks) -> Policy:
     """The policy, sharded over the ranks. A single CPU process has it whole, so that its results repeat bit for bit;
     each GPU has a small one whole (`plan.is_whole`), for which sharding would cost more than its arithmetic."""
     policy = _load(config, ranks)
-    policy.fp32_head, policy.bfloat16 = config.policy.fp32_head, config.trainer.bfloat16
+    policy.fp32_head, policy.bfloat16_on_cpu = config.policy.fp32_head, config.trainer.bfloat16
     return policy
 
 

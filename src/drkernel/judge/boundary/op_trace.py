@@ -79,6 +79,8 @@ class Row:
     """Of the launches of a Triton kernel, where a device tells them apart."""
     full_grid: float = 0.0
     """Programs of a launch at the sizes that count; 0 where that is not known. Not sent."""
+    full_calls: float = 0.0
+    """Calls there; 0 where that is not known. Not sent."""
     needless: float = 0.0
     """Of `flops`, those of products with a diagonal matrix, where a reference was recorded with data; not sent."""
 

@@ -285,6 +285,33 @@ def test_a_full_grid_that_a_submission_states_makes_nothing_cheaper():
     assert all(price(full_grid=stated) >= price() for stated in (1.0, 64.0, 131.0, 10.0**9))
 
 
+def test_launches_in_a_loop_count_as_often_as_the_full_size_has_them():
+    scale = Scale(64.0, calls={"add": 64.0})
+    price = lambda scale=scale, **fields: (
+        total(kernel(unique=4000, **fields), scale) - total(kernel(unique=4000), scale)
+    )
+    assert price(full_calls=1024.0) == pytest.approx(1023 * H200.triton_host_us, rel=0.01)
+    assert price(full_calls=0.5) == 0
+    operator = OpTrace([Row("add", "add", False, 16, tensors=[Traffic(1000, 4000, 4000)])])
+    assert total(operator, scale) == pytest.approx(1024 * H200.aten_host_us, rel=0.01)
+    without_dry_run = OpTrace([dataclasses.replace(kernel(unique=4000).rows[0], calls=16)])
+    assert total(without_dry_run, scale) == pytest.approx(1024 * H200.triton_host_us, rel=0.01)
+    assert total(without_dry_run, Scale(64.0)) == total(without_dry_run, scale)
+
+
+def test_a_reference_tells_how_often_its_operators_are_called():
+    loop = Task(
+        id="loop",
+        source=CHAIN.source.replace(
+            "return torch.relu(torch.tanh(x + self.bias) * 0.5)",
+            "return torch.stack([torch.relu(x[i]) + self.bias for i in range(0, len(x), 2)])",
+        ),
+        small={"ROWS": 64, "COLUMNS": 128},
+    )
+    assert scale_of(loop).calls == {"relu": 256.0, "add": 256.0}
+    assert not scale_of(CHAIN).calls
+
+
 def test_programs_work_at_a_time_unless_they_are_idle_or_one_does_everything():
     scale = Scale(10.0, numel={10**6: 10.0})
     price = lambda **fields: total(

@@ -49,6 +49,25 @@ def test_a_number_that_is_read_back_hides_no_launch(read, monkeypatch):
     assert run(Launching).launches_triton
 
 
+class Looping(nn.Module):
+    """A launch and an addition for each of 1,024 rows; the weight is packed by the first call."""
+
+    packed = None
+
+    def forward(self, x):
+        if self.packed is None:
+            self.packed = torch.ones(2**20) * 2 + 1
+        out = torch.empty_like(x)
+        for row in range(0, len(x), 1024):
+            double[(1024,)](x[row], out[row], x.shape[1], BLOCK=1024)
+            out[row].add_(self.packed)
+        return out
+
+
+def test_calls_of_the_full_size_are_counted_but_not_what_first_forwards_prepare():
+    assert {row.site.partition(":")[0]: row.calls for row in run(Looping).rows} == {"double": 1024, "add_": 1024}
+
+
 class Converting(nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,7 +1,7 @@
-"""How many programs a submission launches at the sizes that count. Kernels run at small sizes alone.
+"""How many programs a submission launches at the sizes that count, and how often. Kernels run at small sizes alone.
 
-A small grid does not tell whether it grows with the data. So the host's part of the submission runs on tensors of the
-full sizes that have no data, and its launches are counted.
+A small grid does not tell whether it grows with the data, nor a loop around launches. So the host's part of the
+submission runs on tensors of the full sizes that have no data, and its launches and calls are counted.
 
 That happens in a process of its own: what a submission keeps of such tensors, or how it fails, must not change what its
 other calls do.
@@ -19,6 +19,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Submission
+from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient
 from drkernel.judge.trusted.without_data import on_meta
@@ -30,7 +31,7 @@ _NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelErr
 
 
 def with_full_grids(prepared: PreparedTask, submission: Submission, start: Callable[[], Process]) -> OpTrace:
-    """The trace, whose rows know their full grids where the submission runs without data.
+    """The trace, whose rows know their full grids and calls where the submission runs without data.
 
     Args:
         start: a runner that has not been asked anything yet.
@@ -44,7 +45,15 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
     except _NO_ANSWER:
         return trace
     grids = {row.site: row.programs / row.calls for row in full.rows if row.triton and row.calls}
-    rows = [dataclasses.replace(row, full_grid=grids.get(row.site, 0.0)) if row.triton else row for row in trace.rows]
+    before, after = calls(trace), calls(full)
+    rows = [
+        dataclasses.replace(
+            row,
+            full_grid=grids.get(row.site, 0.0) if row.triton else 0.0,
+            full_calls=row.calls * max(1.0, after.get(row.site, 0) / before[row.site]),
+        )
+        for row in trace.rows
+    ]
     return OpTrace(rows)
 
 

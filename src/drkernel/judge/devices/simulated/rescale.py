@@ -20,6 +20,9 @@ from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
+_SOME_LAUNCHES = 4
+"""Of a kernel, outside of any loop."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -33,12 +36,21 @@ class Scale:
     """Elements of a tensor in the small run -> factor of its size."""
     operators: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """Operator and its output elements in the small run -> factor of its products."""
-
+    calls: Mapping[str, float] = field(default_factory=dict)
+    """Operator -> how many times as often it is called, where that grows: in a loop."""
     extents: Mapping[int, float] = field(default_factory=dict)
     """A dimension, or a product of neighbouring ones, of a tensor in the small run -> its factor: for grids."""
 
     def of_tensor(self, numel: int) -> float:
         return self.numel.get(numel, self.bytes if numel > 1 else 1.0)
+
+    def of_calls(self, row: Row) -> float:
+        """Of an operator, that of its name; of a kernel that is launched several times, the largest. One that is
+        launched many times is taken to be in a loop, which grows as the data do."""
+        if not row.triton:
+            return self.calls.get(row.name, 1.0)
+        grown = [1.0, *self.calls.values(), self.bytes if row.calls > _SOME_LAUNCHES else 1.0]
+        return max(grown) if row.calls > 1 else 1.0
 
     def of_products(self, row: Row) -> float:
         return self.operators.get((row.name, row.output_numel), self.flops)
@@ -111,8 +123,22 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
         flops=_ratio(sum(row.flops for row in after), sum(row.flops for row in before)),
         numel=numel.winners(),
         operators=operators,
+        calls=_grown_calls(small.trace, full.trace),
         extents=extents.winners(),
     )
+
+
+def calls(trace: OpTrace) -> dict[str, int]:
+    """By site, how often it is called in all."""
+    found: dict[str, int] = defaultdict(int)
+    for row in trace.rows:
+        found[row.site] += row.calls
+    return found
+
+
+def _grown_calls(small: OpTrace, full: OpTrace) -> dict[str, float]:
+    before, after = calls(small), calls(full)
+    return {name: after[name] / number for name, number in before.items() if number and after.get(name, 0) > number}
 
 
 class _Votes:

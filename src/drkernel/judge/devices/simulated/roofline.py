@@ -196,26 +196,25 @@ def estimate_times(trace: OpTrace, gpu: Gpu, scale: Scale, products: ByHand = NO
     Kernels run one after the other. Where the device would wait for the host to launch them, the wait is divided among
     the rows in proportion to their launch costs.
     """
-    rows = [_with_copies(row, scale) for row in trace.rows]
+    rows = trace.rows
     device = [
         _triton_us(row, gpu, scale, products.of(row)) if row.triton else _aten_us(row, gpu, scale) for row in rows
     ]
-    host = [row.calls * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in rows]
+    host = [_calls(row, scale) * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in rows]
     wait = max(0.0, sum(host) - sum(device)) / (sum(host) or 1.0)
     times = [
-        KernelTime(row.site if row.triton else row.name, row.calls, busy + wait * launch, row.triton)
+        KernelTime(row.site if row.triton else row.name, round(_calls(row, scale)), busy + wait * launch, row.triton)
         for row, busy, launch in zip(rows, device, host, strict=True)
     ]
     return tuple(sorted(times, key=lambda t: -t.microseconds))
 
 
-def _with_copies(row: Row, scale: Scale) -> Row:
-    """A row, where it stands for copies to the host with as many calls as the full size takes: each has its price by
-    elements (`interpreter.COPIED_AT_ONCE`)."""
-    if row.name != "_local_scalar_dense":
-        return row
-    grown = max((scale.of_tensor(tensor.numel) for tensor in row.tensors), default=1.0)
-    return dataclasses.replace(row, calls=math.ceil(row.calls * grown))
+def _calls(row: Row, scale: Scale) -> float:
+    """At full size: as the submission says, but no fewer than were seen; else as those of the reference grow. Copies to
+    the host are priced by elements (`interpreter.COPIED_AT_ONCE`)."""
+    if row.name == "_local_scalar_dense":
+        return math.ceil(row.calls * max((scale.of_tensor(tensor.numel) for tensor in row.tensors), default=1.0))
+    return max(row.calls, row.full_calls or row.calls * scale.of_calls(row))
 
 
 def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
@@ -232,7 +231,7 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
     memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
     memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
-    return 1e6 * (memory + work) + kernels * row.calls * gpu.kernel_us
+    return 1e6 * (memory + work) + kernels * _calls(row, scale) * gpu.kernel_us
 
 
 def stream_s(size: float, calls: int, gpu: Gpu) -> float:
@@ -271,7 +270,8 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
     busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
     busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
-    return 1e6 * max(busy, row.calls * fewest * gpu.program_ns * 1e-9) + row.calls * gpu.kernel_us
+    launches = _calls(row, scale)
+    return 1e6 * max(busy, launches * fewest * gpu.program_ns * 1e-9) + launches * gpu.kernel_us
 
 
 def _traffic(row: Row, scale: Scale, products: float = 0.0) -> tuple[float, float]:

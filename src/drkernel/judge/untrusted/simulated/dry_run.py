@@ -1,4 +1,4 @@
-"""Which grids a submission launches at the published sizes: its model runs on tensors without data.
+"""What a submission launches at the published sizes, and how often: its model runs on tensors without data.
 
 Runs in simulated runners. Kernels are not executed. A number that is read back is 1: few grids depend on it.
 """
@@ -20,9 +20,12 @@ from drkernel.judge.boundary.shared_tensors import DTYPES, decode
 from drkernel.judge.untrusted.fake_cuda import CUDA
 from drkernel.judge.untrusted.simulated.device import record_grids
 
+FORWARDS = 5
+"""The first ones may pack weights, keep buffers and capture a graph."""
+
 
 def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list, train: bool) -> OpTrace:
-    """The launches of one forward, with the numbers of their programs.
+    """The launches of the last forward, with the numbers of their programs, and its calls of ATen.
 
     Args:
         init, args: the arguments of the constructor and of forward, in the form of shared_tensors.
@@ -32,8 +35,9 @@ def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list,
         tensors = [torch.empty_strided(shape, stride, dtype=DTYPES[kind]) for kind, shape, stride in metas]
         positional, keywords = decode(init, tensors.__getitem__)
         model = in_mode(build(*positional, **keywords), train)
-        with record_grids() as trace:
-            model(*decode(args, tensors.__getitem__))
+        for _ in range(FORWARDS):
+            with record_grids() as trace:
+                model(*decode(args, tensors.__getitem__))
     return trace
 
 
