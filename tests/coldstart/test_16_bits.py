@@ -47,7 +47,7 @@ def test_inputs_weights_and_outputs_have_the_dtype(dtype):
 
 @pytest.fixture(scope="module")
 def judge():
-    with Judge(device="simulated", workers=1) as judge:
+    with Judge(device="simulated", workers=1, secret=b"a secret of the tests") as judge:
         yield judge
 
 

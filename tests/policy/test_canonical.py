@@ -345,7 +345,7 @@ def test_every_task_that_there_is_has_a_form():
 
 @pytest.mark.slow
 def test_answers_are_right_as_submissions():
-    with Judge(device="simulated", workers=1) as judge:
+    with Judge(device="simulated", workers=1, secret=b"a secret of the tests") as judge:
         pending = []
         for task in generate("train", 8, 41, version=2):
             right = [s.source for s in solutions(task, 0, plain=True) if s.kind in ("fused", "partial")]

@@ -127,7 +127,7 @@ def test_the_judge_finds_right_answers_ok_and_mistakes_not() -> None:
         for answer in answers(task, wrong=2):
             kinds[answer.kind == "mistaken"].append(answer)
         work += [(task, found[index % len(found)]) for found in kinds if found]
-    with Judge(device="simulated", workers=1) as judge:
+    with Judge(device="simulated", workers=1, secret=b"a secret of the tests") as judge:
         verdicts = [(answer, judge.submit(task, answer.source)) for task, answer in work]
         right = [future.result().ok for answer, future in verdicts if answer.kind != "mistaken"]
         wrong = [future.result().ok for answer, future in verdicts if answer.kind == "mistaken"]

@@ -215,7 +215,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def judge():
-    with Judge(device="simulated", workers=1) as judge:
+    with Judge(device="simulated", workers=1, secret=b"a secret of the tests") as judge:
         yield judge
 
 

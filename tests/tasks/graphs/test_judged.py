@@ -9,7 +9,7 @@ from drkernel.types import DrKernelError
 
 @pytest.fixture(scope="module")
 def judge():
-    with Judge(device="simulated", workers=1) as judge:
+    with Judge(device="simulated", workers=1, secret=b"a secret of the tests") as judge:
         yield judge
 
 
