@@ -263,6 +263,12 @@ def test_large_numbers_grant_nothing_to_small_ones_in_their_row(name):
     assert right(found, value) and not right(found, wrong(value))
 
 
+def test_one_row_of_sixteen_has_bounds():
+    """All its elements share one, which is no view of one number."""
+    x = torch.rand(1, 16, generator=DRAW)
+    assert right(expected(torch.exp, x), x.exp()) and not right(expected(torch.exp, x), x.exp() + 1e-3)
+
+
 def test_few_rows_are_enough_to_know_unlike_columns():
     function, (x, w, e), _ = UNLIKE["an energy behind an embedding"]
     doubled = lambda x, w, e: function(x, w, e).repeat(1, 2000)

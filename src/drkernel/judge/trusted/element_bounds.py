@@ -102,7 +102,7 @@ def element_bounds(
         row_error, row_size = rows(part, size)
         errors = torch.maximum(errors, (error / row_error.clamp_min(_TINY)).amax(0))
         sizes = torch.maximum(sizes, (size / row_size.clamp_min(_TINY)).amax(0))
-    errors, sizes = (_smoothed(s, len(exact), period).mul_(_SHARE_FACTOR).clamp_max_(1.0) for s in (errors, sizes))
+    errors, sizes = (_smoothed(s, len(exact), period).mul(_SHARE_FACTOR).clamp_max_(1.0) for s in (errors, sizes))
     bounds = torch.empty_like(exact)
     for part, size, _ in _parts(exact, ()):
         row_error, row_size = rows(part, size)
