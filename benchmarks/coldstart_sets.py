@@ -4,8 +4,8 @@
 
 Part N is of seed SEED + N; a part that is there stays. More than half of its tasks are free programs, the rest of all
 families of the generator and of its networks that nobody planned; some have 16 bits. --programs draws free programs
-alone: what a policy lacks that has learnt the others. Train on OUT with
-policy.prompts=compact; policies read policy.prompts=canonical.
+alone, for a policy that has learnt the others. Train on OUT with policy.prompts=compact; policies read
+policy.prompts=canonical.
 """
 
 import argparse
@@ -47,13 +47,13 @@ def main() -> None:
 
 
 def part(job: tuple[Path, int, int, bool]) -> Path:
-    path, seed, number, programs = job
-    write(path, rows(seed, number, programs))
+    path, seed, number, programs_only = job
+    write(path, rows(seed, number, programs_only))
     return path
 
 
-def rows(seed: int, number: int, programs: bool) -> Iterator[dict[str, Any]]:
-    drawn = streams(seed, programs)
+def rows(seed: int, number: int, programs_only: bool) -> Iterator[dict[str, Any]]:
+    drawn = streams(seed, programs_only)
     for place in range(number):
         task = next(drawn[place % len(drawn)])
         try:
@@ -69,11 +69,11 @@ def rows(seed: int, number: int, programs: bool) -> Iterator[dict[str, Any]]:
                 yield row
 
 
-def streams(seed: int, alone: bool) -> list[Iterator[Task]]:
+def streams(seed: int, programs_only: bool) -> list[Iterator[Task]]:
     """What tasks come from in turn."""
     unplanned = [name for name in FAMILIES if name.startswith("wild")]
     programs = free.stream("train", seed, edition=2)
-    if alone:
+    if programs_only:
         return [programs]
     every, wild = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned))
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]

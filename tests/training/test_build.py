@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from drkernel import tasks
 from drkernel.lora import LoraConfig
 from drkernel.policy import new_policy
 from drkernel.policy.lora import add_adapters
+from drkernel.policy.model import autocast
 from drkernel.tasks import generate, write_task
 from drkernel.training import build
 from drkernel.training.build import load_sets
@@ -60,3 +62,11 @@ def test_the_reference_of_a_policy_with_adapters_is_its_own_base(monkeypatch):
 def test_tasks_of_a_folder_have_the_precision_of_the_config(folder):
     train, test = load_sets(load(f"tasks.source={folder}", "tasks.count=null", "tasks.precision=tf32"))
     assert {task.precision for task in train} == {task.precision for task in test} == {"tf32"}
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_cpu_multiplies_in_bfloat16_where_the_config_says_so(chosen):
+    policy = build.make_policy(load(f"trainer.bfloat16={chosen}"), SINGLE)
+    with autocast(policy):
+        product = torch.ones(2, 2) @ torch.ones(2, 2)
+    assert product.dtype == (torch.bfloat16 if chosen else torch.float32)

@@ -287,9 +287,7 @@ def test_a_full_grid_that_a_submission_states_makes_nothing_cheaper():
 
 def test_launches_in_a_loop_count_as_often_as_the_full_size_has_them():
     scale = Scale(64.0, calls={"add": 64.0})
-    price = lambda scale=scale, **fields: (
-        total(kernel(unique=4000, **fields), scale) - total(kernel(unique=4000), scale)
-    )
+    price = lambda **fields: total(kernel(unique=4000, **fields), scale) - total(kernel(unique=4000), scale)
     assert price(full_calls=1024.0) == pytest.approx(1023 * H200.triton_host_us, rel=0.01)
     assert price(full_calls=0.5) == 0
     operator = OpTrace([Row("add", "add", False, 16, tensors=[Traffic(1000, 4000, 4000)])])
