@@ -27,7 +27,7 @@ from drkernel.judge import Judge
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.devices.simulated.device import SimulatedDevice
-from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task, Verdict
 

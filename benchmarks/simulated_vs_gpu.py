@@ -27,8 +27,9 @@ from rich.progress import track
 from drkernel.judge import Judge
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.devices.simulated import floor
+from drkernel.judge.devices.simulated.gpus import GPUS, Gpu
 from drkernel.judge.devices.simulated.rescale import scale_of
-from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, estimate_times
+from drkernel.judge.devices.simulated.roofline import estimate_times
 from drkernel.judge.trusted import shrink
 from drkernel.judge.untrusted.simulated.device import install, record
 from drkernel.tasks.generator import generate

@@ -10,7 +10,7 @@ from rich.console import Console
 from transformers import Qwen3Config
 
 from drkernel.config import REPOSITORY
-from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.training import plan
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError

@@ -24,7 +24,7 @@ from rich.progress import track
 from rich.table import Table
 
 from drkernel.judge.boundary.framing import MAX_SOURCE
-from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.service import ACROSS, CRITERIA, SHAPES, TIMEOUT_S, Judge
 from drkernel.judge.trusted.worker_process import NotPrepared, visible_gpus
 from drkernel.tasks import read_task

@@ -15,7 +15,7 @@ from typing import Any
 
 from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.devices.simulated.backend import SimulatedBackend
-from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.interface import Backend
 from drkernel.judge.trusted import static_check
 from drkernel.judge.trusted.criterion import CRITERIA

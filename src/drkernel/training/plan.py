@@ -41,7 +41,7 @@ from rich.table import Table
 from transformers import AutoConfig
 
 from drkernel.config import Config
-from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.lora import pairs
 from drkernel.training.group_engine import expect_groups
 from drkernel.training.judging import placed

@@ -4,48 +4,13 @@ import pytest
 
 from drkernel.coldstart.answers.lines import by_lines
 from drkernel.judge import Judge
-from drkernel.policy.canonical import canonical
 from drkernel.tasks import generate
-from drkernel.types import Task
-
-TASK = """
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-{modules}
-
-    def forward(self, x, y):
-        {forward}
-
-def get_inputs():
-    return [torch.randn({shape}), torch.randn({shape})]
-
-def get_init_inputs():
-    return []
-"""
-IMAGES, ROWS, TABLE = "16, 32, 64, 64", "16, 128, 256", "4096, 4096"
-
-
-def task(forward: str, shape: str, *modules: str) -> Task:
-    lines = (
-        "\n".join(f"        self.{name} = {made}" for name, made in zip("abc", modules, strict=False)) or "        pass"
-    )
-    return Task("written", TASK.format(forward=forward, shape=shape, modules=lines))
-
-
-def answer(of: Task) -> str:
-    """What a policy would write; empty where there is no answer."""
-    source = by_lines(of)
-    return canonical(of.source).answer(source) if source else ""
+from tests.coldstart.answers.written import IMAGES, ROWS, TABLE, answer, task
 
 
 def test_a_kernel_has_the_lines_of_the_reference():
     """From their operands to the value that something else needs, in their order and under their names."""
-    found = answer(task("return torch.softmax(F.relu(self.a(x)) + y, dim=-1)", TABLE, "nn.Linear(4096, 4096)"))
+    found = answer(task("return torch.softmax(F.relu(torch.roll(x, 1, 0)) + y, dim=-1)", TABLE))
     assert found == (
         "@triton.jit\n"
         "def kernel1(t0_ptr, in1_ptr, o_ptr, N, BLOCK: tl.constexpr):\n"
@@ -76,7 +41,7 @@ def test_a_kernel_has_the_lines_of_the_reference():
 
 
 def test_a_value_that_something_else_needs_ends_a_kernel():
-    found = answer(task("x = F.relu(x)\n        y = torch.tanh(x)\n        return x @ y", TABLE))
+    found = answer(task("x = F.relu(x)\n        y = torch.tanh(x)\n        return torch.stack((x, y))", TABLE))
     assert "t0 = f1(in0)" in found and "t1 = f2(t0)" in found
 
 
@@ -89,7 +54,8 @@ def test_the_same_lines_elsewhere_share_a_kernel():
     forward = "x = F.silu(self.a(x)) * y\n        return F.silu(self.b(x)) * y"
     twice = task(forward, TABLE, "nn.Linear(4096, 4096)", "nn.Linear(4096, 4096)")
     assert answer(twice).count("@triton.jit") == answer(twice).count("= f1(") == 1
-    assert "t2 = f1(t0, in1)" in by_lines(twice) and "t5 = f1(t3, in1)" in by_lines(twice)
+    assert "t2 = f1(in0, in1, self.a.weight, self.a.bias)" in by_lines(twice)
+    assert "t5 = f1(t2, in1, self.b.weight, self.b.bias)" in by_lines(twice)
 
 
 def test_a_part_alone_has_its_own_length():

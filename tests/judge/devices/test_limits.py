@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drkernel.judge.devices.limits import LIMITS, limit_us, limits_of, roofline
-from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.trusted.least_work import LeastWork
 
 H200 = LIMITS["NVIDIA H200"]

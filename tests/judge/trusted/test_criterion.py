@@ -166,7 +166,7 @@ from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import Zygote
 from drkernel.judge.devices.cuda.device import CudaDevice
 from drkernel.judge.devices.simulated.device import SimulatedDevice
-from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig

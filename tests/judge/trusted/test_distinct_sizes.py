@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from drkernel.judge.boundary import aten
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import scale_of
-from drkernel.judge.devices.simulated.roofline import GPUS, Roofline
+from drkernel.judge.devices.simulated.roofline import Roofline
 from drkernel.judge.trusted import distinct_sizes, prepare, shrink
 from drkernel.judge.trusted.distinct_sizes import fallen_together, number_together, sizes_of
 from drkernel.tasks.generator import generate

@@ -8,8 +8,9 @@ import pytest
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import GPUS, Roofline
+from drkernel.judge.devices.simulated.roofline import Roofline
 from drkernel.judge.trusted import prepare, spent
 from drkernel.judge.trusted.prepare import PreparedTaskCache
 from drkernel.tasks.module import Reference

@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.devices.simulated.device import SimulatedDevice
-from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.trusted import timed_shapes
 from drkernel.judge.trusted.least_work import least_work
 from drkernel.judge.trusted.timed_shapes import input_shapes

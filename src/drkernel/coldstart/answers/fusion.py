@@ -13,6 +13,7 @@ from drkernel.coldstart.answers.further import any_step_of
 from drkernel.coldstart.answers.known import Known, Part, Shapes
 from drkernel.coldstart.answers.pooling import Pool
 from drkernel.coldstart.answers.steps import Step
+from drkernel.coldstart.answers.tiles import Tiles, tiles
 from drkernel.coldstart.answers.views import View, first, views
 from drkernel.policy.canonical.told import Line
 
@@ -315,11 +316,13 @@ class Group:
         return f"tl.store(o_ptr + {where}, {made}{mask and f', mask={mask}'})"
 
 
-def groups(lines: Sequence[Line], known: Known) -> Iterator[Group]:
-    """The largest groups, from the first line on; each line is in one of them at most."""
+def groups(lines: Sequence[Line], known: Known) -> Iterator[Group | Tiles]:
+    """The largest groups, from the first line on; each line is in one of them at most. Products come first."""
     uses = Counter(name for line in lines for name in line.reads)
     steps = [step for line in lines if (step := any_step_of(line, known))]
-    taken: set[str] = set()
+    products = list(tiles(lines, steps, known))
+    yield from products
+    taken = {step.makes for product in products for step in product.steps}
     for place, step in enumerate(steps):
         left = [later for later in steps[place + 1 :] if later.makes not in taken]
         if step.makes not in taken and (group := _largest(step, left, uses, known)):

@@ -21,11 +21,12 @@ from collections.abc import Mapping
 
 from drkernel.coldstart.answers.fusion import Group, groups
 from drkernel.coldstart.answers.known import Known
+from drkernel.coldstart.answers.tiles import Tiles
 from drkernel.policy.canonical import Canonical, canonical
 from drkernel.types import Task
 
 MOST_KERNELS = 3
-LEAST_SAVED = 0.15
+LEAST_SAVED = 0.05
 """A kernel is written where it saves at least this share of what the best one saves."""
 
 
@@ -36,7 +37,7 @@ def by_lines(task: Task) -> str | None:
     order = {name: place for place, line in enumerate(told.lines) for name in line.makes}
     every = sorted(groups(told.lines, Known.of(told)), key=lambda group: order[group.makes])
     saved = Counter[str]()
-    first: dict[str, Group] = {}
+    first: dict[str, Group | Tiles] = {}
     for group in every:
         saved[group.kernel] += group.saved
         first.setdefault(group.kernel, group)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-Math = Literal["fp32", "tf32", "half", "fp64"]
+Math = Literal["fp32", "tf32", "tf32x3", "half", "fp64"]
 
 MAX_JSON = 4_000_000
 """Characters of a trace as JSON."""
@@ -64,7 +64,7 @@ class Row:
     """Instructions: results of element-wise operations, elements that enter reductions; slow ones count several."""
     output_numel: int = 0
     math: Math = "fp32"
-    """Arithmetic of the products: fp32 (CUDA cores), tf32, half (tensor cores) or fp64."""
+    """Arithmetic of the products: fp32 (CUDA cores), tf32, tf32x3 (three for one), half (tensor cores) or fp64."""
     block: int = 0
     """Elements of the largest block that a program loads or stores; ATen: length of the dimension it works along."""
     accesses: int = 0
@@ -77,10 +77,18 @@ class Row:
 
     grids: list[Grid] = field(default_factory=list)
     """Of the launches of a Triton kernel, where a device tells them apart."""
+    tile: int = 0
+    """Elements of the smallest result of a tl.dot; 0 without one."""
+    k_major: bool = False
+    """Whether the right factor of each tl.dot lies in memory along the dimension that is summed."""
+    dense_flops: float = 0.0
+    """Of tl.dot with all its lanes: a small task fills few of a tile's."""
     full_grid: float = 0.0
     """Programs of a launch at the sizes that count; 0 where that is not known. Not sent."""
     full_calls: float = 0.0
     """Calls there; 0 where that is not known. Not sent."""
+    is_smaller: bool = False
+    """Whether numbers of its source, so that of its blocks, too, may have been made smaller; not sent."""
     needless: float = 0.0
     """Of `flops`, those of products with a diagonal matrix, where a reference was recorded with data; not sent."""
 
@@ -177,6 +185,9 @@ _FIELD_TYPES: dict[str, Any] = {
     "arithmetic": _Amount,
     "output_numel": _Count,
     "math": Math,
+    "tile": _Count,
+    "k_major": bool,
+    "dense_flops": _Amount,
     "block": _Count,
     "accesses": _Count,
     "reused": _Amount,

@@ -38,6 +38,9 @@ class Submission:
     """The submission that is to be timed, in a process that has answered all other questions."""
 
     source: str
+    """As it runs: with smaller numbers where the task's network has them."""
+    written: str
+    """As it was written."""
     client: RunnerClient
     reference_model: ReferenceModel
     """Its counterpart at the published shape."""

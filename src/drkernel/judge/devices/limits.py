@@ -31,7 +31,7 @@ class Limits:
 def _limits(
     terabytes: float, half: float, tf32: float, fp32: float, fp64: float, capability: tuple[int, int]
 ) -> Limits:
-    flops: dict[Math, float] = {"half": half, "tf32": tf32, "fp32": fp32, "fp64": fp64}
+    flops: dict[Math, float] = {"half": half, "tf32": tf32, "tf32x3": tf32 / 3, "fp32": fp32, "fp64": fp64}
     return Limits(1e12 * terabytes, {math: 1e12 * rate for math, rate in flops.items()}, capability)
 
 
@@ -69,7 +69,7 @@ def _rate(math: Math, limits: Limits, precision: Precision) -> float:
     """The fastest arithmetic by which a product is right: of fp32, three TF32 products make one."""
     if math != "fp32":
         return limits.flops[math]
-    allowed = {"ieee": limits.flops["tf32"] / 3, "tf32": limits.flops["tf32"], "low": limits.flops["half"]}
+    allowed = {"ieee": limits.flops["tf32x3"], "tf32": limits.flops["tf32"], "low": limits.flops["half"]}
     return max(limits.flops["fp32"], allowed[precision])
 
 

@@ -269,7 +269,9 @@ class KernelBenchTrials(Generic[P]):
         forged stay refused."""
         restart = functools.partial(self._restarted, case, trace)
         go_on = lambda reason, detail: None
-        return Submission(self.source, pair.client, pair.published, case, trace, self.seeds, go_on, restart)
+        return Submission(
+            self.source, self.source, pair.client, pair.published, case, trace, self.seeds, go_on, restart
+        )
 
     def _restarted(self, case: Case, trace: OpTrace) -> Submission:
         assert self._restart, "this device measures in one process"

@@ -50,9 +50,9 @@ class Examination(Generic[P]):
 
     Args:
         process: a runner that has not been asked anything yet.
-        restart: replaces the process by a new one; for devices that measure in several processes.
+        restart: replaces the process; for devices that measure in several.
         refusal: a refusal that is already certain, where `config.price_hacks` wants a time all the same.
-        products: the formats that its kernels multiply in, where their PTX is known; see ptx_scan.
+        products, written: formats in which its kernels multiply (see ptx_scan); the source before numbers got smaller.
     """
 
     def __init__(
@@ -66,10 +66,11 @@ class Examination(Generic[P]):
         restart: Callable[[], Process] | None = None,
         refusal: Verdict | None = None,
         products: frozenset[str] = frozenset(),
+        written: str = "",
     ):
         self.device, self.prepared, self.config, self.seeds, self.source = device, prepared, config, seeds, source
         self.pair = PairedModels(self._connect(process), prepared, seeds)
-        self._restart, self._refusal, self._products = restart, refusal, products
+        self._restart, self._refusal, self._products, self._written = restart, refusal, products, written or source
         self.modes = prepared.mode_alternatives[0]
         """The values of `training` to test under."""
         self.generality = Generality(config.shapes == "reject", source)
@@ -382,10 +383,9 @@ class Examination(Generic[P]):
 
     def _submission(self, case: Case, trace: OpTrace) -> Submission:
         """The submission as a device sees it."""
-        restart = functools.partial(self._restarted, case, trace)
-        number, client = case.plan.model, self.pair.client
-        seeds = self.seeds if number == PUBLISHED else self.seeds.under("shape", number)
-        return Submission(self.source, client, self.pair.model(number), case, trace, seeds, self._refuse, restart)
+        seeds = self.seeds if (number := case.plan.model) == PUBLISHED else self.seeds.under("shape", number)
+        known = self.source, self._written, self.pair.client, self.pair.model(number)
+        return Submission(*known, case, trace, seeds, self._refuse, functools.partial(self._restarted, case, trace))
 
     def _restarted(self, case: Case, trace: OpTrace) -> Submission:
         """The submission in a new process, in which its outputs are right as well."""

@@ -24,7 +24,7 @@ from drkernel.judge.boundary.framing import PeerClosed, Unsendable
 from drkernel.judge.boundary.sandbox import Limits
 from drkernel.judge.boundary.zygote import Process, ProcessSpec, Zygote, ZygoteDied
 from drkernel.judge.devices.simulated.device import SimulatedDevice
-from drkernel.judge.devices.simulated.roofline import GPUS
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.trusted import criterion, lift, prepare, static_check
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
@@ -80,7 +80,9 @@ class Examiner:
         verdict = refusal = deferred_refusal(self.config, source, task.answer_name)
         try:
             shrunk = lift.with_small_sizes(source, prepared.task)
-            exam = Examination(self._device, prepared, self.config, seeds, process, shrunk, refusal=refusal)
+            exam = Examination(
+                self._device, prepared, self.config, seeds, process, shrunk, refusal=refusal, written=source
+            )
             verdict = exam.run()
         except PeerClosed:
             pass

@@ -6,8 +6,9 @@ import torch
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated import floor
+from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import GPUS, estimate_times, stream_s
+from drkernel.judge.devices.simulated.roofline import estimate_times, stream_s
 
 H200 = GPUS["H200"]
 SMALL, FULL = 2.0 * 64**3, 2.0 * 4096**3

@@ -20,8 +20,9 @@ from drkernel.judge.devices.cuda.single_calls import SingleCall
 from drkernel.judge.devices.cuda.timer import PairedTimer
 from drkernel.judge.devices.cuda.timing import Timing, combined
 from drkernel.judge.devices.limits import Limits, limits_of, roofline
+from drkernel.judge.devices.simulated.gpus import GPUS, Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import GPUS, Gpu, Roofline, for_precision
+from drkernel.judge.devices.simulated.roofline import Roofline, for_precision
 from drkernel.judge.trusted import attribution, cases, footprint, plans, prepare, shrink, slices, timed_shapes
 from drkernel.judge.trusted.cases import Case, Seeds
 from drkernel.judge.trusted.footprint import Footprint

@@ -11,9 +11,10 @@ from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import ExamPolicy, Measurement, Submission
 from drkernel.judge.devices.limits import LIMITS, roofline
 from drkernel.judge.devices.simulated import floor
+from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.grids import with_full_grids
 from drkernel.judge.devices.simulated.rescale import scale_of
-from drkernel.judge.devices.simulated.roofline import Gpu, Roofline, for_precision
+from drkernel.judge.devices.simulated.roofline import Roofline, for_precision
 from drkernel.judge.trusted import attribution, prepare, shrink, timed_shapes
 from drkernel.judge.trusted.attribution import ReferenceCost
 from drkernel.judge.trusted.outputs import leaves

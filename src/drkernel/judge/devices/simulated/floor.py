@@ -13,8 +13,9 @@ from torch import Tensor
 
 from drkernel.judge.boundary.aten import GATHERS
 from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import ByHand, Gpu, stream_s
+from drkernel.judge.devices.simulated.roofline import ByHand, stream_s
 from drkernel.judge.trusted import attribution
 from drkernel.types import KernelTime, Precision
 
@@ -83,7 +84,7 @@ def _rate(row: Row, gpu: Gpu, precision: Precision) -> float:
     """The fastest arithmetic for a product that is right: three TF32 products make one in fp32."""
     if row.math != "fp32":
         return gpu.flops[row.math]
-    allowed = {"ieee": gpu.flops["tf32"] / 3, "tf32": gpu.flops["tf32"], "low": gpu.flops["half"]}
+    allowed = {"ieee": gpu.flops["tf32x3"], "tf32": gpu.flops["tf32"], "low": gpu.flops["half"]}
     return max(gpu.flops["fp32"], allowed[precision])
 
 

@@ -46,9 +46,11 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         return trace
     grids = {row.site: row.programs / row.calls for row in full.rows if row.triton and row.calls}
     before, after = calls(trace), calls(full)
+    is_smaller = submission.source != submission.written
     rows = [
         dataclasses.replace(
             row,
+            is_smaller=is_smaller,
             full_grid=grids.get(row.site, 0.0) if row.triton else 0.0,
             full_calls=row.calls * max(1.0, after.get(row.site, 0) / before[row.site]),
         )
@@ -64,7 +66,7 @@ def _launched(
     process = start()
     try:
         client = RunnerClient(process, submission.client.deadline() - time.monotonic(), budget_factor=1.0)
-        client.load(submission.source, prepared.task.answer_name, prepared.task.precision)
+        client.load(submission.written, prepared.task.answer_name, prepared.task.precision)
         return client.dry_run(init, inputs, submission.case.plan.train)
     finally:
         process.end()

@@ -20,69 +20,25 @@ from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
-from drkernel.judge.boundary.op_trace import Grid, Math, OpTrace, Row
+from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
+from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.types import KernelTime, Precision
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """Rates per second: what good kernels reach, not data-sheet peaks, unless they say `peak`."""
-
-    name: str
-    sheet: str
-    """Its name in `devices.limits.LIMITS`."""
-    memory_gib: float
-    """What CUDA says that it has."""
-    sms: int
-    peak_bandwidth: float
-    """DRAM bytes, data sheet: `min_time_us` uses it."""
-    bandwidth: float
-    """DRAM bytes that a large copy reaches, read plus written."""
-    l2_bandwidth: float
-    """Bytes of 32-byte sectors, when they are touched again or only partly used."""
-    l2_bytes: float
-    flops: dict[str, float]
-    """Products by Math: what cuBLAS reaches on large square matrices."""
-    vector_ops: float
-    """Element-wise fp32 operations."""
-    kernel_us: float = 2.2
-    """Start and end of a kernel on the device."""
-    program_ns: float = 0.6
-    """Interval at which the device starts programs."""
-    aten_host_us: float = 6.0
-    """Interval between two eager operators of a host that keeps the queue filled."""
-    triton_host_us: float = 11.0
-    """The same between two Triton launches, whose launcher is Python."""
-    eager_fp32: Math = "fp32"
-    """The arithmetic of eager products of fp32."""
-
-
-GPUS = {
-    "H200": Gpu(
-        name="H200", sheet="NVIDIA H200", memory_gib=139.0, sms=132,
-        peak_bandwidth=4.8e12, bandwidth=4.4e12, l2_bandwidth=5.2e12, l2_bytes=50e6,
-        flops={"half": 760e12, "tf32": 400e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=33e12,
-    ),
-    "H100": Gpu(
-        name="H100", sheet="NVIDIA H100 80GB HBM3", memory_gib=79.0, sms=132,
-        peak_bandwidth=3.35e12, bandwidth=3.07e12, l2_bandwidth=5.2e12, l2_bytes=50e6,
-        flops={"half": 700e12, "tf32": 380e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=33e12,
-    ),
-    "A100": Gpu(
-        name="A100", sheet="NVIDIA A100-SXM4-80GB", memory_gib=79.0, sms=108,
-        peak_bandwidth=2.04e12, bandwidth=1.8e12, l2_bandwidth=3.3e12, l2_bytes=40e6,
-        flops={"half": 260e12, "tf32": 130e12, "fp32": 18e12, "fp64": 18e12}, vector_ops=9e12,
-    ),
-}  # fmt: skip
-"""The GPUs of the simulated device; `judge.gpu` may name them. H200: measured. H100 (SXM5) and A100 (80 GB SXM4):
-NVIDIA's data sheets, with the H200's ratios to its own."""
 
 RAMP_US, RAMP = 6.0, 0.1
 """A kernel reaches its bandwidth only after a while: up to a tenth of its time, at most this long."""
 
-TRITON_DOT = {"half": 0.75, "tf32": 0.22, "fp32": 0.85, "fp64": 0.3}
-"""What a plain tl.dot loop reaches of cuBLAS."""
+TRITON_DOT = {"half": 0.75, "tf32": 0.21, "tf32x3": 0.41, "fp32": 0.85, "fp64": 0.3}
+K_MAJOR_DOT = TRITON_DOT | {"tf32": 0.67, "tf32x3": 0.56, "fp32": 0.45}
+"""What a plain tl.dot loop reaches of cuBLAS; the second where the right factor lies along the summed dimension. The
+fastest instructions for TF32 want that; a loop in fp32 loads such a factor less well."""
+FULL_TILE = {"tf32": 16384, "tf32x3": 8192}
+SMALL_TILES = 0.4
+"""Results of fewer elements are slower by their proportion to this power: they load more for what they compute."""
+TILES_PER_SM = 2
+"""Programs with products in TF32 that an SM needs at once to hide their latency."""
+CONVOLUTION = 0.67
+"""What cuDNN's convolutions in fp32 reach of cuBLAS."""
 
 SHORT_INNER = 12
 """Products over K terms take as long as over K + this many: tiles have to be filled before the first one."""
@@ -226,6 +182,7 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     tiles = outputs / 64**2 / max(row.calls, 1)
     arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
     rate = gpu.flops[arithmetic] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
+    rate *= CONVOLUTION if arithmetic == "fp32" and "convolution" in row.name else 1.0
     products = row.flops * scale.of_products(row)
     work = (products + 2 * SHORT_INNER * outputs * bool(products)) / rate
     work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
@@ -252,26 +209,43 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
         most = min(most, row.full_grid)
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
+    smaller = row.tile / _tile(row, scale) if products and row.tile else 1.0
+    total = unique + (total - unique) * smaller**0.5  # a tile of four times the elements loads half for each of them
     total -= 0.0 if products else _l1_hits(row, growth, fewest, scale)
     growth = growth if products else max(growth, _growth_of_shared(row, scale, fewest))
     memory = max(
         stream_s(unique, row.calls, gpu),
         total / gpu.l2_bandwidth / (TILE_REUSE if products else 1.0),
         (
-            row.accesses * (products or _growth_of_accesses(row, growth, fewest)) * ACCESS_NS * 1e-9
+            row.accesses * smaller * _growth_of_accesses(row, growth, products, fewest) * ACCESS_NS * 1e-9
             + unique / PROGRAM_BANDWIDTH
         )
         / together,
     )
-    product_rate = gpu.flops[row.math] * TRITON_DOT[row.math] * filled
     block, padding = _block(row, fewest, scale)
     work = row.arithmetic * (by_hand or growth * padding) / gpu.vector_ops / filled
-    work += row.flops * products / product_rate
+    work += row.flops * products / (_dot_rate(row, gpu, scale, most) if products else 1.0)
     few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
     busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
     busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
     launches = _calls(row, scale)
     return 1e6 * max(busy, launches * fewest * gpu.program_ns * 1e-9) + launches * gpu.kernel_us
+
+
+def _dot_rate(row: Row, gpu: Gpu, scale: Scale, programs: float) -> float:
+    """Operations per second of a loop of tl.dot."""
+    share = (K_MAJOR_DOT if row.k_major else TRITON_DOT)[row.math]
+    if row.math in FULL_TILE:
+        share *= min(1.0, _tile(row, scale) / FULL_TILE[row.math]) ** SMALL_TILES
+        programs /= TILES_PER_SM
+    return gpu.flops[row.math] * share * min(1.0, programs / gpu.sms)
+
+
+def _tile(row: Row, scale: Scale) -> float:
+    """Elements of a program's tile at full size."""
+    if not row.is_smaller or not row.full_grid:
+        return row.tile
+    return max(row.tile, max(grid.stored * scale.of_tensor(grid.stored) for grid in _grids(row)) / row.full_grid)
 
 
 def _traffic(row: Row, scale: Scale, products: float = 0.0) -> tuple[float, float]:
@@ -318,8 +292,11 @@ def _power_of_two(number: float) -> int:
     return 1 << (math.ceil(number) - 1).bit_length()
 
 
-def _growth_of_accesses(row: Row, growth: float, programs: float) -> float:
-    """More data mean more loads and stores, unless a program's whole data lie in one block."""
+def _growth_of_accesses(row: Row, growth: float, products: float, programs: float) -> float:
+    """More data mean more loads and stores, unless a program's whole data lie in one block. Tiles of products that a
+    small task leaves empty are full at full size."""
+    if products:
+        return products * (min(1.0, row.flops / row.dense_flops) if row.dense_flops else 1.0)
     loops = any(grid.loops for grid in _grids(row))
     return growth if loops else min(growth, programs * row.calls / max(row.programs, 1))
 
@@ -356,7 +333,8 @@ def _programs(row: Row, scale: Scale) -> tuple[float, float]:
     work at a time."""
     grids = _grids(row)
     launches = sum(grid.launches for grid in grids)
-    found = [(grid, grid.launches / launches, _grown(grid, row.block, scale)) for grid in grids]
+    tile = row.tile if row.full_grid > 1 else 0
+    found = [(grid, grid.launches / launches, _grown(grid, row.block, tile, scale)) for grid in grids]
     most = sum(share * _at_work(grid, most) for grid, share, (_, most) in found)
     return sum(share * fewest for _, share, (fewest, _) in found), most
 
@@ -367,18 +345,22 @@ def _at_work(grid: Grid, most: float) -> float:
     return min(working, 1 / grid.share) if grid.share else working
 
 
-def _grown(grid: Grid, block: int, scale: Scale) -> tuple[float, float]:
+def _grown(grid: Grid, block: int, tile: int, scale: Scale) -> tuple[float, float]:
     """The fewest and the most programs that a small grid may stand for.
 
     A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one
     program per block). One program stays one if it loops or stores no more at full size; else its block was large
     enough for all of the small tensor. Where programs store a block each, and a block is no row of anything, the grid
     equals a dimension by chance.
+
+    Args:
+        tile: of a product, where more than one program is known to be launched at full size; else 0.
     """
     grown = scale.of_tensor(grid.stored)
     if grid.programs <= 1:
         single = grown == 1 or grid.loops or not block
         blocks = 1.0 if single else max(1.0, grid.stored * grown / block)
+        blocks = max(blocks, grid.stored * grown / tile) if tile else blocks
         return blocks, blocks
     blocks = grid.programs * grown
     if block and grid.programs == math.ceil(grid.stored / block) and block not in scale.extents:

@@ -18,7 +18,7 @@ from drkernel.judge.boundary.op_trace import Math
 from drkernel.judge.untrusted.simulated import numerics
 from drkernel.judge.untrusted.simulated.memory import gather, in_any_order, scatter
 from drkernel.judge.untrusted.simulated.meter import Meter, NoLaunch
-from drkernel.judge.untrusted.simulated.products import filled, product_fill, product_of
+from drkernel.judge.untrusted.simulated.products import loaded, product_fill, product_of, turned
 
 UNDO_ELEMENTS = 1 << 24
 """Stored elements whose old values a batch of programs may keep. Programs that store more run one by one."""
@@ -173,7 +173,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         self.meter.programs.waited |= bool(is_volatile)
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
         data = gather(place, pointers, where, fill, kind, self.meter.addresses)
-        return BlockValue(data, dtype, filled(where))
+        return BlockValue(data, dtype, loaded(where, pointers, kind.itemsize))
 
     def create_masked_store(self, ptr: BlockValue, value: BlockValue, mask: BlockValue, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
@@ -228,7 +228,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         target = dst_type.scalar
         data = encoded(decoded(src.data, src.dtype.scalar), target)
         result = self._done(data, target, _simple_cost(target))
-        result.attr = {key: src.attr[key] for key in ("filled",) if key in src.attr}
+        result.attr = {key: src.attr[key] for key in ("filled", "along") if key in src.attr}
         return result
 
     def create_fp_to_fp(self, src: BlockValue, dst_type: Any, rounding: Any) -> BlockValue:
@@ -283,9 +283,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
         result = np.matmul(left, right, dtype=d.data.dtype if d.data.dtype != np.float16 else np.float32)
         rows, inner, columns = *left.shape[-2:], right.shape[-1]
         batch = int(np.prod(result.shape[:-2]))
-        passes = 3 if precision == upstream._ir.INPUT_PRECISION.TF32x3 else 1
-        flops = 2 * passes * batch * rows * inner * columns * self._repeat(result)
-        self.meter.product(flops, product_fill(a, b), _dot_math(a.dtype.scalar, precision))
+        flops = 2 * batch * rows * inner * columns * self._repeat(result)
+        math, k_major = _dot_math(a.dtype.scalar, precision), b.attr.get("along") == 0
+        self.meter.product(flops, product_fill(a, b), math, rows * columns, k_major)
         self.meter.work += batch * rows * inner * columns / 32
         return BlockValue((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
 
@@ -332,8 +332,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         return _view(arg, arg.data.reshape(len(arg.data), *shape))
 
     def create_trans(self, arg: BlockValue, perm: Any) -> BlockValue:
-        turned = {"filled": arg.attr["filled"][::-1]} if "filled" in arg.attr and len(perm) == 2 else {}
-        return _view(arg, np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))), turned)
+        attr = turned(arg.attr) if len(perm) == 2 else {}
+        return _view(arg, np.transpose(arg.data, (0, *(int(axis) + 1 for axis in perm))), attr)
 
     def create_cat(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
         return _view(lhs, np.concatenate(with_common_programs(lhs.data, rhs.data), axis=1))
@@ -379,5 +379,9 @@ def _dot_math(dtype: Any, precision: Any) -> Math:
     if dtype == tl.float64:
         return "fp64"
     if dtype == tl.float32:
-        return "fp32" if precision == upstream._ir.INPUT_PRECISION.IEEE else "tf32"
+        forms: dict[Any, Math] = {
+            upstream._ir.INPUT_PRECISION.IEEE: "fp32",
+            upstream._ir.INPUT_PRECISION.TF32x3: "tf32x3",
+        }
+        return forms.get(precision, "tf32")
     return "half"

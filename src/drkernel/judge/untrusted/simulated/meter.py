@@ -131,7 +131,7 @@ class Region:
         return self._views[kind], (offsets >> np.uint64(self.shift)).view(np.int64)
 
 
-_SLOWEST_FIRST: tuple[Math, ...] = ("fp32", "fp64", "tf32", "half")
+_SLOWEST_FIRST: tuple[Math, ...] = ("fp32", "fp64", "tf32x3", "tf32", "half")
 
 
 class NoLaunch:
@@ -146,8 +146,9 @@ class _Batch:
 
     def __init__(self, programs: int):
         self.accesses = 0
-        self.arithmetic = self.flops = self.padded_flops = 0.0
-        """Sums over the programs. The last is of products of which it is not known how many lanes hold data."""
+        self.arithmetic = self.flops = self.padded_flops = self.dense_flops = 0.0
+        """Sums over the programs. Padded ones are of products of which it is not known how many lanes hold data, dense
+        ones of all products with all their lanes."""
         self.stores = np.zeros(programs)
         self._unmasked = np.zeros(programs)
         self._filled = np.zeros(programs)
@@ -232,16 +233,20 @@ class Meter:
                 f"more than {self.budget:.0f} units of simulated work: too many programs, or an endless loop"
             )
 
-    def product(self, flops: float, filled: np.ndarray | None, math: Math) -> None:
+    def product(self, flops: float, filled: np.ndarray | None, math: Math, tile: int, k_major: bool) -> None:
         """Counts a tl.dot. Products of several kinds in one kernel count as the slowest of them.
 
         Args:
             filled: the proportion of `flops` on data, by program; None where it is not known.
+            tile, k_major: as in Row.
         """
         first = not (self.computes_products or self.row.flops)
+        self.row.tile = tile if first else min(tile, self.row.tile)
+        self.row.k_major = k_major and (first or self.row.k_major)
         self.computes_products = True
         if first or _SLOWEST_FIRST.index(math) < _SLOWEST_FIRST.index(self.row.math):
             self.row.math = math
+        self._batch.dense_flops += flops
         if filled is None:
             self._batch.padded_flops += flops
         else:
@@ -325,6 +330,7 @@ class Meter:
             self.row.accesses += round(batch.accesses * float((share > 0).mean()))
             self.row.arithmetic += batch.arithmetic * float(share.mean())
             self.row.flops += batch.flops + batch.padded_flops * float((share**1.5).mean())
+            self.row.dense_flops += batch.dense_flops * float((share > 0).mean())
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)

@@ -11,15 +11,25 @@ import numpy as np
 import triton.language as tl
 
 
-def filled(where: np.ndarray) -> dict:
-    """Notes with a loaded block of two dimensions which proportion of its rows and of its columns hold data.
+def loaded(where: np.ndarray, pointers: np.ndarray, width: int) -> dict:
+    """Notes with a loaded block of two dimensions how it lies in memory, and how much of it is data.
 
-    Both are arrays over programs: of one that loads nothing, and of another one that fills its block, the product is
-    not a quarter of a block each.
+    `filled`: the proportion of its rows and of its columns that hold data. Both are arrays over programs: of one that
+    loads nothing, and of another one that fills its block, the product is not a quarter of a block each.
+    `along`: the axis whose neighbours are neighbours in memory; neither as -1.
     """
     if where.ndim != 3:
         return {}
-    return {"filled": (where.any(axis=2).mean(axis=1), where.any(axis=1).mean(axis=1))}
+    first = pointers[0].astype(np.int64)
+    along = next((axis for axis in (0, 1) if (np.diff(first.take([0], 1 - axis).ravel()[:2]) == width).any()), -1)
+    return {"filled": (where.any(axis=2).mean(axis=1), where.any(axis=1).mean(axis=1)), "along": along}
+
+
+def turned(attr: dict) -> dict:
+    """The same notes of a loaded block whose axes are exchanged."""
+    if "filled" not in attr:
+        return {}
+    return {"filled": attr["filled"][::-1], "along": {0: 1, 1: 0}.get(attr["along"], -1)}
 
 
 def product_fill(left: Any, right: Any) -> np.ndarray | None:

@@ -1,0 +1,97 @@
+"""Lines of a canonical form that multiply matrices or convolve."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from drkernel.coldstart.answers.known import Known, Shapes
+from drkernel.policy.canonical.told import Line
+
+Window = tuple[int, int, int, int]
+"""Kernel, stride, padding and dilation of a convolution along a dimension."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A line that multiplies matrices or convolves."""
+
+    makes: str
+    left: str
+    right: str
+    """A value or a parameter of shape (columns, inner...), or turned: (inner, columns)."""
+    bias: str = ""
+    columns: int = 0
+    inner: int = 0
+    is_turned: bool = False
+    is_batched: bool = False
+    windows: tuple[Window, ...] = ()
+    """Of a convolution, by dimension."""
+
+
+def product_of(line: Line, known: Known) -> Product | None:
+    """The product of a line; None where it has none in fp32 that tiles can compute."""
+    told, _, beside = line.told.partition("  #")
+    statement = ast.parse(told).body[0]
+    if not isinstance(statement, ast.Assign) or len(line.makes) != 1 or line.makes[0] not in known.shapes:
+        return None
+    made = _product(line.makes[0], statement.value, beside, known.shapes)
+    if made is None or {made.makes, made.left, made.right} & known.dtypes.keys():
+        return None
+    return made if prod(known.shapes[made.makes]) else None
+
+
+def _product(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Product | None:
+    match node:
+        case ast.BinOp(left, ast.MatMult(), right):
+            return _matmul(makes, ast.unparse(left), ast.unparse(right), shapes)
+        case ast.Call(ast.Attribute(ast.Name("self"), module), [ast.Name(value)], []) if value in shapes:
+            if found := re.match(r" F\.(linear|conv[123]d)\(weight (\([\d, ]+\))(.*?)\)(?=; \(|$)", beside):
+                words = dict(re.findall(r", (\w+)(?:=(\(.*?\)|\d+))?", found[3]))
+                bias = f"self.{module}.bias" if words.pop("bias", None) is not None else ""
+                names = [value, f"self.{module}.weight", bias]
+                return _of_weight(makes, names, ast.literal_eval(found[2]), words)
+        case ast.Call(ast.Attribute(ast.Name("F"), name), [left, right, *bias], keywords):
+            names = [ast.unparse(part) for part in (left, right, *bias)]
+            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+            if re.fullmatch(r"linear|conv[123]d", name) and all(part in shapes for part in names):
+                return _of_weight(makes, names, shapes[names[1]], words)
+    return None
+
+
+def _of_weight(makes: str, names: Sequence[str], weight: tuple[int, ...], words: dict[str, str]) -> Product | None:
+    """A linear layer or a convolution.
+
+    Args:
+        names: left and right factor, and the bias if there is one.
+        words: the other arguments of the call.
+    """
+    windows = _windows(weight[2:], words)
+    bias = names[2] if len(names) > 2 else ""
+    made = Product(makes, names[0], names[1], bias, weight[0], prod(weight[1:]), windows=windows or ())
+    return made if windows is not None and not words and len(weight) > 1 else None
+
+
+def _windows(kernel: tuple[int, ...], words: dict[str, str]) -> tuple[Window, ...] | None:
+    """By dimension; takes these words out. None where one of them is no number."""
+    given = []
+    for word, usual in (("stride", "1"), ("padding", "0"), ("dilation", "1")):
+        text = words.pop(word, usual)
+        if not re.fullmatch(r"\d+|\([\d, ]+\)", text):
+            return None
+        value = ast.literal_eval(text)
+        given.append(value if isinstance(value, tuple) else (value,) * len(kernel))
+    return tuple(zip(kernel, *given, strict=True))
+
+
+def _matmul(makes: str, left: str, right: str, shapes: Shapes) -> Product | None:
+    if left not in shapes or right not in shapes or left == right:
+        return None
+    one, other = shapes[left], shapes[right]
+    is_batched = len(other) > 2 and one[:-2] == other[:-2]
+    if len(one) < 2 or not (len(other) == 2 or is_batched):
+        return None
+    return Product(makes, left, right, columns=other[-1], inner=other[-2], is_turned=True, is_batched=is_batched)

@@ -1,0 +1,297 @@
+"""Lines that multiply matrices or convolve, with the point-wise lines behind them, as one kernel of tiles.
+
+    t0 = self.m0(in0)  # F.linear(...)          a = tl.dot(x, y, a, input_precision="tf32x3")
+    t1 = F.relu(t0)                       ->    t0 = a + p1
+                                                t1 = tl.maximum(t0, 0.0)
+
+Three products in TF32 err less than one in fp32, and tensor cores make them faster than the library its fp32 (1.3 to
+1.6 times for large sizes on an H200). The right factor lies along the dimension that is summed, as they want it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil, prod
+
+from drkernel.coldstart.answers.known import Known
+from drkernel.coldstart.answers.product_lines import Product, product_of
+from drkernel.coldstart.answers.steps import Step
+from drkernel.policy.canonical.told import Line
+
+BLOCK_N, BLOCK_K = 64, 32
+LIBRARY, TILES = 50e12, {128: 75e12, 64: 57e12}
+"""Operations per second on an H200: of products in fp32, and of tiles of so many rows and BLOCK_N columns."""
+CONVOLUTION, GATHERED = 0.67, 0.65
+"""What convolutions reach of these rates, in the library and as tiles."""
+SMS, TILES_PER_SM = 132, 2
+BYTES_PER_S = 4.4e12
+UNIT_S = 0.18e-12
+"""Of `Group.saved`: a tenth of the time that an element takes to be written and read again."""
+LEAST_GAIN = 0.05
+"""Of the library's time, that a kernel must save."""
+_SIDES = {1: "W", 2: "HW", 3: "DHW"}
+_KERNEL = """\
+@triton.jit
+def kernel{number}({signature}):
+{body}
+def f{number}({arguments}):
+{wrapper}
+    kernel{number}[{grid}]({given})
+    return o
+"""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A product and the steps that its kernel computes of each of its elements."""
+
+    product: Product
+    steps: tuple[Step, ...]
+    known: Known
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def makes(self) -> str:
+        return self.steps[-1].makes if self.steps else self.product.makes
+
+    @cached_property
+    def outside(self) -> list[str]:
+        """What it reads: values, then parameters."""
+        made = {self.product.makes, *(step.makes for step in self.steps)}
+        first = [self.product.left, self.product.right, *[self.product.bias] * bool(self.product.bias)]
+        read = dict.fromkeys([*first, *(name for step in self.steps for name in step.operands if name not in made)])
+        return sorted(read, key=lambda name: name.startswith("self."))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return self.known.shapes[self.product.makes]
+
+    def place(self, name: str, step: Step) -> tuple[str, str] | None:
+        """Where in a tensor beside the product the element lies, and the mask."""
+        shape = (step.own or {}).get(name) or self.known.shapes.get(name)
+        is_turned = self.product.is_turned and name == self.product.right
+        if shape is None or name in self.known.dtypes or is_turned:
+            return None
+        if shape == self.shape:
+            return "i", "m"
+        shape = (1,) * (len(self.shape) - len(shape)) + shape
+        column = 1 if self.product.windows else len(self.shape) - 1
+        if all(side == 1 for place, side in enumerate(shape) if place != column):
+            return ("0", "") if shape[column] == 1 else ("c", "c < N")
+        of_rows = shape == (*self.shape[:-1], 1) and not self.product.windows and not self.product.is_batched
+        return ("r", "r < M") if of_rows else None
+
+    def fits(self, step: Step) -> bool:
+        """Whether it can compute the step, too."""
+        made = {self.product.makes, *(s.makes for s in self.steps)}
+        if step.over or step.is_view or step.after or step.window or self.known.shapes[step.makes] != self.shape:
+            return False
+        if step.makes in self.known.dtypes or not made & set(step.operands):
+            return False
+        return all(name in made or self.place(name, step) for name in step.operands)
+
+    def is_whole(self, uses: Mapping[str, int]) -> bool:
+        """Whether nothing but the last value is needed elsewhere."""
+        read = Counter(name for step in self.steps for name in set(step.operands))
+        made = [self.product.makes, *(step.makes for step in self.steps)][:-1]
+        return all(uses[name] == read[name] for name in made)
+
+    @cached_property
+    def _rows(self) -> int:
+        return prod(self.shape) // self.product.columns // self._batch
+
+    @property
+    def _batch(self) -> int:
+        return prod(self.shape[:-2]) if self.product.is_batched else 1
+
+    def _seconds(self, block_m: int) -> float:
+        """Of its kernel."""
+        product = self.product
+        programs = self._batch * ceil(self._rows / block_m) * ceil(product.columns / BLOCK_N)
+        padded = programs * block_m * BLOCK_N * ceil(product.inner / BLOCK_K) * BLOCK_K
+        rate = TILES[block_m] * (GATHERED if product.windows else 1.0)
+        return 2 * padded / rate / min(1.0, programs / SMS / TILES_PER_SM)
+
+    @cached_property
+    def block_m(self) -> int:
+        return min(TILES, key=self._seconds)
+
+    @property
+    def gain_s(self) -> float:
+        """Seconds that it saves; none where that is too little."""
+        number = prod(self.shape)
+        library = 2 * number * self.product.inner / LIBRARY / min(1.0, max(0.25, number / 64**2 / SMS))
+        library /= CONVOLUTION if self.product.windows else 1.0
+        gain = library - self._seconds(self.block_m) + 8 * number / BYTES_PER_S * bool(self.steps)
+        return gain if gain > LEAST_GAIN * library else 0.0
+
+    @property
+    def saved(self) -> int:
+        """In the unit of `Group.saved`."""
+        return int(self.gain_s / UNIT_S)
+
+    @cached_property
+    def kernel(self) -> str:
+        """Its source under names that do not depend on where it stands."""
+        made = [self.product.makes, *(step.makes for step in self.steps)]
+        names = {name: f"t{place}" for place, name in enumerate(made)}
+        names |= {name: f"x{place}" for place, name in enumerate(self.outside)}
+        return replace(self, names=names).text(0)
+
+    def call(self, number: int) -> str:
+        return f"{self.makes} = f{number}({', '.join([*self.outside, *self._told.values()])})"
+
+    @property
+    def _told(self) -> dict[str, str]:
+        return {self._size(step): step.size for step in self.steps if step.size}
+
+    def _size(self, step: Step) -> str:
+        return f"s{self._name(step.makes).removeprefix('t')}"
+
+    def _name(self, value: str) -> str:
+        held = [name for name in self.outside if name.startswith("self.")]
+        return self.names.get(value) or (f"p{held.index(value)}" if value in held else value)
+
+    def text(self, number: int) -> str:
+        """The kernel and the function that launches it."""
+        product = self.product
+        left, right = self._name(product.left), self._name(product.right)
+        arguments = [self._name(value) for value in self.outside]
+        values = [self._name(value) for value in self.outside if not value.startswith("self.")]
+        wrapper = [f"{name} = {name}.contiguous()" for name in values if name != right or not product.is_turned]
+        wrapper += [f"{right} = {right}.transpose(-1, -2).contiguous()"] * product.is_turned
+        sizes = self._conv_sizes(left) if product.windows else {}
+        body = [*(self._conv_body(left, right) if product.windows else self._body(left, right)), *self._epilogue()]
+        wrapper += [f"N = {right}.shape[{-2 if product.is_batched else 0}]", *self._output(left, right)]
+        wrapper += [f"{size} = {text}" for size, text in sizes.items()]
+        taken = ["M", "N", "K", *sizes, *self._told]
+        blocks = {"BM": self.block_m, "BN": BLOCK_N, "num_warps": self.block_m // 16}
+        constants = ["BM: tl.constexpr", "BN: tl.constexpr"]
+        third = f", {left}.shape[:-2].numel()" * product.is_batched
+        return _KERNEL.format(
+            number=number,
+            signature=", ".join([*(f"{name}_ptr" for name in (*arguments, "o")), *taken, *constants]),
+            body="\n".join(f"    {line}" for line in body),
+            arguments=", ".join([*arguments, *self._told]),
+            wrapper="\n".join(f"    {line}" for line in wrapper),
+            grid=f"triton.cdiv(M, {self.block_m}), triton.cdiv(N, {BLOCK_N}){third}",
+            given=", ".join([*arguments, "o", *taken, *(f"{name}={size}" for name, size in blocks.items())]),
+        )
+
+    def _output(self, left: str, right: str) -> list[str]:
+        if not self.product.windows:
+            columns = "M" if self.product.is_batched else f"{left}.numel() // K"
+            rows = f"{left}.shape[-2]" if self.product.is_batched else columns
+            return [f"K = {left}.shape[-1]", f"M = {rows}", f"o = {left}.new_empty((*{left}.shape[:-1], N))"]
+        sides = []
+        for place, (kernel, stride, pad, dilation) in enumerate(self.product.windows, 2):
+            over = dilation * (kernel - 1) + 1 - 2 * pad
+            inside = f"{left}.shape[{place}]" + (f" - {over}" if over > 0 else f" + {-over}" * (over < 0))
+            sides.append(f"({inside}) // {stride} + 1" if stride > 1 else f"{inside} + 1")
+        made = f"o = {left}.new_empty(({left}.shape[0], N, {', '.join(sides)}))"
+        return [f"K = {right}[0].numel()", made, "M = o.numel() // N"]
+
+    def _conv_sizes(self, left: str) -> dict[str, str]:
+        sizes = {"C": f"{left}.shape[1]"}
+        for place, side in enumerate(_SIDES[len(self.product.windows)], 2):
+            sizes |= {side: f"{left}.shape[{place}]", f"O{side}": f"o.shape[{place}]"}
+        return sizes
+
+    def _body(self, left: str, right: str) -> list[str]:
+        batch = "b * {} + " if self.product.is_batched else "{}"
+        row, column = (f"({batch.format(s)}{n}) " if self.product.is_batched else f"{n} " for s, n in ("Mr", "Nc"))
+        return [
+            *self._tile,
+            *["b = tl.program_id(2)"] * self.product.is_batched,
+            *self._loop(
+                f"x = tl.load({left}_ptr + {row}* K + j[None, :], mask=(r < M) & (j[None, :] < K), other=0.0)",
+                f"y = tl.load({right}_ptr + {column}* K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)",
+            ),
+            f"i = {row}* N + c",
+        ]
+
+    def _conv_body(self, left: str, right: str) -> list[str]:
+        sides, windows = _SIDES[len(self.product.windows)], self.product.windows
+        lines, rest = self._tile, "r"
+        for side in reversed(sides):
+            lines.append(f"x{side} = {rest} % O{side}")
+            rest += f" // O{side}"
+        lines.append(f"b = {rest}")
+        inner, masks, left_over = ["q = j[None, :]"], ["(r < M)", "(q < K)"], prod(kernel for kernel, *_ in windows)
+        index = f"b * C + q // {left_over}" if left_over > 1 else "b * C + q"
+        for side, (kernel, stride, pad, dilation) in zip(sides, windows, strict=True):
+            left_over //= kernel
+            tap = " // ".join(["q", *[str(left_over)] * (left_over > 1)]) + f" % {kernel}"
+            moved = (f"x{side} * {stride}" if stride > 1 else f"x{side}") + f" + {tap}" * (kernel > 1)
+            moved += f" * {dilation}" * (dilation > 1 and kernel > 1) + (f" - {pad}" if pad else "")
+            inner.append(f"y{side} = {moved}")
+            masks += [f"(y{side} >= 0)", f"(y{side} < {side})"] if pad else []
+            index = f"({index}) * {side} + y{side}"
+        inner += [
+            f"x = tl.load({left}_ptr + {index}, mask={' & '.join(masks)}, other=0.0)",
+            f"y = tl.load({right}_ptr + c * K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)",
+        ]
+        place = "b * N + c"
+        for side in sides:
+            place = f"({place}) * O{side} + x{side}"
+        return [*lines, *self._loop(*inner), f"i = {place}"]
+
+    @property
+    def _tile(self) -> list[str]:
+        return [
+            "r = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]",
+            "c = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]",
+        ]
+
+    def _loop(self, *inner: str) -> list[str]:
+        return [
+            "a = tl.zeros((BM, BN), tl.float32)",
+            f"for s in range(0, K, {BLOCK_K}):",
+            f"    j = s + tl.arange(0, {BLOCK_K})",
+            *(f"    {line}" for line in inner),
+            '    a = tl.dot(x, y, a, input_precision="tf32x3")',
+            "m = (r < M) & (c < N)",
+        ]
+
+    def _epilogue(self) -> list[str]:
+        """The bias, the steps and the store."""
+        lines, names = [], {self.product.makes: self._name(self.product.makes)}
+        made = names[self.product.makes]
+        if self.product.bias:
+            bias = self._name(self.product.bias)
+            lines += [f"{bias} = tl.load({bias}_ptr + c, mask=c < N)", f"{made} = a + {bias}"]
+        else:
+            lines.append(f"{made} = a")
+        for step in self.steps:
+            for operand in step.operands:
+                if operand not in names:
+                    names[operand] = self._name(operand)
+                    where, mask = self.place(operand, step) or ("", "")
+                    at = "" if where == "0" else f" + {where}"
+                    lines.append(f"{names[operand]} = tl.load({names[operand]}_ptr{at}{mask and f', mask={mask}'})")
+            names[step.makes] = made = self._name(step.makes)
+            inner = {name: f"{name}{made.removeprefix('t')}" for name in "uvw"}
+            given = [names[operand] for operand in step.operands]
+            for target, _, text in step.recipe:
+                filled = text.format(*given, o=made, size=self._size(step), **inner)
+                lines.append(f"{target.format(o=made, **inner)} = {filled}")
+        return [*lines, f"tl.store(o_ptr + i, {made}, mask=m)"]
+
+
+def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known) -> Iterator[Tiles]:
+    """A kernel for each product that it makes faster, with as much of what follows as it can compute."""
+    uses = Counter(name for line in lines for name in line.reads)
+    for line in lines:
+        product = product_of(line, known)
+        if product is None:
+            continue
+        best = grown = Tiles(product, (), known)
+        for step in steps:
+            if grown.fits(step):
+                grown = replace(grown, steps=(*grown.steps, step))
+                best = grown if grown.is_whole(uses) else best
+        if best.gain_s:
+            yield best

@@ -1,0 +1,114 @@
+"""Products of a task's lines as tiles: which lines one kernel computes, when it pays, and that it is right."""
+
+import pytest
+
+from drkernel.coldstart.answers.further import any_step_of
+from drkernel.coldstart.answers.known import Known
+from drkernel.coldstart.answers.lines import by_lines
+from drkernel.coldstart.answers.tiles import tiles
+from drkernel.judge import Judge
+from drkernel.policy.canonical import canonical
+from tests.coldstart.answers.written import IMAGES, TABLE, answer, task
+
+LINEAR = "nn.Linear(4096, 4096)"
+
+
+def made(of):
+    """What each product's kernel makes, and with how many lines behind it."""
+    told = canonical(of.source).told
+    known = Known.of(told)
+    steps = [step for line in told.lines if (step := any_step_of(line, known))]
+    return {found.makes: len(found.steps) for found in tiles(told.lines, steps, known)}
+
+
+def test_a_product_takes_the_point_wise_lines_behind_it():
+    of = task("return F.relu(self.a(x) * 2.0) + y", TABLE, LINEAR)
+    assert "t3 = f1(in0, in1, self.a.weight, self.a.bias)" in by_lines(of)
+    loop = (
+        "    for s in range(0, K, 32):\n"
+        "        j = s + tl.arange(0, 32)\n"
+        "        x = tl.load(in0_ptr + r * K + j[None, :], mask=(r < M) & (j[None, :] < K), other=0.0)\n"
+        "        y = tl.load(p0_ptr + c * K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)\n"
+        '        a = tl.dot(x, y, a, input_precision="tf32x3")\n'
+        "    m = (r < M) & (c < N)\n"
+        "    i = r * N + c\n"
+        "    p1 = tl.load(p1_ptr + c, mask=c < N)\n"
+        "    t0 = a + p1\n"
+        "    t1 = t0 * 2.0\n"
+        "    t2 = tl.maximum(t1, 0.0)\n"
+        "    in1 = tl.load(in1_ptr + i, mask=m)\n"
+        "    t3 = in1 + t2\n"
+        "    tl.store(o_ptr + i, t3, mask=m)\n"
+    )
+    assert loop in answer(of)
+
+
+def test_a_right_factor_that_does_not_lie_along_what_is_summed_is_turned():
+    assert "in1 = in1.transpose(-1, -2).contiguous()" in answer(task("return torch.relu(x @ y)", TABLE))
+
+
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        ("x = self.a(x)\n        return x, F.relu(x)", {"t0": 0}),  # the product is needed elsewhere
+        ("return F.softmax(F.relu(self.a(x)), -1)", {"t1": 1}),  # a row lies in several tiles
+        ("return F.relu(x @ y) + y", {"t1": 1}),  # y is turned: its element lies elsewhere
+        ("return (self.a(x).half() * 2.0).relu()", {"t0": 0}),  # tiles compute float32
+    ],
+)
+def test_what_a_tile_does_not_have_is_left_to_other_kernels(forward, expected):
+    assert made(task(forward, TABLE, LINEAR)) == expected
+
+
+@pytest.mark.parametrize(
+    ("forward", "shape", "module"),
+    [
+        ("return self.a(x)", "64, 256", "nn.Linear(256, 256)"),  # few tiles
+        ("return self.a(x)", "64, 3, 64, 64", "nn.Conv2d(3, 16, 3)"),  # a short sum, few columns
+        ("return self.a(x)", IMAGES, "nn.Conv2d(32, 32, 3, groups=32)"),
+        ("return self.a(x)", IMAGES, "nn.ConvTranspose2d(32, 32, 3)"),
+        ("return self.a(x.half())", TABLE, "nn.Linear(4096, 4096).half()"),
+    ],
+)
+def test_where_the_library_is_faster_it_keeps_the_product(forward, shape, module):
+    assert not made(task(forward, shape, module))
+
+
+IMAGE, SEQUENCE, VOLUME = "64, 64, 64, 64", "64, 64, 4096", "16, 64, 16, 32, 32"
+CONV = "nn.Conv2d(64, 128, 3)"
+KINDS = {
+    "rows": ("return F.gelu(self.a(x))", "16, 512, 1024", ["nn.Linear(1024, 2048)"], "M = in0.numel() // K"),
+    "no bias": ("return self.a(x) * y", TABLE, ["nn.Linear(4096, 4096, bias=False)"], "t0 = a\n"),
+    "a parameter": ("return torch.tanh(x @ self.a)", TABLE, ["nn.Parameter(torch.randn(4096, 2048))"], "p0 = p0.tr"),
+    "two inputs": ("return (x @ y) / 50.0 - 1.0", TABLE, [], "in1 = in1.transpose(-1, -2)"),
+    "a matrix each": ("return x @ y.transpose(1, 2) / x.shape[-1] ** 0.5", "64, 512, 512", [], "b = tl.program_id(2)"),
+    "a number a row": ("return self.a(x) * torch.sigmoid(y.mean(1, keepdim=True))", TABLE, [LINEAR], "r, mask=r < M"),
+    "images": ("return F.relu(self.a(x))", IMAGE, ["nn.Conv2d(64, 128, 3, padding=1)"], "yH = xH + q // 3 % 3 - 1"),
+    "strides": ("return self.a(x) + 1.0", IMAGE, ["nn.Conv2d(64, 128, (3, 5), stride=2)"], "yW = xW * 2 + q % 5"),
+    "dilation": ("return F.silu(self.a(x))", IMAGE, ["nn.Conv2d(64, 128, 3, dilation=(1, 2))"], "q % 3 * 2"),
+    "one place": ("return F.relu6(self.a(x))", IMAGE, ["nn.Conv2d(64, 256, 1)"], "yH = xH\n"),
+    "a number a channel": ("return self.a(x) * self.b", IMAGE, [CONV, "nn.Parameter(torch.rand(128, 1, 1))"], "p2"),
+    "statistics": ("return self.b(self.a(x)).relu()", IMAGE, [CONV, "nn.BatchNorm2d(128)"], "p3_ptr"),
+    "sequences": ("return F.gelu(self.a(x))", SEQUENCE, ["nn.Conv1d(64, 128, 9, 2, 4)"], "b = r // OW\n"),
+    "volumes": ("return F.relu(self.a(x))", VOLUME, ["nn.Conv3d(64, 64, 3)"], "yD = xD + q // 9 % 3"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    with Judge(device="simulated", workers=1, secret=b"a secret of the tests") as judge:
+        pending = {}
+        for name, (forward, shape, modules, _) in KINDS.items():
+            of = task(forward, shape, *modules)
+            pending[name] = judge.submit(of, by_lines(of) or "")
+        return {name: future.result() for name, future in pending.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tiles")  # one judge
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_product_is_right_and_faster(name, verdicts):
+    forward, shape, modules, mark = KINDS[name]
+    assert mark in answer(task(forward, shape, *modules))
+    assert verdicts[name].ok, verdicts[name].detail
+    assert verdicts[name].speedup > 1.15
