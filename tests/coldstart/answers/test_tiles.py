@@ -29,7 +29,7 @@ def test_a_product_takes_the_point_wise_lines_behind_it():
         "        j = s + tl.arange(0, 32)\n"
         "        x = tl.load(in0_ptr + r * K + j[None, :], mask=(r < M) & (j[None, :] < K), other=0.0)\n"
         "        y = tl.load(p0_ptr + c * K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)\n"
-        '        a = tl.dot(x, y, a, input_precision="tf32x3")\n'
+        "        a = tl.dot(x, y, a, input_precision='tf32x3')\n"
         "    m = (r < M) & (c < N)\n"
         "    i = r * N + c\n"
         "    p1 = tl.load(p1_ptr + c, mask=c < N)\n"
@@ -37,7 +37,7 @@ def test_a_product_takes_the_point_wise_lines_behind_it():
         "    t1 = t0 * 2.0\n"
         "    t2 = tl.maximum(t1, 0.0)\n"
         "    in1 = tl.load(in1_ptr + i, mask=m)\n"
-        "    t3 = in1 + t2\n"
+        "    t3 = t2 + in1\n"
         "    tl.store(o_ptr + i, t3, mask=m)\n"
     )
     assert loop in answer(of)
@@ -65,6 +65,7 @@ def test_what_a_tile_does_not_have_is_left_to_other_kernels(forward, expected):
     [
         ("return self.a(x)", "64, 256", "nn.Linear(256, 256)"),  # few tiles
         ("return self.a(x)", "64, 3, 64, 64", "nn.Conv2d(3, 16, 3)"),  # a short sum, few columns
+        ("return self.a(x)", "8192, 1000", "nn.Linear(1000, 3000)"),  # rows that are loaded element by element
         ("return self.a(x)", IMAGES, "nn.Conv2d(32, 32, 3, groups=32)"),
         ("return self.a(x)", IMAGES, "nn.ConvTranspose2d(32, 32, 3)"),
         ("return self.a(x.half())", TABLE, "nn.Linear(4096, 4096).half()"),
@@ -83,14 +84,14 @@ KINDS = {
     "two inputs": ("return (x @ y) / 50.0 - 1.0", TABLE, [], "in1 = in1.transpose(-1, -2)"),
     "a matrix each": ("return x @ y.transpose(1, 2) / x.shape[-1] ** 0.5", "64, 512, 512", [], "b = tl.program_id(2)"),
     "a number a row": ("return self.a(x) * torch.sigmoid(y.mean(1, keepdim=True))", TABLE, [LINEAR], "r, mask=r < M"),
-    "images": ("return F.relu(self.a(x))", IMAGE, ["nn.Conv2d(64, 128, 3, padding=1)"], "yH = xH + q // 3 % 3 - 1"),
-    "strides": ("return self.a(x) + 1.0", IMAGE, ["nn.Conv2d(64, 128, (3, 5), stride=2)"], "yW = xW * 2 + q % 5"),
-    "dilation": ("return F.silu(self.a(x))", IMAGE, ["nn.Conv2d(64, 128, 3, dilation=(1, 2))"], "q % 3 * 2"),
+    "images": ("return F.relu(self.a(x))", IMAGE, ["nn.Conv2d(64, 128, 3, padding=1)"], "yH = xH + t // 3 - 1"),
+    "oblong": ("return self.a(x) + 1.0", IMAGE, ["nn.Conv2d(64, 128, (3, 5))"], "yW = xW + t % 5"),
+    "dilation": ("return F.silu(self.a(x))", IMAGE, ["nn.Conv2d(64, 128, 3, dilation=(1, 2))"], "t % 3 * 2"),
     "one place": ("return F.relu6(self.a(x))", IMAGE, ["nn.Conv2d(64, 256, 1)"], "yH = xH\n"),
     "a number a channel": ("return self.a(x) * self.b", IMAGE, [CONV, "nn.Parameter(torch.rand(128, 1, 1))"], "p2"),
     "statistics": ("return self.b(self.a(x)).relu()", IMAGE, [CONV, "nn.BatchNorm2d(128)"], "p3_ptr"),
     "sequences": ("return F.gelu(self.a(x))", SEQUENCE, ["nn.Conv1d(64, 128, 9, 2, 4)"], "b = r // OW\n"),
-    "volumes": ("return F.relu(self.a(x))", VOLUME, ["nn.Conv3d(64, 64, 3)"], "yD = xD + q // 9 % 3"),
+    "volumes": ("return F.relu(self.a(x))", VOLUME, ["nn.Conv3d(64, 64, 3)"], "yD = xD + t // 9\n"),
 }  # fmt: skip
 
 

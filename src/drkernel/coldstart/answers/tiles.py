@@ -1,6 +1,6 @@
 """Lines that multiply matrices or convolve, with the point-wise lines behind them, as one kernel of tiles.
 
-    t0 = self.m0(in0)  # F.linear(...)          a = tl.dot(x, y, a, input_precision="tf32x3")
+    t0 = self.m0(in0)  # F.linear(...)          a = tl.dot(x, y, a, input_precision='tf32x3')
     t1 = F.relu(t0)                       ->    t0 = a + p1
                                                 t1 = tl.maximum(t0, 0.0)
 
@@ -24,12 +24,15 @@ from drkernel.policy.canonical.told import Line
 BLOCK_N, BLOCK_K = 64, 32
 LIBRARY, TILES = 50e12, {128: 75e12, 64: 57e12}
 """Operations per second on an H200: of products in fp32, and of tiles of so many rows and BLOCK_N columns."""
-CONVOLUTION, GATHERED = 0.67, 0.65
-"""What convolutions reach of these rates, in the library and as tiles."""
+LIBRARY_CONVOLUTION, CONVOLUTION_TILES = 36e12, {128: 45e12, 64: 40e12}
+STRIDED = 0.8
+"""What tiles of a convolution with a stride reach of that."""
 SMS, TILES_PER_SM = 132, 2
 BYTES_PER_S = 4.4e12
 UNIT_S = 0.18e-12
 """Of `Group.saved`: a tenth of the time that an element takes to be written and read again."""
+ALIGNED = 16
+"""Triton loads by 16 bytes where it knows that a row's length is a multiple of this many elements."""
 LEAST_GAIN = 0.05
 """Of the library's time, that a kernel must save."""
 _SIDES = {1: "W", 2: "HW", 3: "DHW"}
@@ -111,8 +114,10 @@ class Tiles:
         """Of its kernel."""
         product = self.product
         programs = self._batch * ceil(self._rows / block_m) * ceil(product.columns / BLOCK_N)
-        padded = programs * block_m * BLOCK_N * ceil(product.inner / BLOCK_K) * BLOCK_K
-        rate = TILES[block_m] * (GATHERED if product.windows else 1.0)
+        inner = self._places * ceil(product.inner / self._places / BLOCK_K) * BLOCK_K
+        padded = programs * block_m * BLOCK_N * inner
+        rate = (CONVOLUTION_TILES if product.windows else TILES)[block_m]
+        rate *= STRIDED if any(stride > 1 for _, stride, *_ in product.windows) else 1.0
         return 2 * padded / rate / min(1.0, programs / SMS / TILES_PER_SM)
 
     @cached_property
@@ -121,10 +126,12 @@ class Tiles:
 
     @property
     def gain_s(self) -> float:
-        """Seconds that it saves; none where that is too little."""
+        """Seconds that it saves; none where that is too little, or where factors are not loaded by 16 bytes."""
         number = prod(self.shape)
-        library = 2 * number * self.product.inner / LIBRARY / min(1.0, max(0.25, number / 64**2 / SMS))
-        library /= CONVOLUTION if self.product.windows else 1.0
+        if self.product.inner // self._places % ALIGNED:
+            return 0.0
+        rate = LIBRARY_CONVOLUTION if self.product.windows else LIBRARY
+        library = 2 * number * self.product.inner / rate / min(1.0, max(0.25, number / 64**2 / SMS))
         gain = library - self._seconds(self.block_m) + 8 * number / BYTES_PER_S * bool(self.steps)
         return gain if gain > LEAST_GAIN * library else 0.0
 
@@ -163,12 +170,14 @@ class Tiles:
         values = [self._name(value) for value in self.outside if not value.startswith("self.")]
         wrapper = [f"{name} = {name}.contiguous()" for name in values if name != right or not product.is_turned]
         wrapper += [f"{right} = {right}.transpose(-1, -2).contiguous()"] * product.is_turned
+        wrapper += [f"{right} = {right}.flatten(2).permute(2, 0, 1).contiguous()"] * (self._places > 1)
         sizes = self._conv_sizes(left) if product.windows else {}
         body = [*(self._conv_body(left, right) if product.windows else self._body(left, right)), *self._epilogue()]
-        wrapper += [f"N = {right}.shape[{-2 if product.is_batched else 0}]", *self._output(left, right)]
+        columns = -2 if product.is_batched else int(self._places > 1)
+        wrapper += [f"N = {right}.shape[{columns}]", *self._output(left)]
         wrapper += [f"{size} = {text}" for size, text in sizes.items()]
-        taken = ["M", "N", "K", *sizes, *self._told]
-        blocks = {"BM": self.block_m, "BN": BLOCK_N, "num_warps": self.block_m // 16}
+        taken = ["M", "N", *["K"] * (not product.windows), *sizes, *self._told]
+        blocks = {"BM": self.block_m, "BN": BLOCK_N, "num_warps": 4 if product.windows else self.block_m // 16}
         constants = ["BM: tl.constexpr", "BN: tl.constexpr"]
         third = f", {left}.shape[:-2].numel()" * product.is_batched
         return _KERNEL.format(
@@ -181,7 +190,12 @@ class Tiles:
             given=", ".join([*arguments, "o", *taken, *(f"{name}={size}" for name, size in blocks.items())]),
         )
 
-    def _output(self, left: str, right: str) -> list[str]:
+    @property
+    def _places(self) -> int:
+        """Of a window."""
+        return prod(kernel for kernel, *_ in self.product.windows)
+
+    def _output(self, left: str) -> list[str]:
         if not self.product.windows:
             columns = "M" if self.product.is_batched else f"{left}.numel() // K"
             rows = f"{left}.shape[-2]" if self.product.is_batched else columns
@@ -192,7 +206,7 @@ class Tiles:
             inside = f"{left}.shape[{place}]" + (f" - {over}" if over > 0 else f" + {-over}" * (over < 0))
             sides.append(f"({inside}) // {stride} + 1" if stride > 1 else f"{inside} + 1")
         made = f"o = {left}.new_empty(({left}.shape[0], N, {', '.join(sides)}))"
-        return [f"K = {right}[0].numel()", made, "M = o.numel() // N"]
+        return [made, "M = o.numel() // N"]
 
     def _conv_sizes(self, left: str) -> dict[str, str]:
         sizes = {"C": f"{left}.shape[1]"}
@@ -207,6 +221,8 @@ class Tiles:
             *self._tile,
             *["b = tl.program_id(2)"] * self.product.is_batched,
             *self._loop(
+                f"0, K, {BLOCK_K}",
+                f"j = s + tl.arange(0, {BLOCK_K})",
                 f"x = tl.load({left}_ptr + {row}* K + j[None, :], mask=(r < M) & (j[None, :] < K), other=0.0)",
                 f"y = tl.load({right}_ptr + {column}* K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)",
             ),
@@ -220,24 +236,32 @@ class Tiles:
             lines.append(f"x{side} = {rest} % O{side}")
             rest += f" // O{side}"
         lines.append(f"b = {rest}")
-        inner, masks, left_over = ["q = j[None, :]"], ["(r < M)", "(q < K)"], prod(kernel for kernel, *_ in windows)
-        index = f"b * C + q // {left_over}" if left_over > 1 else "b * C + q"
+        rest_of_places = self._places
+        inner = [
+            f"t = s // tl.cdiv(C, {BLOCK_K})",
+            f"j = s % tl.cdiv(C, {BLOCK_K}) * {BLOCK_K} + tl.arange(0, {BLOCK_K})",
+        ]
+        inner = inner if self._places > 1 else [f"j = s * {BLOCK_K} + tl.arange(0, {BLOCK_K})"]
+        masks, index = ["(r < M)", "(j[None, :] < C)"], "b * C + j[None, :]"
         for side, (kernel, stride, pad, dilation) in zip(sides, windows, strict=True):
-            left_over //= kernel
-            tap = " // ".join(["q", *[str(left_over)] * (left_over > 1)]) + f" % {kernel}"
+            rest_of_places //= kernel
+            tap = " // ".join(["t", *[str(rest_of_places)] * (rest_of_places > 1)])
+            tap += f" % {kernel}" if rest_of_places * kernel < self._places else ""
             moved = (f"x{side} * {stride}" if stride > 1 else f"x{side}") + f" + {tap}" * (kernel > 1)
             moved += f" * {dilation}" * (dilation > 1 and kernel > 1) + (f" - {pad}" if pad else "")
             inner.append(f"y{side} = {moved}")
             masks += [f"(y{side} >= 0)", f"(y{side} < {side})"] if pad else []
             index = f"({index}) * {side} + y{side}"
+        column = "(t * N + c)" if self._places > 1 else "c"
         inner += [
             f"x = tl.load({left}_ptr + {index}, mask={' & '.join(masks)}, other=0.0)",
-            f"y = tl.load({right}_ptr + c * K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)",
+            f"y = tl.load({right}_ptr + {column} * C + j[:, None], mask=(c < N) & (j[:, None] < C), other=0.0)",
         ]
+        steps = f"{self._places} * tl.cdiv(C, {BLOCK_K})" if self._places > 1 else f"tl.cdiv(C, {BLOCK_K})"
         place = "b * N + c"
         for side in sides:
             place = f"({place}) * O{side} + x{side}"
-        return [*lines, *self._loop(*inner), f"i = {place}"]
+        return [*lines, *self._loop(steps, *inner), f"i = {place}"]
 
     @property
     def _tile(self) -> list[str]:
@@ -246,13 +270,12 @@ class Tiles:
             "c = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]",
         ]
 
-    def _loop(self, *inner: str) -> list[str]:
+    def _loop(self, steps: str, *inner: str) -> list[str]:
         return [
             "a = tl.zeros((BM, BN), tl.float32)",
-            f"for s in range(0, K, {BLOCK_K}):",
-            f"    j = s + tl.arange(0, {BLOCK_K})",
+            f"for s in range({steps}):",
             *(f"    {line}" for line in inner),
-            '    a = tl.dot(x, y, a, input_precision="tf32x3")',
+            "    a = tl.dot(x, y, a, input_precision='tf32x3')",
             "m = (r < M) & (c < N)",
         ]
 

@@ -80,7 +80,7 @@ class Row:
     tile: int = 0
     """Elements of the smallest result of a tl.dot; 0 without one."""
     k_major: bool = False
-    """Whether the right factor of each tl.dot lies in memory along the dimension that is summed."""
+    """Whether the factors of each tl.dot lie in memory along the dimension that is summed."""
     dense_flops: float = 0.0
     """Of tl.dot with all its lanes: a small task fills few of a tile's."""
     full_grid: float = 0.0

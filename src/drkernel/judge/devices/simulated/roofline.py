@@ -30,8 +30,8 @@ RAMP_US, RAMP = 6.0, 0.1
 
 TRITON_DOT = {"half": 0.75, "tf32": 0.21, "tf32x3": 0.41, "fp32": 0.85, "fp64": 0.3}
 K_MAJOR_DOT = TRITON_DOT | {"tf32": 0.67, "tf32x3": 0.56, "fp32": 0.45}
-"""What a plain tl.dot loop reaches of cuBLAS; the second where the right factor lies along the summed dimension. The
-fastest instructions for TF32 want that; a loop in fp32 loads such a factor less well."""
+"""What a plain tl.dot loop reaches of cuBLAS; the second where both factors lie along the summed dimension. The fastest
+instructions for TF32 want that of the right one; a loop in fp32 loads such a factor less well."""
 FULL_TILE = {"tf32": 16384, "tf32x3": 8192}
 SMALL_TILES = 0.4
 """Results of fewer elements are slower by their proportion to this power: they load more for what they compute."""
