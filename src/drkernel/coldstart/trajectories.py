@@ -142,7 +142,8 @@ def draw_unjudged(task: Task, fused_share: float, draw: random.Random, plain: bo
     if "graph" not in task.info:
         source = by_lines(task)
         return Solution("partial", source, "by_lines") if source else None
-    if draw.random() < share_by_lines(task) and (source := by_lines(task)):
+    by_chance = draw.random() < share_by_lines(task)
+    if (source := by_lines(task)) and (by_chance or "tl.dot" in source):  # no other solution has as fast a product
         return Solution("partial", source, "by_lines")
     right = [s for s in solutions(task, 0, plain) if s.kind not in ("mistaken", "hack")]
     if not right:
