@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -354,3 +355,18 @@ def test_a_few_numbers_of_each_sample_have_bounds_of_their_own_when_timed():
 )
 def test_an_output_whose_elements_lie_at_one_place_is_known(tensor, repeats_itself):
     assert repeats(tensor) is repeats_itself
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.9, 1.0, 1.1, 3.0, 30.0, math.nan])
+def test_columns_are_looked_at_where_the_narrowest_bound_does_not_decide(monkeypatch, factor):
+    bounds = torch.tensor([1e-3, 1e-2, 1e-1], dtype=torch.float64)
+    leaf = LeafTolerance(math.inf, 1.0, 1.0, 1.0, bounds)
+    for column in range(3):
+        right = torch.zeros(4, 15)
+        got = right.clone()
+        got[2, column + 3] = factor * 1e-2
+        looked = leaf._problem_of_columns(right.reshape(-1), got.reshape(-1), 1.0)
+        assert bool(leaf.problem(right, got, 4)) == bool(looked)
+    monkeypatch.setattr(LeafTolerance, "_problem_of_columns", lambda *_: "looked")
+    assert leaf.problem(right, right + 0.9e-3, 4) is None
+    assert leaf.problem(right, right + 1.1e-3, 4) == "looked"
