@@ -252,10 +252,11 @@ class CudaDevice:
                 submission.client.forget_activity()
                 profile = submission.client.profile(submission.case, self._buffers.empty_us)
                 work = submission.client.activity.new()[1:]  # without what keeps the device waiting
-                examined = same_work.of_right_call(submission)
+                examined, expect_right = same_work.of_right_call(submission)
             paired.kernels = same_work.names(work, submission.client.activity.own)
             timing = _timed(paired, profile, reference_profile, submission.seeds)
-        _or_verdict(paired.flush_comparisons)
+        expect_right()
+        _or_verdict(paired.finish)
         same_work.expect_same(submission, work, paired.singles.calls)
         for found in paired.traces:
             if difference := attribution.difference(submission.trace, found):

@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drkernel.judge.boundary.shared_tensors import Slot, decode
+from drkernel.judge.boundary.framing import ProtocolViolation
+from drkernel.judge.boundary.shared_tensors import NotSerializable, Slot, decode
 from drkernel.judge.devices.cuda.buffers import CallReport
 from drkernel.judge.trusted.outputs import leaves
+
+
+class Mismatched(Exception):
+    """A timed call's output is not the reference's."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,21 @@ class OutputSlots:
 
     reference: list[Slot]
     submission: list[Slot]
+
+    @classmethod
+    def alike(cls, *calls: Any) -> OutputSlots:
+        """As `of`, for outputs that have one form on both sides.
+
+        Raises:
+            Mismatched, ProtocolViolation: they have not.
+        """
+        try:
+            found = cls.of(*calls)
+        except NotSerializable as error:
+            raise ProtocolViolation(str(error)) from error
+        if isinstance(found, str):
+            raise Mismatched(found)
+        return found
 
     @classmethod
     def of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from drkernel.judge.boundary.cuda.activity import DeviceWork
 from drkernel.judge.devices.base import Submission
@@ -44,18 +44,26 @@ def expect_same(submission: Submission, examined: list[DeviceWork], calls: list[
             submission.refuse("differs_when_timed", f"when it is timed, forward {problem}")
 
 
-def of_right_call(submission: Submission) -> list[DeviceWork]:
-    """What the device executes for a call like those that were examined, whose outputs are right. It comes after calls
-    as they are timed, so that who idles from some call on idles in this one, too.
+def of_right_call(submission: Submission) -> tuple[list[DeviceWork], Callable[[], None]]:
+    """What the device executes for a call like those that were examined, and what is to be called once nothing is timed
+    any more: it expects that the outputs are right. The call comes after calls as they are timed, so that who idles
+    from some call on idles in this one, too.
 
     Raises:
-        VerdictReached: they are not.
+        VerdictReached: they are not, here for a large call, whose outputs lie in the shared memory.
     """
-    reply, work = submission.client.watched(submission.case)
-    if problem := submission.case.check(reply.outputs):
-        detail = f"{problem.text} (case: once more, among timed calls)"
-        raise VerdictReached("incorrect", problem.reason, detail, case="timed calls")
-    return work
+    case = submission.case
+    reply, work = submission.client.watched(case)
+
+    def expect_right() -> None:
+        if problem := case.check(reply.outputs):
+            detail = f"{problem.text} (case: once more, among timed calls)"
+            raise VerdictReached("incorrect", problem.reason, detail, case="timed calls")
+
+    if not case.large:
+        return work, expect_right
+    expect_right()
+    return work, lambda: None
 
 
 def less(submission: Submission, examined: Iterable[list[DeviceWork]], calls: list[SingleCall]) -> str:

@@ -45,6 +45,9 @@ WANTED, CONTESTED = 2, 6
 """Single calls of each kind; and how many where those say that the blocks' calls are far too short. Then their median
 counts: one of two may have been disturbed, three of six are not."""
 
+KEPT_BYTES = 2**30
+"""Inputs and outputs of calls that the reference answers in advance take so much memory at most."""
+
 
 @dataclass(frozen=True)
 class SingleCall:
@@ -159,14 +162,22 @@ class SingleCalls:
         self._inputs, self._seed, self._compare, self._between = inputs, seed, compare, between
         self._model = model
         self._precomputed: list[_Given] = []
+        self._answered_other: _Given | None = None
         self._wanted = WANTED
         self.calls: list[SingleCall] = []
         self.traces: list = []
 
-    def precompute(self, number: int = 2 * WANTED) -> None:
-        """Has the reference answer the next calls."""
+    def precompute(self, bytes_per_call: int, other: tuple[list, int] | None = None) -> None:
+        """Has the reference answer the next calls as far as they have room, and the one on other values.
+
+        Args:
+            bytes_per_call: inputs or outputs of one call, whichever is more.
+            other: the inputs and the seed of that one.
+        """
+        number = min(2 * WANTED, KEPT_BYTES // max(1, 2 * bytes_per_call))
         while len(self._precomputed) < number:
             self._precomputed.append(self._answered(self._inputs(), self._seed()))
+        self._answered_other = self._answered(*other) if other else None
 
     def missing(self, waiting: bool) -> list[str]:
         """The kinds that are still to be asked, once for each call."""
@@ -202,7 +213,7 @@ class SingleCalls:
         Raises:
             DeadlineExceeded, Failed, PeerClosed, ProtocolViolation.
         """
-        given = self._answered(inputs, seed)
+        given, self._answered_other = self._answered_other or self._answered(inputs, seed), None
         call, _, got, lies = self._ask(kind, given)
         return self._by_reference(given, lies), call.reported, got
 

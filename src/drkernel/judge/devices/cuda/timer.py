@@ -36,12 +36,11 @@ import torch
 from drkernel.judge.boundary.cuda.activity import DeviceWork, together_us
 from drkernel.judge.boundary.cuda.calls import SCATTERED
 from drkernel.judge.boundary.cuda.device_memory import HEADER
-from drkernel.judge.boundary.framing import ProtocolViolation
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.boundary.shared_tensors import NotSerializable, decode
+from drkernel.judge.boundary.shared_tensors import decode
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of, view_of_copy
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in_a_block, rounds
-from drkernel.judge.devices.cuda.output_slots import OutputSlots
+from drkernel.judge.devices.cuda.output_slots import Mismatched, OutputSlots
 from drkernel.judge.devices.cuda.single_calls import RESIDENT, SWITCHING, WAITING, SingleCalls, floor_us, true_us
 from drkernel.judge.devices.cuda.timing import FAR_BELOW, Timing, timing_of
 from drkernel.judge.trusted.block_tolerance import Tolerance
@@ -63,10 +62,6 @@ _MAX_LATE = 2
 """Blocks that a runner may fail to enqueue in time before its calls are no longer enqueued ahead."""
 SINGLE_SHARE = 0.5
 """How often there is a single call before a block; those that are still missing come at the end."""
-
-
-class Mismatched(Exception):
-    """A timed call's output is not the reference's."""
 
 
 class PairedTimer:
@@ -106,6 +101,8 @@ class PairedTimer:
         self._inputs, self._bytes, self._tolerance, self._waits = inputs, bytes_per_call, tolerance, waits
         self._quiet, self._within, self._draw_other, self._model = quiet, within, draw_other, model
         self._other: Case | None = None
+        self._unchecked: tuple[Case, Any] | None = None
+        """The case with other values, and the submission's outputs."""
         self._uncompared: tuple[torch.Tensor, torch.Tensor, OutputSlots, int] | None = None
         self._seeds = map(seeds, itertools.count())
         self._count = itertools.count()
@@ -135,7 +132,7 @@ class PairedTimer:
     def run(self, expected_us: float, launches: int, seed: int, blocks: int, longer: int) -> Timing:
         """Times until the interval is narrow, or the time is up.
 
-        `flush_comparisons` must follow.
+        `finish` must follow.
 
         Args:
             expected_us: about how long the slower side takes.
@@ -205,8 +202,17 @@ class PairedTimer:
         flat = self._slots(reference, submission)
         view = self._buffers.shared_out.view if got is None else functools.partial(view_of_copy, got)
         outputs = decode(reference.calls[0].outputs, lambda index: OutputTensor(view(flat.submission[index])))
-        if problem := case.check(outputs):
-            raise Mismatched(f"{problem.text} ({case.plan.name})")
+        self._unchecked = case, outputs
+        if got is None:
+            self._check_other()
+
+    def _check_other(self) -> None:
+        """Compares the outputs on other values, if they were not yet."""
+        unchecked, self._unchecked = self._unchecked, None
+        if unchecked:
+            case, outputs = unchecked
+            if problem := case.check(outputs):
+                raise Mismatched(f"{problem.text} ({case.plan.name})")
 
     def warm_up(self, least_us: float, launches: int) -> None:
         """What needs no quiet: blocks as long as `run` makes them at most, where a call takes at least `least_us`."""
@@ -218,13 +224,17 @@ class PairedTimer:
             return self._warm_up(1)
         number = self._calls(least_us, launches)
         self._warm_up(number)
-        if self._bytes <= SCATTERED:
-            self.singles.precompute()
+        self.singles.precompute(self._bytes, (other.inputs, other.seed) if other else None)
         self._draw_ahead(number)
 
     def block_us(self, number: int) -> list[float]:
         """The submission's calls in one block, as its runner reports them."""
         return self._pair(number, True)[1].forward
+
+    def finish(self) -> None:
+        """Compares what need not be compared while calls are timed. Raises Mismatched."""
+        self.flush_comparisons()
+        self._check_other()
 
     def flush_comparisons(self) -> None:
         """Compares the values of the last block, which is put off until the device is idle anyway.
@@ -384,16 +394,6 @@ class PairedTimer:
         self._uncompared = expected, got, flat, len(submission.calls)
 
     def _slots(self, reference: Block, submission: Block) -> OutputSlots:
-        """Where the outputs of a block lie, which have one form on both sides.
-
-        Raises:
-            Mismatched, ProtocolViolation: they have not.
-        """
+        """Where the outputs of a block lie, see `OutputSlots.alike`."""
         size, scalar_error = self._buffers.own_out.size, self._tolerance.scalar_error
-        try:
-            found = OutputSlots.of(reference.calls, submission.calls, size, scalar_error)
-        except NotSerializable as error:
-            raise ProtocolViolation(str(error)) from error
-        if isinstance(found, str):
-            raise Mismatched(found)
-        return found
+        return OutputSlots.alike(reference.calls, submission.calls, size, scalar_error)
