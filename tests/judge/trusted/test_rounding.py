@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.trusted.rounding import EPS, Noise
 
@@ -24,6 +25,26 @@ def test_no_element_has_small_noise_by_chance():
     noise = (noisy / (x * 1.5) - 1.0).abs() / EPS
     assert noise.min() > 0.24 and noise.max() < 1.61
     assert noise.square().mean().sqrt() == pytest.approx(1.0, rel=0.02)
+
+
+class Operators(TorchDispatchMode):
+    """Notes the names of all that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_noise_copies_no_number_from_the_host():
+    x = torch.rand(64, 64)
+    with Operators() as seen, Noise("ieee", 0) as noise:
+        torch.nn.functional.mish(x * 1.5).mean()
+        noise.around(x)
+    assert "uniform_" in seen.names and not seen.names & {"lift_fresh", "_to_copy", "copy_"}
 
 
 def test_neighbours_that_cancel_err_as_neighbours_do():

@@ -206,7 +206,8 @@ class Noise(TorchDispatchMode):
     def _noise(self, like: Tensor) -> Tensor:
         """Random numbers of standard deviation one, none of which is small: an element with one error shows it."""
         noise = torch.empty_like(like).uniform_(-_RANDOM, _RANDOM, generator=self._generator(like.device))
-        return noise.add_(torch.copysign(noise.new_tensor(_LEAST), noise))
+        least = noise.new_full((), _LEAST)  # by a kernel: a copy from the host would wait for the device
+        return noise.add_(torch.copysign(least, noise))
 
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
