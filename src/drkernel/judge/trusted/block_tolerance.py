@@ -13,7 +13,7 @@ from torch import Tensor
 
 from drkernel.judge.boundary.shared_tensors import DTYPES, Slot
 from drkernel.judge.trusted import reductions
-from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, leaves, shape_of
+from drkernel.judge.trusted.outputs import OutputTensor, alike, dtype_of, form_of, leaves, shape_of
 
 _CHUNK = 2**24
 """Elements that are compared at once."""
@@ -134,7 +134,7 @@ class Tolerance:
             if not isinstance(value, Tensor):
                 fine = type(actual) is type(value) and (actual == value or abs(actual - value) <= self.scalar_error)
                 problem = None if fine else f"{path} is {actual!r}, expected {value!r}"
-            elif not isinstance(actual, OutputTensor) or not _alike(actual.value, value):
+            elif not isinstance(actual, OutputTensor) or not alike(actual.value, value):
                 problem = f"{path} has another form than {shape_of(value)} {dtype_of(value)}"
             else:
                 problem = self.tensors[path].problem(value.reshape(1, -1), actual.value.reshape(1, -1), 1)
@@ -159,7 +159,3 @@ def _problem_of_integers(expected: Tensor, actual: Tensor, calls: int) -> str | 
     apart = (actual.double() - expected.double()).abs() > _COUNTS * expected.double().abs()
     wrong = int(apart.sum())
     return f"an output differs in {wrong} places" if wrong > calls * (expected.numel() // calls // 1000) else None
-
-
-def _alike(first: Tensor, second: Tensor) -> bool:
-    return (first.shape, first.dtype) == (second.shape, second.dtype)

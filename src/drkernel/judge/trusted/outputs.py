@@ -98,3 +98,13 @@ def not_finite(tree: Any) -> list[tuple[str, Any]]:
 
 def is_float(value: Any) -> bool:
     return value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, float)
+
+
+def step_of(value: Any) -> float:
+    """Relative distance of two numbers of an output's format."""
+    return torch.finfo(value.dtype).eps if isinstance(value, Tensor) else 0.0
+
+
+def alike(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors have one shape and one dtype."""
+    return (first.shape, first.dtype) == (second.shape, second.dtype)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from drkernel.judge.boundary.shared_tensors import repeats
-from drkernel.judge.trusted import reductions
+from drkernel.judge.trusted import outputs, reductions
 from drkernel.judge.trusted.block_tolerance import LeafTolerance, RelativeBounds, Tolerance
 from drkernel.judge.trusted.element_bounds import MIN_ROW, Rows, element_bounds, stands_alone, table_of, together
 from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
@@ -224,16 +224,22 @@ class _Leaf:
         *squares, self.reference_max, disagreeing, nonfinite = numbers
         self.reference_norm, own, noise = map(math.sqrt, squares)
         self.finite, self.same_nonfinite = nonfinite == 0, disagreeing == 0
-        k_max, least = self._bound(max(K_OWN * own, K_NOISE * noise), _step(rounded), UNIT[precision])
+        k_max, least = self._bound(max(K_OWN * own, K_NOISE * noise), outputs.step_of(rounded), UNIT[precision])
         nothing = _BESIDE * self.reference_norm
         if self._table[1] > 1 and exact.numel():
             period = exact.shape[-1] if len(exact.shape) > 1 and exact.shape[-1] < MIN_ROW else 1
-            self._atol = element_bounds(self.exact, (near, *noisy), k_max, least, nothing, period)
+            given = self.exact, (near, *noisy), k_max, least, nothing, period
+            self._late_atol = functools.partial(element_bounds, *given)
         else:
             rows = Rows(row_errors, (row_squares / max(1, self._table[1])).sqrt()).settled(nothing)
             self._atol = k_max * torch.maximum(rows.error, least * rows.size)[:, None]
         in_range = self.reference_max < _RANGE  # else another order of operations may overflow
         self.well_conditioned = in_range and noise <= max(1e-2, 4 * UNIT[precision]) * self.reference_norm
+
+    @functools.cached_property
+    def _atol(self) -> Tensor:
+        """The bounds of elements beside those by their own size, fp64 [R, C] or [R, 1]; made when they first decide."""
+        return vars(self).pop("_late_atol")()  # with it go the outputs that bounds come from
 
     @classmethod
     def around(cls, rounded: Any, bounds: RelativeBounds | None) -> _Leaf:
@@ -315,7 +321,7 @@ class _Leaf:
             isinstance(rounded, Tensor)
             and isinstance(actual, OutputTensor)
             and is_float(rounded)
-            and _shape_and_dtype(actual.value) == _shape_and_dtype(rounded)
+            and outputs.alike(actual.value, rounded)
         ):
             return self._is_right(actual.value, 1.0)
         return self.check(path, rounded, actual, 1.0) is None
@@ -379,22 +385,16 @@ class _Leaf:
         """Whether a tensor of any shape and dtype, with as many elements, holds the values."""
         value = value.reshape(self._table)
         one_pass = reductions.by(self.exact, value)
-        count = lambda factor: one_pass.deviations(value, self.exact, self._atol, self._rtol, factor)
-        special, beyond, square = count(slack)
-        self.error_square = square
-        if special or math.sqrt(square) > slack * self.norm:
-            return False
-        return not beyond or (beyond <= _RARE * value.numel() and not count(_RARE_FACTOR * slack)[1])
+        for own_size in (False,) if "_atol" in vars(self) else (True, False):  # often bounds by its own size suffice
+            atol = self.exact.new_zeros((len(self.exact), 1)) if own_size else self._atol
+            count = functools.partial(one_pass.deviations, value, self.exact, atol, self._rtol)
+            special, beyond, self.error_square = count(slack)
+            if special or math.sqrt(self.error_square) > slack * self.norm:
+                return False
+            if not beyond or (beyond <= _RARE * value.numel() and not count(_RARE_FACTOR * slack)[1]):
+                return True
+        return False
 
 
 def _at(trees: Callable[[], Iterable[Any]], path: str) -> Iterator[Any]:
     return (dict(leaves(tree))[path] for tree in trees())
-
-
-def _step(value: Any) -> float:
-    """Relative distance of two numbers of an output's format."""
-    return torch.finfo(value.dtype).eps if isinstance(value, Tensor) else 0.0
-
-
-def _shape_and_dtype(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
-    return tensor.shape, tensor.dtype
