@@ -36,23 +36,32 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
     Args:
         start: a runner that has not been asked anything yet.
     """
-    trace = submission.trace
     try:
         with on_meta():
             reference = Reference(prepared.task, prepared.sizes)
             init, inputs = list(reference.init_args()), reference.inputs(0)
         full = _launched(prepared, submission, start, init, inputs)
     except _NO_ANSWER:
-        return trace
+        return submission.trace
+    return joined(submission.trace, full, submission.source != submission.written)
+
+
+def joined(trace: OpTrace, full: OpTrace, is_smaller: bool) -> OpTrace:
+    """The trace, whose rows know what the dry run `full` tells.
+
+    What is called less often there than at the small size is taken for not known: a submission can tell a dry run.
+
+    Args:
+        is_smaller: see Row.
+    """
     grids = {row.site: row.programs / row.calls for row in full.rows if row.triton and row.calls}
     before, after = calls(trace), calls(full)
-    is_smaller = submission.source != submission.written
     rows = [
         dataclasses.replace(
             row,
             is_smaller=is_smaller,
             full_grid=grids.get(row.site, 0.0) if row.triton else 0.0,
-            full_calls=row.calls * max(1.0, after.get(row.site, 0) / before[row.site]),
+            full_calls=row.calls * after[row.site] / before[row.site] if after[row.site] >= before[row.site] else 0.0,
         )
         for row in trace.rows
     ]

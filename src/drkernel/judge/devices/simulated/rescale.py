@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,8 +20,8 @@ from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
-_SOME_LAUNCHES = 4
-"""Of a kernel, outside of any loop."""
+_SOME_CALLS = 4
+"""Of a kernel or an operator, outside of any loop."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Scale:
     """Operator and its output elements in the small run -> factor of its products."""
     calls: Mapping[str, float] = field(default_factory=dict)
     """Operator -> how many times as often it is called, where that grows: in a loop."""
+    called: Mapping[str, int] = field(default_factory=dict)
+    """Operator -> how many times it is called in the small run."""
     extents: Mapping[int, float] = field(default_factory=dict)
     """A dimension, or a product of neighbouring ones, of a tensor in the small run -> its factor: for grids."""
 
@@ -45,11 +47,11 @@ class Scale:
         return self.numel.get(numel, self.bytes if numel > 1 else 1.0)
 
     def of_calls(self, row: Row) -> float:
-        """Of an operator, that of its name; of a kernel that is launched several times, the largest. One that is
-        launched many times is taken to be in a loop, which grows as the data do."""
-        if not row.triton:
+        """Of an operator that the reference calls, too, that of its name; else the largest, where there are several
+        calls. What is called many times is taken to be in a loop, which grows as the data do."""
+        if not row.triton and row.calls <= max(_SOME_CALLS, self.called.get(row.name, 0)):
             return self.calls.get(row.name, 1.0)
-        grown = [1.0, *self.calls.values(), self.bytes if row.calls > _SOME_LAUNCHES else 1.0]
+        grown = [1.0, *self.calls.values(), self.bytes if row.calls > _SOME_CALLS else 1.0]
         return max(grown) if row.calls > 1 else 1.0
 
     def of_products(self, row: Row) -> float:
@@ -124,13 +126,14 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
         numel=numel.winners(),
         operators=operators,
         calls=_grown_calls(small.trace, full.trace),
+        called=calls(small.trace),
         extents=extents.winners(),
     )
 
 
-def calls(trace: OpTrace) -> dict[str, int]:
+def calls(trace: OpTrace) -> Counter[str]:
     """By site, how often it is called in all."""
-    found: dict[str, int] = defaultdict(int)
+    found: Counter[str] = Counter()
     for row in trace.rows:
         found[row.site] += row.calls
     return found

@@ -18,6 +18,7 @@ from drkernel.judge.boundary.construction import in_mode
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import DTYPES, decode
 from drkernel.judge.untrusted.fake_cuda import CUDA
+from drkernel.judge.untrusted.simulated.cpu_as_cuda import ADDRESSES
 from drkernel.judge.untrusted.simulated.device import record_grids
 
 MOST_FORWARDS = 5
@@ -53,7 +54,7 @@ def _without_data() -> Iterator[None]:
     assert isinstance(device, property)
     patches = [
         (fake_tensor.log, "disabled", True),  # it would say at length what does not run
-        (fake_tensor.FakeTensor, "data_ptr", lambda tensor: 0),
+        (fake_tensor.FakeTensor, "data_ptr", _address),
         (fake_tensor.FakeTensor, "device", property(lambda tensor: _device(tensor, device))),
         (torch.utils, "swap_tensors", _becomes),
         (fake_tensor.FakeTensor, "item_memo", property(lambda tensor: 1, lambda tensor, value: None)),
@@ -67,6 +68,12 @@ def _without_data() -> Iterator[None]:
 def _device(tensor: Tensor, own: property) -> torch.device:
     """That of fake CUDA for the submission. Torch sets the mode aside where it asks for itself."""
     return CUDA if torch._C._len_torch_function_stack() else own.fget(tensor)  # type: ignore[misc]
+
+
+def _address(tensor: Tensor) -> int:
+    """Where the tensor would lie, as fake CUDA has it: each storage at a multiple of 512 bytes."""
+    storage = tensor.untyped_storage()._cdata % 2**34
+    return ADDRESSES + 512 * storage + tensor.storage_offset() * tensor.element_size()
 
 
 def _becomes(tensor: Tensor, other: Tensor) -> None:

@@ -1,0 +1,36 @@
+"""What a dry run of a submission's host code adds to the trace of its small run."""
+
+import pytest
+
+from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
+from drkernel.judge.devices.simulated.gpus import GPUS
+from drkernel.judge.devices.simulated.grids import joined
+from drkernel.judge.devices.simulated.rescale import Scale
+from drkernel.judge.devices.simulated.roofline import estimate_times
+
+SCALE = Scale(64.0, called={"add": 64})
+
+
+def kernel(calls, name="step", programs=1):
+    return Row(name, name, True, calls, programs * calls, tensors=[Traffic(1000, 4000, 4000)])
+
+
+def operator(calls, name="addcmul"):
+    return Row(name, name, False, calls, tensors=[Traffic(1000, 4000, 4000)])
+
+
+def price(trace):
+    return sum(row.microseconds for row in estimate_times(trace, GPUS["H200"], SCALE))
+
+
+@pytest.mark.parametrize("row", [kernel, operator])
+def test_calls_that_a_dry_run_leaves_out_grow_as_the_data_do(row):
+    small = OpTrace([row(16)])
+    told = lambda *rows: price(joined(small, OpTrace(list(rows)), False))
+    assert told() == told(row(15)) == told(row(1024)) == price(small) > 30 * told(row(16))
+    assert told(row(2048)) > 1.5 * told(row(1024))
+
+
+def test_operators_that_the_reference_calls_as_often_grow_as_its_own():
+    assert price(OpTrace([operator(64, "add")])) == 2 * price(OpTrace([operator(32, "add")]))
+    assert price(OpTrace([operator(65, "add")])) > 30 * price(OpTrace([operator(64, "add")]))
