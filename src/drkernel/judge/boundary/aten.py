@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from drkernel.judge.boundary.custom_operators import is_followed, record_without_modes
+from drkernel.judge.boundary.custom_operators import implementation, is_followed, record_without_modes
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.windows import share_read
 
@@ -95,20 +95,21 @@ class Recorder(TorchDispatchMode):
         strict: whether operators raise whose work is not known: other libraries' that have no kernels for a GPU, and
             those that hide behind a dispatch key.
         look: whether factors of products are looked at, which takes data; see Row.needless.
+        dry: whether tensors have no data. Custom operators run their implementations even so.
     """
 
-    def __init__(self, trace: OpTrace, merge: bool = True, strict: bool = False, look: bool = False):
+    def __init__(self, trace: OpTrace, merge: bool = True, strict: bool = False, look: bool = False, dry: bool = False):
         super().__init__()
         self.trace = trace
         self.shapes: list[list[torch.Size]] = []
-        self._merge, self._strict, self._look = merge, strict, look
+        self._merge, self._strict, self._look, self._dry = merge, strict, look, dry
         self._rows: dict[tuple, Row] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if self._strict and not _is_known(func):
             raise NotImplementedError(f"the operator {func} has no kernel on this device")
-        result = func(*args, **kwargs)
+        result = (implementation(func) if self._dry else func)(*args, **kwargs)
         if moves_data(func):
             self._record(func, args, kwargs, result)
         return result

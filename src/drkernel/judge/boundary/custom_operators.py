@@ -18,13 +18,20 @@ from torch.utils import _python_dispatch
 unrecorded = _python_dispatch._disable_current_modes
 """A block without any mode, for work that is the judge's own."""
 
-_followed: set[str] = set()
-"""Custom operators whose implementations in Python are followed, by name."""
+_followed: dict[str, Callable | None] = {}
+"""Custom operators whose implementations in Python are followed, by name: with the one that computes."""
+_OF_A_DEVICE = ("CPU", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+"""The dispatch keys of implementations that compute."""
 
 
 def is_followed(operator: Any) -> bool:
     """Whether an operator is a custom one with an implementation in Python."""
     return operator._schema.name in _followed
+
+
+def implementation(operator: Any) -> Callable:
+    """What a custom operator computes with, also where its inputs have no data; else the operator."""
+    return _followed.get(operator._schema.name) or operator
 
 
 def record_without_modes(suspended: Callable[[], list[Any]]) -> None:
@@ -115,8 +122,10 @@ class _FollowedLibrary:
         if operator in own_operators():
             return
         if function is not torch.library.fallthrough_kernel:
-            _followed.add(operator)
             function = self._entering(function)
+            _followed.setdefault(operator, None)
+            if key in _OF_A_DEVICE and not with_keyset:
+                _followed[operator] = function
         self._inner.impl(name, key, function, with_keyset)
 
     def _entering(self, function: Callable) -> Callable:

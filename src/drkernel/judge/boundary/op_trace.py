@@ -135,6 +135,8 @@ class OpTrace:
     """The rows of one forward, in the order in which each appeared first."""
 
     rows: list[Row] = field(default_factory=list)
+    full: OpTrace | None = None
+    """What the host code calls on tensors of the sizes that count, where that is known; without data. Not sent."""
 
     @property
     def launches_triton(self) -> bool:

@@ -68,6 +68,27 @@ def test_calls_of_the_full_size_are_counted_but_not_what_first_forwards_prepare(
     assert {row.site.partition(":")[0]: row.calls for row in run(Looping).rows} == {"double": 1024, "add_": 1024}
 
 
+@torch.library.custom_op("test_dry_run::doubled", mutates_args=())
+def doubled(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    double[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+    return out
+
+
+@doubled.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class Custom(nn.Module):
+    def forward(self, x):
+        return torch.ops.test_dry_run.doubled(x)
+
+
+def test_a_custom_operator_launches_what_it_launches_with_data():
+    assert [(row.calls, row.programs) for row in run(Custom).rows] == [(1, 2**30)]
+
+
 class Converting(nn.Module):
     def __init__(self):
         super().__init__()

@@ -81,6 +81,10 @@ class SimulatedDevice:
         cost = prepared.reference_costs[submission.case.plan.train]
         reference = cost.profile()
         trace = with_full_grids(prepared, submission, self._start) if self._start else submission.trace
+        if trace.full and not trace.full.launches_triton and not prepared.sizes:
+            left = sorted({row.name for row in trace.full.rows})
+            does = f"PyTorch runs {', '.join(left[:6])}" if left else "it computes nothing"
+            submission.refuse("no_triton_launch", f"forward launches no Triton kernel at the published sizes; {does}")
         with reading("a trace"):
             ours = self._priced(prepared, cost, submission, trace)
         reference_us, submission_us = (sum(row.microseconds for row in rows) for rows in (reference, ours))

@@ -47,7 +47,7 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
 
 
 def joined(trace: OpTrace, full: OpTrace, is_smaller: bool) -> OpTrace:
-    """The trace, whose rows know what the dry run `full` tells.
+    """The trace, which knows what the dry run `full` tells.
 
     What is called less often there than at the small size is taken for not known: a submission can tell a dry run.
 
@@ -65,7 +65,7 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool) -> OpTrace:
         )
         for row in trace.rows
     ]
-    return OpTrace(rows)
+    return OpTrace(rows, full)
 
 
 def _launched(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
@@ -123,6 +124,7 @@ class ByHand:
 
 
 NO_PRODUCTS = ByHand()
+_SAME = Scale()
 
 
 @dataclass(frozen=True)
@@ -152,17 +154,36 @@ def estimate_times(trace: OpTrace, gpu: Gpu, scale: Scale, products: ByHand = NO
     Kernels run one after the other. Where the device would wait for the host to launch them, the wait is divided among
     the rows in proportion to their launch costs.
     """
-    rows = trace.rows
-    device = [
-        _triton_us(row, gpu, scale, products.of(row)) if row.triton else _aten_us(row, gpu, scale) for row in rows
-    ]
-    host = [_calls(row, scale) * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row in rows]
+    parts = _parts(trace, gpu, scale)
+    device = [_triton_us(row, gpu, of, products.of(row)) if row.triton else _aten_us(row, gpu, of) for row, of in parts]
+    host = [_calls(row, of) * (gpu.triton_host_us if row.triton else gpu.aten_host_us) for row, of in parts]
     wait = max(0.0, sum(host) - sum(device)) / (sum(host) or 1.0)
     times = [
-        KernelTime(row.site if row.triton else row.name, round(_calls(row, scale)), busy + wait * launch, row.triton)
-        for row, busy, launch in zip(rows, device, host, strict=True)
+        KernelTime(row.site if row.triton else row.name, round(_calls(row, of)), busy + wait * launch, row.triton)
+        for (row, of), busy, launch in zip(parts, device, host, strict=True)
     ]
     return tuple(sorted(times, key=lambda t: -t.microseconds))
+
+
+def _parts(trace: OpTrace, gpu: Gpu, scale: Scale) -> list[tuple[Row, Scale]]:
+    """The rows that have a price, and what takes each to full size.
+
+    A dry run adds the kernels that it alone has, of which the launches are known. Of an operator it replaces the calls
+    where those at full size take longer than those of the small run would.
+    """
+    found = _by_site(trace.rows, scale)
+    aten_us = lambda parts: sum(_aten_us(row, gpu, of) for row, of in parts if not row.triton)
+    for site, parts in _by_site(trace.full.rows if trace.full else [], _SAME).items():
+        if site not in found or aten_us(found[site]) < aten_us(parts):
+            found[site] = parts
+    return [part for parts in found.values() for part in parts]
+
+
+def _by_site(rows: Sequence[Row], scale: Scale) -> dict[str, list[tuple[Row, Scale]]]:
+    found: dict[str, list[tuple[Row, Scale]]] = {}
+    for row in rows:
+        found.setdefault(row.site, []).append((row, scale))
+    return found
 
 
 def _calls(row: Row, scale: Scale) -> float:

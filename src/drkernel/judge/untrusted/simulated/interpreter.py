@@ -58,7 +58,7 @@ class Session:
         self.trace, self.dry = trace, dry
         self.skip = frozenset(skip)
         self.budget = budget
-        self.recorder = Recorder(trace, strict=not dry)
+        self.recorder = Recorder(trace, strict=not dry, dry=dry)
         self._rows: dict[Any, Row] = {}
 
     def row(self, kernel: upstream.InterpretedFunction) -> Row:
