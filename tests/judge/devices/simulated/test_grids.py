@@ -1,13 +1,17 @@
 """What a dry run of a submission's host code adds to the trace of its small run."""
 
+import dataclasses
+
 import pytest
 
-from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
+from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row, Traffic
+from drkernel.judge.devices.simulated import loop_free
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.grids import joined
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import estimate_times
 
+DEVICE = dataclasses.replace(GPUS["H200"], aten_host_us=0.0, triton_host_us=0.0)
 SCALE = Scale(64.0, called={"add": 64})
 
 
@@ -48,3 +52,53 @@ def test_an_operator_has_the_dearer_price_of_both_runs():
     of = lambda size: OpTrace([Row("tanh", "tanh", False, 1, tensors=[Traffic(size, 4 * size, 4 * size)])])
     both = price(joined(of(10**7), of(10**7), False))
     assert both == price(of(10**7)) == pytest.approx(price(joined(of(10**6), of(64 * 10**7), False)), rel=0.01)
+
+
+def test_no_more_programs_work_than_the_grid_has():
+    row = Row("k", "k", True, 1, 8, tensors=[Traffic(10**6, 4 * 10**6, 4 * 10**6)], accesses=10**4)
+    row.grids = [Grid(8, 10**6, True)]
+    of = lambda programs: price(joined(OpTrace([row]), OpTrace([kernel(1, "k", programs)]), False))
+    assert of(137) > 3 * of(1584) == 3 * of(10**6) == 3 * price(OpTrace([row]))
+
+
+def test_programs_of_a_loop_of_launches_grow_with_the_loop_once():
+    row = kernel(16, programs=100)
+    row.grids = [Grid(100, 1600, False, 16)]
+    scale = Scale(64.0, numel={1000: 64.0, 1600: 64.0})
+    of = lambda full: sum(t.microseconds for t in estimate_times(joined(OpTrace([row]), full, False), DEVICE, scale))
+    launches = 1024 * GPUS["H200"].kernel_us
+    programs = 1024 * 100 * GPUS["H200"].program_ns / 1000
+    assert of(OpTrace([kernel(1024, programs=100)])) == pytest.approx(launches + programs, rel=0.1)
+
+
+LOOP_FREE = """
+@triton.jit
+def gate(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.sigmoid(tl.load(x + i, mask=i < n)), mask=i < n)
+
+def forward(x, out):
+    gate[(4,)](x, out, 1000, BLOCK=256)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tl.store(", "for j in range(0, n, BLOCK): tl.store("),
+        ("tl.store(out", "helper(out"),
+        ("BLOCK=256", "BLOCK=size(1000)"),
+        ("gate[(4,)]", "(gate if n else gate)[(4,)]"),
+        ("@triton.jit", "@triton.autotune(CONFIGS, key=[])\n@triton.jit"),
+    ],
+)
+def test_a_kernel_of_which_one_program_may_do_more_at_full_size_is_not_free_of_loops(old, new):
+    assert loop_free.kernels(LOOP_FREE) == {"gate"}
+    assert loop_free.kernels(LOOP_FREE.replace(old, new)) == frozenset()
+
+
+def test_one_program_stays_one_unless_the_kernel_has_no_loop():
+    row = Row("k", "k:3", True, 1, 1, tensors=[Traffic(10**6, 4 * 10**6, 4 * 10**6)], block=256)
+    row.grids = [Grid(1, 10**6, True)]
+    of = lambda programs, *names: price(joined(OpTrace([row]), OpTrace([kernel(1, "k:3", programs)]), False, names))
+    assert of(1024) == of(1, "k") == price(OpTrace([row])) > 20 * of(1024, "k")

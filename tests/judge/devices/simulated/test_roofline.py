@@ -10,8 +10,9 @@ import triton.language as tl
 from drkernel.judge.boundary.aten import SCANS, SORTS
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated.gpus import GPUS
+from drkernel.judge.devices.simulated.programs import grown
 from drkernel.judge.devices.simulated.rescale import Scale, scale_of
-from drkernel.judge.devices.simulated.roofline import EAGER, _grown, estimate_times, for_precision, min_time_us
+from drkernel.judge.devices.simulated.roofline import EAGER, estimate_times, for_precision, min_time_us
 from drkernel.judge.untrusted.simulated.device import record
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
@@ -264,9 +265,9 @@ def test_launches_on_tensors_of_two_sizes_grow_each_by_its_own_factor():
 def test_a_grid_of_blocks_that_equals_a_dimension_by_chance_grows_like_what_it_stores():
     """32 blocks of 256 elements, where one dimension is 32 and none is 256."""
     grid, scale = Grid(32, 8192, True), Scale(numel={8192: 392}, extents={32: 2.0})
-    assert _grown(grid, 256, 0, scale) == (12544, 12544)
+    assert grown(grid, 256, 0, scale) == (12544, 12544)
     rows_of_256 = dataclasses.replace(scale, extents={32: 2.0, 256: 196.0})
-    assert _grown(grid, 256, 0, rows_of_256) == (64, 12544)
+    assert grown(grid, 256, 0, rows_of_256) == (64, 12544)
 
 
 def test_a_full_grid_of_few_programs_leaves_the_other_multiprocessors_idle():

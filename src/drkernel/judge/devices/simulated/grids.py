@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
@@ -19,6 +19,7 @@ from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.shared_tensors import NotSerializable
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Submission
+from drkernel.judge.devices.simulated import loop_free
 from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient
@@ -43,16 +44,18 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         full = _launched(prepared, submission, start, init, inputs)
     except _NO_ANSWER:
         return submission.trace
-    return joined(submission.trace, full, submission.source != submission.written)
+    simple = loop_free.kernels(submission.written)
+    return joined(submission.trace, full, submission.source != submission.written, simple)
 
 
-def joined(trace: OpTrace, full: OpTrace, is_smaller: bool) -> OpTrace:
+def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[str] = ()) -> OpTrace:
     """The trace, which knows what the dry run `full` tells.
 
     What is called less often there than at the small size is taken for not known: a submission can tell a dry run.
 
     Args:
         is_smaller: see Row.
+        simple: names of the kernels that have no loop, see `loop_free`.
     """
     grids = {row.site: row.programs / row.calls for row in full.rows if row.triton and row.calls}
     before, after = calls(trace), calls(full)
@@ -60,6 +63,7 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool) -> OpTrace:
         dataclasses.replace(
             row,
             is_smaller=is_smaller,
+            loop_free=row.site.rpartition(":")[0] in simple,
             full_grid=grids.get(row.site, 0.0) if row.triton else 0.0,
             full_calls=row.calls * after[row.site] / before[row.site] if after[row.site] >= before[row.site] else 0.0,
         )

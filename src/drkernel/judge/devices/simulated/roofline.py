@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
-from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
+from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.devices.simulated.gpus import Gpu
+from drkernel.judge.devices.simulated.programs import grids, programs
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.types import KernelTime, Precision
 
@@ -225,9 +226,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     by_hand = by_hand if by_hand > FASTER_THAN_DATA * growth else 0.0
     products = scale.of_products(row) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
-    fewest, most = _programs(row, scale)
-    if 0 < row.full_grid < gpu.sms:  # the submission says so: it makes nothing cheaper
-        most = min(most, row.full_grid)
+    fewest, most = programs(row, scale)
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
     smaller = row.tile / _tile(row, scale) if products and row.tile else 1.0
@@ -250,7 +249,10 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
     busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
     launches = _calls(row, scale)
-    return 1e6 * max(busy, launches * fewest * gpu.program_ns * 1e-9) + launches * gpu.kernel_us
+    all_programs = launches * fewest
+    if row.full_grid:  # what a loop of launches goes through grows as the loop does
+        all_programs = max(row.calls * fewest, launches * min(fewest, row.full_grid))
+    return 1e6 * max(busy, all_programs * gpu.program_ns * 1e-9) + launches * gpu.kernel_us
 
 
 def _dot_rate(row: Row, gpu: Gpu, scale: Scale, programs: float) -> float:
@@ -266,7 +268,7 @@ def _tile(row: Row, scale: Scale) -> float:
     """Elements of a program's tile at full size."""
     if not row.is_smaller or not row.full_grid:
         return row.tile
-    return max(row.tile, max(grid.stored * scale.of_tensor(grid.stored) for grid in _grids(row)) / row.full_grid)
+    return max(row.tile, max(grid.stored * scale.of_tensor(grid.stored) for grid in grids(row)) / row.full_grid)
 
 
 def _traffic(row: Row, scale: Scale, products: float = 0.0) -> tuple[float, float]:
@@ -318,7 +320,7 @@ def _growth_of_accesses(row: Row, growth: float, products: float, programs: floa
     small task leaves empty are full at full size."""
     if products:
         return products * (min(1.0, row.flops / row.dense_flops) if row.dense_flops else 1.0)
-    loops = any(grid.loops for grid in _grids(row))
+    loops = any(grid.loops for grid in grids(row))
     return growth if loops else min(growth, programs * row.calls / max(row.programs, 1))
 
 
@@ -337,57 +339,6 @@ def _growth_of_shared(row: Row, scale: Scale, programs: float) -> float:
             if elements > row.block and elements.is_integer():
                 grown = max(grown, scale.extents.get(int(elements), 0.0))
     return grown * programs * row.calls / max(row.programs, 1)
-
-
-def _grids(row: Row) -> list[Grid]:
-    """The launches of a kernel; as one kind where they are not told apart."""
-    if row.grids:
-        return row.grids
-    calls = max(row.calls, 1)
-    stored = max((t.numel for t in row.tensors if t.stored), default=1)
-    loops = max((t.unique for t in row.tensors), default=0) > 4 * row.block * row.programs
-    return [Grid(row.programs // calls, stored, loops, calls)]
-
-
-def _programs(row: Row, scale: Scale) -> tuple[float, float]:
-    """Programs per launch at full size, at least 1: the fewest that the small grids may stand for, and the most that
-    work at a time."""
-    grids = _grids(row)
-    launches = sum(grid.launches for grid in grids)
-    tile = row.tile if row.full_grid > 1 else 0
-    found = [(grid, grid.launches / launches, _grown(grid, row.block, tile, scale)) for grid in grids]
-    most = sum(share * _at_work(grid, most) for grid, share, (_, most) in found)
-    return sum(share * fewest for _, share, (fewest, _) in found), most
-
-
-def _at_work(grid: Grid, most: float) -> float:
-    """Of so many programs at full size, those that work; as if all did as much as the busiest one."""
-    working = max(1.0, most * (1 - grid.idle / max(grid.programs, 1)))
-    return min(working, 1 / grid.share) if grid.share else working
-
-
-def _grown(grid: Grid, block: int, tile: int, scale: Scale) -> tuple[float, float]:
-    """The fewest and the most programs that a small grid may stand for.
-
-    A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one
-    program per block). One program stays one if it loops or stores no more at full size; else its block was large
-    enough for all of the small tensor. Where programs store a block each, and a block is no row of anything, the grid
-    equals a dimension by chance.
-
-    Args:
-        tile: of a product, where more than one program is known to be launched at full size; else 0.
-    """
-    grown = scale.of_tensor(grid.stored)
-    if grid.programs <= 1:
-        single = grown == 1 or grid.loops or not block
-        blocks = 1.0 if single else max(1.0, grid.stored * grown / block)
-        blocks = max(blocks, grid.stored * grown / tile) if tile else blocks
-        return blocks, blocks
-    blocks = grid.programs * grown
-    if block and grid.programs == math.ceil(grid.stored / block) and block not in scale.extents:
-        return blocks, blocks
-    rows = grid.programs * scale.extents.get(grid.programs, grown)
-    return min(rows, blocks), max(rows, blocks)
 
 
 def min_time_us(gpu: Gpu, scale: Scale, inputs_bytes: int, outputs_bytes: int) -> float:
