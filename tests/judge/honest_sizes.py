@@ -13,6 +13,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "batch_norm_eval": ({"batch": 16, "features": 64}, {"batch": 21, "features": 77}),
     "batched_matmul": ({"batch": 2, "M": 64, "K": 64, "N": 64}, {"batch": 3, "M": 70, "K": 50, "N": 33}),
     "bias_relu": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
+    "binary_cross_entropy": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "binomial_filter": ({"batch_size": 4, "length": 256}, {"batch_size": 3, "length": 301, "order": 4}),
     "bucketize": ({"rows": 16, "cols": 64, "edges": 31}, {"rows": 11, "cols": 53, "edges": 20}),
     "causal_attention": (

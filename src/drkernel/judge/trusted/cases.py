@@ -208,11 +208,11 @@ def case_with(inputs: Draw, task: Task, plan: Plan, model: ReferenceModel, seed:
     return Case(plan, inputs, seed, lambda: expected)
 
 
-def nearly_same(model: ReferenceModel, sources: Sequence[Source], first: Case, seed: int) -> Draw | None:
-    """The inputs of a case but for single numbers, which are exchanged or become outliers. None where there are none.
-    Outputs that are cached under a sample, a sum or the identity of their inputs are wrong for these."""
-    for attempt in range(_ATTEMPTS if sources else 0):
-        inputs = functools.partial(structure.draw, model.reference, sources, first.seed, regimes.touch(seed + attempt))
+def nearly_same(model: ReferenceModel, sources: Sequence[Source], first: Case, seed: int, *how: Any) -> Draw | None:
+    """The inputs of a case but for single numbers, changed as by `regimes.touch`; None where there are none. Outputs
+    that are cached under a sample, a sum or the identity of their inputs are wrong for these."""
+    for i in range(_ATTEMPTS if sources else 0):
+        inputs = functools.partial(structure.draw, model.reference, sources, first.seed, regimes.touch(seed + i, *how))
         if first.large:
             return inputs
         with contextlib.suppress(structure.Unsteady):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from drkernel.judge.trusted import cases, weight_perturbation
@@ -15,6 +17,7 @@ from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.verdicts import VerdictReached
+from drkernel.types import DrKernelError
 
 
 class PairedModels:
@@ -106,13 +109,20 @@ class PairedModels:
         return self._prepared.cuts.get(plan.train) if plan.timed or plan.model == DEFAULT_WEIGHTS else None
 
     def nearly_same(self, first: Case) -> Case | None:
-        """A case with the inputs of another one but for single numbers; None where there is none."""
+        """A case with the inputs of another one but for single numbers; None where there is none. One becomes an
+        outlier, unless the reference refuses that."""
         seed = self._seeds("touched")
-        inputs = cases.nearly_same(self.published, self._prepared.sources, first, seed)
-        if inputs is None:
-            return None
         plan = dataclasses.replace(first.plan, name="the last inputs with single elements changed")
-        return cases.case_with(inputs, self._prepared.task, plan, self.published, seed, self._cut(plan))
+        for in_range in (False, True):
+            inputs = cases.nearly_same(self.published, self._prepared.sources, first, seed, in_range)
+            if inputs is None:
+                return None
+            with contextlib.suppress(DrKernelError):
+                if not first.large:
+                    given = [cases.map_tensors(value, torch.clone) for value in inputs()]
+                    cases.forward(self.published, self.published.model, given, plan.train, seed)
+                return cases.case_with(inputs, self._prepared.task, plan, self.published, seed, self._cut(plan))
+        return None
 
     def given(self, name: str, train: bool, *what: Any) -> Case:
         """A case with inputs as the task draws them."""

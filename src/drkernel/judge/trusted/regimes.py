@@ -135,8 +135,9 @@ def change(regime: str, variant: int, seed: int) -> Change | None:
     return fill
 
 
-def touch(seed: int) -> Change:
-    """Changes single numbers of each draw: two are exchanged, and one becomes an outlier."""
+def touch(seed: int, in_range: bool = False) -> Change:
+    """Changes single numbers of each draw: two are exchanged, and one becomes an outlier, or its mirror image in the
+    range of the draw."""
 
     def touched(numbers: Tensor, source: Source, index: int) -> None:
         if numbers.numel() < 3:
@@ -145,7 +146,7 @@ def touch(seed: int) -> Change:
         flat = numbers.reshape(-1)
         first, second, third = torch.randint(len(flat), (3,), generator=places, device="cpu").tolist()
         flat[[first, second]] = flat[[second, first]]
-        if source.use == Use.RANGE:
+        if source.use == Use.RANGE or (in_range and source.use != Use.CHOICE):
             flat[third] = source.low + source.high - flat[third]
         elif source.use != Use.CHOICE:
             flat[third] = 3 * torch.maximum(*(end.abs() for end in flat.aminmax()))
