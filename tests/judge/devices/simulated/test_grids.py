@@ -102,3 +102,10 @@ def test_one_program_stays_one_unless_the_kernel_has_no_loop():
     row.grids = [Grid(1, 10**6, True)]
     of = lambda programs, *names: price(joined(OpTrace([row]), OpTrace([kernel(1, "k:3", programs)]), False, names))
     assert of(1024) == of(1, "k") == price(OpTrace([row])) > 20 * of(1024, "k")
+
+
+def test_kernels_that_take_turns_are_one_loop_where_nothing_is_known():
+    turns = [kernel(1, f"step{i}") for i in range(16)]
+    assert price(OpTrace(turns)) == pytest.approx(price(OpTrace([kernel(16)])), rel=0.01)
+    assert price(joined(OpTrace(turns), OpTrace(turns), False)) < price(OpTrace(turns)) / 30
+    assert price(OpTrace(turns[:4])) == pytest.approx(4 * price(OpTrace(turns[:1])), rel=0.01)

@@ -21,7 +21,7 @@ from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
 _SOME_CALLS = 4
-"""Of a kernel or an operator, outside of any loop."""
+"""Of all kernels together, or of an operator, outside of any loop."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,17 @@ class Scale:
     def of_tensor(self, numel: int) -> float:
         return self.numel.get(numel, self.bytes if numel > 1 else 1.0)
 
-    def of_calls(self, row: Row) -> float:
+    def of_calls(self, row: Row, launches: int = 0) -> float:
         """Of an operator that the reference calls, too, that of its name; else the largest, where there are several
-        calls. What is called many times is taken to be in a loop, which grows as the data do."""
+        calls. What is called many times is taken to be in a loop, which grows as the data do.
+
+        Args:
+            launches: of all kernels of which no more is known: they may take turns.
+        """
         if not row.triton and row.calls <= max(_SOME_CALLS, self.called.get(row.name, 0)):
             return self.calls.get(row.name, 1.0)
-        grown = [1.0, *self.calls.values(), self.bytes if row.calls > _SOME_CALLS else 1.0]
-        return max(grown) if row.calls > 1 else 1.0
+        many = max(row.calls, launches) > _SOME_CALLS
+        return max([1.0, *self.calls.values(), self.bytes if many else 1.0]) if many or row.calls > 1 else 1.0
 
     def of_products(self, row: Row) -> float:
         return self.operators.get((row.name, row.output_numel), self.flops)

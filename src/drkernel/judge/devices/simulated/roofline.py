@@ -172,7 +172,9 @@ def _parts(trace: OpTrace, gpu: Gpu, scale: Scale) -> list[tuple[Row, Scale]]:
     A dry run adds the kernels that it alone has, of which the launches are known. Of an operator it replaces the calls
     where those at full size take longer than those of the small run would.
     """
-    found = _by_site(trace.rows, scale)
+    unknown = sum(row.calls for row in trace.rows if row.triton and not row.full_calls)
+    calls = lambda row: row.full_calls or row.calls * scale.of_calls(row, unknown if row.triton else 0)
+    found = _by_site([dataclasses.replace(row, full_calls=calls(row)) for row in trace.rows], scale)
     aten_us = lambda parts: sum(_aten_us(row, gpu, of) for row, of in parts if not row.triton)
     for site, parts in _by_site(trace.full.rows if trace.full else [], _SAME).items():
         if site not in found or aten_us(found[site]) < aten_us(parts):
