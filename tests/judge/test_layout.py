@@ -23,7 +23,7 @@ TRUSTED_FROM_DEVICES = {
     ("trusted.worker", "devices.cuda.compile_worker"),
     ("trusted.worker", "devices.cuda.examiner"),
     ("trusted.worker", "devices.simulated.device"),
-    ("trusted.worker", "devices.simulated.roofline"),
+    ("trusted.worker", "devices.simulated.gpus"),
 }
 """Devices import trusted/, which knows only their Protocol, but for the process that chooses one and for reductions,
 which has an implementation of its own on a GPU."""
