@@ -1,0 +1,73 @@
+"""Products by tl.dot: what the trace knows of their tiles, and the rates that an H200 was seen to have."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from drkernel.judge.boundary.op_trace import Grid, Row
+from drkernel.judge.devices.simulated.gpus import GPUS
+from drkernel.judge.devices.simulated.rescale import Scale
+from drkernel.judge.devices.simulated.roofline import _dot_rate, _growth_of_accesses
+from tests.judge.untrusted.simulated.test_interpreter import launch
+
+MEASURED = {
+    ("tf32x3", True, 128 * 64, 2048): 75,
+    ("tf32x3", True, 64 * 64, 4096): 66,
+    ("tf32x3", True, 64 * 64, 128): 31,
+    ("tf32x3", False, 128 * 64, 2048): 54,
+    ("tf32x3", False, 64 * 64, 4096): 36,
+    ("tf32", True, 128 * 128, 1024): 265,
+    ("tf32", True, 64 * 64, 4096): 155,
+    ("tf32", False, 128 * 128, 1024): 80,
+    ("tf32", False, 64 * 64, 4096): 48,
+    ("fp32", False, 64 * 64, 4096): 43,
+    ("fp32", True, 128 * 128, 1024): 22,
+}
+"""TFLOP/s of the form, whether factors lie along the inner dimension, the elements of a tile and the programs, as
+benchmarks/product_rates.py saw them on an H200 (2026-11-27)."""
+
+
+@pytest.mark.parametrize("known", MEASURED)
+def test_rates_are_those_that_were_measured(known):
+    math, k_major, tile, programs = known
+    row = Row("k", "k:1", True, math=math, tile=tile, k_major=k_major)
+    rate = _dot_rate(row, GPUS["H200"], Scale(1.0), programs)
+    assert rate == pytest.approx(MEASURED[known] * 1e12, rel=0.25)
+
+
+@triton.jit
+def product(a, b, c, M, N, K, along_k, along_n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    r = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    q = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for t in range(0, K, BK):
+        k = t + tl.arange(0, BK)
+        x = tl.load(a + r * K + k[None, :], mask=(r < M) & (k[None, :] < K), other=0.0)
+        y = tl.load(b + k[:, None] * along_k + q * along_n, mask=(q < N) & (k[:, None] < K), other=0.0)
+        acc = tl.dot(x, y, acc, input_precision="tf32x3")
+    tl.store(c + r * N + q, acc, mask=(r < M) & (q < N))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_trace_knows_the_tile_and_how_factors_lie(turned):
+    a, b, c = torch.randn(32, 64), torch.randn(64, 32), torch.empty(32, 32)
+    along = (1, 64) if turned else (32, 1)
+    row = launch(product, (1, 1), a, b.T.contiguous() if turned else b, c, 32, 32, 64, *along, BM=64, BN=32, BK=32)
+    torch.testing.assert_close(c, a @ b, rtol=1e-5, atol=1e-4)
+    assert (row.math, row.tile, row.k_major) == ("tf32x3", 64 * 32, turned)
+    assert row.flops == 2 * 32 * 32 * 64 and row.dense_flops == 2 * row.flops
+
+
+def test_a_tile_that_a_small_task_leaves_empty_is_not_loaded_more_often_at_full_size():
+    half = Row("k", "k:1", True, flops=1e6, dense_flops=2e6)
+    assert _growth_of_accesses(half, 10.0, 1000.0, 1.0) == 500.0
+
+
+def test_tiles_whose_numbers_were_made_smaller_have_their_size_at_full_size():
+    known = {"math": "tf32x3", "k_major": True, "tile": 512, "grids": [Grid(1, 512, True)], "full_grid": 2048.0}
+    rate = lambda **more: _dot_rate(
+        Row("k", "k:1", True, **known, **more), GPUS["H200"], Scale(1.0, {512: 32768.0}), 2048
+    )
+    assert rate(is_smaller=True) == pytest.approx(75e12, rel=0.05)
+    assert rate() < 30e12
