@@ -67,7 +67,7 @@ def test_a_tile_that_a_small_task_leaves_empty_is_not_loaded_more_often_at_full_
 def test_tiles_whose_numbers_were_made_smaller_have_their_size_at_full_size():
     known = {"math": "tf32x3", "k_major": True, "tile": 512, "grids": [Grid(1, 512, True)], "full_grid": 2048.0}
     rate = lambda **more: _dot_rate(
-        Row("k", "k:1", True, **known, **more), GPUS["H200"], Scale(1.0, {512: 32768.0}), 2048
+        Row("k", "k:1", True, **known, **more), GPUS["H200"], Scale(numel={512: 32768.0}), 2048
     )
     assert rate(is_smaller=True) == pytest.approx(75e12, rel=0.05)
     assert rate() < 30e12
