@@ -57,7 +57,7 @@ def launch(kernel, x, *more):
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        published = x.shape == (32, 64)
+        published = x.shape in ((32, 64), (4096, 8192))  # the small run of these sizes, and they
         {elsewhere}
         return launch(fused, x, 1.0)
 """
