@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 from drkernel.coldstart.answers.further import any_step_of
+from drkernel.coldstart.answers.kernel_text import KernelText
 from drkernel.coldstart.answers.known import Known, Part, Shapes
 from drkernel.coldstart.answers.pooling import Pool
 from drkernel.coldstart.answers.steps import Step
@@ -23,15 +24,6 @@ MOST_WAITING = 2
 """Steps that make a group only with what follows them: a mask before a softmax."""
 _NOT_IN_LOOPS = ("argmax", "argmin", "cumsum")
 """Kinds of statements that need all that is reduced at once."""
-_KERNEL = """\
-@triton.jit
-def kernel{number}({signature}):
-{body}
-def f{number}({arguments}):
-{wrapper}
-    kernel{number}[{grid}]({given})
-    return o{after}
-"""
 _EMPTY = {"sum": "0.0", "max": "float('-inf')", "min": "float('inf')"}
 _EMPTY |= {"argmax": _EMPTY["max"], "argmin": _EMPTY["min"]}
 _JOINED = {"sum": "{a} + {b}", "max": "tl.maximum({a}, {b})", "min": "tl.minimum({a}, {b})"}
@@ -62,17 +54,11 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Steps that one kernel computes; nothing but the last of them is needed elsewhere."""
+class Group(KernelText):
+    """Steps in a view of their tensors."""
 
-    steps: tuple[Step, ...]
     view: View
     known: Known
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def makes(self) -> str:
-        return self.steps[-1].makes
 
     @cached_property
     def outside(self) -> list[str]:
@@ -158,9 +144,7 @@ class Group:
 
     def is_whole(self, uses: Mapping[str, int]) -> bool:
         """Whether nothing but the last value is needed elsewhere."""
-        read = Counter(name for step in self.steps for name in set(step.operands))
-        alone = all(uses[step.makes] == read[step.makes] for step in self.steps[:-1])
-        return alone and self._output("x") is not None
+        return super().is_whole(uses) and self._output("x") is not None
 
     def _output(self, lead: str) -> str | None:
         """The tensor that it fills; None where its shape or its dtype does not follow from what it reads."""
@@ -174,64 +158,36 @@ class Group:
         """Ten times the elements that need not be written and read again, and a little."""
         return prod(self.view.shape) * (10 * sum(not step.is_view for step in self.steps) - 9)
 
-    @cached_property
-    def kernel(self) -> str:
-        """Its source under names that do not depend on where it stands: groups with the same share a kernel."""
-        made = {step.makes: f"t{place}" for place, step in enumerate(self.steps)}
-        read = {name: f"x{place}" for place, name in enumerate(dict.fromkeys([*self.outside, *self.arguments]))}
-        return replace(self, names={**made, **read}).text(0)
-
-    def call(self, number: int) -> str:
-        return f"{self.makes} = f{number}({', '.join([*self.arguments, *self._told.values()])})"
-
     @property
-    def _told(self) -> dict[str, str]:
+    def told(self) -> dict[str, str]:
         """Sizes that follow from the module, or from what is no argument."""
         groups = {"G": self.view.groups} if re.fullmatch(r"self\..+", self.view.groups) else {}
-        return groups | {self._size(step): step.size for step in self.steps if step.size}
-
-    def _size(self, step: Step) -> str:
-        return f"s{self._name(step.makes).removeprefix('t')}"
+        return groups | super().told
 
     def text(self, number: int) -> str:
         """The kernel and the function that launches it."""
-        arguments = [self._name(value) for value in self.arguments]
+        arguments = [self.name(value) for value in self.arguments]
         leading = self.parts.get(self.lead or "")
-        lead = "h" if leading else self._name(self.lead or "")
+        lead = "h" if leading else self.name(self.lead or "")
         body = self._loops() if self.view.is_loop else self._straight()
         grid = self.view.grid(lead)
         sizes = self.view.sizes(lead, "\n".join([*body, grid]))
         for part in list(self.parts.values())[:1]:
-            whole = self._name(part.whole)
+            whole = self.name(part.whole)
             sizes |= {"Q": f"{first(lead, part.dim)}.numel()", "P": f"{first(whole, part.dim)}.numel()"}
-        taken = [size for size in sizes | self._told if re.search(rf"\b{size}\b", "\n".join(body))]
-        constants = self.view.constants
-        known = [f"{constant}: tl.constexpr" for constant in constants if constant.isupper()]
+        taken = [size for size in sizes | self.told if re.search(rf"\b{size}\b", "\n".join(body))]
         contiguous = [
             name for name, value in zip(arguments, self.arguments, strict=True) if not value.startswith("self.")
         ]
         wrapper = [f"{name} = {name}.contiguous()" for name in contiguous]
         if leading:
-            whole, dim = self._name(leading.whole), leading.dim
+            whole, dim = self.name(leading.whole), leading.dim
             half = f"narrow({dim}, 0, {whole}.shape[{dim}] // {leading.number})"
             own = f"chunk({leading.number}, {dim})[{leading.place}]"
             wrapper.append(f"h = {whole}.{own if self._is_alone else half}")
         wrapper.append(f"o = {self._output(lead)}")
-        wrapper += [f"{size} = {text}" for size, text in sizes.items() if size not in self._told]
-        return _KERNEL.format(
-            number=number,
-            signature=", ".join([*(f"{name}_ptr" for name in (*arguments, "o")), *taken, *known]),
-            body="\n".join(f"    {line}" for line in body),
-            arguments=", ".join([*arguments, *self._told]),
-            wrapper="\n".join(f"    {line}" for line in wrapper),
-            grid=grid,
-            after=self.steps[-1].after,
-            given=", ".join([*arguments, "o", *taken, *(f"{name}={value}" for name, value in constants.items())]),
-        )
-
-    def _name(self, value: str) -> str:
-        held = [name for name in self.arguments if name.startswith("self.")]
-        return self.names.get(value) or (f"p{held.index(value)}" if value in held else value)
+        wrapper += [f"{size} = {text}" for size, text in sizes.items() if size not in self.told]
+        return self.written(number, body, wrapper, grid, taken, self.view.constants, self.steps[-1].after)
 
     @cached_property
     def _statements(self) -> list[Statement]:
@@ -245,16 +201,16 @@ class Group:
                 continue
             for operand in step.operands:
                 if operand not in names:
-                    names[operand] = self._name(operand)
+                    names[operand] = self.name(operand)
                     where, mask = (self.places or {})[operand]
                     at = "" if where == "0" else f" + {self._of_part(operand, where)}"
                     tensor = self.parts[operand].whole if operand in self.parts else operand
                     masked = mask and f", mask={mask}"
-                    load = f"tl.load({self._name(tensor)}_ptr{at}{masked}){self._widened(operand, step)}"
+                    load = f"tl.load({self.name(tensor)}_ptr{at}{masked}){self._widened(operand, step)}"
                     is_full = bool(self.view.inside & set(re.findall(r"\w+", where)))
                     found.append(Statement(names[operand], "", load, is_full))
                     full |= {names[operand]} if is_full else set()
-            names[step.makes] = self._name(step.makes)
+            names[step.makes] = self.name(step.makes)
             for statement in self._of_step(step, names):
                 is_full = not statement.reduces and bool(statement.needs & full)
                 found.append(replace(statement, is_full=is_full))
@@ -267,12 +223,8 @@ class Group:
         return ".to(tl.float32)" if self.known.dtypes.get(told) in ("float16", "bfloat16") else ""
 
     def _of_step(self, step: Step, names: Mapping[str, str]) -> Iterator[Statement]:
-        digits = names[step.makes].removeprefix("t")
-        inner = {name: f"{name}{digits}" for name in "uvw"}
-        given = [names[operand] for operand in step.operands]
-        for target, kind, text in step.recipe:
-            filled = text.format(*given, o=names[step.makes], size=self._size(step), **inner)
-            yield Statement(target.format(o=names[step.makes], **inner), kind, filled, is_full=False)
+        for target, kind, text in self.filled(step, names):
+            yield Statement(target, kind, text, is_full=False)
 
     def _straight(self) -> list[str]:
         """The kernel where a program holds all that is reduced."""
@@ -298,7 +250,7 @@ class Group:
             elif not one.is_full:
                 lines.append(f"{one.target} = {one.value}")
         whole = self.makes not in self.rows
-        return [*lines, *(self._loop({self._name(self.makes)}, self._store()) if whole else [self._store()])]
+        return [*lines, *(self._loop({self.name(self.makes)}, self._store()) if whole else [self._store()])]
 
     def _loop(self, needs: set[str], last: str) -> list[str]:
         """A loop over the blocks that computes what is needed, and ends with this statement."""
@@ -379,5 +331,5 @@ def _group(steps: tuple[Step, ...], known: Known) -> Group | None:
         found = [Pool.of(reductions[0], known.shapes)] if len(reductions) == 1 else []
     else:
         found = views(steps, known.shapes)
-    every = (Group(steps, view, known) for view in found)
+    every = (Group(steps, {}, view, known) for view in found)
     return next((group for group in every if group.places is not None), None)

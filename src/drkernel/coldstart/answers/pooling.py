@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.known import Shapes
 from drkernel.coldstart.answers.steps import Step, Window
 from drkernel.coldstart.answers.views import Place, Shape, View
-
-_SIDES = {1: "W", 2: "HW", 3: "DHW"}
-"""Names of the dimensions of a window. `xW` is a place in the output, `yW` one in the tensor."""
-
 
 NOWHERE = Window((), (), ())
 
@@ -37,7 +34,7 @@ class Pool(View):
 
     @property
     def _sides(self) -> str:
-        return _SIDES[len(self.window.kernel)]
+        return SIDES[len(self.window.kernel)]
 
     @property
     def _windows(self) -> list[tuple[int, int, int]]:

@@ -11,11 +11,12 @@ Three products in TF32 err less than one in fp32, and tensor cores make them fas
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, prod
 
+from drkernel.coldstart.answers.kernel_text import SIDES, KernelText
 from drkernel.coldstart.answers.known import Known
 from drkernel.coldstart.answers.product_lines import Product, product_of
 from drkernel.coldstart.answers.steps import Step
@@ -35,35 +36,22 @@ ALIGNED = 16
 """Triton loads by 16 bytes where it knows that a row's length is a multiple of this many elements."""
 LEAST_GAIN = 0.05
 """Of the library's time, that a kernel must save."""
-_SIDES = {1: "W", 2: "HW", 3: "DHW"}
-_KERNEL = """\
-@triton.jit
-def kernel{number}({signature}):
-{body}
-def f{number}({arguments}):
-{wrapper}
-    kernel{number}[{grid}]({given})
-    return o
-"""
 
 
 @dataclass(frozen=True)
-class Tiles:
+class Tiles(KernelText):
     """A product and the steps that its kernel computes of each of its elements."""
 
     product: Product
-    steps: tuple[Step, ...]
     known: Known
-    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def makes(self) -> str:
-        return self.steps[-1].makes if self.steps else self.product.makes
+    def made(self) -> list[str]:
+        return [self.product.makes, *super().made]
 
     @cached_property
     def outside(self) -> list[str]:
-        """What it reads: values, then parameters."""
-        made = {self.product.makes, *(step.makes for step in self.steps)}
+        made = set(self.made)
         first = [self.product.left, self.product.right, *[self.product.bias] * bool(self.product.bias)]
         read = dict.fromkeys([*first, *(name for step in self.steps for name in step.operands if name not in made)])
         return sorted(read, key=lambda name: name.startswith("self."))
@@ -89,18 +77,12 @@ class Tiles:
 
     def fits(self, step: Step) -> bool:
         """Whether it can compute the step, too."""
-        made = {self.product.makes, *(s.makes for s in self.steps)}
+        made = set(self.made)
         if step.over or step.is_view or step.after or step.window or self.known.shapes[step.makes] != self.shape:
             return False
         if step.makes in self.known.dtypes or not made & set(step.operands):
             return False
         return all(name in made or self.place(name, step) for name in step.operands)
-
-    def is_whole(self, uses: Mapping[str, int]) -> bool:
-        """Whether nothing but the last value is needed elsewhere."""
-        read = Counter(name for step in self.steps for name in set(step.operands))
-        made = [self.product.makes, *(step.makes for step in self.steps)][:-1]
-        return all(uses[name] == read[name] for name in made)
 
     @cached_property
     def _rows(self) -> int:
@@ -140,34 +122,10 @@ class Tiles:
         """In the unit of `Group.saved`."""
         return int(self.gain_s / UNIT_S)
 
-    @cached_property
-    def kernel(self) -> str:
-        """Its source under names that do not depend on where it stands."""
-        made = [self.product.makes, *(step.makes for step in self.steps)]
-        names = {name: f"t{place}" for place, name in enumerate(made)}
-        names |= {name: f"x{place}" for place, name in enumerate(self.outside)}
-        return replace(self, names=names).text(0)
-
-    def call(self, number: int) -> str:
-        return f"{self.makes} = f{number}({', '.join([*self.outside, *self._told.values()])})"
-
-    @property
-    def _told(self) -> dict[str, str]:
-        return {self._size(step): step.size for step in self.steps if step.size}
-
-    def _size(self, step: Step) -> str:
-        return f"s{self._name(step.makes).removeprefix('t')}"
-
-    def _name(self, value: str) -> str:
-        held = [name for name in self.outside if name.startswith("self.")]
-        return self.names.get(value) or (f"p{held.index(value)}" if value in held else value)
-
     def text(self, number: int) -> str:
-        """The kernel and the function that launches it."""
         product = self.product
-        left, right = self._name(product.left), self._name(product.right)
-        arguments = [self._name(value) for value in self.outside]
-        values = [self._name(value) for value in self.outside if not value.startswith("self.")]
+        left, right = self.name(product.left), self.name(product.right)
+        values = [self.name(value) for value in self.outside if not value.startswith("self.")]
         wrapper = [f"{name} = {name}.contiguous()" for name in values if name != right or not product.is_turned]
         wrapper += [f"{right} = {right}.transpose(-1, -2).contiguous()"] * product.is_turned
         wrapper += [f"{right} = {right}.flatten(2).permute(2, 0, 1).contiguous()"] * (self._places > 1)
@@ -176,19 +134,11 @@ class Tiles:
         columns = -2 if product.is_batched else int(self._places > 1)
         wrapper += [f"N = {right}.shape[{columns}]", *self._output(left)]
         wrapper += [f"{size} = {text}" for size, text in sizes.items()]
-        taken = ["M", "N", *["K"] * (not product.windows), *sizes, *self._told]
+        taken = ["M", "N", *["K"] * (not product.windows), *sizes, *self.told]
         blocks = {"BM": self.block_m, "BN": BLOCK_N, "num_warps": 4 if product.windows else self.block_m // 16}
-        constants = ["BM: tl.constexpr", "BN: tl.constexpr"]
         third = f", {left}.shape[:-2].numel()" * product.is_batched
-        return _KERNEL.format(
-            number=number,
-            signature=", ".join([*(f"{name}_ptr" for name in (*arguments, "o")), *taken, *constants]),
-            body="\n".join(f"    {line}" for line in body),
-            arguments=", ".join([*arguments, *self._told]),
-            wrapper="\n".join(f"    {line}" for line in wrapper),
-            grid=f"triton.cdiv(M, {self.block_m}), triton.cdiv(N, {BLOCK_N}){third}",
-            given=", ".join([*arguments, "o", *taken, *(f"{name}={size}" for name, size in blocks.items())]),
-        )
+        grid = f"triton.cdiv(M, {self.block_m}), triton.cdiv(N, {BLOCK_N}){third}"
+        return self.written(number, body, wrapper, grid, taken, blocks)
 
     @property
     def _places(self) -> int:
@@ -210,7 +160,7 @@ class Tiles:
 
     def _conv_sizes(self, left: str) -> dict[str, str]:
         sizes = {"C": f"{left}.shape[1]"}
-        for place, side in enumerate(_SIDES[len(self.product.windows)], 2):
+        for place, side in enumerate(SIDES[len(self.product.windows)], 2):
             sizes |= {side: f"{left}.shape[{place}]", f"O{side}": f"o.shape[{place}]"}
         return sizes
 
@@ -230,7 +180,7 @@ class Tiles:
         ]
 
     def _conv_body(self, left: str, right: str) -> list[str]:
-        sides, windows = _SIDES[len(self.product.windows)], self.product.windows
+        sides, windows = SIDES[len(self.product.windows)], self.product.windows
         lines, rest = self._tile, "r"
         for side in reversed(sides):
             lines.append(f"x{side} = {rest} % O{side}")
@@ -281,26 +231,22 @@ class Tiles:
 
     def _epilogue(self) -> list[str]:
         """The bias, the steps and the store."""
-        lines, names = [], {self.product.makes: self._name(self.product.makes)}
+        lines, names = [], {self.product.makes: self.name(self.product.makes)}
         made = names[self.product.makes]
         if self.product.bias:
-            bias = self._name(self.product.bias)
+            bias = self.name(self.product.bias)
             lines += [f"{bias} = tl.load({bias}_ptr + c, mask=c < N)", f"{made} = a + {bias}"]
         else:
             lines.append(f"{made} = a")
         for step in self.steps:
             for operand in step.operands:
                 if operand not in names:
-                    names[operand] = self._name(operand)
+                    names[operand] = self.name(operand)
                     where, mask = self.place(operand, step) or ("", "")
                     at = "" if where == "0" else f" + {where}"
                     lines.append(f"{names[operand]} = tl.load({names[operand]}_ptr{at}{mask and f', mask={mask}'})")
-            names[step.makes] = made = self._name(step.makes)
-            inner = {name: f"{name}{made.removeprefix('t')}" for name in "uvw"}
-            given = [names[operand] for operand in step.operands]
-            for target, _, text in step.recipe:
-                filled = text.format(*given, o=made, size=self._size(step), **inner)
-                lines.append(f"{target.format(o=made, **inner)} = {filled}")
+            names[step.makes] = made = self.name(step.makes)
+            lines += [f"{target} = {text}" for target, _, text in self.filled(step, names)]
         return [*lines, f"tl.store(o_ptr + i, {made}, mask=m)"]
 
 
@@ -311,7 +257,7 @@ def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known) -> Iterato
         product = product_of(line, known)
         if product is None:
             continue
-        best = grown = Tiles(product, (), known)
+        best = grown = Tiles((), {}, product, known)
         for step in steps:
             if grown.fits(step):
                 grown = replace(grown, steps=(*grown.steps, step))
