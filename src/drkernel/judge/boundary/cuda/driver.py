@@ -16,6 +16,7 @@ from drkernel.types import DrKernelError
 
 _LAZY_PEER_ACCESS, _GEQ, _HANDLE_BYTES, _OUT_OF_MEMORY, _NON_BLOCKING = 1, 0, 64, 2, 1
 _PORTABLE_AND_MAPPED, _NO_TIMING = 3, 2
+_PAGE = 2**21
 
 
 class _IpcHandle(ctypes.Structure):
@@ -50,9 +51,13 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def allocate(nbytes: int) -> int:
-    """The address of an allocation of its own: nothing else becomes readable when it is shared."""
+    """The address of an allocation of its own: nothing else becomes readable when it is shared.
+
+    It is whole pages of 2 MiB. Of another size, another process may get it in small pages: a kernel that goes down the
+    columns of 786 MB then took 4.0 ms on an H200 instead of 0.4.
+    """
     address = ctypes.c_uint64()
-    _call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(nbytes))
+    _call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(-(-nbytes // _PAGE) * _PAGE))
     return address.value
 
 
