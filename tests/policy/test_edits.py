@@ -96,6 +96,8 @@ def get_init_inputs():
         ("return x @ x.mT * self.scale", "t1 * in0.shape[-1] ** -0.5"),
         ("return x @ x.mT * 0.125", "t1 * 0.125"),  # written as it is, so that no size decides it
         ("return x @ x.mT / 8.0", "t1 / 8.0"),
+        ("return torch.sigmoid(x * 8)", "in0 * 8.0"),
+        ("return x / (x.shape[1] * x.shape[2]) ** 0.5", "in0 / (in0.shape[1] * in0.shape[2]) ** 0.5"),
         ("x = self.layer(x)\n        return x + torch.arange(48)", "torch.arange(end=t0.shape[-1])"),
         ("return x[:, :-1].narrow(1, 0, 18)", "length=t0.shape[1] - 1"),
         ("x = x @ x.mT / x.shape[2]\n        return x", "t1 / in0.shape[-1]"),

@@ -340,20 +340,21 @@ def _factor(
         return Size(f"{joined.name}.shape[-1]")
     if maker and maker.name == "@" and value + 1 == width > LEAST_COUNT:
         return Size(f"({joined.name}.shape[-1] - 1)")
+    is_given = value in literals.whole and not (maker and maker.name in ("@", "einsum"))
     for power in (0.5, -0.5):
-        if width > 3 and abs(value - width**power) < 1e-5 * value:
+        if width > 3 and not is_given and abs(value - width**power) < 1e-5 * value:
             return Size(f"{joined.name}.shape[-1] ** {power}")
     summed = maker.tensors[:1] if maker and maker.name == "sum" else []
     return next((size for ref in (*summed, *inputs) for size in _counts(ref, value, literals)), value)
 
 
 def _counts(tensor: Ref, value: float, literals: Literals) -> Iterator[Size]:
-    """Products of sizes side by side that are this number, or one by it."""
+    """Products of sizes side by side that are this number, its square, or one by either."""
     for first in range(len(tensor.shape)):
         for end in range(first + 2, len(tensor.shape) + 1):
             number = prod(tensor.shape[first:end])
-            for power in (1, -1):
+            for power in (1, -1, 0.5, -0.5):
                 same = number >= LEAST_COUNT and abs(value - float(number) ** power) < 1e-9 * value
-                if same and number not in literals.whole:
+                if same and not {number, value} & literals.whole:
                     text = " * ".join(f"{tensor.name}.shape[{k}]" for k in range(first, end))
-                    yield Size(f"({text})" if power == 1 else f"({text}) ** -1")
+                    yield Size(f"({text})" + f" ** {power}" * (power != 1))
