@@ -340,6 +340,21 @@ def test_a_few_numbers_of_each_sample_have_bounds_of_their_own_when_timed():
     assert timed.problem(right, scores_left_out, 1) is not None
 
 
+def test_a_column_that_was_zero_for_all_inputs_before_is_bounded_as_any_element():
+    x, weight = torch.rand(256, 4096, generator=DRAW), torch.rand(4096, 512, generator=DRAW)
+    mean = x.mean(0) @ weight
+    unit = torch.arange(512) == 3
+    forward = lambda x, threshold: torch.relu(x @ weight.to(x.dtype) - mean - threshold * unit)
+    timed = expected(lambda x: forward(x, 1000.0), x).tolerance().tensors["output"]
+    dead, alive = forward(x, 1000.0), forward(x, 20.0)
+    problem = lambda right, got: timed.problem(right.view(1, -1), got.view(1, -1), 1)
+    error = 2e-5 * unit * (alive > 0)
+    assert error.any() and not dead[:, 3].any()
+    assert problem(alive, alive + error) is None
+    assert problem(dead, dead + error) is not None
+    assert problem(alive, dead) is not None
+
+
 @pytest.mark.parametrize(
     ("tensor", "repeats_itself"),
     [

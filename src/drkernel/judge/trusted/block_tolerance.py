@@ -17,6 +17,8 @@ from drkernel.judge.trusted.outputs import OutputTensor, alike, dtype_of, form_o
 
 _CHUNK = 2**24
 """Elements that are compared at once."""
+_LARGER = 4.0
+"""Times the largest value of a column from which on its errors are of another size, too."""
 _COUNTS = 2e-5
 """The proportion of what a count compares that rounding decides, at most."""
 
@@ -54,6 +56,9 @@ class LeafTolerance:
     """The largest allowed error by place in the last dimensions, fp64 [C]; None where places are not alike."""
     rtol: float = 0.0
     """An element may err by so much of the largest value of its column in any case."""
+    sizes: Tensor | None = field(default=None, compare=False)
+    """The largest value by place, fp64 [C], where `columns` are given. A place that now has much larger ones, as one
+    that a ReLU made zero for all inputs before, is bounded as any element is."""
 
     def problem(self, expected: Tensor, actual: Tensor, calls: int) -> str | None:
         """What is wrong with an output of several calls, [calls, n] each, or None."""
@@ -89,6 +94,9 @@ class LeafTolerance:
             largest = lambda values, finite=finite: torch.where(finite, values, 0.0).abs().amax(0).double()
             error, size = torch.maximum(error, largest(other - one)), torch.maximum(size, largest(one))
         allowed = torch.maximum(growth * columns, self.rtol * size)
+        if self.sizes is not None:
+            is_new = size > _LARGER * growth * self.sizes.to(size.device)
+            allowed = torch.where(is_new, growth * self.max_error, allowed)
         if bool((error <= allowed).all()):
             return None
         worst = int((error / allowed).nan_to_num(nan=0.0).argmax())

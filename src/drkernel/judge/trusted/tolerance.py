@@ -294,7 +294,9 @@ class _Leaf:
         table = self._atol.reshape(-1, last) if short else self._atol
         many = table.shape[1] > 1 and len(table) >= MIN_ROW
         columns = _OTHER_INPUTS * table.amax(0) if many else None
-        return LeafTolerance(*bounds, self.reference_norm, self.reference_max, columns, _OTHER_INPUTS * self._rtol)
+        sizes = self.exact.reshape(table.shape).abs().amax(0).double() if many else None
+        size = self.reference_norm, self.reference_max
+        return LeafTolerance(*bounds, *size, columns, _OTHER_INPUTS * self._rtol, sizes)
 
     def check(self, path: str, rounded: Any, actual: Any, slack: float, *why: Any) -> Mismatch | None:
         if isinstance(rounded, Tensor) != isinstance(actual, OutputTensor):
