@@ -28,6 +28,9 @@ LIBRARY = 50e12
 ALIGNED = 16
 """Triton loads by 16 bytes where it knows that a row's length is a multiple of this many elements."""
 
+FEW = 32
+"""Channels below which one loop over them and the places is as fast."""
+
 
 @dataclass(frozen=True)
 class Matrices(Tiles):
@@ -93,8 +96,10 @@ def _kind(product: Product) -> type[Tiles] | None:
         return None if product.inner % ALIGNED else Matrices
     if product.is_transposed and any(window.stride > 1 for window in product.windows):
         return Phases
-    is_aligned = product.inner // prod(window.kernel for window in product.windows) % ALIGNED == 0
-    return Places if is_aligned else None if product.is_transposed else Flat
+    channels = product.inner // prod(window.kernel for window in product.windows)
+    if product.is_transposed:
+        return None if channels % ALIGNED else Places
+    return Flat if channels % ALIGNED or channels < FEW else Places
 
 
 def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known) -> Iterator[Tiles]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
-from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.programs import grids, programs
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -39,11 +39,12 @@ SMALL_TILES = 0.4
 """Results of fewer elements are slower by their proportion to this power: they load more for what they compute."""
 TILES_PER_SM = 2
 """Programs with products in TF32 that an SM needs at once to hide their latency."""
-CONVOLUTION = 0.67
-"""What cuDNN's convolutions in fp32 reach of cuBLAS."""
+CONVOLUTION = 0.88
+"""What cuDNN's convolutions in fp32 reach of cuBLAS, with many channels."""
 
-SHORT_INNER = 12
-"""Products over K terms take as long as over K + this many: tiles have to be filled before the first one."""
+SHORT_INNER, SHORT_WINDOW = 12, 40
+"""Products over K terms take as long as over K + this many: tiles have to be filled before the first one. The second
+for convolutions in fp32, and for loops of tl.dot, which load several tiles ahead."""
 
 TILE_REUSE = 1.8
 """Product kernels share tiles between SMs in time: their repeated loads are served this much faster than others."""
@@ -206,9 +207,11 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     tiles = outputs / 64**2 / max(row.calls, 1)
     arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
     rate = gpu.flops[arithmetic] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
-    rate *= CONVOLUTION if arithmetic == "fp32" and "convolution" in row.name else 1.0
-    products = row.flops * scale.of_products(row)
-    work = (products + 2 * SHORT_INNER * outputs * bool(products)) / rate
+    products, short = row.flops * scale.of_products(row), SHORT_INNER
+    if arithmetic == "fp32" and "convolution" in row.name:
+        rate, short = rate * CONVOLUTION, SHORT_WINDOW
+        products = max(products, row.dense_flops * scale.of_dense(row))
+    work = (products + 2 * short * outputs * bool(products)) / rate
     work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
     memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
     memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
@@ -246,7 +249,10 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     )
     block, padding = _block(row, fewest, scale)
     work = row.arithmetic * (by_hand or growth * padding) / gpu.vector_ops / filled
-    work += row.flops * products / (_dot_rate(row, gpu, scale, most) if products else 1.0)
+    if products and row.flops:
+        stored = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if t.stored), default=0.0)
+        filling = 2 * SHORT_WINDOW * stored * _calls(row, scale)
+        work += (max(row.flops * products, _dense(row, scale, products)) + filling) / _dot_rate(row, gpu, scale, most)
     few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
     busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
     busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
@@ -264,6 +270,15 @@ def _dot_rate(row: Row, gpu: Gpu, scale: Scale, programs: float) -> float:
         share *= min(1.0, _tile(row, scale) / FULL_TILE[row.math]) ** SMALL_TILES
         programs /= TILES_PER_SM
     return gpu.flops[row.math] * share * min(1.0, programs / gpu.sms)
+
+
+def _dense(row: Row, scale: Scale, products: float) -> float:
+    """Operations of all lanes at full size, where sums are as long as in the small run; 0 where they may be longer, or
+    where tiles may be larger."""
+    stored = max(row.grids, key=lambda grid: grid.stored, default=Grid(0, 0, False)).stored
+    growth = scale.of_tensor(stored)
+    is_known = row.full_grid * row.tile >= stored * growth > 0 and math.isclose(products, growth, rel_tol=0.01)
+    return row.dense_flops * row.full_grid * _calls(row, scale) / row.programs if is_known else 0.0
 
 
 def _tile(row: Row, scale: Scale) -> float:
