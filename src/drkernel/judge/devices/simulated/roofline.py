@@ -30,11 +30,12 @@ from drkernel.types import KernelTime, Precision
 RAMP_US, RAMP = 6.0, 0.1
 """A kernel reaches its bandwidth only after a while: up to a tenth of its time, at most this long."""
 
-TRITON_DOT = {"half": 0.75, "tf32": 0.21, "tf32x3": 0.36, "fp32": 0.85, "fp64": 0.3}
+TRITON_DOT = {"half": 0.75, "tf32": 0.21, "tf32x3": 0.49, "fp32": 0.85, "fp64": 0.3}
 K_MAJOR_DOT = TRITON_DOT | {"tf32": 0.67, "tf32x3": 0.56, "fp32": 0.45}
 """What a plain tl.dot loop reaches of cuBLAS; the second where both factors lie along the summed dimension. The fastest
 instructions for TF32 want that of the right one; a loop in fp32 loads such a factor less well."""
-FULL_TILE = {"tf32": 16384, "tf32x3": 8192}
+FULL_TILE = {"tf32": 16384, "tf32x3": 16384}
+K_MAJOR_FULL_TILE = FULL_TILE | {"tf32x3": 8192}
 SMALL_TILES = 0.4
 """Results of fewer elements are slower by their proportion to this power: they load more for what they compute."""
 TILES_PER_SM = 2
@@ -235,7 +236,8 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
     smaller = row.tile / _tile(row, scale) if products and row.tile else 1.0
-    total = unique + (total - unique) * smaller**0.5  # a tile of four times the elements loads half for each of them
+    smaller_sides = (smaller * _filled(row) if products else 1.0) ** 0.5
+    total = unique + (total - unique) * smaller_sides  # a tile of four times the elements loads half for each of them
     total -= 0.0 if products else _l1_hits(row, growth, fewest, scale)
     growth = growth if products else max(growth, _growth_of_shared(row, scale, fewest))
     memory = max(
@@ -267,7 +269,8 @@ def _dot_rate(row: Row, gpu: Gpu, scale: Scale, programs: float) -> float:
     """Operations per second of a loop of tl.dot."""
     share = (K_MAJOR_DOT if row.k_major else TRITON_DOT)[row.math]
     if row.math in FULL_TILE:
-        share *= min(1.0, _tile(row, scale) / FULL_TILE[row.math]) ** SMALL_TILES
+        full = (K_MAJOR_FULL_TILE if row.k_major else FULL_TILE)[row.math]
+        share *= min(1.0, _tile(row, scale) / full) ** SMALL_TILES
         programs /= TILES_PER_SM
     return gpu.flops[row.math] * share * min(1.0, programs / gpu.sms)
 
@@ -332,11 +335,16 @@ def _power_of_two(number: float) -> int:
     return 1 << (math.ceil(number) - 1).bit_length()
 
 
+def _filled(row: Row) -> float:
+    """The share of the lanes of tiles that a small task fills."""
+    return min(1.0, row.flops / row.dense_flops) if row.dense_flops else 1.0
+
+
 def _growth_of_accesses(row: Row, growth: float, products: float, programs: float) -> float:
     """More data mean more loads and stores, unless a program's whole data lie in one block. Tiles of products that a
     small task leaves empty are full at full size."""
     if products:
-        return products * (min(1.0, row.flops / row.dense_flops) if row.dense_flops else 1.0)
+        return products * _filled(row)
     loops = any(grid.loops for grid in grids(row))
     return growth if loops else min(growth, programs * row.calls / max(row.programs, 1))
 
