@@ -140,4 +140,4 @@ def test_every_kind_of_product_is_right_and_faster(name, verdicts):
     forward, shape, modules, mark = KINDS[name]
     assert mark in answer(task(forward, shape, *modules))
     assert verdicts[name].ok, verdicts[name].detail
-    assert verdicts[name].speedup > 1.15
+    assert verdicts[name].speedup > 1.1
