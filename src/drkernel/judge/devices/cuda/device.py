@@ -266,8 +266,10 @@ class CudaDevice:
 
     def _timer(self, prepared: CudaPreparedTask, submission: Submission) -> PairedTimer:
         train, expected = submission.case.plan.train, submission.case.expected
-        bounds = [bound and bound.times(_OTHER_INPUTS) for bound in expected.bounds()]
-        within = functools.partial(slices.within, bounds) if self._buffers.large else None
+        within = None
+        if self._buffers.large:
+            bounds = [bound and bound.times(_OTHER_INPUTS) for bound in expected.bounds()]
+            within = functools.partial(slices.within, bounds)
         return PairedTimer(
             self._buffers,
             submission.client,
