@@ -99,6 +99,7 @@ KINDS = {
     "groups": (task("return F.silu(self.a(x))", IMAGES, "nn.GroupNorm(8, 32)"), "row % G * (C // G) + j // HW"),
     "instances": (task("return F.relu(self.a(x))", IMAGES, "nn.InstanceNorm2d(32, affine=True)"), "row % C"),
     "columns": (task("return torch.logsumexp(x + y, dim=1)", IMAGES), "COLS: tl.constexpr"),
+    "long rows, read once": (task("return (x * y).sum(1)", "128, 32768"), "triton.next_power_of_2(N), num_warps=32"),
     "long columns": (task("return x.std(1) * 2.0", "16, 1024, 512"), "a = tl.full((BLOCK, COLS), 0.0, tl.float32)"),
     "by hand": (task("return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)", ROWS), "1.0 / tl.sqrt("),
     "windows": (

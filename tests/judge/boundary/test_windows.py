@@ -44,3 +44,22 @@ def test_what_an_operator_reads_leaves_out_the_gaps(forward, share):
         forward(x)
     read = max(t.unique for row in trace.rows for t in row.tensors if not t.stored and t.numel == x.numel())
     assert share[0] <= read / (4 * x.numel()) <= share[1]
+
+
+@pytest.mark.parametrize(
+    ("forward", "more"),
+    [
+        (lambda x: F.conv2d(x, torch.ones(96, 32, 3, 3)), 1.0),
+        (lambda x: F.conv2d(x, torch.ones(12, 32, 3, 3)), 4.0),
+        (lambda x: F.conv2d(x, torch.ones(32, 1, 3, 3), groups=32), 1.0),
+        (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3)), 1.0),
+        (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3), stride=2), 6.875),
+        (lambda x: F.conv_transpose3d(x.unsqueeze(4), torch.ones(32, 4, 3, 3, 3), padding=1), 6.875),
+    ],
+)
+def test_convolutions_of_few_channels_leave_lanes_empty(forward, more):
+    aten.install()
+    with aten.record() as trace:
+        forward(torch.ones(2, 32, 8, 8))
+    (row,) = [row for row in trace.rows if "convolution" in row.name]
+    assert row.dense_flops == pytest.approx(more * row.flops)

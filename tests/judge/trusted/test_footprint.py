@@ -50,3 +50,11 @@ def test_small_tasks_are_not_large(size: int) -> None:
         TASK.format(half="", read=" + float(x.sum().item())").replace("2**15", str(size)).replace("2**14", str(size))
     )
     assert not footprint.of(Reference(Task("t", source))).large
+
+
+def test_what_is_large_follows_from_the_memory_for_an_examination() -> None:
+    source = TASK.format(half="", read="").replace("2**15", "2**12").replace("2**14", "2**14 + 2**13")
+    sizes = {gib: footprint.large_from(gib * GIB) for gib in (12, 40, 70)}
+    needs = {gib: footprint.of(Reference(Task("t", source)), size) for gib, size in sizes.items()}
+    assert round((needs[12].inputs + needs[12].outputs + needs[12].weights) / 2**20) == 832
+    assert [needs[gib].large for gib in sizes] == [True, True, False]

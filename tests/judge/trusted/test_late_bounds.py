@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 
-from drkernel.judge.trusted import tolerance
+from drkernel.judge.trusted import element_bounds, tolerance
 from drkernel.judge.trusted.outputs import OutputTensor
 from tests.judge.expectations import expected
 
@@ -46,6 +46,16 @@ def test_bounds_are_made_where_errors_are_large_beside_an_element_alone():
     (leaf,) = found._leaves.values()
     assert found.check(OutputTensor(X * 3.0)) is None and "_atol" not in vars(leaf)
     assert found.check(OutputTensor(X * 3.0 + 1e-3)).reason == "wrong_values" and "_atol" in vars(leaf)
+
+
+@pytest.mark.parametrize("rows", [64, 5])
+def test_bounds_of_many_elements_are_made_without_keeping_errors(monkeypatch, rows):
+    right = expected(REFERENCES["softmax"], X)
+    monkeypatch.setattr(element_bounds, "_CHUNK", rows * X.shape[1])
+    monkeypatch.setattr(element_bounds, "_KEPT", 0)
+    found = expected(REFERENCES["softmax"], X)
+    for one, other in zip(right._leaves.values(), found._leaves.values(), strict=True):
+        assert torch.equal(one._atol, other._atol)
 
 
 def test_outputs_with_noise_are_not_kept_once_bounds_are_made(monkeypatch):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.trusted.rounding import EPS, Noise
+from drkernel.judge.trusted.whole_numbers import MayBeWhole, later_if_possible
 
 
 def test_noise_leaves_whole_numbers_masks_and_infinities_alone():
@@ -74,3 +77,61 @@ def test_moments_are_disturbed_and_no_more(name, arguments):
             and not torch.equal(one, other)
             and torch.allclose(one, other, rtol=1e-4, atol=1e-5)
         )
+
+
+def counts(x):
+    return (x > 0).to(x.dtype).sum(-1, keepdim=True) * 0.3 + x
+
+
+FUNCTIONS = {
+    "mish": lambda x: torch.nn.functional.mish(x * 1.5).mean(-1),
+    "norm": lambda x: torch.nn.functional.layer_norm(x @ x.T, (len(x),)),
+    "softmax": lambda x: torch.softmax(x, -1).cumsum(0),
+    "strided": lambda x: (x.T * 3.0).T + 0.1,
+    "largest": lambda x: (x * 0.3).max(-1),
+    "many": lambda x: torch.stack([(x * (0.1 * k)).sum() for k in range(1, 100)]),
+    "single": lambda x: x[0, 0] * 0.7 + x.mean(),
+    "counts": counts,
+}
+
+
+def noisy(function, x, later):
+    noise = Noise("ieee", 5, whole_later=later)
+    with noise:
+        found = function(x)
+    noise.settle()
+    return found if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_who_looks_for_whole_numbers_later_finds_the_same(name):
+    x = torch.randn(48, 64, generator=torch.Generator().manual_seed(2))
+    model, asked = SimpleNamespace(copies={"exact": 1}, has_counts=False), []
+
+    def run(later):
+        asked.append(later)
+        model.copies["noisy"] = later
+        return noisy(FUNCTIONS[name], x, later)
+
+    found = later_if_possible(run, model)
+    assert all(map(torch.equal, found, noisy(FUNCTIONS[name], x, False)))
+    assert asked == ([True, False] if name == "counts" else [True]) and model.has_counts == (name == "counts")
+    assert model.copies == {"exact": 1, "noisy": asked[-1]}
+    assert all(map(torch.equal, found, later_if_possible(run, model))) and asked[-1] == (name != "counts")
+
+
+def test_whole_numbers_are_looked_for_before_they_become_indices():
+    table, seen = torch.rand(8, generator=torch.Generator().manual_seed(3)), []
+
+    def gathers(x):
+        places = (x > -9.0).sum(-1).to(x.dtype) * 1.0 - 1.0  # 7, and with noise perhaps 6 or 8
+        seen.append(places)
+        index = places.long()
+        seen.append(index)
+        return table[index]
+
+    x = torch.rand(64, 8, generator=torch.Generator().manual_seed(4))
+    with pytest.raises(MayBeWhole):
+        noisy(gathers, x, True)
+    assert len(seen) == 1
+    assert torch.equal(noisy(gathers, x, False)[0], table[7:].expand(64))

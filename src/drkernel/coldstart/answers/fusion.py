@@ -14,7 +14,8 @@ from drkernel.coldstart.answers.kernel_text import KernelText
 from drkernel.coldstart.answers.known import Known, Part, Shapes
 from drkernel.coldstart.answers.pooling import Pool
 from drkernel.coldstart.answers.steps import Step
-from drkernel.coldstart.answers.tiles import Tiles, tiles
+from drkernel.coldstart.answers.tile_text import Tiles
+from drkernel.coldstart.answers.tiles import tiles
 from drkernel.coldstart.answers.views import View, first, views
 from drkernel.policy.canonical.told import Line
 

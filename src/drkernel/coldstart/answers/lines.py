@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 from drkernel.coldstart.answers.fusion import Group, groups
 from drkernel.coldstart.answers.known import Known
-from drkernel.coldstart.answers.tiles import Tiles
+from drkernel.coldstart.answers.tile_text import Tiles
 from drkernel.policy.canonical import Canonical, canonical
 from drkernel.types import Task
 

@@ -7,12 +7,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from drkernel.coldstart.answers.known import Known, Shapes
 from drkernel.policy.canonical.told import Line
 
-Window = tuple[int, int, int, int]
-"""Kernel, stride, padding and dilation of a convolution along a dimension."""
+_OF_MODULE = re.compile(r" F\.(linear|conv(?:_transpose)?[123]d)\(weight (\([\d, ]+\))(.*?)\)(?=; \(|$)")
+"""What a form says beside the call of a module."""
+
+
+class Window(NamedTuple):
+    """Of a convolution along a dimension."""
+
+    kernel: int
+    stride: int
+    padding: int
+    dilation: int
+    added: int
+    """At the end of the output of a transposed one."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,8 @@ class Product:
     is_batched: bool = False
     windows: tuple[Window, ...] = ()
     """Of a convolution, by dimension."""
+    is_transposed: bool = False
+    """Whether it is a transposed convolution, the right factor of shape (inner, columns, window...)."""
 
 
 def product_of(line: Line, known: Known) -> Product | None:
@@ -49,42 +63,62 @@ def _product(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Product
         case ast.BinOp(left, ast.MatMult(), right):
             return _matmul(makes, ast.unparse(left), ast.unparse(right), shapes)
         case ast.Call(ast.Attribute(ast.Name("self"), module), [ast.Name(value)], []) if value in shapes:
-            if found := re.match(r" F\.(linear|conv[123]d)\(weight (\([\d, ]+\))(.*?)\)(?=; \(|$)", beside):
-                words = dict(re.findall(r", (\w+)(?:=(\(.*?\)|\d+))?", found[3]))
+            if found := re.match(
+                r" F\.(linear|conv(?:_transpose)?[123]d)\(weight (\([\d, ]+\))(.*?)\)(?=; \(|$)", beside
+            ):
+                words = dict(re.findall(r", (\w+)(?:=(\(.*?\)|\d+|'same'))?", found[3]))
                 bias = f"self.{module}.bias" if words.pop("bias", None) is not None else ""
                 names = [value, f"self.{module}.weight", bias]
-                return _of_weight(makes, names, ast.literal_eval(found[2]), words)
+                return _of_weight(makes, names, ast.literal_eval(found[2]), words, "transpose" in found[1])
         case ast.Call(ast.Attribute(ast.Name("F"), name), [left, right, *bias], keywords):
             names = [ast.unparse(part) for part in (left, right, *bias)]
             words = {str(word.arg): ast.unparse(word.value) for word in keywords}
-            if re.fullmatch(r"linear|conv[123]d", name) and all(part in shapes for part in names):
-                return _of_weight(makes, names, shapes[names[1]], words)
+            if re.fullmatch(r"linear|conv(_transpose)?[123]d", name) and all(part in shapes for part in names):
+                return _of_weight(makes, names, shapes[names[1]], words, "transpose" in name)
     return None
 
 
-def _of_weight(makes: str, names: Sequence[str], weight: tuple[int, ...], words: dict[str, str]) -> Product | None:
+def _of_weight(
+    makes: str, names: Sequence[str], weight: tuple[int, ...], words: dict[str, str], is_transposed: bool
+) -> Product | None:
     """A linear layer or a convolution.
 
     Args:
         names: left and right factor, and the bias if there is one.
         words: the other arguments of the call.
     """
-    windows = _windows(weight[2:], words)
+    if len(weight) < 2 or (windows := _windows(weight[2:], words)) is None or words:
+        return None
+    if is_transposed and not all(_turns(window) for window in windows):
+        return None
+    columns = weight[1] if is_transposed else weight[0]
     bias = names[2] if len(names) > 2 else ""
-    made = Product(makes, names[0], names[1], bias, weight[0], prod(weight[1:]), windows=windows or ())
-    return made if windows is not None and not words and len(weight) > 1 else None
+    inner = prod(weight) // columns
+    return Product(makes, names[0], names[1], bias, columns, inner, windows=windows, is_transposed=is_transposed)
+
+
+def _turns(window: Window) -> bool:
+    """Whether tiles can compute a transposed convolution along such a dimension."""
+    return not window.added if window.stride == 1 else window.dilation == 1
 
 
 def _windows(kernel: tuple[int, ...], words: dict[str, str]) -> tuple[Window, ...] | None:
     """By dimension; takes these words out. None where one of them is no number."""
     given = []
-    for word, usual in (("stride", "1"), ("padding", "0"), ("dilation", "1")):
+    is_same = words.get("padding") == "'same'"
+    words |= {"padding": "0"} if is_same else {}
+    for word, usual in (("stride", "1"), ("padding", "0"), ("dilation", "1"), ("output_padding", "0")):
         text = words.pop(word, usual)
         if not re.fullmatch(r"\d+|\([\d, ]+\)", text):
             return None
         value = ast.literal_eval(text)
         given.append(value if isinstance(value, tuple) else (value,) * len(kernel))
-    return tuple(zip(kernel, *given, strict=True))
+    windows = tuple(Window(*values) for values in zip(kernel, *given, strict=True))
+    if not is_same:
+        return windows
+    over = [window.dilation * (window.kernel - 1) for window in windows]
+    is_even = not any(total % 2 for total in over)
+    return tuple(w._replace(padding=total // 2) for w, total in zip(windows, over, strict=True)) if is_even else None
 
 
 def _matmul(makes: str, left: str, right: str, shapes: Shapes) -> Product | None:

@@ -27,7 +27,8 @@ LEAST_PROGRAMS = 64
 SHORT = 512
 """Elements up to which a program has several rows, and from which on one channel is enough for it."""
 LONG_ROW, LONG_COLUMN = 16384, 256
-"""Elements from which on a program goes through them in a loop."""
+"""Elements from which on a program goes through them in a loop; twice as long rows where it writes none of that length,
+and has registers for one."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ class Rows(View):
 
     @property
     def constants(self) -> dict[str, str]:
-        warps = {"num_warps": "8"} if self.number > 2048 else {}
+        warps = {"num_warps": "32" if self.number > 16384 else "8"} if self.number > 2048 else {}
         return {"BLOCK": "triton.next_power_of_2(N)", **warps}
 
     def grid(self, lead: str) -> str:
@@ -282,7 +283,7 @@ class LongRows(Rows):
 
     @property
     def constants(self) -> dict[str, str]:
-        return {"BLOCK": "4096", "num_warps": "8"}
+        return {"BLOCK": "8192", "num_warps": "32"}
 
 
 class Columns(View):
@@ -328,7 +329,7 @@ class LongColumns(Columns):
 
     @property
     def constants(self) -> dict[str, str]:
-        return {"BLOCK": "32", "COLS": "128"}
+        return {"BLOCK": "64", "COLS": "64", "num_warps": "8"}
 
 
 def views(steps: tuple[Step, ...], shapes: Shapes) -> Iterator[View]:
@@ -342,11 +343,12 @@ def views(steps: tuple[Step, ...], shapes: Shapes) -> Iterator[View]:
         yield Last(shape)
     elif len(reductions) == 1:
         over, groups, parts, shape = next(iter(reductions))
-        if (view := _reducing(shape, over or (0, 0), groups, parts)) is not None:
+        long_row = LONG_ROW if shapes[steps[-1].makes] == shape else 2 * LONG_ROW
+        if (view := _reducing(shape, over or (0, 0), groups, parts, long_row)) is not None:
             yield view
 
 
-def _reducing(shape: Shape, over: tuple[int, int], groups: str, parts: int) -> View | None:
+def _reducing(shape: Shape, over: tuple[int, int], groups: str, parts: int, long_row: int) -> View | None:
     """The view of a reduction; None where nothing is reduced, or by too few programs."""
     whole = Rows(shape, over, groups, parts)
     inner = prod(shape[over[1] + 1 :])
@@ -356,7 +358,7 @@ def _reducing(shape: Shape, over: tuple[int, int], groups: str, parts: int) -> V
         programs = prod(shape[: over[0]]) * -(-inner // 128)
         kind: type[View] = Columns if whole.number <= LONG_COLUMN else LongColumns
         return kind(shape, over) if programs >= LEAST_PROGRAMS else None
-    kind = ShortRows if whole.number <= SHORT else Rows if whole.number <= LONG_ROW else LongRows
+    kind = ShortRows if whole.number <= SHORT else Rows if whole.number <= long_row else LongRows
     return kind(shape, over, groups, parts) if prod(shape) // whole.number >= LEAST_PROGRAMS else None
 
 

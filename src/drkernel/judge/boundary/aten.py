@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry
 
 from drkernel.judge.boundary.custom_operators import implementation, is_followed, record_without_modes
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
-from drkernel.judge.boundary.windows import share_read
+from drkernel.judge.boundary.windows import lanes, share_read
 
 SECTOR = 32
 """Bytes that a GPU's caches move at least."""
@@ -128,6 +128,7 @@ class Recorder(TorchDispatchMode):
         flops = _flops(func, args, kwargs, result)
         share = share_read(func, args, kwargs)
         row = self.add(name, read, written, flops, strided, along, scattered, share=share)
+        row.dense_flops += flops * lanes(func, args, kwargs)
         if self._look and any(_is_diagonal(args[place]) for place in _FACTORS.get(name, ())):
             row.needless += flops
 

@@ -82,7 +82,7 @@ class Row:
     k_major: bool = False
     """Whether the factors of each tl.dot lie in memory along the dimension that is summed."""
     dense_flops: float = 0.0
-    """Of tl.dot with all its lanes: a small task fills few of a tile's."""
+    """Of tl.dot with all its lanes: a small task fills few of a tile's. ATen: see windows.lanes."""
     full_grid: float = 0.0
     """Programs of a launch at the sizes that count; 0 where that is not known. Not sent."""
     full_calls: float = 0.0

@@ -1,4 +1,4 @@
-"""Which share of its input an operator with windows reads: a stride may pass elements over."""
+"""Operators with windows: which share of the input they read, and what cuDNN computes besides the products."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 POOLS = ("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d")
+FULL_COLUMNS, FULL_TURNED = 48, 220
+"""Channels of the output, and of the input of a transposed convolution, with which cuDNN is at full speed."""
 
 
 def share_read(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
@@ -13,7 +15,7 @@ def share_read(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
     name = func._overloadpacket.__name__
     if name not in (*POOLS, "convolution"):
         return 1.0
-    given = dict(zip([argument.name for argument in func._schema.arguments], args, strict=False)) | dict(kwargs)
+    given = _given(func, args, kwargs)
     if given.get("transposed"):
         return 1.0
     tensor = given["input"] if name == "convolution" else given["self"]
@@ -29,6 +31,28 @@ def share_read(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
     for size, width, stride, padding, dilation in windows:
         share *= touched(size, width, stride, padding, dilation)
     return share
+
+
+def lanes(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
+    """By how much a convolution in fp32 is slower than one with many channels: as if cuDNN filled lanes with nothing.
+
+    Measured on an H200 (30 shapes): one of few columns is slower in proportion, and so is a transposed one of few input
+    channels where it has strides or three dimensions. Convolutions in groups were not measured.
+    """
+    if func._overloadpacket.__name__ != "convolution":
+        return 1.0
+    given = _given(func, args, kwargs)
+    if given.get("groups", 1) > 1:
+        return 1.0
+    weight = given["weight"]
+    if not given.get("transposed"):
+        return max(1.0, FULL_COLUMNS / max(weight.shape[0], 1))
+    is_slow = weight.dim() > 4 or any(stride > 1 for stride in given["stride"])
+    return max(1.0, FULL_TURNED / max(weight.shape[0], 1)) if is_slow else 1.0
+
+
+def _given(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(zip([argument.name for argument in func._schema.arguments], args, strict=False)) | dict(kwargs)
 
 
 def touched(size: int, kernel: int, stride: int, padding: int = 0, dilation: int = 1) -> float:

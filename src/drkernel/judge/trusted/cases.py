@@ -21,12 +21,11 @@ from torch import Tensor, nn
 
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.boundary.shared_tensors import overlaps
 from drkernel.judge.trusted import formats, lowering, regimes, rounding, structure
 from drkernel.judge.trusted.edits import ExpectedCall
 from drkernel.judge.trusted.element_bounds import is_few, stands_alone
 from drkernel.judge.trusted.mismatch import Mismatch
-from drkernel.judge.trusted.outputs import all_same, leaves, map_tensors, map_trees, not_finite
+from drkernel.judge.trusted.outputs import all_same, in_layout, leaves, map_tensors, map_trees, not_finite, overlap
 from drkernel.judge.trusted.plans import Plan
 from drkernel.judge.trusted.regimes import REGIMES
 from drkernel.judge.trusted.rerounding import Rerounded, Roundings
@@ -35,6 +34,7 @@ from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected
 from drkernel.judge.trusted.weight_perturbation import assign, perturbed
+from drkernel.judge.trusted.whole_numbers import later_if_possible
 from drkernel.tasks import module
 from drkernel.tasks.module import ArgumentEffects, Reference
 from drkernel.types import DrKernelError, Precision, Task
@@ -125,6 +125,8 @@ class ReferenceModel:
     """With OVERWRITE: the model's own tensors whose values have replaced them."""
     copies: dict[str, nn.Module] = field(default_factory=dict)
     """Copies of the model for other precision: `exact` and `noisy`."""
+    has_counts: bool = False
+    """Whether an operator of a run with noise may have given whole numbers; see Noise."""
 
     @property
     def perturbed_at_construction(self) -> bool:
@@ -234,13 +236,13 @@ def expected_outputs(
     """
     effects = model.reference.argument_effects.get(train)
     may_edit = effects is None or effects.edits
-    given = map_tensors(inputs, lambda tensor: _in_layout(tensor, tensor)) if may_edit else inputs
+    given = map_tensors(inputs, lambda tensor: in_layout(tensor, tensor)) if may_edit else inputs
     rounded = forward(model, model.model, given, train, seed)
     alone = any(isinstance(t, Tensor) and stands_alone(t.shape) for _, t in leaves(rounded))
     runs = _NOISY_RUNS if any(is_few(t) for _, t in leaves(rounded)) else _USUAL_RUNS
     if effects is None:
         effects = model.reference.argument_effects[train] = ArgumentEffects(
-            edits=not all_same(leaves(given), leaves(inputs)), aliases=_overlap(given, rounded)
+            edits=not all_same(leaves(given), leaves(inputs)), aliases=overlap(given, rounded)
         )
     run = _Rerun(task.precision, model, inputs, train, seed, edits=effects.edits)
     pair = rounded, given if effects.edits else []
@@ -257,11 +259,6 @@ def expected_outputs(
     expected.edits, expected.aliases = effects.edits, effects.aliases
     expected.lowered_later, expected.chained = lambda: ((n, t[0]) for n, t in run.in_formats()), run.products > 1
     return expected
-
-
-def _overlap(inputs: Any, outputs: Any) -> bool:
-    before, after = ([t for _, t in leaves(tree) if isinstance(t, Tensor)] for tree in (inputs, outputs))
-    return any(overlaps(a, b) for a in before for b in after)
 
 
 def forward(built: ReferenceModel, model: nn.Module, inputs: list, train: bool, seed: int) -> Any:
@@ -321,15 +318,22 @@ class _Rerun:
             whole: whether whole numbers get noise, too. It tells outputs that hang on a tie, such as the place of a
                 maximum.
         """
+        run = functools.partial(self._noisy, number, whole)
+        return run(False) if self._once or not module.DEVICE else later_if_possible(run, self._built)
+
+    def _noisy(self, number: int, whole: bool, later: bool) -> Any:
+        """As `noisy`; if `later`, it may raise MayBeWhole."""
         wide = torch.float64 if module.DEVICE is None else torch.float32
-        noise = rounding.Noise(self.precision, (self._seed + number) % 2**63, self._narrow())
+        noise = rounding.Noise(self.precision, (self._seed + number) % 2**63, self._narrow(), later)
 
         def around(tensor: Tensor) -> Tensor:
             return noise.around(tensor.to(torch.promote_types(tensor.dtype, wide), copy=True), whole)
 
         change = lambda tensor: around(tensor) if tensor.is_floating_point() else tensor
         try:
-            return self._run(self._copy("noisy", change), change, wide, noise)
+            found = self._run(self._copy("noisy", change), change, wide, noise)
+            noise.settle()
+            return found
         finally:
             self.products = noise.products
 
@@ -391,10 +395,3 @@ class _Rerun:
                 return forward(self._built, model, inputs, self._train, self._seed), inputs if self._edits else []
         finally:
             torch.set_default_dtype(before)
-
-
-def _in_layout(values: Tensor, like: Tensor) -> Tensor:
-    """The values with another tensor's dtype and strides."""
-    expanded = 0 in like.stride() and like.numel() > 1
-    empty = torch.empty_like(like) if expanded else like.new_empty_strided(like.shape, like.stride())
-    return empty.copy_(values)

@@ -9,7 +9,7 @@ row, than elements of its column do.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,8 @@ _SHARE_FACTOR = 2.0
 _SAMPLES = 16
 """A column's share is the largest of at least so many errors: of neighbouring columns, where there are fewer rows."""
 _TINY = 1e-300
-_CHUNK = 2**22
-"""Elements that are looked at together."""
+_CHUNK, _KEPT = 2**22, 2**26
+"""Elements that are looked at together; of so many at most, sizes and errors are kept until there are bounds."""
 
 
 def table_of(shape: Sequence[int]) -> tuple[int, int]:
@@ -91,50 +91,72 @@ def element_bounds(
         nothing: a size that is nothing beside the whole output.
         period: columns that are so far apart, or a multiple of it, are alike: the last dimension, where it is short.
     """
-    limit, *rest = (torch.cat(part) for part in zip(*_rows(exact, others), strict=True))
+    found: list[tuple[Tensor, ...]] = []
+
+    def described() -> Iterator[tuple[slice, _Elements]]:
+        for part, elements in _parts(exact, others):
+            found.append(elements.by_row())
+            yield part, elements
+
+    kept = list(described()) if exact.numel() <= _KEPT else None
+    if kept is None:
+        for _ in described():  # one part after the other, and once more below
+            pass
+    limit, *rest = (torch.cat(part) for part in zip(*found, strict=True))
     of_usual, of_all = (Rows(*rest[k : k + 2]).settled(nothing) for k in (0, 2))
-    rows = lambda part, size: (
-        torch.where(size <= limit[part, None], one[part, None], other[part, None])
-        for one, other in ((of_usual.error, of_all.error), (of_usual.size, of_all.size))
-    )
-    errors, sizes = exact.new_zeros(exact.shape[1]), exact.new_zeros(exact.shape[1])
-    for part, size, error in _parts(exact, others):
-        row_error, row_size = rows(part, size)
-        errors = torch.maximum(errors, (error / row_error.clamp_min(_TINY)).amax(0))
-        sizes = torch.maximum(sizes, (size / row_size.clamp_min(_TINY)).amax(0))
-    errors, sizes = (_smoothed(s, len(exact), period).mul(_SHARE_FACTOR).clamp_max_(1.0) for s in (errors, sizes))
+
+    def by_element(is_usual: Tensor, part: slice, change: Callable[[Tensor], Tensor], name: str) -> Tensor:
+        one, other = (change(getattr(rows, name))[part, None] for rows in (of_usual, of_all))
+        return torch.where(is_usual, one, other)
+
+    shares = {name: exact.new_zeros(exact.shape[1]) for name in ("error", "size")}
+    for part, elements in kept or _parts(exact, others):
+        is_usual = elements.size <= limit[part, None]
+        for name, share in shares.items():
+            beside = by_element(is_usual, part, lambda rows: rows.clamp_min(_TINY), name)
+            torch.maximum(share, torch.div(getattr(elements, name), beside, out=beside).amax(0), out=share)
+    errors, sizes = (_smoothed(s, len(exact), period).mul(_SHARE_FACTOR).clamp_max_(1.0) for s in shares.values())
     bounds = torch.empty_like(exact)
-    for part, size, _ in _parts(exact, ()):
-        row_error, row_size = rows(part, size)
-        bounds[part] = factor * torch.maximum(row_error * errors, least * row_size * sizes)
+    for part, elements in kept or _parts(exact, ()):
+        is_usual = elements.size <= limit[part, None]
+        error = by_element(is_usual, part, lambda rows: rows, "error").mul_(errors)
+        floor = by_element(is_usual, part, lambda rows: least * rows, "size").mul_(sizes)
+        torch.mul(torch.maximum(error, floor, out=error), factor, out=bounds[part])
     return bounds
 
 
-def _rows(exact: Tensor, others: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
-    """Of some rows: up to which size elements are usual, and largest error and root mean square of these and of all."""
-    for _, size, error in _parts(exact, others):
-        rms = size.square().mean(1, keepdim=True).sqrt()
-        counts = size > _NOTHING * rms
-        logarithms = torch.where(counts, size, 1.0).log().sum(1) / counts.sum(1).clamp_min(1)
+@dataclass(frozen=True)
+class _Elements:
+    """Those of some rows [r, C]. What is not finite has the size zero, and no error."""
+
+    size: Tensor
+    error: Tensor
+    """The largest that an element has in any output."""
+
+    def by_row(self) -> tuple[Tensor, ...]:
+        """Up to which size elements are usual, and largest error and root mean square of these and of all."""
+        squares = self.size.square()
+        rms = squares.mean(1, keepdim=True).sqrt()
+        counts = self.size > _NOTHING * rms
+        logarithms = torch.where(counts, self.size, 1.0).log_().sum(1) / counts.sum(1).clamp_min(1)
         limit = UNLIKE * logarithms.exp()
-        is_usual = size <= limit[:, None]
+        is_usual = self.size <= limit[:, None]
         number = is_usual.sum(1).clamp_min(1)
-        square = torch.where(is_usual, size, 0.0).square().sum(1)
-        yield limit, torch.where(is_usual, error, 0.0).amax(1), (square / number).sqrt(), error.amax(1), rms[:, 0]
+        square = squares.mul_(is_usual).sum(1)
+        return limit, (self.error * is_usual).amax(1), (square / number).sqrt(), self.error.amax(1), rms[:, 0]
 
 
-def _parts(exact: Tensor, others: Sequence[Tensor]) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Some rows at a time: where they are, the size of each element, and the largest error that it has in any output.
-    What is not finite has none."""
+def _parts(exact: Tensor, others: Sequence[Tensor]) -> Iterator[tuple[slice, _Elements]]:
+    """Some rows at a time: where they are, and their elements."""
     rows = max(1, _CHUNK // max(1, exact.shape[1]))
     for first in range(0, len(exact), rows):
         part = slice(first, first + rows)
         right = exact[part]
-        size, error = torch.where(right.isfinite(), right.abs(), 0.0), torch.zeros_like(right)
+        size, error = right.abs().nan_to_num_(nan=0.0, posinf=0.0), None
         for other in others:
-            found = (other[part].double() - right).abs()
-            error = torch.maximum(error, torch.nan_to_num(found, nan=0.0, posinf=0.0))
-        yield part, size, error
+            found = torch.sub(other[part], right).abs_().nan_to_num_(nan=0.0, posinf=0.0)
+            error = found if error is None else torch.maximum(error, found, out=error)
+        yield part, _Elements(size, size if error is None else error)
 
 
 def _smoothed(share: Tensor, rows: int, period: int) -> Tensor:

@@ -19,6 +19,9 @@ _JUDGE, _RUNNER = 2 * GIB, GIB
 """What comparisons of slices take, and what a runner takes before it has tensors."""
 _PADDING = 1024
 """Bytes around each tensor in an area."""
+_LARGEST, _SHARE = 2**30, 64
+"""No call of more bytes is compared as a whole, nor one of more than this part of the memory for an examination: its
+cases keep outputs in fp64, bounds and inputs, together some twenty times as much."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,13 @@ class Footprint:
     inputs: int
     outputs: int
     weights: int
+    large_from: int = LARGE
+    """From so many on the task's calls are compared slice by slice."""
 
     @property
     def large(self) -> bool:
         """Whether the task's calls are compared slice by slice."""
-        return self.inputs + self.outputs + self.weights > LARGE
+        return self.inputs + self.outputs + self.weights > self.large_from
 
     @property
     def judge(self) -> int:
@@ -56,8 +61,20 @@ class Footprint:
         return ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in parts)
 
 
-def of(reference: Reference) -> Footprint:
+def large_from(memory: float) -> int:
+    """From how many bytes on a call is compared slice by slice, where an examination may take `memory` bytes.
+
+    >>> [large_from(gib * GIB) / GIB for gib in (12, 40, 66)]
+    [0.5, 0.625, 1.0]
+    """
+    return int(min(_LARGEST, max(LARGE, memory / _SHARE)))
+
+
+def of(reference: Reference, large_from: int = LARGE) -> Footprint:
     """The footprint of a task. Where outputs cannot be known without data, they count as the inputs.
+
+    Args:
+        large_from: see Footprint.
 
     Raises:
         DrKernelError: the task's inputs or its model cannot be made.
@@ -65,13 +82,14 @@ def of(reference: Reference) -> Footprint:
     for dry in DRY_RUNS:
         with contextlib.suppress(DrKernelError), dry():
             inputs, model = reference.inputs(0), reference.model(0)
-            return _footprint(inputs, model, reference.forward(model, inputs))
+            return _footprint(inputs, model, reference.forward(model, inputs), large_from)
     inputs, model = reference.inputs(0), reference.model(0)
-    return _footprint(inputs, model, inputs)
+    return _footprint(inputs, model, inputs, large_from)
 
 
-def _footprint(inputs: list, model: nn.Module, outputs: Any) -> Footprint:
-    return Footprint(bytes_of(inputs), bytes_of(outputs), bytes_of([*model.parameters(), *model.buffers()]))
+def _footprint(inputs: list, model: nn.Module, outputs: Any, large_from: int) -> Footprint:
+    weights = bytes_of([*model.parameters(), *model.buffers()])
+    return Footprint(bytes_of(inputs), bytes_of(outputs), weights, large_from)
 
 
 def bytes_of(tree: Any) -> int:

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from drkernel.judge.boundary.shared_tensors import overlaps
+
 
 @dataclass(frozen=True)
 class OutputTensor:
@@ -88,6 +90,19 @@ def all_same(first: list[tuple[str, Any]], second: list[tuple[str, Any]], exactl
     alike = torch.equal if exactly else functools.partial(torch.allclose, equal_nan=True)
     same = lambda a, b: alike(a, b) if isinstance(a, Tensor) else a == b
     return len(first) == len(second) and all(same(a, b) for (_, a), (_, b) in zip(first, second, strict=True))
+
+
+def overlap(first: Any, second: Any) -> bool:
+    """Whether a tensor of one tree lies in the memory of one of the other."""
+    ours, theirs = ([t for _, t in leaves(tree) if isinstance(t, Tensor)] for tree in (first, second))
+    return any(overlaps(a, b) for a in ours for b in theirs)
+
+
+def in_layout(values: Tensor, like: Tensor) -> Tensor:
+    """The values with another tensor's dtype and strides."""
+    expanded = 0 in like.stride() and like.numel() > 1
+    empty = torch.empty_like(like) if expanded else like.new_empty_strided(like.shape, like.stride())
+    return empty.copy_(values)
 
 
 def not_finite(tree: Any) -> list[tuple[str, Any]]:

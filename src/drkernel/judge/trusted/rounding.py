@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary.aten import MOMENTS
 from drkernel.judge.trusted.formats import PRODUCTS, with_factors
+from drkernel.judge.trusted.whole_numbers import Samples, is_count, is_whole
 from drkernel.types import Precision
 
 EPS = 2.0**-23
@@ -42,9 +43,6 @@ _SUM, _PRODUCT = 0.2, 2.5
 (random walk). Tensor cores truncate partial sums, which adds up; 2.5 is for three products of TF32."""
 _LEAST, _RANDOM = 0.25, 1.3425
 """Of noise: its smallest size, and how much it may be larger."""
-_EXACT_BELOW, _SOME = 2.0**20, 256
-_DIGITS, _NO_CHANCE = 23, 30.0
-"""Binary digits of fp32; so many that are all zero are so for a reason."""
 ROUNDED_ONCE, _NOTHING = 0.2, 1e-5
 """Standard deviation of one rounding, in steps of a format; a relative distance that is none in 16 bits."""
 _CHUNK, _MIN_ROW = 2**22, 16
@@ -109,18 +107,35 @@ class Noise(TorchDispatchMode):
         seed: of the noise; no global generator is touched.
         narrow: the 16-bit format of the task's numbers. A kernel may round to it what it multiplies, as attention does
             with its weights.
+        whole_later: go on as if no output were a count, and look later, before values decide what the code does next
+            or become indices, and in `settle`. Until then MayBeWhole may be raised. Else each operator is waited for.
     """
 
-    def __init__(self, precision: Precision, seed: int, narrow: torch.dtype | None = None):
+    def __init__(self, precision: Precision, seed: int, narrow: torch.dtype | None = None, whole_later: bool = False):
         super().__init__()
-        self._narrow = narrow
+        self._narrow, self._samples = narrow, Samples() if whole_later else None
         self._unit, self._operands, self._seed = UNIT[precision], OPERANDS[precision], seed
         self._generators: dict[torch.device, torch.Generator] = {}
         self.products = 0
         """How many operators were products."""
 
+    def settle(self) -> None:
+        """Must be called at the end of a run that looks later.
+
+        Raises:
+            MayBeWhole: what it has given says nothing.
+        """
+        if self._samples:
+            self._samples.look()
+
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        name, kwargs = func.overloadpacket.__name__, kwargs or {}
+        outputs = self._disturbed(func, args, kwargs or {})
+        if self._samples and not _only_floats(outputs):
+            self._samples.look()
+        return outputs
+
+    def _disturbed(self, func: Any, args: tuple, kwargs: dict) -> Any:
+        name = func.overloadpacket.__name__
         if rounds_nothing(func):
             return func(*args, **kwargs)
         if name in MOMENTS:
@@ -144,9 +159,15 @@ class Noise(TorchDispatchMode):
         terms = _terms(name, first, args, outputs)
         chain = chain_error(terms, first is not None) if terms > 1 else 0.0
         for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
-            if isinstance(output, Tensor) and output.is_floating_point() and not _is_count(output, args):
+            if isinstance(output, Tensor) and output.is_floating_point() and not self._is_count(output, args):
                 self._disturb_output(func, args, kwargs, output, chain)
         return outputs
+
+    def _is_count(self, output: Tensor, args: tuple) -> bool:
+        if self._samples is None or not output.numel():
+            return is_count(output, args)
+        self._samples.add(output)
+        return False
 
     def _disturb_output(self, func: Any, args: tuple, kwargs: dict, output: Tensor, chain: float) -> None:
         name = func.overloadpacket.__name__
@@ -177,7 +198,7 @@ class Noise(TorchDispatchMode):
     def around(self, tensor: Tensor, whole: bool = False) -> Tensor:
         """A copy of an input or a weight, rounded once more at random. Whole numbers stay, unless `whole`: no format
         rounds them."""
-        if not tensor.is_floating_point() or (_whole(tensor) and not whole):
+        if not tensor.is_floating_point() or (is_whole(tensor) and not whole):
             return tensor
         return self._disturb(tensor.clone(), self._unit, 0.0)
 
@@ -319,18 +340,10 @@ def _parts(tensor: Tensor) -> Iterator[Tensor]:
     yield from table.split(max(1, _CHUNK // table.shape[1])) if len(table) > 1 else table.split(_CHUNK, 1)
 
 
-def _is_count(output: Tensor, args: tuple) -> bool:
-    """Whether all are whole numbers, and not by chance: of fp32 sums of half a million every sixteenth is one."""
-    if not _whole(output):
-        return False
-    digits = (_DIGITS - output.abs().clamp_min(1.0).log2()).sum()
-    return bool(digits > _NO_CHANCE) or all(_whole(t) for t in args if isinstance(t, Tensor) and t.is_floating_point())
-
-
-def _whole(tensor: Tensor) -> bool:
-    """Whether all are whole numbers that any format in question holds exactly: counts, masks, levels."""
-    exact = lambda values: bool(((values == values.round()) & (values.abs() < _EXACT_BELOW)).all())
-    return exact(tensor.flatten()[:_SOME] if tensor.is_contiguous() else tensor) and exact(tensor)
+def _only_floats(outputs: Any) -> bool:
+    """Whether an operator gives floating tensors and nothing from which indices or decisions come."""
+    several = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+    return all(isinstance(value, Tensor) and value.is_floating_point() for value in several)
 
 
 @contextlib.contextmanager

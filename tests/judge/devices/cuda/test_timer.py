@@ -316,7 +316,7 @@ def test_inputs_are_drawn_while_the_runner_enqueues_and_appear_once_it_has(monke
 
 @pytest.mark.parametrize(
     ("size", "warming", "following", "kept"),
-    [(2**20, 16, 16, 4), (2**26, 1, 15, 4), (2**28, 1, 3, 2), (2**29, 1, 1, 1)],
+    [(2**20, 16, 16, 4), (2**26, 1, 15, 4), (2**28, 1, 3, 4), (2**29, 1, 1, 2)],
 )
 def test_one_warm_up_serves_all_blocks_that_are_no_longer(monkeypatch, size, warming, following, kept):
     monkeypatch.setattr(timer, "block_of", lambda claims: None)

@@ -5,16 +5,17 @@ import torch
 import triton
 import triton.language as tl
 
-from drkernel.judge.boundary.op_trace import Grid, Row
+from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import _dot_rate, _growth_of_accesses
+from drkernel.judge.devices.simulated.roofline import _dense, _dot_rate, _growth_of_accesses, estimate_times
 from tests.judge.untrusted.simulated.test_interpreter import launch
 
 MEASURED = {
     ("tf32x3", True, 128 * 64, 2048): 75,
     ("tf32x3", True, 64 * 64, 4096): 66,
     ("tf32x3", True, 64 * 64, 128): 31,
+    ("tf32x3", False, 128 * 128, 8192): 65,
     ("tf32x3", False, 128 * 64, 2048): 54,
     ("tf32x3", False, 64 * 64, 4096): 36,
     ("tf32", True, 128 * 128, 1024): 265,
@@ -71,3 +72,25 @@ def test_tiles_whose_numbers_were_made_smaller_have_their_size_at_full_size():
     )
     assert rate(is_smaller=True) == pytest.approx(75e12, rel=0.05)
     assert rate() < 30e12
+
+
+def test_lanes_that_a_tile_leaves_empty_take_time_where_sums_do_not_grow():
+    scale = Scale(flops=16.0, numel={512: 16.0})
+    known = {"tile": 1024, "programs": 1, "dense_flops": 4e6, "grids": [Grid(1, 512, True)]}
+    dense = lambda full_grid, products=16.0: _dense(
+        Row("k", "k:1", True, calls=1, flops=1e6, full_grid=full_grid, full_calls=1.0, **known), scale, products
+    )
+    assert dense(16.0) == 16 * 4e6
+    assert dense(4.0) == 0.0  # tiles are larger than they were
+    assert dense(16.0, products=64.0) == 0.0
+
+
+def test_a_convolution_of_few_channels_takes_longer_where_the_full_size_has_few():
+    row, key = Row("convolution", "convolution", False, 1, flops=1e9, dense_flops=4e9, output_numel=10**6), 10**6
+
+    def us(**dense):
+        scale = Scale(operators={("convolution", key): 10.0}, **dense)
+        return estimate_times(OpTrace([row]), GPUS["H200"], scale)[0].microseconds
+
+    assert us(dense={("convolution", key): 10.0}) == pytest.approx(4 * us(), rel=0.1)
+    assert us() == pytest.approx(1e10 / 45e12 * 1e6, rel=0.1)

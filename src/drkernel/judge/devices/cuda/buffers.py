@@ -125,9 +125,11 @@ class DeviceBuffers:
 
     Args:
         size: bytes of each of the four areas.
+        large_from: bytes of a call from which it is a large one.
     """
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, large_from: int):
+        self.large_from = large_from
         self.host_semaphore = torch.zeros(1, dtype=torch.int32, device="cpu").pin_memory()
         """For the reference's blocks. The submission's wait for the one in `shared_in`."""
         self.usual: dict[str, Usual] = {}

@@ -98,7 +98,7 @@ class CudaDevice:
     def needs(self, task: Task) -> Footprint:
         """What a task needs of the GPU's memory, found out once. Raises DrKernelError where it cannot be made."""
         if self._needs is None or self._needs[0] != task.digest:
-            self._needs = task.digest, footprint.of(Reference(task))
+            self._needs = task.digest, footprint.of(Reference(task), self._buffers.large_from)
         return self._needs[1]
 
     def prepare(self, task: Task) -> CudaPreparedTask:
@@ -140,7 +140,7 @@ class CudaDevice:
 
     def _admits(self, published: Footprint, other: Footprint) -> bool:
         """Whether another shape of a task has room where the published one has."""
-        sizes = ("inputs", "outputs", "weights")
+        sizes, other = ("inputs", "outputs", "weights"), dataclasses.replace(other, large_from=published.large_from)
         fits = not self._buffers.large and self._buffers.fits(other)
         return fits or all(getattr(other, name) <= getattr(published, name) for name in sizes)
 
@@ -266,8 +266,10 @@ class CudaDevice:
 
     def _timer(self, prepared: CudaPreparedTask, submission: Submission) -> PairedTimer:
         train, expected = submission.case.plan.train, submission.case.expected
-        bounds = [bound and bound.times(_OTHER_INPUTS) for bound in expected.bounds()]
-        within = functools.partial(slices.within, bounds) if self._buffers.large else None
+        within = None
+        if self._buffers.large:
+            bounds = [bound and bound.times(_OTHER_INPUTS) for bound in expected.bounds()]
+            within = functools.partial(slices.within, bounds)
         return PairedTimer(
             self._buffers,
             submission.client,

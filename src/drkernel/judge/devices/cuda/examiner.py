@@ -33,10 +33,9 @@ from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.criterion import Finding, KernelBenchTrials
 from drkernel.judge.trusted.exam_config import ExamConfig, deferred_refusal
 from drkernel.judge.trusted.examination import Examination
-from drkernel.judge.trusted.footprint import Footprint
+from drkernel.judge.trusted.footprint import Footprint, large_from
 from drkernel.judge.trusted.prepare import PreparedTaskCache, expect_usable
 from drkernel.judge.trusted.runner_client import Missing
-from drkernel.judge.trusted.slices import LARGE
 from drkernel.judge.trusted.verdicts import as_reply, verdict_of_crash
 from drkernel.types import Task, Verdict
 
@@ -45,9 +44,9 @@ PROCESS_SPEC = ProcessSpec(f"{_RUNNER}:prepare", f"{_RUNNER}:main", areas=1, gpu
 _MAX_PREPARED_TASKS = 64
 _RELEASE_S = 0.2
 """Seconds that a killed runner may take to give its part of the GPU back."""
-_MEMORY, _SHARED_MEMORY, _AREAS, _AREA_BYTES = 0.6, 0.45, 0.25, 2 * LARGE + 2**21
+_MEMORY, _SHARED_MEMORY, _AREAS, _BESIDE = 0.6, 0.45, 0.25, 2**21
 """Fractions of the GPU's memory: for a runner that has the GPU for itself, for all runners that have not, and for the
-examiners' areas; bytes of an area for calls that are not large."""
+examiners' areas; bytes of an area beside two calls that are not large."""
 _USABLE, _IDLE_BYTES = 0.96, 4 * 2**30
 """The proportion of a GPU's memory that can be allocated; what an examiner and its waiting runners hold of it besides
 areas."""
@@ -92,8 +91,8 @@ class GpuExaminer:
         gpu = torch.cuda.get_device_properties(0)
         self._colocated, self._memory = colocated, 0.5 if colocated else 1.0
         """Fraction of the GPU's memory that examiners and runners may take."""
-        area_bytes = int(self._memory * _AREAS * gpu.total_memory / examiners_per_gpu / 4)
-        self._buffers = DeviceBuffers(min(_AREA_BYTES, area_bytes))
+        share = self._memory * gpu.total_memory / examiners_per_gpu
+        self._buffers = DeviceBuffers(min(2 * large_from(share) + _BESIDE, int(_AREAS * share / 4)), large_from(share))
         whole = config.memory_gb * 2**30 if config.memory_gb else _USABLE * self._memory * gpu.total_memory
         self._total = whole / gpu.total_memory
         """Fraction of the GPU's memory that examiners and runners of this GPU may take together."""

@@ -45,8 +45,8 @@ WANTED, CONTESTED = 2, 6
 """Single calls of each kind; and how many where those say that the blocks' calls are far too short. Then their median
 counts: one of two may have been disturbed, three of six are not."""
 
-KEPT_BYTES = 2**30
-"""Inputs and outputs of calls that the reference answers in advance take so much memory at most."""
+KEPT_AREAS = 2
+"""Inputs and outputs of calls that the reference answers in advance take as much memory as so many areas at most."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class SingleCalls:
             bytes_per_call: inputs or outputs of one call, whichever is more.
             other: the inputs and the seed of that one.
         """
-        number = min(2 * WANTED, KEPT_BYTES // max(1, 2 * bytes_per_call))
+        number = min(2 * WANTED, KEPT_AREAS * self._buffers.own_in.size // max(1, 2 * bytes_per_call))
         while len(self._precomputed) < number:
             self._precomputed.append(self._answered(self._inputs(), self._seed()))
         self._answered_other = self._answered(*other) if other else None

@@ -36,6 +36,8 @@ class Scale:
     """Elements of a tensor in the small run -> factor of its size."""
     operators: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """Operator and its output elements in the small run -> factor of its products."""
+    dense: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """The same with all lanes, see Row.dense_flops."""
     calls: Mapping[str, float] = field(default_factory=dict)
     """Operator -> how many times as often it is called, where that grows: in a loop."""
     called: Mapping[str, int] = field(default_factory=dict)
@@ -60,6 +62,10 @@ class Scale:
 
     def of_products(self, row: Row) -> float:
         return self.operators.get((row.name, row.output_numel), self.flops)
+
+    def of_dense(self, row: Row) -> float:
+        """Of an operator's products with all lanes."""
+        return self.dense.get((row.name, row.output_numel), self.flops)
 
 
 _cache: dict[tuple, Scale] = {}
@@ -112,13 +118,14 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
     """Pairs the two runs operator by operator; a size that grows in two ways takes the factor that moves more bytes."""
     before, after = small.trace.rows, full.trace.rows
     numel, extents = _Votes(), _Votes()
-    operators: dict[tuple[str, int], float] = {}
+    operators, dense = dict[tuple[str, int], float](), dict[tuple[str, int], float]()
     if [row.name for row in before] == [row.name for row in after]:
         for one, other in zip(before, after, strict=True):
             for tensor, grown in zip(one.tensors, other.tensors, strict=False):
                 numel.add(tensor.numel, grown.numel, grown.unique)
             if one.flops and other.flops:
                 operators[one.name, one.output_numel] = other.flops / one.flops
+                dense[one.name, one.output_numel] = other.dense_flops / one.dense_flops
         shapes = (itertools.chain.from_iterable(recorder.shapes) for recorder in (small, full))
         for shape, grown in zip(*shapes, strict=False):
             if len(shape) == len(grown):
@@ -129,6 +136,7 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
         flops=_ratio(sum(row.flops for row in after), sum(row.flops for row in before)),
         numel=numel.winners(),
         operators=operators,
+        dense=dense,
         calls=_grown_calls(small.trace, full.trace),
         called=calls(small.trace),
         extents=extents.winners(),

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
-from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.programs import grids, programs
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -30,20 +30,22 @@ from drkernel.types import KernelTime, Precision
 RAMP_US, RAMP = 6.0, 0.1
 """A kernel reaches its bandwidth only after a while: up to a tenth of its time, at most this long."""
 
-TRITON_DOT = {"half": 0.75, "tf32": 0.21, "tf32x3": 0.36, "fp32": 0.85, "fp64": 0.3}
+TRITON_DOT = {"half": 0.75, "tf32": 0.21, "tf32x3": 0.49, "fp32": 0.85, "fp64": 0.3}
 K_MAJOR_DOT = TRITON_DOT | {"tf32": 0.67, "tf32x3": 0.56, "fp32": 0.45}
 """What a plain tl.dot loop reaches of cuBLAS; the second where both factors lie along the summed dimension. The fastest
 instructions for TF32 want that of the right one; a loop in fp32 loads such a factor less well."""
-FULL_TILE = {"tf32": 16384, "tf32x3": 8192}
+FULL_TILE = {"tf32": 16384, "tf32x3": 16384}
+K_MAJOR_FULL_TILE = FULL_TILE | {"tf32x3": 8192}
 SMALL_TILES = 0.4
 """Results of fewer elements are slower by their proportion to this power: they load more for what they compute."""
 TILES_PER_SM = 2
 """Programs with products in TF32 that an SM needs at once to hide their latency."""
-CONVOLUTION = 0.67
-"""What cuDNN's convolutions in fp32 reach of cuBLAS."""
+CONVOLUTION = 0.88
+"""What cuDNN's convolutions in fp32 reach of cuBLAS, with many channels."""
 
-SHORT_INNER = 12
-"""Products over K terms take as long as over K + this many: tiles have to be filled before the first one."""
+SHORT_INNER, SHORT_WINDOW = 12, 40
+"""Products over K terms take as long as over K + this many: tiles have to be filled before the first one. The second
+for convolutions in fp32, and for loops of tl.dot, which load several tiles ahead."""
 
 TILE_REUSE = 1.8
 """Product kernels share tiles between SMs in time: their repeated loads are served this much faster than others."""
@@ -206,9 +208,11 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     tiles = outputs / 64**2 / max(row.calls, 1)
     arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
     rate = gpu.flops[arithmetic] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
-    rate *= CONVOLUTION if arithmetic == "fp32" and "convolution" in row.name else 1.0
-    products = row.flops * scale.of_products(row)
-    work = (products + 2 * SHORT_INNER * outputs * bool(products)) / rate
+    products, short = row.flops * scale.of_products(row), SHORT_INNER
+    if arithmetic == "fp32" and "convolution" in row.name:
+        rate, short = rate * CONVOLUTION, SHORT_WINDOW
+        products = max(products, row.dense_flops * scale.of_dense(row))
+    work = (products + 2 * short * outputs * bool(products)) / rate
     work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
     memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
     memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
@@ -232,7 +236,8 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
     filled = min(1.0, most / gpu.sms)
     smaller = row.tile / _tile(row, scale) if products and row.tile else 1.0
-    total = unique + (total - unique) * smaller**0.5  # a tile of four times the elements loads half for each of them
+    smaller_sides = (smaller * _filled(row) if products else 1.0) ** 0.5
+    total = unique + (total - unique) * smaller_sides  # a tile of four times the elements loads half for each of them
     total -= 0.0 if products else _l1_hits(row, growth, fewest, scale)
     growth = growth if products else max(growth, _growth_of_shared(row, scale, fewest))
     memory = max(
@@ -246,7 +251,10 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     )
     block, padding = _block(row, fewest, scale)
     work = row.arithmetic * (by_hand or growth * padding) / gpu.vector_ops / filled
-    work += row.flops * products / (_dot_rate(row, gpu, scale, most) if products else 1.0)
+    if products and row.flops:
+        stored = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if t.stored), default=0.0)
+        filling = 2 * SHORT_WINDOW * stored * _calls(row, scale)
+        work += (max(row.flops * products, _dense(row, scale, products)) + filling) / _dot_rate(row, gpu, scale, most)
     few = block > LARGE_BLOCK or together < gpu.sms * PROGRAMS_PER_SM
     busy = max(memory, work, (FEW_SERIAL if few else SERIAL) * (memory + work))
     busy *= SPILLING_FACTOR if row.block > SPILLING_BLOCK else 1.0
@@ -261,9 +269,19 @@ def _dot_rate(row: Row, gpu: Gpu, scale: Scale, programs: float) -> float:
     """Operations per second of a loop of tl.dot."""
     share = (K_MAJOR_DOT if row.k_major else TRITON_DOT)[row.math]
     if row.math in FULL_TILE:
-        share *= min(1.0, _tile(row, scale) / FULL_TILE[row.math]) ** SMALL_TILES
+        full = (K_MAJOR_FULL_TILE if row.k_major else FULL_TILE)[row.math]
+        share *= min(1.0, _tile(row, scale) / full) ** SMALL_TILES
         programs /= TILES_PER_SM
     return gpu.flops[row.math] * share * min(1.0, programs / gpu.sms)
+
+
+def _dense(row: Row, scale: Scale, products: float) -> float:
+    """Operations of all lanes at full size, where sums are as long as in the small run; 0 where they may be longer, or
+    where tiles may be larger."""
+    stored = max(row.grids, key=lambda grid: grid.stored, default=Grid(0, 0, False)).stored
+    growth = scale.of_tensor(stored)
+    is_known = row.full_grid * row.tile >= stored * growth > 0 and math.isclose(products, growth, rel_tol=0.01)
+    return row.dense_flops * row.full_grid * _calls(row, scale) / row.programs if is_known else 0.0
 
 
 def _tile(row: Row, scale: Scale) -> float:
@@ -317,11 +335,16 @@ def _power_of_two(number: float) -> int:
     return 1 << (math.ceil(number) - 1).bit_length()
 
 
+def _filled(row: Row) -> float:
+    """The share of the lanes of tiles that a small task fills."""
+    return min(1.0, row.flops / row.dense_flops) if row.dense_flops else 1.0
+
+
 def _growth_of_accesses(row: Row, growth: float, products: float, programs: float) -> float:
     """More data mean more loads and stores, unless a program's whole data lie in one block. Tiles of products that a
     small task leaves empty are full at full size."""
     if products:
-        return products * (min(1.0, row.flops / row.dense_flops) if row.dense_flops else 1.0)
+        return products * _filled(row)
     loops = any(grid.loops for grid in grids(row))
     return growth if loops else min(growth, programs * row.calls / max(row.programs, 1))
 

@@ -1,0 +1,361 @@
+"""Convolutions as kernels of tiles: a row is a place in the output, a column one of its channels.
+
+Places      a loop over the places of the window, and inside of it one over the channels; transposed ones, too
+Phases      transposed ones with strides: a grid for each remainder of the places in the output, which all need the
+            same places of the window
+Flat        few channels: one loop over the channels and the places of the window
+
+The rates are those of an H200 (cuDNN in fp32: 40e12 for 64 channels and more).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import ClassVar
+
+from drkernel.coldstart.answers.kernel_text import SIDES
+from drkernel.coldstart.answers.product_lines import Window
+from drkernel.coldstart.answers.tile_text import BYTES_PER_S, Tile, Tiles
+
+LIBRARY, FULL_COLUMNS = 45e12, 48
+"""Operations per second of cuDNN in fp32, and the columns below which they are fewer in proportion."""
+FULL_TURNED = 220
+"""Channels of the input below which cuDNN's transposed convolutions with strides, or of volumes, are slower so."""
+STORE_S = 3e-12
+"""That each element of the output takes besides, in the library's kernels and in these."""
+RATES = {(128, 128): 65e12, (128, 64): 55e12, (64, 64): 51e12, (128, 32): 40e12, (128, 16): 22e12}
+"""Of tiles, by rows and columns."""
+STRIDED, SHORT_STEPS, FLAT, UNALIGNED = 0.85, 0.85, 0.75, 0.4
+"""What tiles reach of that with strides, with steps of 16 terms, with few channels, and where rows of the right factor
+are not loaded by 16 bytes."""
+
+
+@dataclass(frozen=True)
+class Places(Tiles):
+    """A convolution by the places of its window."""
+
+    rates: ClassVar[Mapping[Tile, float]] = {
+        Tile(*sides, terms): rate * (SHORT_STEPS if terms == 16 else 1.0)
+        for sides, rate in RATES.items()
+        for terms in (32, 16)
+    }
+    column: ClassVar[int] = 1
+    pads: ClassVar[bool] = True
+    """Whether the kernel knows of the padding."""
+
+    @property
+    def windows(self) -> Sequence[Window]:
+        return self.product.windows
+
+    @property
+    def sides(self) -> str:
+        return SIDES[len(self.windows)]
+
+    @property
+    def places(self) -> int:
+        """Of a window."""
+        return prod(window.kernel for window in self.windows)
+
+    @property
+    def channels(self) -> int:
+        return self.product.inner // self.places
+
+    # What it saves
+
+    def terms(self, at_a_time: int) -> float:
+        return self.places * ceil(self.channels / at_a_time) * at_a_time
+
+    def seconds(self, tile: Tile) -> float:
+        is_strided = any(window.stride > 1 for window in self.windows) and not self.product.is_transposed
+        return super().seconds(tile) / (STRIDED if is_strided else 1.0) + STORE_S * prod(self.shape)
+
+    @property
+    def library_s(self) -> float:
+        product = self.product
+        share = min(1.0, product.columns / FULL_COLUMNS)
+        if product.is_transposed:
+            is_slow = any(window.stride > 1 for window in self.windows) or len(self.windows) > 2
+            share = min(1.0, self.channels / FULL_TURNED) if is_slow else 1.0
+        rows = prod(self.known.shapes[product.left]) // self.channels
+        rows = rows if product.is_transposed else prod(self.shape) // product.columns
+        return 2 * rows * product.columns * product.inner / LIBRARY / share + STORE_S * prod(self.shape)
+
+    # The text
+
+    @property
+    def warps(self) -> int:
+        return 8 if self.tile.columns > 64 else 4
+
+    @property
+    def _is_flat(self) -> bool:
+        """Whether the weight is taken as it is."""
+        return self.places == 1 and not self.product.is_transposed
+
+    @property
+    def wrapper(self) -> list[str]:
+        left, right = self.left, self.right
+        order = "2, 1, 0" if self.product.is_transposed else "2, 0, 1"
+        return [
+            *[f"{right} = {right}.flatten(2).permute({order}).contiguous()"] * (not self._is_flat),
+            f"N = {right}.shape[{int(not self._is_flat)}]",
+            f"o = {left}.new_empty(({left}.shape[0], N, {self._sides}))",
+            *self.sizes,
+        ]
+
+    @property
+    def sizes(self) -> list[str]:
+        """Formulas of the numbers that the kernel takes."""
+        return ["M = o.numel() // N", *(f"{size} = {text}" for size, text in self._lengths.items())]
+
+    @property
+    def _lengths(self) -> dict[str, str]:
+        found = {"C": f"{self.left}.shape[1]"}
+        for place, side in enumerate(self.sides, 2):
+            found |= {side: f"{self.left}.shape[{place}]", f"O{side}": f"o.shape[{place}]"}
+        return found
+
+    @property
+    def taken(self) -> list[str]:
+        return ["M", "N", *self._lengths]
+
+    @property
+    def _sides(self) -> str:
+        return ", ".join(self._side(dim) for dim in range(len(self.windows)))
+
+    def _side(self, dim: int) -> str:
+        """The formula of a side of the output."""
+        window, side = self.windows[dim], f"{self.left}.shape[{dim + 2}]"
+        over = window.dilation * (window.kernel - 1) + 1 - 2 * window.padding * self.pads
+        if self.product.is_transposed:
+            side = f"({side} - 1) * {window.stride}" if window.stride > 1 else side
+            return side + _signed(over + window.added - (window.stride == 1))
+        inside = side + _signed(-over)
+        return f"({inside}) // {window.stride} + 1" if window.stride > 1 else f"{inside} + 1"
+
+    @property
+    def where(self) -> list[str]:
+        """Statements that say where in the output the rows lie."""
+        lines, rest = [], "r"
+        for side in reversed(self.sides):
+            lines.append(f"x{side} = {rest} % O{side}")
+            rest += f" // O{side}"
+        return [*lines, f"b = {rest}"]
+
+    def _taps(self, steps: str) -> list[str]:
+        """Statements in the loop: which place of the window and which channels a step has."""
+        terms = self.tile.terms
+        if self.places == 1 and steps == "1":
+            return [f"j = s * {terms} + tl.arange(0, {terms})"]
+        return [f"t = s // tl.cdiv(C, {terms})", f"j = s % tl.cdiv(C, {terms}) * {terms} + tl.arange(0, {terms})"]
+
+    def _tap(self, dim: int) -> str:
+        """The place in the window along a dimension."""
+        rest, kernel = prod(window.kernel for window in self.windows[dim + 1 :]), self.windows[dim].kernel
+        return " // ".join(["t", *[str(rest)] * (rest > 1)]) + f" % {kernel}" * (rest * kernel < self.places)
+
+    def _moved(self, dim: int) -> str:
+        """The place in the input along a dimension."""
+        window, side = self.windows[dim], self.sides[dim]
+        tap = (self._tap(dim) + f" * {window.dilation}" * (window.dilation > 1)) if window.kernel > 1 else ""
+        if self.product.is_transposed:
+            return f"x{side}{_signed(window.padding)}{tap and f' - {tap}'}"
+        moved = f"x{side} * {window.stride}" if window.stride > 1 else f"x{side}"
+        return f"{moved}{tap and f' + {tap}'}{_signed(-window.padding)}"
+
+    @property
+    def body(self) -> list[str]:
+        moved = [f"y{side} = {self._moved(dim)}" for dim, side in enumerate(self.sides)]
+        steps = str(self.places)
+        return self.written_body(steps, [*self._taps(steps), *moved], "t * N" if self.places > 1 else "")
+
+    def written_body(self, steps: str, inner: Sequence[str], place: str, mask: str = "(r < M) & (c < N)") -> list[str]:
+        """The loop and what is around it.
+
+        Args:
+            steps: how many places of the window there are.
+            inner: statements that say which of them a step has, and where in the input its rows lie.
+            place: where in the weight this place begins, as columns; empty where there is but one.
+        """
+        masks, index, stored = ["(r < M)", "(j[None, :] < C)"], "b * C + j[None, :]", "b * N + c"
+        for side, window in zip(self.sides, self.windows, strict=True):
+            is_inside = not window.padding and not self.product.is_transposed
+            masks += [] if is_inside else [f"(y{side} >= 0)", f"(y{side} < {side})"]
+            index, stored = f"({index}) * {side} + y{side}", f"({stored}) * O{side} + x{side}"
+        column = f"({place} + c)" if place else "c"
+        count = f"{steps} * tl.cdiv(C, {self.tile.terms})" if steps != "1" else f"tl.cdiv(C, {self.tile.terms})"
+        inner = [
+            *inner,
+            f"x = tl.load({self.left}_ptr + {index}, mask={' & '.join(masks)}, other=0.0)",
+            f"y = tl.load({self.right}_ptr + {column} * C + j[:, None], mask=(c < N) & (j[:, None] < C), other=0.0)",
+        ]
+        return [*self.corner, *self.where, *self.loop(count, *inner, mask=mask), f"i = {stored}"]
+
+
+class Phases(Places):
+    """A transposed convolution whose places in the output differ by what they need of the window."""
+
+    @property
+    def _strided(self) -> list[tuple[str, Window]]:
+        return [(side, window) for side, window in zip(self.sides, self.windows, strict=True) if window.stride > 1]
+
+    @property
+    def grids(self) -> int:
+        return prod(window.stride for _, window in self._strided)
+
+    @property
+    def rows(self) -> int:
+        sides = zip(self.shape[2:], self.windows, strict=True)
+        return self.shape[0] * prod(ceil(side / window.stride) for side, window in sides)
+
+    def terms(self, at_a_time: int) -> float:
+        return super().terms(at_a_time) / self.grids
+
+    def seconds(self, tile: Tile) -> float:
+        return super().seconds(tile) / (UNALIGNED if self.channels % 16 else 1.0)
+
+    @property
+    def third(self) -> str:
+        return str(self.grids)
+
+    @property
+    def _counts(self) -> dict[str, str]:
+        """How many rows there are along each dimension."""
+        return {
+            side: f"Q{side}" if window.stride > 1 else f"O{side}"
+            for side, window in zip(self.sides, self.windows, strict=True)
+        }
+
+    @property
+    def _lengths(self) -> dict[str, str]:
+        return super()._lengths | {
+            f"Q{side}": f"triton.cdiv(O{side}, {window.stride})" for side, window in self._strided
+        }
+
+    @property
+    def sizes(self) -> list[str]:
+        lengths = [f"{size} = {text}" for size, text in self._lengths.items()]
+        return [*lengths, f"M = {self.left}.shape[0] * {' * '.join(self._counts.values())}"]
+
+    @property
+    def where(self) -> list[str]:
+        lines, rest = [], "tl.program_id(2)"
+        for place, (side, window) in enumerate(reversed(self._strided), 1):
+            lines.append(f"z{side} = {rest}" + f" % {window.stride}" * (place < len(self._strided)))
+            rest += f" // {window.stride}"
+        rest = "r"
+        for side, window in zip(reversed(self.sides), reversed(self.windows), strict=True):
+            moved = f" * {window.stride} + z{side}" * (window.stride > 1)
+            lines.append(f"x{side} = {rest} % {self._counts[side]}{moved}")
+            rest += f" // {self._counts[side]}"
+        lines.append(f"b = {rest}")
+        for side, window in self._strided:
+            first = f"(z{side} + {window.padding}) % {window.stride}" if window.padding else f"z{side}"
+            lines += [f"a{side} = {first}", f"n{side} = tl.cdiv({window.kernel} - a{side}, {window.stride})"]
+        return lines
+
+    @property
+    def body(self) -> list[str]:
+        counts = [
+            f"n{side}" if w.stride > 1 else str(w.kernel) for side, w in zip(self.sides, self.windows, strict=True)
+        ]
+        inner, place = self._taps(""), ""
+        rests = ["t"]
+        for count in reversed(counts[1:]):
+            rests.insert(0, f"{rests[0]} // {count}")
+        taps = [
+            f"{rest} % {count}" if dim else rest for dim, (rest, count) in enumerate(zip(rests, counts, strict=True))
+        ]
+        for side, window, tap in zip(self.sides, self.windows, taps, strict=True):
+            inner.append(f"k{side} = {tap}" + f" * {window.stride} + a{side}" * (window.stride > 1))
+            place = f"{_factor(place)} * {window.kernel} + k{side}" if place else f"k{side}"
+        for side, window in zip(self.sides, self.windows, strict=True):
+            step = f"k{side}" + f" * {window.dilation}" * (window.dilation > 1)
+            moved = f"x{side}{_signed(window.padding)} - {step}"
+            inner.append(f"y{side} = ({moved}) // {window.stride}" if window.stride > 1 else f"y{side} = {moved}")
+        inside = [f" & (x{side} < O{side})" for side, _ in self._strided]
+        return self.written_body(
+            " * ".join(counts), inner, f"{_factor(place)} * N", f"(r < M) & (c < N){''.join(inside)}"
+        )
+
+
+class Flat(Places):
+    """A convolution of few channels, whose sum is one loop over channels and places; its input is padded before."""
+
+    rates: ClassVar[Mapping[Tile, float]] = {
+        Tile(*sides, terms): FLAT * rate for sides, rate in RATES.items() for terms in (32, 16)
+    }
+    pads: ClassVar[bool] = False
+
+    def terms(self, at_a_time: int) -> float:
+        return ceil(self.product.inner / at_a_time) * at_a_time
+
+    def seconds(self, tile: Tile) -> float:
+        padded = any(window.padding for window in self.windows)
+        copied = 8 * prod(self.known.shapes[self.product.left]) / BYTES_PER_S * padded
+        return super().seconds(tile) + copied
+
+    @property
+    def wrapper(self) -> list[str]:
+        left, right = self.left, self.right
+        pads = [str(window.padding) for window in reversed(self.windows) for _ in range(2)]
+        padded = [f"{left} = F.pad({left}, ({', '.join(pads)}))"] * any(window.padding for window in self.windows)
+        return [
+            *padded,
+            f"{right} = F.pad({right}.flatten(1), (0, -{right}[0].numel() % 16))",
+            f"N = {right}.shape[0]",
+            f"o = {left}.new_empty(({left}.shape[0], N, {self._sides}))",
+            *self.sizes,
+        ]
+
+    @property
+    def _lengths(self) -> dict[str, str]:
+        return super()._lengths | {"K": f"{self.right}.shape[1]"}
+
+    @property
+    def body(self) -> list[str]:
+        base, rest, stored = "b * C", self.places, "b * N + c"
+        for side, window in zip(self.sides, self.windows, strict=True):
+            step = f"x{side} * {window.stride}" if window.stride > 1 else f"x{side}"
+            base, stored = f"{_factor(base)} * {side} + {step}", f"({stored}) * O{side} + x{side}"
+        taps = [f"j // {self.places}" if self.places > 1 else "j"]
+        for window in self.windows:
+            rest //= window.kernel
+            tap = (f"j // {rest}" if rest > 1 else "j") + f" % {window.kernel}"
+            taps.append((tap + f" * {window.dilation}" * (window.dilation > 1)) * (window.kernel > 1))
+        moved = taps[0]
+        for side, tap in zip(self.sides, taps[1:], strict=True):
+            moved = f"{_factor(moved)} * {side}" + (f" + {tap}" if tap else "")
+        return [
+            *self.corner,
+            *self.where,
+            f"i = {base}",
+            *self.loop(
+                f"0, K, {self.tile.terms}",
+                f"j = s + tl.arange(0, {self.tile.terms})",
+                f"k = {moved}",
+                f"x = tl.load({self.left}_ptr + i + k[None, :], "
+                f"mask=(r < M) & (j[None, :] < C * {self.places}), other=0.0)",
+                f"y = tl.load({self.right}_ptr + c * K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)",
+            ),
+            f"i = {stored}",
+        ]
+
+
+def _factor(text: str) -> str:
+    """A sum, to be multiplied.
+
+    >>> _factor("a * b + c"), _factor("a * b")
+    ('(a * b + c)', 'a * b')
+    """
+    return f"({text})" if " + " in text or " // " in text or " % " in text else text
+
+
+def _signed(number: int) -> str:
+    """What is added.
+
+    >>> _signed(3), _signed(-3), _signed(0)
+    (' + 3', ' - 3', '')
+    """
+    return f" - {-number}" if number < 0 else f" + {number}" * (number > 0)
