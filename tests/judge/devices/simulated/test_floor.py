@@ -70,6 +70,14 @@ def test_kernels_beside_the_products_grow_like_their_data():
     assert floor.products_by_hand(REFERENCE, by_hand, SCALE).sites == {"k:1"}
 
 
+def test_tiles_stand_for_what_they_mask_but_for_no_more_than_as_much_again():
+    epilogue = Row("e", "e:1", True, 1, 4, arithmetic=4096 * 300, tensors=TENSORS)
+    by_hand = lambda **dot: floor.products_by_hand(REFERENCE, OpTrace([*kernel(**dot).rows, epilogue]), SCALE).sites
+    assert not by_hand(flops=SMALL * 0.6, dense_flops=SMALL * 4)
+    assert by_hand(flops=SMALL * 0.6) == {"e:1"}
+    assert by_hand(flops=SMALL * 0.1, dense_flops=SMALL * 4) == {"e:1"}
+
+
 def test_a_kernel_that_needs_no_products_is_not_said_to_compute_them():
     diagonal = kernel(arithmetic=4096)
     assert not floor.products_by_hand(REFERENCE, diagonal, SCALE).sites

@@ -21,12 +21,16 @@ from drkernel.types import KernelTime, Precision
 
 _LEAST_BY_HAND = 0.25
 """Instructions per multiply-add of the missing products, below which kernels do something else instead of them."""
+_MOST_MASKED = 2.0
+"""Times the operations on data, that tiles may stand for: a library counts the padding of a small image, too."""
 
 
 def products_by_hand(reference: OpTrace, trace: OpTrace, scale: Scale) -> ByHand:
     """The kernels that compute the reference's missing products without tl.dot: those with the most arithmetic."""
     missing, full = _missing(reference, trace, scale)
-    left = missing - sum(row.flops for row in trace.rows if row.triton)
+    left = missing - sum(
+        max(row.flops, min(row.dense_flops, _MOST_MASKED * row.flops)) for row in trace.rows if row.triton
+    )
     rows = sorted((row for row in trace.rows if row.triton and not row.flops), key=lambda row: -row.arithmetic)
     if left <= 0 or sum(row.arithmetic for row in rows) < _LEAST_BY_HAND * left / 2:
         return ByHand()
