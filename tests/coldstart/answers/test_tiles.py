@@ -119,6 +119,21 @@ KINDS = {
     "strides in sequences": (
         "return self.a(x)", SEQUENCE, ["nn.ConvTranspose1d(64, 64, 16, 8, 4, bias=False)"], "tl.program_id(2)\n"
     ),
+    "the least of all channels": ("return self.a(x).amin(1, keepdim=True) + y.mean()", IMAGE, [CONV], "+ r, "),
+    "a mean of all channels": (
+        "return self.a(x).relu().mean(1) * 2.0", IMAGE, ["nn.Conv2d(64, 100, 3)"], "return o.squeeze(1)"
+    ),
+    "a softmax over channels": (
+        "return torch.sigmoid(F.softmax(self.a(x), 1) * 2.0)", IMAGE, ["nn.ConvTranspose2d(64, 48, 4, 2, 1)"],
+        "w1 = tl.exp(t0 - u1)",
+    ),
+    "a sum of all channels, strides": (
+        "return torch.logsumexp(self.a(x), 1, keepdim=True) - 1.0", "16, 32, 8, 31, 32",
+        ["nn.ConvTranspose3d(32, 24, 3, 2, 1, 1)"], "tl.store(o_ptr + ((b * OD + xD) * OH + xH) * OW + xW, t2",
+    ),
+    "what belongs to all channels": (
+        "return self.a(x) * y.mean(1, keepdim=True)", IMAGE, ["nn.Conv2d(64, 128, 3, padding=1)"], "+ r, mask=r < M)"
+    ),
     "strides in volumes": ("return self.a(x)", "16, 32, 8, 31, 32", ["nn.ConvTranspose3d(32, 64, 3, 2, 1, 1)"], "nD"),
 }  # fmt: skip
 

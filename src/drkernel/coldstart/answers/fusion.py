@@ -10,7 +10,7 @@ from functools import cached_property
 from math import prod
 
 from drkernel.coldstart.answers.further import any_step_of
-from drkernel.coldstart.answers.kernel_text import KernelText
+from drkernel.coldstart.answers.kernel_text import EMPTY, KernelText
 from drkernel.coldstart.answers.known import Known, Part, Shapes
 from drkernel.coldstart.answers.pooling import Pool
 from drkernel.coldstart.answers.steps import Step
@@ -25,8 +25,7 @@ MOST_WAITING = 2
 """Steps that make a group only with what follows them: a mask before a softmax."""
 _NOT_IN_LOOPS = ("argmax", "argmin", "cumsum")
 """Kinds of statements that need all that is reduced at once."""
-_EMPTY = {"sum": "0.0", "max": "float('-inf')", "min": "float('inf')"}
-_EMPTY |= {"argmax": _EMPTY["max"], "argmin": _EMPTY["min"]}
+_EMPTY = {**EMPTY, "argmax": EMPTY["max"], "argmin": EMPTY["min"]}
 _JOINED = {"sum": "{a} + {b}", "max": "tl.maximum({a}, {b})", "min": "tl.minimum({a}, {b})"}
 _DTYPES = {"int": "torch.long", "bool": "torch.bool"}
 

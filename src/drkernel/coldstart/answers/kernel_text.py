@@ -11,6 +11,8 @@ from drkernel.coldstart.answers.steps import Step
 
 SIDES = {1: "W", 2: "HW", 3: "DHW"}
 """Names of the dimensions of a window. `xW` is a place in the output, `yW` one in the tensor."""
+EMPTY = {"sum": "0.0", "max": "float('-inf')", "min": "float('inf')"}
+"""What a reduction is of nothing, by kind."""
 _KERNEL = """\
 @triton.jit
 def kernel{number}({signature}):

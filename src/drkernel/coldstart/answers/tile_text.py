@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, prod
 from typing import ClassVar
 
-from drkernel.coldstart.answers.kernel_text import KernelText
+from drkernel.coldstart.answers.kernel_text import EMPTY, KernelText
 from drkernel.coldstart.answers.known import Known
 from drkernel.coldstart.answers.product_lines import Product
 from drkernel.coldstart.answers.steps import Step
 
 SMS, TILES_PER_SM = 132, 2
 BYTES_PER_S = 4.4e12
+Shape = tuple[int, ...]
+Place = tuple[str, str]
+"""An index and a mask; no mask where it is empty."""
 UNIT_S = 0.18e-12
 """Of `Group.saved`: a tenth of the time that an element takes to be written and read again."""
 LEAST_GAIN = 0.05
@@ -64,33 +67,74 @@ class Tiles(KernelText):
     def right(self) -> str:
         return self.name(self.product.right)
 
-    def place(self, name: str, step: Step) -> tuple[str, str] | None:
+    @property
+    def row_shapes(self) -> list[Shape]:
+        """Shapes of values of which there is one for all columns: with a one in their place, then without; empty where
+        none may be made."""
+        return []
+
+    @property
+    def row(self) -> Place:
+        """Where such values lie."""
+        return "r", "r < M"
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether it makes such a value."""
+        return self.known.shapes[self.makes] in self.row_shapes
+
+    def place(self, name: str, step: Step) -> Place | None:
         """Where in a tensor beside the product the element lies, and the mask."""
         shape = (step.own or {}).get(name) or self.known.shapes.get(name)
         is_turned = self.product.is_turned and name == self.product.right
         if shape is None or name in self.known.dtypes or is_turned:
             return None
+        if prod(shape) == 1:
+            return "0", ""
+        if not step.over and (made := self.known.shapes[step.makes]) in self.row_shapes:
+            return self.row if shape == made else None
         if shape == self.shape:
             return "i", "m"
         shape = (1,) * (len(self.shape) - len(shape)) + shape
         column = self.column % len(self.shape)
         if all(side == 1 for place, side in enumerate(shape) if place != column):
-            return ("0", "") if shape[column] == 1 else ("c", "c < N")
-        return ("r", "r < M") if self.has_rows and shape == (*self.shape[:-1], 1) else None
+            return "c", "c < N"
+        return self.row if shape == (*self.shape[:column], 1, *self.shape[column + 1 :]) and self.has_rows else None
 
     @property
     def has_rows(self) -> bool:
-        """Whether `r` counts the rows of the output."""
-        return False
+        """Whether what belongs to a row of the output has a place."""
+        return bool(self.row_shapes)
 
     def fits(self, step: Step) -> bool:
         """Whether it can compute the step, too."""
-        made = set(self.made)
-        if step.over or step.is_view or step.after or step.window or self.known.shapes[step.makes] != self.shape:
+        made, shape = set(self.made), self.known.shapes[step.makes]
+        if (
+            step.is_view
+            or step.after
+            or step.window
+            or step.makes in self.known.dtypes
+            or not made & set(step.operands)
+        ):
             return False
-        if step.makes in self.known.dtypes or not made & set(step.operands):
+        if shape not in (self.shape, *self.row_shapes) or (step.over and not self._reduces(step)):
             return False
-        return all(name in made or self.place(name, step) for name in step.operands)
+        met = [shape, self.shape] if step.over else [shape, *self.row_shapes[:1] * (shape == self.shape)]
+        known = self.known.shapes
+        return all(known[name] in met if name in made else self.place(name, step) for name in step.operands)
+
+    def _reduces(self, step: Step) -> bool:
+        """Whether it can compute a reduction: over the columns, all of which a program has."""
+        column = self.column % len(self.shape)
+        if not self.row_shapes or step.over != (column, column) or step.groups or step.parts != 1:
+            return False
+        if not all(kind in ("", *EMPTY) for _, kind, _ in step.recipe) or not self._tiles_of(is_whole=True):
+            return False
+        return replace(self, steps=(*self.steps, step)).gain_s > 0.0
+
+    def _tiles_of(self, is_whole: bool) -> list[Tile]:
+        """All tiles, or those that have all columns."""
+        return [tile for tile in self.rates if not is_whole or tile.columns >= self.product.columns]
 
     # What it saves
 
@@ -121,7 +165,12 @@ class Tiles(KernelText):
 
     @cached_property
     def tile(self) -> Tile:
-        return min(self.rates, key=self.seconds)
+        return min(self._tiles_of(self.has_whole_rows), key=self.seconds)
+
+    @property
+    def has_whole_rows(self) -> bool:
+        """Whether a program has all columns, as a reduction needs."""
+        return any(step.over for step in self.steps)
 
     @property
     def gain_s(self) -> float:
@@ -166,11 +215,15 @@ class Tiles(KernelText):
         turned = [self.product.right] * self.product.is_turned
         values = [self.name(name) for name in self.outside if not name.startswith("self.") and name not in turned]
         wrapper = [*(f"{name} = {name}.contiguous()" for name in values), *self.wrapper]
-        blocks = {"BM": self.tile.rows, "BN": self.tile.columns, "num_warps": self.warps}
-        grid = (
-            f"triton.cdiv(M, {self.tile.rows}), triton.cdiv(N, {self.tile.columns}){self.third and f', {self.third}'}"
-        )
-        return self.written(number, [*self.body, *self._epilogue()], wrapper, grid, [*self.taken, *self.told], blocks)
+        columns: int | str = self.tile.columns
+        across = f"triton.cdiv(N, {columns})"
+        if self.has_whole_rows:
+            columns, across = f"max({columns}, triton.next_power_of_2(N))", "1"
+        blocks = {"BM": self.tile.rows, "BN": columns, "num_warps": self.warps}
+        grid = f"triton.cdiv(M, {self.tile.rows}), {across}" + (self.third and f", {self.third}")
+        body, taken = [*self.body, *self._epilogue()], [*self.taken, *self.told]
+        after = ".squeeze(1)" if self.known.shapes[self.makes] in self.row_shapes[1:] else ""
+        return self.written(number, body, wrapper, grid, taken, blocks, after)
 
     @property
     def corner(self) -> list[str]:
@@ -207,5 +260,8 @@ class Tiles(KernelText):
                     at = "" if where == "0" else f" + {where}"
                     lines.append(f"{names[operand]} = tl.load({names[operand]}_ptr{at}{mask and f', mask={mask}'})")
             names[step.makes] = made = self.name(step.makes)
-            lines += [f"{target} = {text}" for target, _, text in self.filled(step, names)]
-        return [*lines, f"tl.store(o_ptr + i, {made}, mask=m)"]
+            for target, kind, text in self.filled(step, names):
+                all_columns = f"tl.{kind}(tl.where(c < N, {text}, {EMPTY.get(kind)}), 1, keep_dims=True)"
+                lines.append(f"{target} = {all_columns if kind else text}")
+        where, mask = self.row if self.is_reduced else ("i", "m")
+        return [*lines, f"tl.store(o_ptr + {where}, {made}, mask={mask})"]

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.product_lines import Window
-from drkernel.coldstart.answers.tile_text import BYTES_PER_S, Tile, Tiles
+from drkernel.coldstart.answers.tile_text import BYTES_PER_S, Place, Shape, Tile, Tiles
 
 LIBRARY, FULL_COLUMNS = 45e12, 48
 """Operations per second of cuDNN in fp32, and the columns below which they are fewer in proportion."""
@@ -48,6 +48,11 @@ class Places(Tiles):
     @property
     def windows(self) -> Sequence[Window]:
         return self.product.windows
+
+    @property
+    def row_shapes(self) -> list[Shape]:
+        batch, _, *sides = self.shape
+        return [(batch, 1, *sides), (batch, *sides)]
 
     @property
     def sides(self) -> str:
@@ -100,14 +105,15 @@ class Places(Tiles):
         return [
             *[f"{right} = {right}.flatten(2).permute({order}).contiguous()"] * (not self._is_flat),
             f"N = {right}.shape[{int(not self._is_flat)}]",
-            f"o = {left}.new_empty(({left}.shape[0], N, {self._sides}))",
+            f"o = {left}.new_empty(({left}.shape[0], {1 if self.is_reduced else 'N'}, {self._sides}))",
             *self.sizes,
         ]
 
     @property
     def sizes(self) -> list[str]:
         """Formulas of the numbers that the kernel takes."""
-        return ["M = o.numel() // N", *(f"{size} = {text}" for size, text in self._lengths.items())]
+        rows = "o.numel()" if self.is_reduced else "o.numel() // N"
+        return [f"M = {rows}", *(f"{size} = {text}" for size, text in self._lengths.items())]
 
     @property
     def _lengths(self) -> dict[str, str]:
@@ -197,6 +203,18 @@ class Phases(Places):
     """A transposed convolution whose places in the output differ by what they need of the window."""
 
     @property
+    def row(self) -> Place:
+        index = "b"
+        for side in self.sides:
+            index = f"{_factor(index)} * O{side} + x{side}"
+        return index, f"(r < M){self._inside}"
+
+    @property
+    def _inside(self) -> str:
+        """The rest of a mask: rows may lie outside."""
+        return "".join(f" & (x{side} < O{side})" for side, _ in self._strided)
+
+    @property
     def _strided(self) -> list[tuple[str, Window]]:
         return [(side, window) for side, window in zip(self.sides, self.windows, strict=True) if window.stride > 1]
 
@@ -274,10 +292,7 @@ class Phases(Places):
             step = f"k{side}" + f" * {window.dilation}" * (window.dilation > 1)
             moved = f"x{side}{_signed(window.padding)} - {step}"
             inner.append(f"y{side} = ({moved}) // {window.stride}" if window.stride > 1 else f"y{side} = {moved}")
-        inside = [f" & (x{side} < O{side})" for side, _ in self._strided]
-        return self.written_body(
-            " * ".join(counts), inner, f"{_factor(place)} * N", f"(r < M) & (c < N){''.join(inside)}"
-        )
+        return self.written_body(" * ".join(counts), inner, f"{_factor(place)} * N", f"(r < M) & (c < N){self._inside}")
 
 
 class Flat(Places):
@@ -305,7 +320,7 @@ class Flat(Places):
             *padded,
             f"{right} = F.pad({right}.flatten(1), (0, -{right}[0].numel() % 16))",
             f"N = {right}.shape[0]",
-            f"o = {left}.new_empty(({left}.shape[0], N, {self._sides}))",
+            f"o = {left}.new_empty(({left}.shape[0], {1 if self.is_reduced else 'N'}, {self._sides}))",
             *self.sizes,
         ]
 

@@ -38,6 +38,8 @@ class Scale:
     """Operator and its output elements in the small run -> factor of its products."""
     dense: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """The same with all lanes, see Row.dense_flops."""
+    made: Mapping[float, float] = field(default_factory=dict)
+    """Products of an operator of the reference in the small run -> elements that it makes at full size."""
     calls: Mapping[str, float] = field(default_factory=dict)
     """Operator -> how many times as often it is called, where that grows: in a loop."""
     called: Mapping[str, int] = field(default_factory=dict)
@@ -62,6 +64,12 @@ class Scale:
 
     def of_products(self, row: Row) -> float:
         return self.operators.get((row.name, row.output_numel), self.flops)
+
+    def made_by(self, row: Row) -> float:
+        """Elements at full size that come of a kernel's products, where these are those of one operator, or more than
+        half of them, as some are masked; else 0."""
+        like = [flops for flops in self.made if 0.5 * flops < row.flops / max(row.calls, 1) < 1.001 * flops]
+        return self.made[min(like)] if like else 0.0
 
     def of_dense(self, row: Row) -> float:
         """Of an operator's products with all lanes."""
@@ -119,6 +127,7 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
     before, after = small.trace.rows, full.trace.rows
     numel, extents = _Votes(), _Votes()
     operators, dense = dict[tuple[str, int], float](), dict[tuple[str, int], float]()
+    made: dict[float, float] = {}
     if [row.name for row in before] == [row.name for row in after]:
         for one, other in zip(before, after, strict=True):
             for tensor, grown in zip(one.tensors, other.tensors, strict=False):
@@ -126,6 +135,7 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
             if one.flops and other.flops:
                 operators[one.name, one.output_numel] = other.flops / one.flops
                 dense[one.name, one.output_numel] = other.dense_flops / one.dense_flops
+                made[one.flops / one.calls] = min(other.output_numel, made.get(one.flops / one.calls, math.inf))
         shapes = (itertools.chain.from_iterable(recorder.shapes) for recorder in (small, full))
         for shape, grown in zip(*shapes, strict=False):
             if len(shape) == len(grown):
@@ -137,6 +147,7 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
         numel=numel.winners(),
         operators=operators,
         dense=dense,
+        made=made,
         calls=_grown_calls(small.trace, full.trace),
         called=calls(small.trace),
         extents=extents.winners(),

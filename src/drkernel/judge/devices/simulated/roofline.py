@@ -288,7 +288,8 @@ def _tile(row: Row, scale: Scale) -> float:
     """Elements of a program's tile at full size."""
     if not row.is_smaller or not row.full_grid:
         return row.tile
-    return max(row.tile, max(grid.stored * scale.of_tensor(grid.stored) for grid in grids(row)) / row.full_grid)
+    stored = max(grid.stored * scale.of_tensor(grid.stored) for grid in grids(row))
+    return max(row.tile, max(stored, scale.made_by(row)) / row.full_grid)
 
 
 def _traffic(row: Row, scale: Scale, products: float = 0.0) -> tuple[float, float]:
