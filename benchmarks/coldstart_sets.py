@@ -2,8 +2,9 @@
 
     python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N] [--programs]
 
-Part N is of seed SEED + N; a part that is there stays. More than half of its tasks are free programs, the rest of all
-families of the generator and of its networks that nobody planned; some have 16 bits. --programs draws free programs
+Part N is of seed SEED + N; a part that is there stays. A third of its tasks are free programs, a third free chains
+behind convolutions and products, the rest of all families of the generator and of its networks that nobody planned;
+some have 16 bits. --programs draws free programs
 alone, for a policy that has learnt the others. Train on OUT with policy.prompts=compact; policies read
 policy.prompts=canonical.
 """
@@ -73,11 +74,12 @@ def streams(seed: int, programs_only: bool) -> list[Iterator[Task]]:
     """What tasks come from in turn."""
     unplanned = [name for name in FAMILIES if name.startswith("wild")]
     programs = free.stream("train", seed, edition=2)
+    chains = free.stream("train", seed, ["free_chains"], edition=3)
     if programs_only:
         return [programs]
     every, wild = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned))
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
-    return [*[programs, every, programs, wild] * 4, *[programs, every, every] * 2, *narrow]
+    return [*[programs, chains, every, programs, chains, wild] * 4, *[programs, chains, every] * 2, *narrow]
 
 
 if __name__ == "__main__":

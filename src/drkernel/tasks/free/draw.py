@@ -153,14 +153,30 @@ _MORE: dict[str, Mapping[tuple[Step, ...], int]] = {
 }
 """What the second edition adds to them."""
 _ENDS: dict[int, tuple[Step, ...]] = {1: (pairs.loss,), 2: (*[pairs.loss] * 4, *_LOSSES)}
+_ENDS[3] = _ENDS[2]
 """What a program may end with, by edition."""
+_POOLS: tuple[Step, ...] = (*[layers.pool] * 3, windows.row_pool)
+_CHAINS: Mapping[tuple[Step, ...], int] = {
+    _POINTWISE: 10,
+    _ROWS: 4,
+    (rows.over_channels,): 3,
+    _POOLS: 3,
+    _PAIRS: 1,
+    _MOVES: 1,
+}
+_FIRST: tuple[Step, ...] = (*[layers.layer] * 3, layers.raw, *[layers.convolution] * 2, *[windows.enlarged] * 6)
+"""What a chain begins with."""
+_SECOND = {name: {**kinds, **_MORE[name]} for name, kinds in _KINDS.items()}
 EDITIONS: dict[int, dict[str, dict[tuple[Step, ...], int]]] = {
     1: {name: dict(kinds) for name, kinds in _KINDS.items()},
-    2: {name: {**kinds, **_MORE[name]} for name, kinds in _KINDS.items()},
+    2: _SECOND,
+    3: {**_SECOND, "free_chains": dict(_CHAINS)},
 }
 """All steps by edition and family. What is added to steps makes a new edition: an earlier one does not draw it."""
 FAMILIES = tuple(_KINDS)
+"""Of the first two editions."""
 _STARTS = ("images", "images", "images", "vectors", "vectors", "tokens", "tokens", "heads", "signals", "volumes")
+_STARTS_OF_CHAINS = ("images", "images", "images", "volumes", "volumes", "volumes", "vectors", "vectors", "signals")
 _STARTS_OF_NETWORKS = (
     "images",
     "images",
@@ -185,8 +201,9 @@ def stream(
     Raises:
         DrKernelError: an unknown family.
     """
-    if unknown := [name for name in names if name not in _KINDS]:
-        raise DrKernelError(f"free programs: unknown family {unknown[0]!r}; expected one of {', '.join(_KINDS)}")
+    if unknown := [name for name in names if name not in EDITIONS[edition]]:
+        known = ", ".join(EDITIONS[edition])
+        raise DrKernelError(f"free programs: unknown family {unknown[0]!r}; expected one of {known}")
     rng = random.Random(f"free/{split}/{seed}/{dtype}" + f"/{edition}" * (edition > 1))
     while True:
         for name in rng.sample(list(names), len(names)):
@@ -224,7 +241,7 @@ def _task(rng: random.Random, split: str, family: str, dtype: str, edition: int)
 def _begin(program: Program, family: str) -> None:
     """The first input, and a layer where the family has one."""
     rng = program.rng
-    kind = rng.choice(_STARTS_OF_NETWORKS if family == "free_networks" else _STARTS)
+    kind = rng.choice({"free_networks": _STARTS_OF_NETWORKS, "free_chains": _STARTS_OF_CHAINS}.get(family, _STARTS))
     if kind == "tokens" and family == "free_networks" and rng.random() < 0.25:
         vocab, width = program.size("vocab"), program.size("features")
         ids = program.input((program.size("batch"), program.size("seq")), vocab.text)
@@ -235,6 +252,8 @@ def _begin(program: Program, family: str) -> None:
     program.input(shape, "rand" if rng.random() < 0.1 else "randn")
     if family == "free_networks" and rng.random() < 0.08:
         _step(program, (layers.twins,))
+    if family == "free_chains":
+        _step(program, _FIRST)
     if family == "free_layers":
         _step(program, (layers.layer, layers.layer, layers.layer, layers.transposed, layers.raw, pairs.scores))
 

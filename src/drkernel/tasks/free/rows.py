@@ -86,6 +86,17 @@ def along(program: Program) -> Value:
     return program.let(text, x.shape)
 
 
+def over_channels(program: Program) -> Value:
+    """A number for all channels, or what is computed along them."""
+    x, rng = program.value, program.rng
+    if x.rank < 3:
+        raise Unfit
+    if rng.random() < 0.6:
+        return statistic(program, x, (1,), rng.random() < 0.75)
+    text = rng.choice(_ALONG).format(x=x.name, d=1, e=rng.choice(SMALL_NUMBERS), p=positive(rng))
+    return program.let(text, x.shape)
+
+
 def back(program: Program) -> Value:
     """A statistic, something of it, and the value again."""
     x, rng = program.value, program.rng

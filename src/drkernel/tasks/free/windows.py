@@ -161,6 +161,27 @@ def upward(program: Program) -> Value:
     return program.let(f"{made.name}[..., {a}:-{b}]", (*made.shape[:-1], made.shape[-1] - (a + b)))
 
 
+def enlarged(program: Program) -> Value:
+    """A transposed convolution of any window, stride and padding."""
+    x, rng = program.value, program.rng
+    rank = x.rank - 2
+    if rank not in (1, 2, 3):
+        raise Unfit
+    kernel, stride = rng.choice((2, 3, 3, 3, 4, 4, 5)), rng.choice((1, 2, 2, 2, 2, 3))
+    padding, added = rng.choice((0, 0, 1, 1, 2)), rng.choice((0, 0, 1)) if stride > 1 else 0
+    if 2 * padding > kernel:
+        raise Unfit
+    out = program.size("channels")
+    more = f", stride={stride}" * (stride > 1) + f", padding={padding}" * (padding > 0)
+    more += f", output_padding={added}" * (added > 0) + ", bias=False" * (rng.random() < 0.15)
+    layer = program.hold(f"nn.ConvTranspose{rank}d({x.shape[1].text}, {out.text}, {kernel}{more})", "deconv")
+    sides = [layers.side_out_transposed(side, kernel, stride, padding, added) for side in x.shape[2:]]
+    made = program.let(f"{layer}({x.name})", (x.shape[0], out, *sides))
+    if count(made.shape, small=True) > _MANY:
+        raise Unfit
+    return made
+
+
 def standardised(program: Program) -> Value:
     """A convolution or a layer whose weight has mean 0 and deviation 1 for each output, or length 1."""
     x, rng = program.value, program.rng
