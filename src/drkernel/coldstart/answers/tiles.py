@@ -90,7 +90,7 @@ class Matrices(Tiles):
         ]
 
 
-def _kind(product: Product) -> type[Tiles] | None:
+def kind_of(product: Product) -> type[Tiles] | None:
     """The kernel of a product; None where factors would not be loaded by 16 bytes, which costs more than it saves."""
     if not product.windows:
         return None if product.inner % ALIGNED else Matrices
@@ -107,7 +107,7 @@ def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known) -> Iterato
     uses = Counter(name for line in lines for name in line.reads)
     for line in lines:
         product = product_of(line, known)
-        if product is None or (kind := _kind(product)) is None:
+        if product is None or (kind := kind_of(product)) is None:
             continue
         best = grown = kind((), {}, product, known)
         for step in steps:

@@ -319,12 +319,8 @@ class _Leaf:
         return describe("wrong_values", path, value.shape, 0, *rows, wrong, True)
 
     def fits(self, path: str, rounded: Any, actual: Any) -> bool:
-        if (
-            isinstance(rounded, Tensor)
-            and isinstance(actual, OutputTensor)
-            and is_float(rounded)
-            and outputs.alike(actual.value, rounded)
-        ):
+        are_tensors = isinstance(rounded, Tensor) and isinstance(actual, OutputTensor)
+        if are_tensors and is_float(rounded) and outputs.alike(actual.value, rounded):
             return self._is_right(actual.value, 1.0)
         return self.check(path, rounded, actual, 1.0) is None
 
