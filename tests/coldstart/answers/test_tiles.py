@@ -123,6 +123,7 @@ KINDS = {
     "a mean of all channels": (
         "return self.a(x).relu().mean(1) * 2.0", IMAGE, ["nn.Conv2d(64, 100, 3)"], "return o.squeeze(1)"
     ),
+    "one channel": ("return F.relu(self.a(x)) + 1.0", "64, 64, 128, 128", ["nn.Conv2d(64, 1, 3)"], "+ i, t2, mask=m)"),
     "a softmax over channels": (
         "return torch.sigmoid(F.softmax(self.a(x), 1) * 2.0)", IMAGE, ["nn.ConvTranspose2d(64, 48, 4, 2, 1)"],
         "w1 = tl.exp(t0 - u1)",

@@ -52,7 +52,7 @@ class Places(Tiles):
     @property
     def row_shapes(self) -> list[Shape]:
         batch, _, *sides = self.shape
-        return [(batch, 1, *sides), (batch, *sides)]
+        return [(batch, 1, *sides), (batch, *sides)] if self.product.columns > 1 else []
 
     @property
     def sides(self) -> str:
