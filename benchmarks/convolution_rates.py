@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from product_rates import milliseconds
 
 from drkernel.coldstart.answers.known import Known
 from drkernel.coldstart.answers.product_lines import product_of
@@ -105,19 +103,6 @@ def tiles_of(source: str) -> Tiles:
     kind = kind_of(product) if product else None
     assert product and kind, source
     return kind((), {}, product, Known.of(told))
-
-
-def milliseconds(run: Callable[[], Tensor]) -> float:
-    run()
-    found = []
-    for _ in range(5):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        run()
-        end.record()
-        torch.cuda.synchronize()
-        found.append(start.elapsed_time(end))
-    return statistics.median(found)
 
 
 if __name__ == "__main__":

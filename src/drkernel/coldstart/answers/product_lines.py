@@ -63,9 +63,7 @@ def _product(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Product
         case ast.BinOp(left, ast.MatMult(), right):
             return _matmul(makes, ast.unparse(left), ast.unparse(right), shapes)
         case ast.Call(ast.Attribute(ast.Name("self"), module), [ast.Name(value)], []) if value in shapes:
-            if found := re.match(
-                r" F\.(linear|conv(?:_transpose)?[123]d)\(weight (\([\d, ]+\))(.*?)\)(?=; \(|$)", beside
-            ):
+            if found := _OF_MODULE.match(beside):
                 words = dict(re.findall(r", (\w+)(?:=(\(.*?\)|\d+|'same'))?", found[3]))
                 bias = f"self.{module}.bias" if words.pop("bias", None) is not None else ""
                 names = [value, f"self.{module}.weight", bias]
