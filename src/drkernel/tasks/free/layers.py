@@ -107,9 +107,17 @@ def transposed(program: Program) -> Value:
     if rank not in (1, 2, 3):
         raise Unfit
     kernel, stride, padding, added = rng.choice(((2, 2, 0, 0), (3, 1, 1, 0), (3, 2, 1, 1), (4, 2, 1, 0), (3, 1, 0, 0)))
-    out = _width(program, x.shape[1], "channels")
-    more = f", stride={stride}" * (stride > 1) + f", padding={padding}" * (padding > 0) + ", output_padding=1" * added
-    layer = program.hold(f"nn.ConvTranspose{rank}d({x.shape[1].text}, {out.text}, {kernel}{more})", "deconv")
+    return held_transposed(program, _width(program, x.shape[1], "channels"), kernel, stride, padding, added)
+
+
+def held_transposed(
+    program: Program, out: Dim, kernel: int, stride: int, padding: int, added: int, more: str = ""
+) -> Value:
+    """A transposed convolution of the value to so many channels; `more`: further arguments, behind a comma."""
+    x = program.value
+    told = f", stride={stride}" * (stride > 1) + f", padding={padding}" * (padding > 0)
+    told += f", output_padding={added}" * (added > 0) + more
+    layer = program.hold(f"nn.ConvTranspose{x.rank - 2}d({x.shape[1].text}, {out.text}, {kernel}{told})", "deconv")
     sides = [side_out_transposed(side, kernel, stride, padding, added) for side in x.shape[2:]]
     return program.let(f"{layer}({x.name})", (x.shape[0], out, *sides))
 

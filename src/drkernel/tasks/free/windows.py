@@ -140,18 +140,14 @@ def framed(program: Program) -> Value:
 def upward(program: Program) -> Value:
     """A transposed convolution of groups, or with sides of its own; perhaps the edges are cut off."""
     x, rng = program.value, program.rng
-    rank = _has_places(x, 3)
+    _has_places(x, 3)
     channels = x.shape[1]
     fit = [g for g in (2, 2, 4, 8) if channels.full % g == channels.small % g == 0]
     groups = rng.choice(fit) if fit and rng.random() < 0.6 else 1
     out = channels if groups > 1 and rng.random() < 0.5 else product((as_dim(4 * groups), as_dim(rng.choice((2, 4)))))
     kernel, stride, padding, added = rng.choice(((2, 2, 0, 0), (3, 2, 1, 1), (4, 2, 1, 0), (3, 1, 1, 0), (5, 2, 2, 1)))
-    more = f", stride={stride}" * (stride > 1) + f", padding={padding}" * (padding > 0)
-    more += f", output_padding={added}" * (added > 0) + f", groups={groups}" * (groups > 1)
-    more += ", bias=False" * (rng.random() < 0.3)
-    layer = program.hold(f"nn.ConvTranspose{rank}d({channels.text}, {out.text}, {kernel}{more})", "deconv")
-    sides = [layers.side_out_transposed(side, kernel, stride, padding, added) for side in x.shape[2:]]
-    made = program.let(f"{layer}({x.name})", (x.shape[0], out, *sides))
+    more = f", groups={groups}" * (groups > 1) + ", bias=False" * (rng.random() < 0.3)
+    made = layers.held_transposed(program, out, kernel, stride, padding, added, more)
     if count(made.shape, small=True) > _MANY:
         raise Unfit
     if rng.random() < 0.75:
@@ -172,11 +168,7 @@ def enlarged(program: Program) -> Value:
     if 2 * padding > kernel:
         raise Unfit
     out = program.size("channels")
-    more = f", stride={stride}" * (stride > 1) + f", padding={padding}" * (padding > 0)
-    more += f", output_padding={added}" * (added > 0) + ", bias=False" * (rng.random() < 0.15)
-    layer = program.hold(f"nn.ConvTranspose{rank}d({x.shape[1].text}, {out.text}, {kernel}{more})", "deconv")
-    sides = [layers.side_out_transposed(side, kernel, stride, padding, added) for side in x.shape[2:]]
-    made = program.let(f"{layer}({x.name})", (x.shape[0], out, *sides))
+    made = layers.held_transposed(program, out, kernel, stride, padding, added, ", bias=False" * (rng.random() < 0.15))
     if count(made.shape, small=True) > _MANY:
         raise Unfit
     return made
