@@ -2,10 +2,10 @@
 
     python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N] [--programs]
 
-Part N is of seed SEED + N; a part that is there stays. A third of its tasks are free programs, a third free chains
-behind convolutions and products, the rest of all families of the generator and of its networks that nobody planned;
-some have 16 bits. --programs draws free programs
-alone, for a policy that has learnt the others. Train on OUT with policy.prompts=compact; policies read
+Part N is of seed SEED + N; a part that is there stays. Half of its tasks are variants of the training split of written
+tasks, a sixth are free programs, a sixth free chains behind convolutions and products, the rest of all families of the
+generator and of its networks that nobody planned; some have 16 bits. --programs draws free programs alone, for a policy
+that has learnt the others. Train on OUT with policy.prompts=compact; policies read
 policy.prompts=canonical.
 """
 
@@ -19,9 +19,10 @@ from typing import Any
 
 from drkernel.coldstart.dataset import write
 from drkernel.coldstart.trajectories import draw_unjudged, in_canonical_form, unjudged_record
-from drkernel.tasks import free
+from drkernel.tasks import free, load_tasks
 from drkernel.tasks.graphs.draw import FAMILIES
 from drkernel.tasks.graphs.stream import families_of, stream
+from drkernel.tasks.variants import variants
 from drkernel.types import Task
 
 FUSED_SHARE = 0.75
@@ -79,7 +80,11 @@ def streams(seed: int, programs_only: bool) -> list[Iterator[Task]]:
         return [programs]
     every, wild = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned))
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
-    return [*[programs, chains, every, programs, chains, wild] * 4, *[programs, chains, every] * 2, *narrow]
+    drawn = [*[programs, chains, every, programs, chains, wild] * 4, *[programs, chains, every] * 2, *narrow]
+    written = variants(load_tasks("written", split="train"), seed)
+    return [
+        each for other in drawn for each in (other, *[written] * 2)
+    ]  # half of the variants are no programs that run
 
 
 if __name__ == "__main__":

@@ -94,16 +94,16 @@ class TasksConfig:
     """What is to be solved (conf/tasks/)."""
 
     source: str = "generated"
-    """`generated`, `handwritten`, one half of it (`handwritten:development`, `handwritten:final`), a folder (.py files,
-    KernelBench), a .jsonl, .parquet or .py file, or `hub:<id>`."""
+    """`generated`, `handwritten`, one half of it (`handwritten:development`, `handwritten:final`), `written`, a
+    folder (.py files, KernelBench), a .jsonl, .parquet or .py file, or `hub:<id>`."""
     count: int | None = None
     """How many training tasks to take; None takes all (a generator must be told)."""
     seed: int = 0
     """Which tasks the generator draws; the split of a composition never depends on it."""
     generator: int = VERSION
     """Version of the generator: 1 composes operators, 2 draws graphs of them, among them small networks, 3 writes
-    programs statement by statement, 4 does so with more kinds of statements. The tasks of a version and a seed stay
-    what they are when operators are added."""
+    programs statement by statement, 4 does so with more kinds of statements, 5 varies tasks that people wrote. The
+    tasks of a version and a seed stay what they are when operators are added."""
     levels: list[int] | None = None
     """KernelBench levels to keep; None keeps all."""
     families: list[str] | None = None

@@ -1,4 +1,4 @@
-"""What is to be solved: generated and handwritten tasks, KernelBench folders, records and hub datasets, in splits."""
+"""What is to be solved: generated, handwritten and written tasks, KernelBench folders, records and hub datasets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from drkernel.tasks.kernelbench import read_folder, read_task, write_task
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.tasks.records import read_hub, read_records
 from drkernel.tasks.splits import SPLITS
+from drkernel.tasks.written import read_written
 from drkernel.types import DrKernelError, Task
 
 __all__ = ["generate", "load_tasks", "read_task", "test_source", "with_precision", "write_task"]
@@ -57,8 +58,9 @@ def load_tasks(
 
     Args:
         source: `generated`, `handwritten` (all in test), `handwritten:development` or `handwritten:final` (its halves),
-            a folder (of Python files, or KernelBench's layout; folders `train` and `test` in it state splits), a .jsonl
-            or .parquet file, one .py file or a folder with one (in every split), or `hub:<dataset id>`.
+            `written` (850 by six authors), a folder (of Python files, or KernelBench's layout; folders `train` and
+            `test` in it state splits), a .jsonl or .parquet file, one .py file or a folder with one (in every split),
+            or `hub:<dataset id>`.
         split: train, validation, test; or all, for sources that are a benchmark as a whole.
         count: at most how many; None takes all. The generator needs a number.
         seed: which tasks are drawn, where there are more than `count`.
@@ -144,6 +146,8 @@ def _half(source: str) -> str | None:
 def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:
     if source == "handwritten" or source.startswith("handwritten:"):
         return read_handwritten(levels, _half(source))
+    if source == "written":
+        return read_written()
     if source.startswith("hub:"):
         return read_hub(source.removeprefix("hub:"))
     if source.endswith(".py"):
@@ -154,6 +158,6 @@ def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callab
         tasks = read_folder(source, levels, on_skip)
         return tasks if len(tasks) > 1 else [replace(t, split=split if split in SPLITS else "test") for t in tasks]
     expected = (
-        "generated, handwritten[:development|final], a folder, a .jsonl, .parquet or .py file, or hub:<dataset id>"
+        "generated, handwritten[:development|final], written, a folder, a .jsonl, .parquet or .py file, or hub:<id>"
     )
     raise DrKernelError(f"tasks from {source}: no such source; expected {expected}")

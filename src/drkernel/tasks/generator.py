@@ -8,7 +8,7 @@ same order, whichever other dtypes lie between them.
 
 Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`); version 3 writes
 programs statement by statement (`tasks.free`), whose composition is the order of their steps; version 4 does so with
-more steps.
+more steps. Version 5 varies tasks that people wrote (`tasks.written`), whose splits go by the task that is varied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from drkernel.tasks import free
+from drkernel.tasks import free, written
 from drkernel.tasks.families import DTYPES, FAMILIES_OF_16_BITS, Family, draw, families_of, has_range, layout_of
 from drkernel.tasks.graphs import draw as graph_draw
 from drkernel.tasks.graphs import stream as graph_stream
@@ -29,11 +29,11 @@ from drkernel.types import DrKernelError, Task
 VERSION = 1
 """The version that is drawn where none is named. A version and a seed name a stream of tasks for ever: what is added to
 families, operators or layouts states the version that it comes with (`since`), and earlier versions do not draw it."""
-NEWEST = 4
-GRAPHS = 2
+NEWEST = 5
+GRAPHS, WRITTEN = 2, 5
 FREE = {3: 1, 4: 2}
-"""The version that draws graphs, and those that draw free programs, with the edition of their steps; all others draw
-from `tasks.families`."""
+"""The versions that draw graphs, variants of written tasks, and free programs with the edition of their steps; all
+others draw from `tasks.families`."""
 _Named = tuple[str, Family]
 
 
@@ -74,6 +74,10 @@ def generate(
     tasks: dict[str, Task] = {}
     if version in FREE:
         streams = {dtype: free.stream(split, seed, names, dtype, FREE[version]) for dtype in dtypes}
+    elif version == WRITTEN:
+        if list(dtypes) != [DTYPES[0]]:
+            raise DrKernelError("tasks.dtypes: variants of written tasks have dtypes of their own")
+        streams = {DTYPES[0]: written.stream(split, seed, names)}
     elif version == GRAPHS:
         streams = {d: graph_stream.stream(split, seed, graph_stream.families_of(d, names), d) for d in dtypes}
     else:
@@ -88,8 +92,8 @@ def generate(
 
 def _known(version: int) -> Mapping[str, Any]:
     """What `families` may name."""
-    if version in FREE:
-        return dict.fromkeys(free.FAMILIES)
+    if version in FREE or version == WRITTEN:
+        return dict.fromkeys(free.FAMILIES if version in FREE else written.FAMILIES)
     return graph_draw.FAMILIES if version == GRAPHS else families_of(version)
 
 

@@ -179,7 +179,7 @@ def _makes_truth(node: ast.expr) -> bool:
 
 
 def _norm(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Step | None:
-    """A norm of a module, or of F with no parameters or the module's."""
+    """A norm of a module, or of F with no parameters or those of a module."""
     match node:
         case ast.Call(ast.Attribute(ast.Name("self"), module), [ast.Name(value)], []) if call := _CALL.match(beside):
             name, told = call.groups()
@@ -187,8 +187,9 @@ def _norm(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Step | Non
             has = [part for part in ("weight", "bias") if re.search(rf"(^|, ){part}\b", told)]
             held = [f"self.{module}.{part}" for part in has]
         case ast.Call(ast.Attribute(ast.Name("F"), name), [ast.Name(value)], keywords):
-            module, held, has = "", [], []
             words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+            has = [part for part in ("weight", "bias") if words.get(part, "").startswith("self.")]
+            module, held = "", [words.pop(part) for part in has]
         case _:
             return None
     if value not in shapes:
@@ -233,12 +234,12 @@ def _pool(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
     """A pool whose windows lie in the tensor but for padding."""
     match node:
         case ast.Call(ast.Attribute(ast.Name("F"), name), [ast.Name(value)], keywords) if value in shapes:
-            words = {str(word.arg): ast.literal_eval(word.value) for word in keywords}
+            kind, rank = name.partition("_")[0], len(shapes[value]) - 2
         case _:
             return None
-    kind, rank = name.partition("_")[0], len(shapes[value]) - 2
     if name not in (f"max_pool{rank}d", f"avg_pool{rank}d", f"lp_pool{rank}d"):
         return None
+    words = {str(word.arg): ast.literal_eval(word.value) for word in keywords}
     power, counts_all = words.pop("norm_type", None), words.pop("count_include_pad", True)
     every = lambda number: tuple(number) if isinstance(number, tuple | list) else (number,) * rank
     kernel = every(words.pop("kernel_size"))

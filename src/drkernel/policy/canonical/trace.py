@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,21 +23,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
+from drkernel.policy.canonical.held import holds_tensors, numbers_of, tensors, whole
+from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized
 from drkernel.policy.canonical.sizes import Literals, general
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
 MOST_CALLS = 1500
 """The most calls of a `forward` that are followed; a long loop over time has more."""
-_LEAVES = (
-    nn.RNNBase,
-    nn.RNNCellBase,
-    nn.MultiheadAttention,
-    nn.TransformerEncoderLayer,
-    nn.TransformerDecoderLayer,
-    nn.Transformer,
-)
-"""Modules that are told as they are."""
 
 
 class Untold(Exception):
@@ -73,7 +66,12 @@ def trace(source: str, entry_point: str) -> Trace:
     state, dtype = torch.random.get_rng_state(), torch.get_default_dtype()
     try:
         with torch.no_grad(), torch.device("meta"), _OnMeta():
-            return _run(source, entry_point)
+            told, recorder = _run(source, entry_point)
+            if not any(map(has_sizes, recorder.calls, recorder.guesses)):
+                return told
+            run = _as_run(told, recorder)
+            others = [other for text in resized(source) if (other := _at_other_sizes(text, entry_point, run))]
+            return _at_all_sizes(told, recorder, run, others)
     except Untold:
         raise
     except (Exception, SystemExit) as error:  # whatever a task's own code raises
@@ -83,21 +81,48 @@ def trace(source: str, entry_point: str) -> Trace:
         torch.set_default_dtype(dtype)
 
 
-def _run(source: str, entry_point: str) -> Trace:
+def _at_other_sizes(source: str, entry_point: str, base: Run) -> Run | None:
+    """A run of the task with other numbers; None where it fails or makes other calls."""
+    try:
+        run = _as_run(*_run(source, entry_point))
+    except (Exception, SystemExit):  # whatever a task's own code raises
+        return None
+    return run if [call.name for call in run.calls] == [call.name for call in base.calls] else None
+
+
+def _as_run(told: Trace, recorder: _Recorder) -> Run:
+    numbers = {told.paths[path]: number for path, number in told.numbers.items()}
+    return Run(recorder.calls, recorder.made, told.shapes, numbers)
+
+
+def _at_all_sizes(told: Trace, recorder: _Recorder, base: Run, others: Sequence[Run]) -> Trace:
+    """The lines with numbers that are right in other runs, too."""
+    lines, suited = list(told.lines), list(told.general)
+    for place, guess in enumerate(recorder.guesses):
+        made = fitted(place, guess, base, others)
+        if made.text != guess.text:
+            makes, equals, _ = suited[place].partition(" = ")
+            suited[place] = f"{makes}{equals}{made.text}"
+            if made.infix:
+                lines[place] = suited[place] + lines[place][len(told.general[place]) :]
+    return replace(told, lines=tuple(lines), general=tuple(suited))
+
+
+def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
     reference = Reference(Task("task", source, entry_point=entry_point))
     model, inputs = reference.model(seed=0).eval(), reference.inputs(seed=0)
     recorder = _Recorder()
-    for path, tensor in _tensors(model):
+    for path, tensor in tensors(model):
         recorder.known.setdefault(id(tensor), Ref("", tuple(tensor.shape), _dtype(tensor), path))
     for place, value in enumerate(inputs):
         if isinstance(value, Tensor):
             recorder.take(value, f"in{place}")
     for path, module in model.named_modules():
-        if type(module).__module__.startswith("torch.nn.modules") and _holds_tensors(module):
+        if type(module).__module__.startswith("torch.nn.modules") and holds_tensors(module):
             recorder.keep_call(module, path)
-    for path, module in _whole(model):
+    for path, module in whole(model):
         recorder.keep_whole(module, path)
-    numbers = dict(_numbers(model))
+    numbers = dict(numbers_of(model))
     often = Counter(numbers.values())
     recorder.numbers = {value: f"n{place}" for place, value in enumerate(numbers.values()) if often[value] == 1}
     recorder.literals = Literals.of(source)
@@ -105,9 +130,8 @@ def _run(source: str, entry_point: str) -> Trace:
         result = model(*inputs)
     lines = tuple(recorder.lines(result))
     paths = recorder.paths | {path: f"n{place}" for place, path in enumerate(numbers)}
-    return Trace(
-        tuple(map(_told, inputs)), lines, tuple(recorder.general), recorder.shapes, recorder.dtypes, paths, numbers
-    )
+    shown = tuple(map(_told, inputs))
+    return Trace(shown, lines, tuple(recorder.general), recorder.shapes, recorder.dtypes, paths, numbers), recorder
 
 
 class _OnMeta(TorchFunctionMode):
@@ -142,6 +166,11 @@ class _Recorder(TorchFunctionMode):
         self.known: dict[int, Ref] = {}
         self.paths: dict[str, str] = {}
         self.general: list[str] = []
+        self.calls: list[Call] = []
+        """By line, and what is guessed of them at other sizes."""
+        self.guesses: list[Call] = []
+        self.made: list[int] = []
+        """How many values have names before each line."""
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, str] = {}
         self.numbers: dict[int, str] = {}
@@ -245,10 +274,10 @@ class _Recorder(TorchFunctionMode):
         for line in reversed(kept):
             self._name_held(line.call)
             if line.call.name == PUT:
-                self.general.append(line.call.text)
-                yield line.call.text
+                self._keep(line.call, line.call, number, line.call.text)
+                yield self.general[-1]
                 continue
-            line = _without_places(line, needed)
+            line, before = _without_places(line, needed), number
             for ref in line.made:
                 used = id(ref) in needed
                 ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
@@ -256,12 +285,18 @@ class _Recorder(TorchFunctionMode):
             self.dtypes |= {r.name: r.dtype for r in (*line.call.refs, *line.made) if r.dtype != "float32"}
             several = line.call.several and not any(id(ref) in needed for ref in line.made[1:])
             makes = f"{line.made[0].name}, *_" if several else ", ".join(ref.name for ref in line.made)
-            suited = general(line.call, self._inputs, self.numbers, makers, self.literals, values).text
+            suited = general(line.call, self._inputs, self.numbers, makers, self.literals, values)
             values = [*(ref for ref in line.made if ref.name != "_"), *values]
-            self.general.append(f"{makes} = {suited}")
-            yield f"{makes} = {suited if line.call.infix else line.call.text}{_beside(line, told)}"
+            self._keep(line.call, suited, before, f"{makes} = {suited.text}")
+            yield f"{makes} = {(suited if line.call.infix else line.call).text}{_beside(line, told)}"
         self.general.append(f"return {', '.join(ref.name for ref in returned)}")
         yield self.general[-1]
+
+    def _keep(self, call: Call, guess: Call, number: int, text: str) -> None:
+        self.calls.append(call)
+        self.guesses.append(guess)
+        self.made.append(number)
+        self.general.append(text)
 
     def _name_held(self, call: Call) -> None:
         """Gives modules and tensors of the module their names."""
@@ -302,38 +337,6 @@ def _beside(line: _Line, told: set[str]) -> str:
     if first is None or (first.shape, first.dtype) != (made.shape, made.dtype):
         words.append(" ".join([made.dtype] * (made.dtype != (first.dtype if first else "")) + [str(made.shape)]))
     return f"  # {'; '.join(words)}" if words else ""
-
-
-def _holds_tensors(module: nn.Module) -> bool:
-    return any(tensor is not None for tensor in (*module._parameters.values(), *module._buffers.values()))
-
-
-def _whole(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The modules that are told as they are, by path; not those inside them."""
-    for name, module in model.named_children():
-        if isinstance(module, _LEAVES):
-            yield path + name, module
-        else:
-            yield from _whole(module, f"{path}{name}.")
-
-
-def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters, buffers and other tensors of a module, by path."""
-    yield from model.named_parameters(remove_duplicate=False)
-    yield from model.named_buffers(remove_duplicate=False)
-    for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            if isinstance(value, Tensor):
-                yield f"{path}.{name}".strip("."), value
-
-
-def _numbers(model: nn.Module) -> Iterator[tuple[str, int]]:
-    """Whole numbers that modules of the task's own classes hold, by path; not flags and places."""
-    for path, module in model.named_modules():
-        if type(module).__module__ == type(model).__module__:
-            for name, value in vars(module).items():
-                if not name.startswith("_") and type(value) is int and value > 1:
-                    yield f"{path}.{name}".lstrip("."), value
 
 
 def _dtype(tensor: Tensor) -> str:

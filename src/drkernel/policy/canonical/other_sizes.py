@@ -1,0 +1,255 @@
+"""Lines that are right at other sizes: what `sizes.general` guesses is tried there, and mended where it is wrong.
+
+    t0 = torch.narrow(in0, dim=1, start=0, length=48)   ->   length=in0.shape[1] // 2
+    t2 = t1.unflatten(2, (30, -1))                      ->   t1.unflatten(2, (in0.shape[2] + 2, -1))
+
+A task is run again with some of its numbers doubled. A number of a line that changes with them becomes the first
+expression of sizes that has its value each time.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import math
+import operator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, permutations
+from typing import Any
+
+from drkernel.policy.canonical.arguments import Ref
+from drkernel.policy.canonical.calls import Call
+from drkernel.policy.canonical.sizes import Size
+
+MOST_RUNS = 10
+_LEAST, _LEAST_ALONE = 2, 4
+"""The least number that is taken for a size: of a constant with a name; of one that stands in a call."""
+_MOST_VALUES = 12
+"""Values made before whose sizes are tried."""
+_MOST_PAIRED = 16
+"""Sizes of which pairs are tried."""
+_JOINS = {"-": operator.sub, "+": operator.add, "*": operator.mul, "//": operator.floordiv}
+_ENDS = ("start", "stop", "step")
+_OWN = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear")
+"""Calls whose numbers are never sizes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The calls of one run, and the sizes that were there."""
+
+    calls: Sequence[Call]
+    """By line."""
+    made: Sequence[int]
+    """How many values are there before each line: `t0` to `t4` are five."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of values, inputs and tensors of the module, by name."""
+    numbers: Mapping[str, int]
+    """Whole numbers that the module holds, by name."""
+
+    def value(self, text: str) -> Any:
+        """The value of an expression of sizes; None where it has none."""
+        text = re.sub(r"([A-Za-z_][\w.]*)\.shape\b", r"shapes['\1']", text)
+        text = re.sub(r"\bself\.(n\d+)\b", r"numbers['\1']", text)
+        try:
+            return eval(text, {"__builtins__": {}}, {"shapes": self.shapes, "numbers": self.numbers})
+        except (KeyError, IndexError, NameError, SyntaxError, AttributeError, TypeError, ZeroDivisionError):
+            return None
+
+
+def resized(source: str) -> Iterator[str]:
+    """The source with one number after another doubled, of the module's constants and of the calls that make inputs and
+    give arguments; then with all such that are equal. It may not run."""
+    tree = ast.parse(source)
+    alone: list[ast.Constant] = []
+    equal: dict[int, list[ast.Constant]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            alone += _numbers(node.value, _LEAST)
+        elif isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
+            for number in _numbers(node, _LEAST_ALONE):
+                alone += [number] * (node.name == "get_inputs")
+                equal.setdefault(_value(number), []).append(number)
+    groups = [[number] for number in alone] + [g for g in equal.values() if len(g) > 1 or g[0] not in alone]
+    for group in groups[:MOST_RUNS]:
+        before = _value(group[0])
+        for number in group:
+            number.value = 2 * before
+        yield ast.unparse(tree)
+        for number in group:
+            number.value = before
+
+
+def _numbers(node: ast.AST, least: int) -> list[ast.Constant]:
+    found = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    return [part for part in found if type(part.value) is int and part.value >= least]
+
+
+def _value(number: ast.Constant) -> int:
+    assert isinstance(number.value, int)
+    return number.value
+
+
+def has_sizes(call: Call, guess: Call) -> bool:
+    """Whether a number of the call may be one that follows from sizes."""
+    if call.module or call.name in _OWN:
+        return False
+    leaves = [*_flat(list(guess.tensors)), *_flat(dict(guess.words))]
+    return any(isinstance(leaf, Size | float) or (type(leaf) is int and leaf > 2) for leaf in leaves)
+
+
+def fitted(line: int, guess: Call, base: Run, others: Sequence[Run]) -> Call:
+    """The guess with numbers that are right in all runs, as far as an expression is found.
+
+    Args:
+        line: the number of the call.
+        base: the run that was guessed from.
+        others: runs with the same calls at other sizes.
+    """
+    call, changed = base.calls[line], [run.calls[line] for run in others]
+    if not has_sizes(call, guess):
+        return guess
+    search = _Search(call, line, (base, *others))
+    tensors = [
+        search.mended(new, [old, *(other.tensors[k] for other in changed)])
+        for k, (new, old) in enumerate(zip(guess.tensors, call.tensors, strict=True))
+    ]
+    words = dict(guess.words)
+    for word in words.keys() & call.words.keys():
+        words[word] = search.mended(words[word], [other.words.get(word) for other in (call, *changed)])
+    return dataclasses.replace(guess, tensors=tensors, words=words)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Size:
+    """A size that may be named: its values in all runs."""
+
+    text: str
+    values: tuple[int, ...]
+    place: int = 0
+    """Which dimension it is, from the last one."""
+
+    @property
+    def part(self) -> str:
+        return f"({self.text})" if " " in self.text else self.text
+
+    def gives(self, wanted: tuple[int, ...], times: int = 1, more: int = 0, parts: int = 1) -> bool:
+        """Whether so many times its values and something more, in parts, are these."""
+        return all((times * v + more) // parts == other for v, other in zip(self.values, wanted, strict=True))
+
+
+class _Search:
+    """Looks for expressions of what is known before a line."""
+
+    def __init__(self, call: Call, line: int, runs: Sequence[Run]):
+        self._runs = runs
+        base = runs[0]
+        inputs = [name for name in base.shapes if re.fullmatch(r"in\d+", name)]
+        held = [name for name in base.shapes if name.startswith("self.")]
+        count = base.made[line]
+        made = [f"t{number}" for number in range(count - 1, max(count - _MOST_VALUES, 0) - 1, -1)]
+        self._names = list(dict.fromkeys((*(ref.name for ref in call.refs), *inputs, *held, *made)))
+
+    @functools.cached_property
+    def _sizes(self) -> list[_Size]:
+        """Of operands first, then of inputs, of what the module holds, of values made before."""
+        numbers = [
+            _Size(f"self.{n}", tuple(run.numbers.get(n, 0) for run in self._runs)) for n in self._runs[0].numbers
+        ]
+        return [*numbers, *(size for name in self._names for size in self._of(name))]
+
+    def _of(self, name: str) -> list[_Size]:
+        shapes = [run.shapes.get(name, ()) for run in self._runs]
+        if len({len(shape) for shape in shapes}) != 1:
+            return []
+        rank = len(shapes[0])
+        return [_Size(f"{name}.shape[{k}]", tuple(shape[k] for shape in shapes), k - rank) for k in range(rank)]
+
+    @functools.cached_property
+    def _products(self) -> list[_Size]:
+        """Of dimensions side by side."""
+        sides = [size for name in self._names for size in pairwise(self._of(name))]
+        return [_Size(f"{a.text} * {b.text}", tuple(map(operator.mul, a.values, b.values))) for a, b in sides]
+
+    def mended(self, new: Any, olds: Sequence[Any], place: int = 0) -> Any:
+        """A part of a guess. `olds` are those of the call in all runs, `place` is where it stands in a list, from its
+        end."""
+        old = olds[0]
+        if all(isinstance(part, slice) for part in (new, *olds)):
+            return slice(*(self.mended(getattr(new, e), [getattr(o, e) for o in olds]) for e in _ENDS))
+        if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+            if {len(part) if isinstance(part, list | tuple) else -1 for part in olds} != {len(new)}:
+                return new
+            return type(new)(self.mended(n, [o[k] for o in olds], k - len(new)) for k, n in enumerate(new))
+        if not all(type(part) in (int, float) and math.isfinite(part) for part in olds) or new == -1 != old:
+            return new
+        stays = all(map(_same, olds, [old] * len(olds)))
+        if isinstance(new, Size) and all(
+            _same(run.value(new.text), o) for run, o in zip(self._runs, olds, strict=True)
+        ):
+            return new
+        if stays:
+            return old
+        return next((Size(text) for text in self._expressions(tuple(olds), place)), new)
+
+    def _expressions(self, wanted: tuple[float, ...], place: int) -> Iterator[str]:
+        """Expressions of sizes that have these values, the likely ones first."""
+        if any(value != int(value) for value in wanted):
+            yield from self._roots(wanted)
+            return
+        whole = tuple(int(value) for value in wanted)
+        sizes = sorted(self._sizes, key=lambda size: size.place != place)
+        yield from (size.text for size in sizes if size.values == whole)
+        yield from (text for size in sizes for text in _multiples(size, whole))
+        for parts in (2, 3, 4):
+            yield from (f"{size.text} // {parts}" for size in sizes if size.gives(whole, parts=parts))
+            rest = parts - 1
+            yield from (f"({s.text} + {rest}) // {parts}" for s in sizes if s.gives(whole, more=rest, parts=parts))
+        for size in sizes:
+            more = whole[0] - size.values[0]
+            if size.gives(whole, more=more):
+                yield f"{size.text} {'+' if more > 0 else '-'} {abs(more)}"
+        yield from (size.text for size in self._products if size.values == whole)
+        yield from (text for size in self._products for text in _multiples(size, whole))
+        for a, b in permutations(sizes[:_MOST_PAIRED], 2):
+            for sign, join in _JOINS.items():
+                if 0 not in b.values and tuple(map(join, a.values, b.values)) == whole:
+                    yield f"{a.text} {sign} {b.text}"
+
+    def _roots(self, wanted: tuple[float, ...]) -> Iterator[str]:
+        sign = "-" if wanted[0] < 0 else ""
+        for size in (*self._sizes, *self._products):
+            for power in (-1, 0.5, -0.5):
+                if min(size.values) > 0 and all(
+                    _same(abs(w), v**power) for w, v in zip(wanted, size.values, strict=True)
+                ):
+                    yield f"{sign}{size.part} ** {power}"
+
+
+def _multiples(size: _Size, wanted: tuple[int, ...]) -> Iterator[str]:
+    """A part of a size, or so many times as much."""
+    first, number = size.values[0], wanted[0]
+    if 0 < number < first and first % number == 0 and size.gives(wanted, parts=first // number):
+        yield f"{size.text} // {first // number}"
+    if 0 < first < number and number % first == 0 and size.gives(wanted, number // first):
+        yield f"{size.text} * {number // first}"
+
+
+def _same(found: Any, value: float) -> bool:
+    if not isinstance(found, int | float):
+        return False
+    return found == value if type(value) is int else abs(found - value) <= 1e-9 * abs(value)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, slice):
+        value = [value.start, value.stop, value.step]
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _flat(part)
+    elif not isinstance(value, Ref):
+        yield value

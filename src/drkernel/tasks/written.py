@@ -1,0 +1,56 @@
+"""Tasks in KernelBench's manner by six hands, and as many variants of them as wanted.
+
+Each author had a field: vision, language, numerical, chains (of operators behind a product or a convolution), series
+(and volumes); the sixth, mixed, is the test split. 40 % are single operators or formulas, 40 % chains, 20 % small
+networks; none is a problem of a benchmark. `written.parquet` has them as they were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from drkernel.tasks.module import Reference
+from drkernel.tasks.records import read_records
+from drkernel.tasks.variants import variants
+from drkernel.types import DrKernelError, Task
+
+FILE = Path(__file__).with_name("written.parquet")
+FAMILIES = ("vision", "language", "numerical", "chains", "series", "mixed")
+"""The authors' fields."""
+
+
+def read_written() -> list[Task]:
+    """All 850: 700 to train on, 50 for validation, 100 to test on."""
+    return read_records(FILE)
+
+
+def stream(split: str, seed: int, families: list[str] | None = None) -> Iterator[Task]:
+    """Variants of a split's tasks that run, depend on their inputs and make finite numbers; without end.
+
+    Raises:
+        DrKernelError: no task of the split is of these families.
+    """
+    tasks = [task for task in read_written() if task.split == split and task.family in (families or FAMILIES)]
+    if not tasks:
+        raise DrKernelError(f"written tasks: none of split {split} is of families {', '.join(families or ())}")
+    return (task for task in variants(tasks, f"{split}/{seed}") if _is_sound(task))
+
+
+def _is_sound(task: Task) -> bool:
+    try:
+        with torch.device("meta"):
+            reference = Reference(task)
+            reference.forward(reference.model(0), reference.inputs(0))
+        reference = Reference(task)
+        model = reference.model(0).eval()
+        made, other = (reference.forward(model, reference.inputs(seed)) for seed in (1, 2))
+    except DrKernelError:
+        return False
+    if not isinstance(made, torch.Tensor) or not made.numel() or made.shape != other.shape:
+        return False
+    made, other = made.double(), other.double()
+    scale = made.abs().max()
+    return bool(made.isfinite().all() and scale > 1e-3 and (made - other).abs().max() > 0.01 * scale)
