@@ -1,4 +1,4 @@
-"""What a call gives its function: arguments by name, without those that are the default.
+"""What a call gives its function: arguments by name, without those that are the default, and how they are written.
 
 Functions that are written in Python have signatures, PyTorch's own have schemas, one for each overload.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import Any
 
 import torch
@@ -159,3 +161,32 @@ def leaves(value: Any) -> Iterator[Any]:
         yield from (value.start, value.stop, value.step)
     else:
         yield value
+
+
+def written(value: Any) -> str:
+    """A value in a call."""
+    match value:
+        case Ref():
+            return value.name
+        case bool() | None | torch.dtype():
+            return str(value)
+        case float():
+            text = repr(value) if math.isfinite(value) else f'float("{value}")'
+            return text if len(text) <= 8 or not math.isfinite(value) else repr(float(f"{value:.6g}"))
+        case list() | tuple():
+            return f"({', '.join(map(written, value))}{',' * (len(value) == 1)})"
+        case slice() | EllipsisType():
+            return index_text([value])
+    return repr(value)
+
+
+def index_text(index: Sequence[Any]) -> str:
+    """What stands between brackets."""
+    found = []
+    for part in index:
+        if isinstance(part, slice):
+            ends = ["" if end is None else written(end) for end in (part.start, part.stop)]
+            found.append(":".join(ends) + (f":{written(part.step)}" if part.step not in (None, 1) else ""))
+        else:
+            found.append("..." if part is Ellipsis else written(part))
+    return ", ".join(found)

@@ -6,17 +6,15 @@ Each is Python: the lines of a task in canonical form compute what the task comp
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import EllipsisType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from drkernel.policy.canonical.arguments import Ref, bound, is_tensors, leaves
+from drkernel.policy.canonical.arguments import Ref, bound, index_text, is_tensors, leaves, written
 
 __all__ = ["ALIASES", "PUT", "SHAPED", "Call", "Ref", "called"]
 
@@ -65,11 +63,11 @@ class Call:
     def text(self) -> str:
         given = [written(value) for value in self.tensors]
         if self.name == PUT:
-            return f"{given[0]}[{_index(self.words['index'])}] = {given[1]}"
+            return f"{given[0]}[{index_text(self.words['index'])}] = {given[1]}"
         if self.infix:
             return f"{given[0]} {self.name} {given[1]}"
         if self.name == "[]":
-            return f"{given[0]}[{_index(self.words['index'])}]"
+            return f"{given[0]}[{index_text(self.words['index'])}]"
         if self.name == "-":
             return f"-{given[0]}"
         words = [f"{name}={written(value)}" for name, value in self.words.items()]
@@ -104,16 +102,27 @@ def _function(name: str) -> str:
     """A function with its module; `self.m0` as it is."""
     if name.startswith("self."):
         return name
-    if name.startswith("linalg_"):
-        return f"torch.linalg.{name.removeprefix('linalg_')}"
+    family, _, member = name.partition("_")
+    if family in ("linalg", "fft") and hasattr(getattr(torch, family), member):
+        return f"torch.{family}.{member}"
     return f"F.{name}" if name not in _OF_TORCH and hasattr(F, name) else f"torch.{name}"
 
 
 @functools.cache
 def _is_method(name: str) -> bool:
     """Whether a call is written as a method: most of these are no functions of a module."""
-    known = name.startswith(("self.", "linalg_")) or hasattr(torch, name) or hasattr(F, name)
+    known = name.startswith(("self.", "linalg_", "fft_")) or hasattr(torch, name) or hasattr(F, name)
     return name in _METHODS or not known
+
+
+def _batch_norm(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: Sequence[Ref]) -> Call | None:
+    """A norm by the statistics of its batch, since it has no others."""
+    given = dict(bound(func, "batch_norm", args, words))
+    if given.get("running_mean") is not None:
+        return None
+    rest = {word: given[word] for word in ("weight", "bias") if given.get(word) is not None}
+    rest |= {"training": True} | ({"eps": given["eps"]} if "eps" in given else {})
+    return Call("batch_norm", [given["input"], None, None], rest)
 
 
 def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, Any]) -> Call:
@@ -124,6 +133,8 @@ def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, A
     for word, value in bound(func, _OTHER_NAMES.get(_name(func), _name(func)), args, words):
         if word in _UNTOLD or value is None or (word == "dtype" and name not in _MAKERS):
             continue
+        if word == "size" and type(value) is int and name.removeprefix("new_") in _MAKERS:
+            value = [value]
         if not rest and (is_tensors(value) or name == "where" or re.fullmatch(r"a\d+", word)):
             tensors.append(value)
         else:
@@ -285,35 +296,6 @@ def _common(before: Sequence[int], after: Sequence[int]) -> int:
     return next((place for place, (one, other) in pairs if one != other), min(len(before), len(after)))
 
 
-def written(value: Any) -> str:
-    """A value in a call."""
-    match value:
-        case Ref():
-            return value.name
-        case bool() | None | torch.dtype():
-            return str(value)
-        case float():
-            text = repr(value) if math.isfinite(value) else f'float("{value}")'
-            return text if len(text) <= 8 or not math.isfinite(value) else repr(float(f"{value:.6g}"))
-        case list() | tuple():
-            return f"({', '.join(map(written, value))}{',' * (len(value) == 1)})"
-        case slice() | EllipsisType():
-            return _index([value])
-    return repr(value)
-
-
-def _index(index: Sequence[Any]) -> str:
-    """What stands between brackets."""
-    found = []
-    for part in index:
-        if isinstance(part, slice):
-            ends = ["" if end is None else written(end) for end in (part.start, part.stop)]
-            found.append(":".join(ends) + (f":{written(part.step)}" if part.step not in (None, 1) else ""))
-        else:
-            found.append("..." if part is Ellipsis else written(part))
-    return ", ".join(found)
-
-
 _SPECIAL: dict[str, Special] = {
     name: special
     for special, names in {
@@ -328,6 +310,7 @@ _SPECIAL: dict[str, Special] = {
         _unbind: "unbind __iter__",
         _einsum: "einsum",
         _tensor: "tensor",
+        _batch_norm: "batch_norm",
         _negative: "neg negative __neg__",
     }.items()
     for name in names.split()

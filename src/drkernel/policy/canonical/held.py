@@ -45,5 +45,5 @@ def numbers_of(model: nn.Module) -> Iterator[tuple[str, int]]:
     for path, module in model.named_modules():
         if type(module).__module__ == type(model).__module__:
             for name, value in vars(module).items():
-                if not name.startswith("_") and type(value) is int and value > 1:
+                if not name.startswith("_") and type(value) is int:
                     yield f"{path}.{name}".lstrip("."), value

@@ -60,19 +60,22 @@ class Run:
 
 
 def resized(source: str) -> Iterator[str]:
-    """The source with one number after another doubled, of the module's constants and of the calls that make inputs and
-    give arguments; then with all such that are equal. It may not run."""
+    """The source with one number after another doubled, of the module's constants and of the calls that make inputs.
+    Then with all that are equal in these, in the arguments and in their defaults. It may not run."""
     tree = ast.parse(source)
     alone: list[ast.Constant] = []
-    equal: dict[int, list[ast.Constant]] = {}
+    equal: list[ast.Constant] = []
     for node in tree.body:
         if isinstance(node, ast.Assign):
             alone += _numbers(node.value, _LEAST)
         elif isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
-            for number in _numbers(node, _LEAST_ALONE):
-                alone += [number] * (node.name == "get_inputs")
-                equal.setdefault(_value(number), []).append(number)
-    groups = [[number] for number in alone] + [g for g in equal.values() if len(g) > 1 or g[0] not in alone]
+            numbers = _numbers(node, _LEAST_ALONE)
+            alone += numbers if node.name == "get_inputs" else []
+            equal += numbers
+        elif isinstance(node, ast.ClassDef):
+            equal += [number for part in _defaults(node) for number in _numbers(part, _LEAST_ALONE)]
+    together = [[other for other in equal if _value(other) == value] for value in dict.fromkeys(map(_value, equal))]
+    groups = [[number] for number in alone] + [group for group in together if len(group) > 1 or group[0] not in alone]
     for group in groups[:MOST_RUNS]:
         before = _value(group[0])
         for number in group:
@@ -80,6 +83,12 @@ def resized(source: str) -> Iterator[str]:
         yield ast.unparse(tree)
         for number in group:
             number.value = before
+
+
+def _defaults(entry: ast.ClassDef) -> list[ast.expr]:
+    """Of what the constructor takes."""
+    made = [part for part in entry.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
+    return [default for part in made for default in (*part.args.defaults, *part.args.kw_defaults) if default]
 
 
 def _numbers(node: ast.AST, least: int) -> list[ast.Constant]:
@@ -94,7 +103,7 @@ def _value(number: ast.Constant) -> int:
 
 def has_sizes(call: Call, guess: Call) -> bool:
     """Whether a number of the call may be one that follows from sizes."""
-    if call.module or call.name in _OWN:
+    if call.module or call.name in (*_OWN, "chunk"):
         return False
     leaves = [*_flat(list(guess.tensors)), *_flat(dict(guess.words))]
     return any(isinstance(leaf, Size | float) or (type(leaf) is int and leaf > 2) for leaf in leaves)
@@ -119,6 +128,11 @@ def fitted(line: int, guess: Call, base: Run, others: Sequence[Run]) -> Call:
     words = dict(guess.words)
     for word in words.keys() & call.words.keys():
         words[word] = search.mended(words[word], [other.words.get(word) for other in (call, *changed)])
+    if call.infix:  # what was guessed has its brackets
+        tensors = [
+            Size(f"({new.text})") if new is not old and isinstance(new, Size) and " " in new.text else new
+            for new, old in zip(tensors, guess.tensors, strict=True)
+        ]
     return dataclasses.replace(guess, tensors=tensors, words=words)
 
 
@@ -213,6 +227,8 @@ class _Search:
                 yield f"{size.text} {'+' if more > 0 else '-'} {abs(more)}"
         yield from (size.text for size in self._products if size.values == whole)
         yield from (text for size in self._products for text in _multiples(size, whole))
+        for more in (1, -1):
+            yield from (f"{s.text} {'+-'[more < 0]} 1" for s in self._products if s.gives(whole, more=more))
         for a, b in permutations(sizes[:_MOST_PAIRED], 2):
             for sign, join in _JOINS.items():
                 if 0 not in b.values and tuple(map(join, a.values, b.values)) == whole:

@@ -69,8 +69,9 @@ def trace(source: str, entry_point: str) -> Trace:
             told, recorder = _run(source, entry_point)
             if not any(map(has_sizes, recorder.calls, recorder.guesses)):
                 return told
-            run = _as_run(told, recorder)
-            others = [other for text in resized(source) if (other := _at_other_sizes(text, entry_point, run))]
+            run = _as_run(recorder, told.paths)
+            tried = (_at_other_sizes(text, entry_point, run, told.paths) for text in resized(source))
+            others = [other for other in tried if other]
             return _at_all_sizes(told, recorder, run, others)
     except Untold:
         raise
@@ -81,18 +82,19 @@ def trace(source: str, entry_point: str) -> Trace:
         torch.set_default_dtype(dtype)
 
 
-def _at_other_sizes(source: str, entry_point: str, base: Run) -> Run | None:
+def _at_other_sizes(source: str, entry_point: str, base: Run, names: Mapping[str, str]) -> Run | None:
     """A run of the task with other numbers; None where it fails or makes other calls."""
     try:
-        run = _as_run(*_run(source, entry_point))
+        run = _as_run(_run(source, entry_point)[1], names)
     except (Exception, SystemExit):  # whatever a task's own code raises
         return None
     return run if [call.name for call in run.calls] == [call.name for call in base.calls] else None
 
 
-def _as_run(told: Trace, recorder: _Recorder) -> Run:
-    numbers = {told.paths[path]: number for path, number in told.numbers.items()}
-    return Run(recorder.calls, recorder.made, told.shapes, numbers)
+def _as_run(recorder: _Recorder, names: Mapping[str, str]) -> Run:
+    """names: of the whole numbers that the module holds, by path."""
+    numbers = {names[path]: number for path, number in recorder.held.items() if path in names}
+    return Run(recorder.calls, recorder.made, recorder.shapes, numbers)
 
 
 def _at_all_sizes(told: Trace, recorder: _Recorder, base: Run, others: Sequence[Run]) -> Trace:
@@ -122,7 +124,8 @@ def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
             recorder.keep_call(module, path)
     for path, module in whole(model):
         recorder.keep_whole(module, path)
-    numbers = dict(numbers_of(model))
+    recorder.held = dict(numbers_of(model))
+    numbers = {path: value for path, value in recorder.held.items() if value > 1}
     often = Counter(numbers.values())
     recorder.numbers = {value: f"n{place}" for place, value in enumerate(numbers.values()) if often[value] == 1}
     recorder.literals = Literals.of(source)
@@ -173,6 +176,8 @@ class _Recorder(TorchFunctionMode):
         """How many values have names before each line."""
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, str] = {}
+        self.held: dict[str, int] = {}
+        """Whole numbers that the module holds, by path."""
         self.numbers: dict[int, str] = {}
         """Names of whole numbers that the module holds, where it holds them once."""
         self.literals = Literals()
