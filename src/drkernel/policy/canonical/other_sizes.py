@@ -32,7 +32,11 @@ _MOST_PAIRED = 16
 """Sizes of which pairs are tried."""
 _JOINS = {"-": operator.sub, "+": operator.add, "*": operator.mul, "//": operator.floordiv}
 _ENDS = ("start", "stop", "step")
-_OWN = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear")
+_LEAST_FACTOR, _MOST_DIGITS = 8, 4
+"""Factors that may follow from sizes are larger, or have more digits."""
+_NO_SIZES = ("dim", "dims", "kernel_size", "stride", "padding", "dilation", "dim0", "dim1", "eps", "step")
+"""Arguments that are never sizes."""
+_OWN = ("chunk", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear")
 """Calls whose numbers are never sizes."""
 
 
@@ -103,10 +107,17 @@ def _value(number: ast.Constant) -> int:
 
 def has_sizes(call: Call, guess: Call) -> bool:
     """Whether a number of the call may be one that follows from sizes."""
-    if call.module or call.name in (*_OWN, "chunk"):
+    if call.module or call.name in _OWN:
         return False
-    leaves = [*_flat(list(guess.tensors)), *_flat(dict(guess.words))]
-    return any(isinstance(leaf, Size | float) or (type(leaf) is int and leaf > 2) for leaf in leaves)
+    words = [value for word, value in guess.words.items() if word not in _NO_SIZES]
+    leaves = list(_flat([*guess.tensors, *words]))
+    has_whole = any(isinstance(leaf, Size) or (type(leaf) is int and leaf > 2) for leaf in leaves)
+    return has_whole or (call.infix and any(type(leaf) is float and _is_long(leaf) for leaf in leaves))
+
+
+def _is_long(number: float) -> bool:
+    """Whether nobody writes a factor like this: it has many digits, or is a whole number that is large."""
+    return abs(number) > _LEAST_FACTOR or len(repr(abs(number)).replace(".", "").strip("0")) > _MOST_DIGITS
 
 
 def fitted(line: int, guess: Call, base: Run, others: Sequence[Run]) -> Call:
