@@ -12,6 +12,7 @@ policy.prompts=canonical.
 import argparse
 import os
 import random
+import signal
 from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,6 +27,8 @@ from drkernel.tasks.variants import variants
 from drkernel.types import Task
 
 FUSED_SHARE = 0.75
+MOST_SECONDS = 5
+"""For a task: a variant may have a loop that does not end."""
 LONGEST = 6000
 """Characters of a task and of an answer; longer ones are left out."""
 
@@ -56,19 +59,27 @@ def part(job: tuple[Path, int, int, bool]) -> Path:
 
 def rows(seed: int, number: int, programs_only: bool) -> Iterator[dict[str, Any]]:
     drawn = streams(seed, programs_only)
+    signal.signal(signal.SIGALRM, _too_long)
     for place in range(number):
         task = next(drawn[place % len(drawn)])
+        signal.alarm(MOST_SECONDS)
         try:
             solution = draw_unjudged(task, FUSED_SHARE, random.Random(f"{seed}/{task.id}"), plain=True)
         except Exception as error:  # hours of other tasks are not lost for one
             print(f"{task.id}: left out, {type(error).__name__}: {error}", flush=True)
             continue
+        finally:
+            signal.alarm(0)
         if solution is not None:
             row = in_canonical_form(unjudged_record(task, solution, 0))
             is_short = all(len(message["content"]) <= LONGEST for message in row["messages"])
             is_told = solution.note == "by_lines" or "\n    ...\n" not in row["original_python_code"]
             if row["original_python_code"].startswith("def forward") and is_short and is_told:
                 yield row
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"more than {MOST_SECONDS} s")
 
 
 def streams(seed: int, programs_only: bool) -> list[Iterator[Task]]:

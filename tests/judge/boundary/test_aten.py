@@ -125,6 +125,10 @@ def test_the_inside_of_a_custom_operator_is_recorded():
         lambda a: torch.linalg.matrix_exp(a),
         lambda a: torch.linalg.solve_triangular(a, a, upper=True),
         lambda a: torch.addbmm(a, a[None], a[None]),
+        lambda a: a.clone().addmm_(a, a),
+        lambda a: a[None].clone().baddbmm_(a[None], a[None]),
+        lambda a: torch.conv_tbc(a[:, None], a[None], torch.zeros(64)),
+        lambda a: torch.ops.aten.slow_conv_dilated2d(a[None, :, :, None], a[..., None, None], [1, 1]),
         lambda a: torch.cdist(a, a),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted import cases, modes, plans, regimes, shrink, structure, weight_perturbation
+from drkernel.judge.trusted import cases, domain, modes, plans, regimes, shrink, structure, weight_perturbation
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.outputs import OutputTensor
 from drkernel.judge.trusted.plans import PUBLISHED
@@ -214,3 +214,10 @@ def test_lean_plans_try_every_regime_at_a_hidden_shape_and_all_at_once_at_the_pu
     assert {plan.regime for plan in lean if plan.at_hidden_shape} == {"given", *regimes.PURE}
     assert [plan.regime for plan in lean if plan.model == PUBLISHED] == ["mixed", "sparse"]
     assert {plan.train for plan in lean} == {False, True}
+
+
+def test_what_would_end_a_process_on_a_gpu_is_an_error():
+    with domain.InDomain():
+        nn.functional.binary_cross_entropy(torch.tensor([0.0, 1.0]), torch.ones(2))
+        with pytest.raises(RuntimeError, match="between 0 and 1"):
+            nn.functional.binary_cross_entropy(torch.tensor([0.5, 1.5]), torch.ones(2))

@@ -45,6 +45,14 @@ PRODUCTS = frozenset(
     }
 )  # fmt: skip
 """Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
+_IN_PLACE = frozenset({"addmm_", "addmv_", "baddbmm_", "addbmm_"})
+_BY_WEIGHT = frozenset(
+    {
+        "conv_tbc", "slow_conv_dilated2d", "slow_conv_dilated3d", "slow_conv3d_forward", "slow_conv_transpose2d",
+        "slow_conv_transpose3d", "mkldnn_convolution",
+    }
+)  # fmt: skip
+"""Convolutions by other names, of which torch counts nothing."""
 _NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
 SOFTMAXES = frozenset({"_softmax", "_log_softmax"})
@@ -309,6 +317,10 @@ def _is_diagonal(matrix: Tensor) -> bool:
 
 def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
     packet = func._overloadpacket
+    if packet.__name__ in _IN_PLACE:
+        packet = getattr(torch.ops.aten, packet.__name__.removesuffix("_"))
+    if packet.__name__ in _BY_WEIGHT:
+        return _by_weight(packet.__name__, args, result)
     if (count := flop_registry.get(packet)) is not None:
         return float(count(*args, **kwargs, out_val=result))
     if (special := _EXTRA_FLOPS.get(packet.__name__)) is not None:
@@ -316,6 +328,13 @@ def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
     name = packet.__name__
     multiplies = name in PRODUCTS or ("linalg_" in name and name not in _NO_PRODUCTS)
     return _as_product(args, kwargs, result) if multiplies else 0.0
+
+
+def _by_weight(name: str, args: tuple, result: Any) -> float:
+    """Of a convolution: each number of the weight of a channel, for each number that is made (or read, transposed)."""
+    weight = args[1]
+    terms = weight.shape[0] * weight.shape[1] if name == "conv_tbc" else weight[0].numel()
+    return 2.0 * terms * (args[0] if "transpose" in name else result).numel()
 
 
 def _as_product(args: tuple, kwargs: dict, result: Any) -> float:

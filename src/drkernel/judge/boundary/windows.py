@@ -37,7 +37,8 @@ def lanes(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
     """By how much a convolution in fp32 is slower than one with many channels: as if cuDNN filled lanes with nothing.
 
     Measured on an H200 (30 shapes): one of few columns is slower in proportion, and so is a transposed one of few input
-    channels where it has strides or three dimensions. Convolutions in groups were not measured.
+    channels where it has strides or three dimensions. Another transposed one is a convolution with its weight turned.
+    Convolutions in groups were not measured.
     """
     if func._overloadpacket.__name__ != "convolution":
         return 1.0
@@ -48,7 +49,8 @@ def lanes(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
     if not given.get("transposed"):
         return max(1.0, FULL_COLUMNS / max(weight.shape[0], 1))
     is_slow = weight.dim() > 4 or any(stride > 1 for stride in given["stride"])
-    return max(1.0, FULL_TURNED / max(weight.shape[0], 1)) if is_slow else 1.0
+    full, channels = (FULL_TURNED, weight.shape[0]) if is_slow else (FULL_COLUMNS, weight.shape[1])
+    return max(1.0, full / max(channels, 1))
 
 
 def _given(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:

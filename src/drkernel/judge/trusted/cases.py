@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted import formats, lowering, regimes, rounding, structure
+from drkernel.judge.trusted import domain, formats, lowering, regimes, rounding, structure
 from drkernel.judge.trusted.edits import ExpectedCall
 from drkernel.judge.trusted.element_bounds import is_few, stands_alone
 from drkernel.judge.trusted.mismatch import Mismatch
@@ -265,12 +265,14 @@ def forward(built: ReferenceModel, model: nn.Module, inputs: list, train: bool, 
     """The outputs of `built.model`, or of a copy of it; the model is left as it is."""
     torch.manual_seed(seed)
     if next(model.buffers(), None) is None:
-        return built.reference.forward(model.train(train), inputs)
+        return domain.forward(built.reference, model.train(train), inputs)
     if sum(weight.nbytes for weight in model.parameters()) < LARGE:
-        return built.reference.forward(copy.deepcopy(model).train(train), inputs)  # training moves running statistics
+        return domain.forward(
+            built.reference, copy.deepcopy(model).train(train), inputs
+        )  # training moves running statistics
     kept = [(module, dict(module._buffers), copy.deepcopy(module._buffers)) for module in model.modules()]
     try:
-        return built.reference.forward(model.train(train), inputs)
+        return domain.forward(built.reference, model.train(train), inputs)
     finally:
         for module, buffers, values in kept:
             module._buffers.update(buffers)

@@ -21,7 +21,7 @@ Lower = Callable[[Callable, tuple, int], Tensor]
 it."""
 PRODUCTS = {
     "mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "addmv": 1, "baddbmm": 1, "addbmm": 1, "convolution": 0,
-    "cudnn_convolution": 0, "_convolution": 0,
+    "addmm_": 1, "addmv_": 1, "baddbmm_": 1, "addbmm_": 1, "conv_tbc": 0, "cudnn_convolution": 0, "_convolution": 0,
 }  # fmt: skip
 """Operators that multiply, and the place of the first of their two factors among the arguments."""
 

@@ -1,6 +1,7 @@
 """What a dry run of a submission's host code adds to the trace of its small run."""
 
 import dataclasses
+import time
 
 import pytest
 
@@ -77,6 +78,10 @@ def gate(x, out, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + i, tl.sigmoid(tl.load(x + i, mask=i < n)), mask=i < n)
 
+@triton.jit
+def abs(x):
+    return x
+
 def forward(x, out):
     gate[(4,)](x, out, 1000, BLOCK=256)
 """
@@ -87,6 +92,7 @@ def forward(x, out):
     [
         ("tl.store(", "for j in range(0, n, BLOCK): tl.store("),
         ("tl.store(out", "helper(out"),
+        ("tl.sigmoid(tl.load", "abs(tl.load"),
         ("BLOCK=256", "BLOCK=size(1000)"),
         ("gate[(4,)]", "(gate if n else gate)[(4,)]"),
         ("@triton.jit", "@triton.autotune(CONFIGS, key=[])\n@triton.jit"),
@@ -95,6 +101,13 @@ def forward(x, out):
 def test_a_kernel_of_which_one_program_may_do_more_at_full_size_is_not_free_of_loops(old, new):
     assert loop_free.kernels(LOOP_FREE) == {"gate"}
     assert loop_free.kernels(LOOP_FREE.replace(old, new)) == frozenset()
+
+
+def test_many_functions_are_looked_at_once():
+    source = LOOP_FREE + "".join(f"def f{i}(x): return x\n" for i in range(3000))
+    begun = time.process_time()
+    assert loop_free.kernels(source) == {"gate"}
+    assert time.process_time() - begun < 5
 
 
 def test_one_program_stays_one_unless_the_kernel_has_no_loop():

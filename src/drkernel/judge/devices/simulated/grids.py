@@ -65,7 +65,9 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
             is_smaller=is_smaller,
             loop_free=row.site.rpartition(":")[0] in simple,
             full_grid=grids.get(row.site, 0.0) if row.triton else 0.0,
-            full_calls=row.calls * after[row.site] / before[row.site] if after[row.site] >= before[row.site] else 0.0,
+            full_calls=row.calls * after[row.site] / before[row.site]
+            if after[row.site] >= before[row.site] > 0
+            else 0.0,
         )
         for row in trace.rows
     ]

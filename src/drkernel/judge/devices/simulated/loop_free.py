@@ -7,7 +7,8 @@ more than a block's work, however large its tensors are: what is more is the wor
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 
 _LANGUAGE = ("tl", "triton")
 _BUILTINS = {"min", "max", "float", "int", "abs"}
@@ -26,32 +27,36 @@ def kernels(source: str) -> frozenset[str]:
 
 def _kernels(tree: ast.Module) -> Iterator[str]:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    names = [node.name for node in functions]
+    defined = Counter(node.name for node in functions)
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    uses = Counter(node.id for node in named)
+    defined.update(node.id for node in named if isinstance(node.ctx, ast.Store))
+    defined.update(node.arg for node in ast.walk(tree) if isinstance(node, ast.arg))
+    launches: dict[str, list[ast.Call]] = {}
+    for call in _calls(tree):
+        if isinstance(call.func, ast.Subscript) and isinstance(call.func.value, ast.Name):
+            launches.setdefault(call.func.value.id, []).append(call)
     for node in functions:
-        if names.count(node.name) == 1 and _has_no_loop(node) and _has_fixed_blocks(node, tree):
+        calls = launches.get(node.name, [])
+        is_only_launched = defined[node.name] == 1 and uses[node.name] == len(calls) > 0
+        if is_only_launched and _has_no_loop(node, defined) and _has_fixed_blocks(node, calls):
             yield node.name
 
 
-def _has_no_loop(kernel: ast.FunctionDef) -> bool:
+def _has_no_loop(kernel: ast.FunctionDef, defined: Container[str]) -> bool:
+    """Whether it calls Triton's language and built-in functions only, none of which the source defines anew."""
     called = [_dotted(call.func) for call in _calls(kernel)]
     return not any(isinstance(node, _LOOPS) for node in ast.walk(kernel)) and all(
-        name[0] in _LANGUAGE or name[-1] in _BUILTINS for name in called
+        name[0] in _LANGUAGE or (name[0] in _BUILTINS and name[0] not in defined and len(name) == 1) for name in called
     )
 
 
-def _has_fixed_blocks(kernel: ast.FunctionDef, tree: ast.Module) -> bool:
+def _has_fixed_blocks(kernel: ast.FunctionDef, launches: Sequence[ast.Call]) -> bool:
     """Whether each launch gives its constants as numbers; no decorator but triton.jit may give others."""
     constants = {arg.arg for arg in kernel.args.args if arg.annotation and "constexpr" in ast.unparse(arg.annotation)}
     decorators = [ast.unparse(decorator) for decorator in kernel.decorator_list]
-    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == kernel.name]
-    launches = [call for call in _calls(tree) if _is_launch(call, kernel.name)]
     given = [{key.arg for key in call.keywords if isinstance(key.value, ast.Constant)} for call in launches]
-    return decorators == ["triton.jit"] and len(uses) == len(launches) > 0 and all(constants <= keys for keys in given)
-
-
-def _is_launch(call: ast.Call, name: str) -> bool:
-    function = call.func
-    return isinstance(function, ast.Subscript) and isinstance(function.value, ast.Name) and function.value.id == name
+    return decorators == ["triton.jit"] and all(constants <= keys for keys in given)
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
