@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
+import importlib
 import os
 import signal
 import socket
@@ -162,6 +163,7 @@ Start = Callable[[bytes], Answer]
 
 def _simulated(settings: dict[str, Any]) -> tuple[list[str], Start]:
     """An examiner of the simulated device."""
+    importlib.import_module("torch._dynamo")  # both need it for tensors without data; the zygote inherits it
     zygote = Zygote(Limits(**settings["limits"]), SIMULATED_RUNNER)
     aten.install()
     seed_one_generator()
