@@ -29,6 +29,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 
 from drkernel.training import ranks
+from tests import judge_workers
 
 ROOT = Path(__file__).parents[1]
 
@@ -42,7 +43,8 @@ class Command:
         self._connection.connect(_server())
         self._lines = self._connection.makefile("r", encoding="utf-8")
         request = {"arguments": list(arguments), "cwd": str(cwd), "environment": dict(environment)}
-        self._connection.sendall(json.dumps(request | {"output": str(self._output)}).encode() + b"\n")
+        request |= {"output": str(self._output), "workers": judge_workers.address()}
+        self._connection.sendall(json.dumps(request).encode() + b"\n")
         self.pid = int(self._lines.readline())
         self.returncode: int | None = None
 
@@ -132,7 +134,7 @@ def serve(path: str) -> None:
         return execute(**request)
 
 
-def execute(arguments: list[str], cwd: str, environment: dict[str, str], output: str) -> None:
+def execute(arguments: list[str], cwd: str, environment: dict[str, str], output: str, workers: str) -> None:
     """Become `python ARGUMENTS`."""
     os.setsid()
     os.chdir(cwd)
@@ -145,6 +147,7 @@ def execute(arguments: list[str], cwd: str, environment: dict[str, str], output:
     sys.argv, sys.orig_argv[1:] = arguments, arguments
     sys.path[0] = str(Path(arguments[0]).resolve().parent)
     ranks._start = Rank  # type: ignore[assignment, misc]
+    judge_workers.use(workers)
     runpy.run_path(arguments[0], run_name="__main__")
 
 

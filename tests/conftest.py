@@ -2,15 +2,31 @@
 
 import gc
 import random
+from pathlib import Path
 
 import pytest
 import torch
+
+from tests import judge_workers
+
+OF_THE_JUDGE = Path(__file__).parent / "judge"
+FORKED_THERE = {"test_cli.py", "test_criterion.py", "test_timed_shapes.py"}
+"""Tests of what a judge says that make many judges."""
 
 
 @pytest.fixture(autouse=True)
 def _seeded():
     random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _judge_workers(request):
+    """Judges fork their workers, but for tests of the judge's own processes."""
+    if OF_THE_JUDGE not in request.path.parents or request.path.name in FORKED_THERE:
+        judge_workers.use()
+    yield
+    judge_workers.by_command()
 
 
 def pytest_collection_modifyitems(items):
