@@ -48,7 +48,7 @@ class Process:
 
     def wait(self) -> int:
         if self.returncode is None:
-            self.returncode = int(self._connection.recv(16))
+            self.returncode = int(self._connection.recv(16) or -signal.SIGKILL)  # it ends with its reporter
             self._connection.close()
         return self.returncode
 
