@@ -197,3 +197,49 @@ def test_an_answer_in_the_reference_s_names_is_shortened_to_itself():
     source = FORM.submission(answer)
     assert source is not None
     assert FORM.answer(source) == answer
+
+
+RESIZED = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self, width, parts):
+        super().__init__()
+        self.half, self.extra, self.window = width // 2, parts - width, 3
+
+    def forward(self, x):
+        {forward}
+
+batch, width = 8, 48
+
+def get_inputs():
+    return [torch.randn(batch, width, 30, 20)]
+
+def get_init_inputs():
+    return [width, 67]
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "line"),
+    [
+        ("return x[:, : self.half]", ":in0.shape[1] // 2]"),
+        ("return torch.narrow(x, 1, 0, x.shape[1] // 3)", "length=in0.shape[1] // 3"),
+        (
+            "return F.unfold(x, self.window).unflatten(1, (x.shape[1], 9)).unflatten(3, (28, 18))",
+            "in0.shape[2] - 2, -1",
+        ),
+        (
+            "return F.pad(x, (0, 0, 0, 0, self.extra // 2, self.extra - self.extra // 2))",
+            "self.n1 // 2, (self.n1 + 1) // 2",
+        ),
+        ("return F.interpolate(F.avg_pool2d(x, 2), size=x.shape[2:])", "size=(in0.shape[2], in0.shape[3])"),
+        ("return x / (x.shape[2] * x.shape[3] - 1)", "in0 / (in0.shape[2] * in0.shape[3] - 1)"),
+        ("return torch.split(x, (x.shape[1] - 16, 16), dim=1)[0]", "in0.shape[1] - 16, 16"),
+    ],
+)
+def test_numbers_that_change_with_other_sizes_are_written_as_sizes(forward, line):
+    lines = [one.text for one in canonical(RESIZED.format(forward=forward)).told.lines]
+    assert any(line in one for one in lines), lines

@@ -62,7 +62,12 @@ _STEPS = (
     *("{0}.transpose(1, 2)", "{0}.flatten(1)", "F.instance_norm({0})", "{0}.mean(dim=(2, 3))"),
 )
 """What a line is followed by."""
-_SWAPPED = {name: (kind, names) for kind, names in _ALIKE.items() for name in names}
+_SWAPPED = {
+    name: (kind, names)
+    for kind, names in _ALIKE.items()
+    for name in names
+    if kind not in ("function", "method", "module")
+}
 _JOINS = (ast.Add, ast.Sub, ast.Mult)
 
 Edit = Callable[[ast.Module, random.Random], None]
@@ -120,7 +125,7 @@ def _operators(tree: ast.Module, draw: random.Random) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and draw.random() < 0.5:
             kind, names = _kind_of(node)
-            plain = kind not in ("function", "method", "module") or not node.args[kind != "module" :]
+            plain = kind not in ("function", "method", "module") or not node.args[kind == "function" :]
             if names and plain and (kind != "module" or not node.keywords):
                 node.func.attr = draw.choice(names)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, _JOINS) and draw.random() < 0.15:
@@ -131,13 +136,11 @@ def _operators(tree: ast.Module, draw: random.Random) -> None:
 def _kind_of(call: ast.Call) -> tuple[str, tuple[str, ...]]:
     """What stands for what is called; of a method, those of tensors."""
     assert isinstance(call.func, ast.Attribute)
-    kind, names = _SWAPPED.get(call.func.attr, ("", ()))
-    owner = ast.unparse(call.func.value)
-    if owner == "torch" and call.func.attr in _ALIKE["method"]:
-        return "function", _ALIKE["method"]
-    if owner not in ("F", "nn", "torch", "nn.functional", "torch.nn") and call.func.attr in _ALIKE["method"]:
-        return ("method", _ALIKE["method"]) if not call.args else ("", ())
-    return kind, names
+    name, owner = call.func.attr, ast.unparse(call.func.value)
+    kind = {"F": "function", "nn.functional": "function", "torch": "method", "nn": "module"}.get(owner, "method")
+    if name in _ALIKE[kind]:
+        return kind if owner != "torch" else "function", _ALIKE[kind]
+    return _SWAPPED.get(name, ("", ()))
 
 
 def _further_step(tree: ast.Module, draw: random.Random) -> None:
