@@ -227,10 +227,7 @@ def get_init_inputs():
     [
         ("return x[:, : self.half]", ":in0.shape[1] // 2]"),
         ("return torch.narrow(x, 1, 0, x.shape[1] // 3)", "length=in0.shape[1] // 3"),
-        (
-            "return F.unfold(x, self.window).unflatten(1, (x.shape[1], 9)).unflatten(3, (28, 18))",
-            "in0.shape[2] - 2, -1",
-        ),
+        ("return F.unfold(x, self.window).unflatten(2, (x.shape[2] - 2, -1))", "(in0.shape[2] - 2, -1)"),
         (
             "return F.pad(x, (0, 0, 0, 0, self.extra // 2, self.extra - self.extra // 2))",
             "self.n1 // 2, (self.n1 + 1) // 2",
