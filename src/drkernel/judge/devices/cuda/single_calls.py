@@ -44,6 +44,11 @@ from hour to hour. Of honest calls the overhead is what their own reports say.""
 WANTED, CONTESTED = 2, 6
 """Single calls of each kind; and how many where those say that the blocks' calls are far too short. Then their median
 counts: one of two may have been disturbed, three of six are not."""
+PAUSES_S = (0.0, 0.03, 0.1)
+"""Before more calls, where those say that the blocks' calls are too short: first beside those that were asked, then
+others, since something else may have had the GPU or the examiner's core."""
+AGREED, AGREED_US = 0.02, 1.5
+"""By how much blocks may claim less than single calls say before more of these are asked."""
 
 KEPT_AREAS = 2
 """Inputs and outputs of calls that the reference answers in advance take as much memory as so many areas at most."""
@@ -114,6 +119,11 @@ def floor_us(
     return max(floors)
 
 
+def agree(claimed_us: float, floor_us: float) -> bool:
+    """Whether what blocks claim is what single calls say."""
+    return claimed_us >= floor_us - max(AGREED_US, AGREED * floor_us)
+
+
 def true_us(floor_us: float) -> float:
     """What calls take of which `floor_us` says that they take at least so much, without the proportion that it
     grants."""
@@ -163,7 +173,7 @@ class SingleCalls:
         self._model = model
         self._precomputed: list[_Given] = []
         self._answered_other: _Given | None = None
-        self._wanted = WANTED
+        self._wanted, self._first = WANTED, 0
         self.calls: list[SingleCall] = []
         self.traces: list = []
 
@@ -182,11 +192,18 @@ class SingleCalls:
     def missing(self, waiting: bool) -> list[str]:
         """The kinds that are still to be asked, once for each call."""
         kinds = (WAITING,) if waiting else (SWITCHING, RESIDENT)
-        asked = [call.kind for call in self.calls]
+        asked = [call.kind for call in self.latest]
         return list(itertools.chain(*([kind] * max(0, self._wanted - asked.count(kind)) for kind in kinds)))
 
+    @property
+    def latest(self) -> list[SingleCall]:
+        """The calls that count: those since as many as there are of CONTESTED were contested, too."""
+        return self.calls[self._first :]
+
     def contest(self) -> None:
-        """Has more calls asked, since blocks and calls disagree."""
+        """Has more calls asked, since blocks and calls disagree: some beside the first ones, then others instead."""
+        if self._wanted == CONTESTED:
+            self._first = len(self.calls)
         self._wanted = CONTESTED
 
     def ask(self, kind: str) -> SingleCall:

@@ -41,8 +41,8 @@ from drkernel.judge.boundary.shared_tensors import decode
 from drkernel.judge.devices.cuda.buffers import GATED_S, Block, DeviceBuffers, block_of, view_of_copy
 from drkernel.judge.devices.cuda.interleaving import MIN_CALLS, NARROW, calls_in_a_block, rounds
 from drkernel.judge.devices.cuda.output_slots import Mismatched, OutputSlots
-from drkernel.judge.devices.cuda.single_calls import RESIDENT, SWITCHING, WAITING, SingleCalls, floor_us, true_us
-from drkernel.judge.devices.cuda.timing import FAR_BELOW, Timing, timing_of
+from drkernel.judge.devices.cuda.single_calls import KINDS, PAUSES_S, SingleCalls, agree, floor_us, true_us
+from drkernel.judge.devices.cuda.timing import Timing, timing_of
 from drkernel.judge.trusted.block_tolerance import Tolerance
 from drkernel.judge.trusted.cases import Case, ReferenceModel
 from drkernel.judge.trusted.mismatch import Mismatch
@@ -147,8 +147,7 @@ class PairedTimer:
         secret = numpy.random.default_rng(seed)
         self._warm_up(number)
         self._late, self._copy_delays_us, self._outside_us, self.traces = 0, [], [], []
-        reference_blocks: list[Block] = []
-        submission_blocks: list[Block] = []
+        reference_blocks, submission_blocks = list[Block](), list[Block]()
         start = time.perf_counter()
         for (first, _), even in rounds(("reference", "submission")):
             with self._quiet():
@@ -157,8 +156,8 @@ class PairedTimer:
                 one, other = self._pair(number, first == "reference")
             reference_blocks.append(one)
             submission_blocks.append(other)
-            elapsed, calls = time.perf_counter() - start, number * len(submission_blocks)
-            if not even or len(submission_blocks) < blocks or (calls < MIN_CALLS and elapsed < SHORT_OF_CALLS_S):
+            elapsed, done = time.perf_counter() - start, len(submission_blocks)
+            if not even or done < blocks or (number * done < MIN_CALLS and elapsed < SHORT_OF_CALLS_S):
                 continue
             timing = timing_of(
                 reference_blocks, submission_blocks, seed, self.gated, self._copy_delays_us, self._outside_us or [0.0]
@@ -171,25 +170,27 @@ class PairedTimer:
         raise AssertionError
 
     def _floor_us(self, secret: numpy.random.Generator, reference: list[Block], claimed_us: float) -> float:
-        """What single calls say that a call takes at least; of more of them where blocks claim far less."""
+        """What single calls say that a call takes at least: where blocks claim less, the lowest that many say."""
         copy_us = float(numpy.median([us for block in reference for us in block.copy]))
-        for _ in range(2):
+        floors: list[float] = []
+        for pause_s in (0.0, *PAUSES_S):
+            time.sleep(pause_s)
             with self._quiet():
                 while self._single_call(secret):
                     pass
-            lowest_us = floor_us(self.singles.calls, self._buffers.usual, copy_us, self.kernels)
-            if claimed_us >= FAR_BELOW * lowest_us:
+            floors.append(floor_us(self.singles.latest, self._buffers.usual, copy_us, self.kernels))
+            if agree(claimed_us, floors[-1]):
                 break
             self.singles.contest()
         self.traces += self.singles.traces
-        return lowest_us
+        return min(floors[1:] or floors)  # the first few only tell whether to ask more
 
     def _single_call(self, secret: numpy.random.Generator) -> float:
         """A single call, if one is missing; the seconds that it took."""
         begun, kinds = time.perf_counter(), self.singles.missing(waiting=not self.gated)
         if self._other and secret.integers(len(kinds) + 1) == 0:
-            kinds = [SWITCHING, RESIDENT] if self.gated else [WAITING]
-            self._ask_other(kinds[secret.integers(len(kinds))])
+            others = KINDS[:2] if self.gated else KINDS[2:]
+            self._ask_other(others[secret.integers(len(others))])
         elif kinds:
             self.singles.ask(kinds[secret.integers(len(kinds))])
         return time.perf_counter() - begun if kinds else 0.0
@@ -395,5 +396,5 @@ class PairedTimer:
 
     def _slots(self, reference: Block, submission: Block) -> OutputSlots:
         """Where the outputs of a block lie, see `OutputSlots.alike`."""
-        size, scalar_error = self._buffers.own_out.size, self._tolerance.scalar_error
-        return OutputSlots.alike(reference.calls, submission.calls, size, scalar_error)
+        facts = self._buffers.own_out.size, self._tolerance.scalar_error
+        return OutputSlots.alike(reference.calls, submission.calls, *facts)
