@@ -162,8 +162,7 @@ def test_single_calls_that_say_far_more_than_blocks_are_asked_again(monkeypatch)
     assert agreed.timing().submission_us == 61.0 and len(agreed.alone) == 3
 
 
-def test_single_calls_that_something_disturbed_do_not_count(monkeypatch):
-    """On a machine that others use, the calls of one moment may all take half as long again."""
+def test_single_calls_of_a_moment_that_something_disturbed_do_not_count(monkeypatch):
     found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
     found.floor, found.contested_floors = 310.0, [300.0, 290.0, 195.0]
     assert found.timing().submission_us == pytest.approx(200, rel=0.01) and len(found.alone) == 18
