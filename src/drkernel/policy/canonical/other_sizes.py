@@ -23,8 +23,8 @@ from drkernel.policy.canonical.arguments import Ref
 from drkernel.policy.canonical.calls import Call
 from drkernel.policy.canonical.sizes import Size
 
-MOST_RUNS, LEAST_RUNS, MOST_CALLS = 10, 2, 2000
-"""How often a task is run again, and about how many calls all these runs make."""
+MOST_RUNS, LEAST_RUNS, MOST_CALLS, _CALLS_OF_A_LAYER = 10, 2, 2000, 1000
+"""How often a task is run again; about how many calls all these runs make, and what is told as a layer."""
 _LEAST, _LEAST_ALONE = 2, 4
 """The least number that is taken for a size: of a constant with a name; of one that stands in a call."""
 _MOST_VALUES = 12
@@ -64,12 +64,13 @@ class Run:
             return None
 
 
-def resized(source: str, calls: int) -> Iterator[str]:
+def resized(source: str, calls: Sequence[Call]) -> Iterator[str]:
     """The source with one number after another doubled, of the module's constants and of the calls that make inputs.
     Then with all that are equal in these, in the arguments and in their defaults. It may not run.
 
-    calls: that it makes; longer ones are run again less often.
+    calls: that it makes; a task of many, or with recurrent layers, is run again less often.
     """
+    length = sum(_CALLS_OF_A_LAYER if call.module.startswith("nn.") else 1 for call in calls)
     tree = ast.parse(source)
     alone: list[ast.Constant] = []
     equal: list[ast.Constant] = []
@@ -84,7 +85,7 @@ def resized(source: str, calls: int) -> Iterator[str]:
             equal += [number for part in _defaults(node) for number in _numbers(part, _LEAST_ALONE)]
     together = [[other for other in equal if _value(other) == value] for value in dict.fromkeys(map(_value, equal))]
     groups = [[number] for number in alone] + [group for group in together if len(group) > 1 or group[0] not in alone]
-    for group in groups[: min(MOST_RUNS, max(LEAST_RUNS, MOST_CALLS // max(calls, 1)))]:
+    for group in groups[: min(MOST_RUNS, max(LEAST_RUNS, MOST_CALLS // max(length, 1)))]:
         before = _value(group[0])
         for number in group:
             number.value = 2 * before

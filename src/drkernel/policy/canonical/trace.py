@@ -70,7 +70,7 @@ def trace(source: str, entry_point: str) -> Trace:
             if not any(map(has_sizes, recorder.calls, recorder.guesses)):
                 return told
             run = _as_run(recorder, told.paths)
-            tried = (_at_other_sizes(text, entry_point, run, told.paths) for text in resized(source, len(run.calls)))
+            tried = (_at_other_sizes(text, entry_point, run, told.paths) for text in resized(source, run.calls))
             others = [other for other in tried if other]
             return _at_all_sizes(told, recorder, run, others)
     except Untold:
