@@ -1,4 +1,4 @@
-# a convolution of one channel as a transposed one | task: p_conv_to_one | expect: no gain
+# a convolution of one channel as a transposed one | task: p_conv_to_one | expect: no gain | only: simulated
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
