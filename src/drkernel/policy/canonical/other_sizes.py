@@ -215,12 +215,11 @@ class _Search:
             return type(new)(self.mended(n, [o[k] for o in olds], k - len(new)) for k, n in enumerate(new))
         if not all(type(part) in (int, float) and math.isfinite(part) for part in olds) or new == -1 != old:
             return new
-        stays = all(map(_same, olds, [old] * len(olds)))
         if isinstance(new, Size) and all(
             _same(run.value(new.text), o) for run, o in zip(self._runs, olds, strict=True)
         ):
             return new
-        if stays:
+        if all(_same(old, part) for part in olds):
             return old
         return next((Size(text) for text in self._expressions(tuple(olds), place)), new)
 
@@ -276,8 +275,6 @@ def _same(found: Any, value: float) -> bool:
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
     if isinstance(value, slice):
         value = [value.start, value.stop, value.step]
     if isinstance(value, list | tuple):
