@@ -137,26 +137,20 @@ def draw_solutions(
 
 
 def draw_unjudged(task: Task, fused_share: float, draw: random.Random, plain: bool = False) -> Solution | None:
-    """A solution that is right by construction, drawn by kind; None where no kernel is written for the task. Nobody has
-    judged it."""
-    if "graph" not in task.info:
-        source = by_lines(task)
-        return Solution("partial", source, "by_lines") if source else None
-    by_chance = draw.random() < share_by_lines(task)
-    if (source := by_lines(task)) and (by_chance or "tl.dot" in source):  # no other solution has as fast a product
+    """A solution that is right by construction; None where no kernel is written for the task. Nobody has judged it.
+
+    It is written from the task's lines where they have one: a policy that had seen two kinds of answers to one norm
+    wrote a third, and for networks left operators out. Others are drawn by kind.
+    """
+    if source := by_lines(task):
         return Solution("partial", source, "by_lines")
+    if "graph" not in task.info:
+        return None
     right = [s for s in solutions(task, 0, plain) if s.kind not in ("mistaken", "hack")]
     if not right:
         return None
     weights = [_weight(s.kind, fused_share) / sum(other.kind == s.kind for other in right) for s in right]
     return draw.choices(right, weights)[0]
-
-
-def share_by_lines(task: Task) -> float:
-    """How often a solution is written from a task's lines (answers/lines.py), where they have one: for all but single
-    operators always. A policy that had seen other solutions of networks wrote these for networks that it did not know,
-    and left half of their operators out."""
-    return 0.5 if len(task.info["composition"]) == 1 else 1.0
 
 
 def record(task: Task, drawn: list[JudgedSolution], number: int) -> dict[str, Any]:

@@ -131,14 +131,18 @@ class Places(Tiles):
         return ", ".join(self._side(dim) for dim in range(len(self.windows)))
 
     def _side(self, dim: int) -> str:
-        """The formula of a side of the output."""
+        """The formula of a side of the output, in the numbers that the task gives: a policy copies better than it
+        calculates."""
         window, side = self.windows[dim], f"{self.left}.shape[{dim + 2}]"
-        over = window.dilation * (window.kernel - 1) + 1 - 2 * window.padding * self.pads
+        padded = f"2 * {window.padding}" if window.padding and self.pads else ""
+        wide = f"{window.dilation} * ({window.kernel} - 1)"
         if self.product.is_transposed:
-            side = f"({side} - 1) * {window.stride}" if window.stride > 1 else side
-            return side + _signed(over + window.added - (window.stride == 1))
-        inside = side + _signed(-over)
-        return f"({inside}) // {window.stride} + 1" if window.stride > 1 else f"{inside} + 1"
+            side = f"({side} - 1) * {window.stride}" if window.stride > 1 else f"{side} - 1"
+            side += f" + {window.kernel}" if window.dilation == 1 else f" + {wide} + 1"
+            return side + (f" - {padded}" if padded else "") + (f" + {window.added}" if window.added else "")
+        side += f" + {padded}" if padded else ""
+        side += f" - {window.kernel}" if window.dilation == 1 else f" - {wide} - 1"
+        return f"({side}) // {window.stride} + 1" if window.stride > 1 else f"{side} + 1"
 
     @property
     def where(self) -> list[str]:
