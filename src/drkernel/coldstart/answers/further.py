@@ -81,7 +81,7 @@ def _cross_entropy(makes: str, left: str, right: str, words: dict[str, str], kno
     smooth, reduction = float(words.pop("label_smoothing", "0")), words.pop("reduction", "'mean'")
     if words or reduction not in ("'mean'", "'none'"):
         return None
-    weight = f"tl.where(j == {{1}}, {1 - smooth:.6g}, 0.0) + {smooth:.6g} / N"
+    weight = f"tl.where(j == {{1}}, 1 - {smooth:.6g}, 0.0) + {smooth:.6g} / N"
     picked = f"({weight}) * {{0}}" if smooth else "tl.where(j == {1}, {0}, 0.0)"
     recipe = (
         ("{u}", "max", "{0}"),

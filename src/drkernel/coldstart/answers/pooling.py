@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.known import Shapes
-from drkernel.coldstart.answers.steps import Step, Window
+from drkernel.coldstart.answers.steps import Step, Window, factors
 from drkernel.coldstart.answers.views import Place, Shape, View
 
-NOWHERE = Window((), (), ())
+NOWHERE = Window((), (), (), ())
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,14 @@ class Pool(View):
         return SIDES[len(self.window.kernel)]
 
     @property
-    def _windows(self) -> list[tuple[int, int, int]]:
-        """Kernel, stride and padding by dimension."""
-        return list(zip(self.window.kernel, self.window.stride, self.window.padding, strict=True))
-
-    @property
-    def number(self) -> int:
-        return prod(self.window.kernel)
+    def _windows(self) -> list[tuple[int, int, int, int]]:
+        """Kernel, stride, padding and dilation by dimension."""
+        window = self.window
+        return list(zip(window.kernel, window.stride, window.padding, window.dilation, strict=True))
 
     @property
     def loop(self) -> str:  # type: ignore[override]
-        return f"for r in range({self.number}):"
+        return f"for r in range({factors(self.window.kernel).strip('()')}):"
 
     def place(self, shape: Shape, of_row: bool) -> Place | None:
         if of_row and shape == self.made:
@@ -81,11 +78,12 @@ class Pool(View):
     @property
     def block(self) -> list[str]:
         """The place `r` of each window, and whether it lies in the tensor."""
-        lines, masks, index, rest = [], ["m"], "p", self.number
-        for side, (kernel, stride, pad) in zip(self._sides, self._windows, strict=True):
-            rest //= kernel
-            step = " // ".join(["r", *[str(rest)] * (rest > 1)])
-            step += f" % {kernel}" if rest * kernel < self.number else ""
+        lines, masks, index = [], ["m"], "p"
+        for dim, (side, (kernel, stride, pad, dilation)) in enumerate(zip(self._sides, self._windows, strict=True)):
+            behind = factors(self.window.kernel[dim + 1 :])
+            step = "r" if behind == "1" else f"r // {behind}"
+            step += f" % {kernel}" if prod(self.window.kernel[:dim]) > 1 else ""
+            step = f"{step} * {dilation}" if dilation > 1 else step
             moved = f"x{side} * {stride}" if stride > 1 else f"x{side}"
             lines.append(f"y{side} = {moved} + {step}{f' - {pad}' if pad else ''}")
             masks += [f"(y{side} >= 0) & (y{side} < {side})"] if pad else []
@@ -102,7 +100,8 @@ class Pool(View):
         if shape != self.made:
             return None
         sides = [f"*{lead}.shape[:2]"]
-        for place, (kernel, stride, pad) in enumerate(self._windows, 2):
-            over = f" - {kernel - 2 * pad}" if kernel > 2 * pad else f" + {2 * pad - kernel}" * (kernel < 2 * pad)
+        for place, (kernel, stride, pad, dilation) in enumerate(self._windows, 2):
+            over = f" + 2 * {pad}" * (pad > 0)
+            over += f" - {kernel}" if dilation == 1 else f" - {dilation} * ({kernel} - 1) - 1"
             sides.append(f"({lead}.shape[{place}]{over}) // {stride} + 1")
         return f"{lead}.new_empty(({', '.join(sides)}))"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import prod
 
 from drkernel.coldstart.answers.known import Known, Shapes, dims_of
 from drkernel.policy.canonical.told import Line
@@ -120,6 +119,16 @@ _USUAL_DIM = {"F.normalize": "1"}
 _CALL = re.compile(r" F\.(\w+)\((.*?)\)(?=; \(|$)")
 
 
+def factors(numbers: Iterable[int]) -> str:
+    """Their product as an answer writes it, since a policy copies better than it calculates.
+
+    >>> factors((3, 1, 3)), factors((2, 1)), factors(())
+    ('(3 * 3)', '2', '1')
+    """
+    text = " * ".join(str(number) for number in numbers if number > 1) or "1"
+    return f"({text})" if " " in text else text
+
+
 @dataclass(frozen=True)
 class Window:
     """What a pool goes through, by dimension."""
@@ -127,6 +136,7 @@ class Window:
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
+    dilation: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -243,10 +253,11 @@ def _pool(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
     power, counts_all = words.pop("norm_type", None), words.pop("count_include_pad", True)
     every = lambda number: tuple(number) if isinstance(number, tuple | list) else (number,) * rank
     kernel = every(words.pop("kernel_size"))
-    window = Window(kernel, every(words.pop("stride", kernel)), every(words.pop("padding", 0)))
+    usual = {"stride": kernel, "padding": 0, "dilation": 1}
+    window = Window(kernel, *(every(words.pop(word, value)) for word, value in usual.items()))
     if words or shapes[makes] == shapes[value] or (kind == "lp" and power not in _POOLS_OF_POWERS):
         return None
-    mean: Recipe = (("{u}", "sum", "{0}"), ("{o}", "", f"{{u}} / {prod(kernel)}"))
+    mean: Recipe = (("{u}", "sum", "{0}"), ("{o}", "", f"{{u}} / {factors(kernel)}"))
     if not counts_all and any(window.padding):
         mean = (("{u}", "sum", "{0}"), ("{v}", "sum", "1.0"), ("{o}", "", "{u} / {v}"))
     recipe = {"avg": mean, "max": (("{o}", "max", "{0}"),)}.get(kind) or _POOLS_OF_POWERS[power]

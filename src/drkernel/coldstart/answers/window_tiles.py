@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.product_lines import Window
+from drkernel.coldstart.answers.steps import factors
 from drkernel.coldstart.answers.tile_text import BYTES_PER_S, Place, Shape, Tile, Tiles
 
 LIBRARY, FULL_COLUMNS = 45e12, 48
@@ -162,8 +163,10 @@ class Places(Tiles):
 
     def _tap(self, dim: int) -> str:
         """The place in the window along a dimension."""
-        rest, kernel = prod(window.kernel for window in self.windows[dim + 1 :]), self.windows[dim].kernel
-        return " // ".join(["t", *[str(rest)] * (rest > 1)]) + f" % {kernel}" * (rest * kernel < self.places)
+        kernels = [window.kernel for window in self.windows]
+        behind = factors(kernels[dim + 1 :])
+        tap = "t" if behind == "1" else f"t // {behind}"
+        return tap + f" % {kernels[dim]}" * (prod(kernels[dim:]) < self.places)
 
     def _moved(self, dim: int) -> str:
         """The place in the input along a dimension."""
@@ -177,7 +180,7 @@ class Places(Tiles):
     @property
     def body(self) -> list[str]:
         moved = [f"y{side} = {self._moved(dim)}" for dim, side in enumerate(self.sides)]
-        steps = str(self.places)
+        steps = factors(window.kernel for window in self.windows).strip("()")
         return self.written_body(steps, [*self._taps(steps), *moved], "t * N" if self.places > 1 else "")
 
     def written_body(self, steps: str, inner: Sequence[str], place: str, mask: str = "(r < M) & (c < N)") -> list[str]:
@@ -334,14 +337,14 @@ class Flat(Places):
 
     @property
     def body(self) -> list[str]:
-        base, rest, stored = "b * C", self.places, "b * N + c"
+        base, stored, kernels = "b * C", "b * N + c", [window.kernel for window in self.windows]
         for side, window in zip(self.sides, self.windows, strict=True):
             step = f"x{side} * {window.stride}" if window.stride > 1 else f"x{side}"
             base, stored = f"{_factor(base)} * {side} + {step}", f"({stored}) * O{side} + x{side}"
-        taps = [f"j // {self.places}" if self.places > 1 else "j"]
-        for window in self.windows:
-            rest //= window.kernel
-            tap = (f"j // {rest}" if rest > 1 else "j") + f" % {window.kernel}"
+        places = [factors(kernels[dim:]) for dim in range(len(kernels) + 1)]
+        taps = [f"j // {places[0]}" if self.places > 1 else "j"]
+        for window, behind in zip(self.windows, places[1:], strict=True):
+            tap = (f"j // {behind}" if behind != "1" else "j") + f" % {window.kernel}"
             taps.append((tap + f" * {window.dilation}" * (window.dilation > 1)) * (window.kernel > 1))
         moved = taps[0]
         for side, tap in zip(self.sides, taps[1:], strict=True):
@@ -355,7 +358,7 @@ class Flat(Places):
                 f"j = s + tl.arange(0, {self.tile.terms})",
                 f"k = {moved}",
                 f"x = tl.load({self.left}_ptr + i + k[None, :], "
-                f"mask=(r < M) & (j[None, :] < C * {self.places}), other=0.0)",
+                f"mask=(r < M) & (j[None, :] < C * {places[0].strip('()')}), other=0.0)",
                 f"y = tl.load({self.right}_ptr + c * K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)",
             ),
             f"i = {stored}",
