@@ -103,5 +103,6 @@ class Pool(View):
         for place, (kernel, stride, pad, dilation) in enumerate(self._windows, 2):
             over = f" + 2 * {pad}" * (pad > 0)
             over += f" - {kernel}" if dilation == 1 else f" - {dilation} * ({kernel} - 1) - 1"
-            sides.append(f"({lead}.shape[{place}]{over}) // {stride} + 1")
+            inside = f"{lead}.shape[{place}]{over}"
+            sides.append(f"({inside}) // {stride} + 1" if stride > 1 else f"{inside} + 1")
         return f"{lead}.new_empty(({', '.join(sides)}))"
