@@ -140,7 +140,7 @@ KINDS = {
     "gated halves": (task("return F.softmax(F.glu(x), dim=-1)", ROWS), "t0 = a0 * tl.sigmoid(b0)"),
     "gated halves of 16 bits": (task("return F.glu(x.half(), dim=1).relu()", IMAGES), "i % Q + Q, mask=m).to(tl."),
     "roots of squares": (task("return F.lp_pool1d(x, 2, 4, 2) + 1.0", ROWS), "t0 = tl.sqrt(u0)"),
-    "sums in windows": (task("return F.lp_pool2d(F.relu(x), 1, 3, 2) * 2.0", IMAGES), "for r in range(9):"),
+    "sums in windows": (task("return F.lp_pool2d(F.relu(x), 1, 3, 2) * 2.0", IMAGES), "for r in range(3 * 3):"),
     "what lies in the tensor": (
         task("return F.avg_pool2d(x, 3, 2, 1, count_include_pad=False) * 2.0", IMAGES),
         "t0 = u0 / v0",

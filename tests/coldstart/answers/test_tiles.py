@@ -93,10 +93,10 @@ KINDS = {
     "a number a channel": ("return self.a(x) * self.b", IMAGE, [CONV, "nn.Parameter(torch.rand(128, 1, 1))"], "p2"),
     "statistics": ("return self.b(self.a(x)).relu()", IMAGE, [CONV, "nn.BatchNorm2d(128)"], "p3_ptr"),
     "sequences": ("return F.gelu(self.a(x))", SEQUENCE, ["nn.Conv1d(64, 128, 9, 2, 4)"], "b = r // OW\n"),
-    "volumes": ("return F.relu(self.a(x))", VOLUME, ["nn.Conv3d(64, 64, 3)"], "yD = xD + t // 9\n"),
+    "volumes": ("return F.relu(self.a(x))", VOLUME, ["nn.Conv3d(64, 64, 3)"], "yD = xD + t // (3 * 3)\n"),
     "same": ("return F.relu(self.a(x))", IMAGE, ["nn.Conv2d(64, 128, 3, padding='same')"], "yH = xH + t // 3 - 1"),
     "many columns": ("return F.relu(self.a(x))", IMAGE, ["nn.Conv2d(64, 256, 3)"], "BN=128, num_warps=8"),
-    "colours": ("return F.mish(self.a(x)) + 1.0", COLOURS, ["nn.Conv2d(3, 32, 3)"], "k = (j // 9 * H + j // 3"),
+    "colours": ("return F.mish(self.a(x)) + 1.0", COLOURS, ["nn.Conv2d(3, 32, 3)"], "k = (j // (3 * 3) * H + j // 3"),
     "colours, padded": ("return F.mish(self.a(x)) + 1.0", COLOURS, ["nn.Conv2d(3, 64, 5, 1, 2)"], "(2, 2, 2, 2)"),
     "few channels": (
         "return F.gelu(self.a(x))", "64, 40, 64, 64", ["nn.Conv2d(40, 128, (1, 5), padding=(0, 1))"], "(1, 1, 0, 0)"
@@ -105,7 +105,9 @@ KINDS = {
     "few channels, sequences": (
         "return F.gelu(self.a(x))", "64, 8, 8192", ["nn.Conv1d(8, 64, 5, dilation=2)"], "k = j // 5 * W + j % 5 * 2"
     ),
-    "few channels, volumes": ("return F.gelu(self.a(x))", "16, 8, 24, 48, 48", ["nn.Conv3d(8, 32, 3)"], "j // 27"),
+    "few channels, volumes": (
+        "return F.gelu(self.a(x))", "16, 8, 24, 48, 48", ["nn.Conv3d(8, 32, 3)"], "j // (3 * 3 * 3)"
+    ),
     "transposed": ("return F.relu(self.a(x))", IMAGE, ["nn.ConvTranspose2d(64, 64, 3)"], "yH = xH - t // 3"),
     "transposed, padded": (
         "return F.relu(self.a(x))", VOLUME, ["nn.ConvTranspose3d(64, 64, 3, padding=1, dilation=(1, 2, 1))"], "+ 1 - t"

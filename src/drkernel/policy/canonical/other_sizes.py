@@ -160,6 +160,8 @@ class _Size:
     values: tuple[int, ...]
     place: int = 0
     """Which dimension it is, from the last one."""
+    is_late: bool = False
+    """Whether it is of a value that the line does not read: to name it keeps the value from being part of a kernel."""
 
     @property
     def part(self) -> str:
@@ -180,7 +182,8 @@ class _Search:
         held = [name for name in base.shapes if name.startswith("self.")]
         count = base.made[line]
         made = [f"t{number}" for number in range(count - 1, max(count - _MOST_VALUES, 0) - 1, -1)]
-        self._names = list(dict.fromkeys((*(ref.name for ref in call.refs), *inputs, *held, *made)))
+        self._early = dict.fromkeys((*(ref.name for ref in call.refs), *inputs, *held))
+        self._names = list(dict.fromkeys((*self._early, *made)))
 
     @functools.cached_property
     def _sizes(self) -> list[_Size]:
@@ -194,8 +197,8 @@ class _Search:
         shapes = [run.shapes.get(name, ()) for run in self._runs]
         if len({len(shape) for shape in shapes}) != 1:
             return []
-        rank = len(shapes[0])
-        return [_Size(f"{name}.shape[{k}]", tuple(shape[k] for shape in shapes), k - rank) for k in range(rank)]
+        rank, late = len(shapes[0]), name not in self._early
+        return [_Size(f"{name}.shape[{k}]", tuple(shape[k] for shape in shapes), k - rank, late) for k in range(rank)]
 
     @functools.cached_property
     def _products(self) -> list[_Size]:
@@ -229,7 +232,7 @@ class _Search:
             yield from self._roots(wanted)
             return
         whole = tuple(int(value) for value in wanted)
-        sizes = sorted(self._sizes, key=lambda size: size.place != place)
+        sizes = sorted(self._sizes, key=lambda size: (size.is_late, size.place != place))
         yield from (size.text for size in sizes if size.values == whole)
         yield from (text for size in sizes for text in _multiples(size, whole))
         for parts in (2, 3, 4):
