@@ -93,9 +93,8 @@ def streams(seed: int, programs_only: bool) -> list[Iterator[Task]]:
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
     drawn = [*[programs, chains, every, programs, chains, wild] * 4, *[programs, chains, every] * 2, *narrow]
     written = variants(load_tasks("written", split="train"), seed)
-    return [
-        each for other in drawn for each in (other, *[written] * 2)
-    ]  # half of the variants are no programs that run
+    twice = [written] * 2  # half of the variants are no programs that run
+    return [each for other in drawn for each in (other, *twice)]
 
 
 if __name__ == "__main__":

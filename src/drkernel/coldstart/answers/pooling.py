@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from drkernel.coldstart.answers.factors import divided, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.known import Shapes
-from drkernel.coldstart.answers.steps import Step, Window, factors
+from drkernel.coldstart.answers.steps import Step, Window
 from drkernel.coldstart.answers.views import Place, Shape, View
 
 NOWHERE = Window((), (), (), ())
@@ -44,7 +45,7 @@ class Pool(View):
 
     @property
     def loop(self) -> str:  # type: ignore[override]
-        return f"for r in range({factors(self.window.kernel).strip('()')}):"
+        return f"for r in range({factors(self.window.kernel)}):"
 
     def place(self, shape: Shape, of_row: bool) -> Place | None:
         if of_row and shape == self.made:
@@ -80,8 +81,7 @@ class Pool(View):
         """The place `r` of each window, and whether it lies in the tensor."""
         lines, masks, index = [], ["m"], "p"
         for dim, (side, (kernel, stride, pad, dilation)) in enumerate(zip(self._sides, self._windows, strict=True)):
-            behind = factors(self.window.kernel[dim + 1 :])
-            step = "r" if behind == "1" else f"r // {behind}"
+            step = divided("r", self.window.kernel[dim + 1 :])
             step += f" % {kernel}" if prod(self.window.kernel[:dim]) > 1 else ""
             step = f"{step} * {dilation}" if dilation > 1 else step
             moved = f"x{side} * {stride}" if stride > 1 else f"x{side}"

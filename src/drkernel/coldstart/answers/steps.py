@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from drkernel.coldstart.answers.factors import divided
 from drkernel.coldstart.answers.known import Known, Shapes, dims_of
 from drkernel.policy.canonical.told import Line
 from drkernel.tasks.graphs.ops import OPS
@@ -117,16 +118,6 @@ _OVER_DIM: dict[str, Recipe] = {
 """Calls whose result has the shape of the operand."""
 _USUAL_DIM = {"F.normalize": "1"}
 _CALL = re.compile(r" F\.(\w+)\((.*?)\)(?=; \(|$)")
-
-
-def factors(numbers: Iterable[int]) -> str:
-    """Their product as an answer writes it, since a policy copies better than it calculates.
-
-    >>> factors((3, 1, 3)), factors((2, 1)), factors(())
-    ('(3 * 3)', '2', '1')
-    """
-    text = " * ".join(str(number) for number in numbers if number > 1) or "1"
-    return f"({text})" if " " in text else text
 
 
 @dataclass(frozen=True)
@@ -257,7 +248,7 @@ def _pool(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
     window = Window(kernel, *(every(words.pop(word, value)) for word, value in usual.items()))
     if words or shapes[makes] == shapes[value] or (kind == "lp" and power not in _POOLS_OF_POWERS):
         return None
-    mean: Recipe = (("{u}", "sum", "{0}"), ("{o}", "", f"{{u}} / {factors(kernel)}"))
+    mean: Recipe = (("{u}", "sum", "{0}"), ("{o}", "", divided("{u}", kernel, "/")))
     if not counts_all and any(window.padding):
         mean = (("{u}", "sum", "{0}"), ("{v}", "sum", "1.0"), ("{o}", "", "{u} / {v}"))
     recipe = {"avg": mean, "max": (("{o}", "max", "{0}"),)}.get(kind) or _POOLS_OF_POWERS[power]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import ClassVar
 
+from drkernel.coldstart.answers.factors import divided, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.product_lines import Window
-from drkernel.coldstart.answers.steps import factors
 from drkernel.coldstart.answers.tile_text import BYTES_PER_S, Place, Shape, Tile, Tiles
 
 LIBRARY, FULL_COLUMNS = 45e12, 48
@@ -164,9 +164,7 @@ class Places(Tiles):
     def _tap(self, dim: int) -> str:
         """The place in the window along a dimension."""
         kernels = [window.kernel for window in self.windows]
-        behind = factors(kernels[dim + 1 :])
-        tap = "t" if behind == "1" else f"t // {behind}"
-        return tap + f" % {kernels[dim]}" * (prod(kernels[dim:]) < self.places)
+        return divided("t", kernels[dim + 1 :]) + f" % {kernels[dim]}" * (prod(kernels[dim:]) < self.places)
 
     def _moved(self, dim: int) -> str:
         """The place in the input along a dimension."""
@@ -180,7 +178,7 @@ class Places(Tiles):
     @property
     def body(self) -> list[str]:
         moved = [f"y{side} = {self._moved(dim)}" for dim, side in enumerate(self.sides)]
-        steps = factors(window.kernel for window in self.windows).strip("()")
+        steps = factors(window.kernel for window in self.windows)
         return self.written_body(steps, [*self._taps(steps), *moved], "t * N" if self.places > 1 else "")
 
     def written_body(self, steps: str, inner: Sequence[str], place: str, mask: str = "(r < M) & (c < N)") -> list[str]:
@@ -341,10 +339,9 @@ class Flat(Places):
         for side, window in zip(self.sides, self.windows, strict=True):
             step = f"x{side} * {window.stride}" if window.stride > 1 else f"x{side}"
             base, stored = f"{_factor(base)} * {side} + {step}", f"({stored}) * O{side} + x{side}"
-        places = [factors(kernels[dim:]) for dim in range(len(kernels) + 1)]
-        taps = [f"j // {places[0]}" if self.places > 1 else "j"]
-        for window, behind in zip(self.windows, places[1:], strict=True):
-            tap = (f"j // {behind}" if behind != "1" else "j") + f" % {window.kernel}"
+        taps = [divided("j", kernels)]
+        for dim, window in enumerate(self.windows):
+            tap = divided("j", kernels[dim + 1 :]) + f" % {window.kernel}"
             taps.append((tap + f" * {window.dilation}" * (window.dilation > 1)) * (window.kernel > 1))
         moved = taps[0]
         for side, tap in zip(self.sides, taps[1:], strict=True):
@@ -358,7 +355,7 @@ class Flat(Places):
                 f"j = s + tl.arange(0, {self.tile.terms})",
                 f"k = {moved}",
                 f"x = tl.load({self.left}_ptr + i + k[None, :], "
-                f"mask=(r < M) & (j[None, :] < C * {places[0].strip('()')}), other=0.0)",
+                f"mask=(r < M) & (j[None, :] < C * {factors(kernels)}), other=0.0)",
                 f"y = tl.load({self.right}_ptr + c * K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)",
             ),
             f"i = {stored}",

@@ -45,7 +45,6 @@ PRODUCTS = frozenset(
     }
 )  # fmt: skip
 """Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
-_IN_PLACE = frozenset({"addmm_", "addmv_", "baddbmm_", "addbmm_"})
 _BY_WEIGHT = frozenset(
     {
         "conv_tbc", "slow_conv_dilated2d", "slow_conv_dilated3d", "slow_conv3d_forward", "slow_conv_transpose2d",
@@ -317,8 +316,7 @@ def _is_diagonal(matrix: Tensor) -> bool:
 
 def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
     packet = func._overloadpacket
-    if packet.__name__ in _IN_PLACE:
-        packet = getattr(torch.ops.aten, packet.__name__.removesuffix("_"))
+    packet = getattr(torch.ops.aten, packet.__name__.removesuffix("_"), packet)  # in place, the work is the same
     if packet.__name__ in _BY_WEIGHT:
         return _by_weight(packet.__name__, args, result)
     if (count := flop_registry.get(packet)) is not None:

@@ -1,4 +1,4 @@
-# a loop in a helper named as a built-in; program 0 does everything | task: p_total_of_squares | expect: no gain
+# a loop in a helper named as a built-in; program 0 does everything | task: total | expect: no gain
 import torch
 import torch.nn as nn
 import triton
