@@ -91,6 +91,8 @@ def forward(x, out):
     ("old", "new"),
     [
         ("tl.store(", "for j in range(0, n, BLOCK): tl.store("),
+        ("tl.store(", "for j in range(4): tl.store("),
+        ("tl.sigmoid(tl.load(", "sum([tl.load(x + j) for j in range(4)]) + tl.sigmoid(tl.load("),
         ("tl.store(out", "helper(out"),
         ("tl.sigmoid(tl.load", "abs(tl.load"),
         ("BLOCK=256", "BLOCK=size(1000)"),
@@ -101,6 +103,15 @@ def forward(x, out):
 def test_a_kernel_of_which_one_program_may_do_more_at_full_size_is_not_free_of_loops(old, new):
     assert loop_free.kernels(LOOP_FREE) == {"gate"}
     assert loop_free.kernels(LOOP_FREE.replace(old, new)) == frozenset()
+
+
+@pytest.mark.parametrize("numbers", ["4", "1, 2 * 8", "16 // 2"])
+def test_a_loop_over_numbers_that_are_written_there_may_read(numbers):
+    looped = "a = 0.0\n    for j in range(NUMBERS): a += tl.load(x + i + j, mask=i < n)\n    tl.store(".replace(
+        "NUMBERS", numbers
+    )
+    assert loop_free.kernels(LOOP_FREE.replace("tl.store(", looped)) == {"gate"}
+    assert not loop_free.kernels(LOOP_FREE.replace("tl.store(", looped.replace(numbers, "n")))
 
 
 def test_many_functions_are_looked_at_once():
@@ -115,6 +126,15 @@ def test_one_program_stays_one_unless_the_kernel_has_no_loop():
     row.grids = [Grid(1, 10**6, True)]
     of = lambda programs, *names: price(joined(OpTrace([row]), OpTrace([kernel(1, "k:3", programs)]), False, names))
     assert of(1024) == of(1, "k") == price(OpTrace([row])) > 20 * of(1024, "k")
+
+
+def test_one_program_that_leaves_a_part_of_a_sum_stands_for_as_many_as_read_all():
+    row = Row("k", "k:3", True, 1, 1, tensors=[Traffic(4000, 16000, 16000), Traffic(1, 4, 4, True)], block=4096)
+    row.grids, row.accesses = [Grid(1, 1, False)], 2
+    scale = Scale(2.0**16, numel={4000: 2.0**16})
+    dry = lambda programs: joined(OpTrace([row]), OpTrace([kernel(1, "k:3", programs)]), False, ["k"])
+    of = lambda programs: sum(t.microseconds for t in estimate_times(dry(programs), DEVICE, scale))
+    assert of(64000) < 400 < 20 * of(64000) < of(1)
 
 
 def test_kernels_that_take_turns_are_one_loop_where_nothing_is_known():

@@ -1,7 +1,8 @@
-"""Which kernels have no loop and blocks of fixed sizes, as their source shows.
+"""Which kernels have blocks of fixed sizes and no loop that grows with the data, as their source shows.
 
 A small run with one program does not tell whether more of them would share its work. A program of such a kernel does no
-more than a block's work, however large its tensors are: what is more is the work of other programs.
+more than a block's work, however large its tensors are: what is more is the work of other programs. A loop over a
+number that is written there (the places of a window) may read; what it stores would be several blocks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from collections.abc import Container, Iterator, Sequence
 _LANGUAGE = ("tl", "triton")
 _BUILTINS = {"min", "max", "float", "int", "abs"}
 _LOOPS = (ast.For, ast.While, ast.comprehension)
+_RANGES = {"range", "tl.range", "tl.static_range"}
+_LITERAL = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+_WRITES = ("store", "atomic")
 
 
 def kernels(source: str) -> frozenset[str]:
@@ -45,10 +49,24 @@ def _kernels(tree: ast.Module) -> Iterator[str]:
 
 def _has_no_loop(kernel: ast.FunctionDef, defined: Container[str]) -> bool:
     """Whether it calls Triton's language and built-in functions only, none of which the source defines anew."""
-    called = [_dotted(call.func) for call in _calls(kernel)]
-    return not any(isinstance(node, _LOOPS) for node in ast.walk(kernel)) and all(
+    loops = [node for node in ast.walk(kernel) if isinstance(node, _LOOPS)]
+    known = [loop for loop in loops if _is_fixed(loop, defined)]
+    ranges = [loop.iter.func for loop in known if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call)]
+    called = [_dotted(call.func) for call in _calls(kernel) if call.func not in ranges]
+    return len(known) == len(loops) and all(
         name[0] in _LANGUAGE or (name[0] in _BUILTINS and name[0] not in defined and len(name) == 1) for name in called
     )
+
+
+def _is_fixed(loop: ast.AST, defined: Container[str]) -> bool:
+    """Whether it goes over a range of literal numbers, and writes nothing."""
+    match loop:
+        case ast.For(iter=ast.Call(function, numbers, [])) if ast.unparse(function) in _RANGES:
+            literal = all(isinstance(node, _LITERAL) for number in numbers for node in ast.walk(number))
+            names = [name for call in _calls(loop) for name in _dotted(call.func)]
+            writes = any(name.startswith(_WRITES) for name in names)
+            return literal and not writes and "range" not in defined
+    return False
 
 
 def _has_fixed_blocks(kernel: ast.FunctionDef, launches: Sequence[ast.Call]) -> bool:

@@ -24,7 +24,8 @@ def programs(row: Row, scale: Scale) -> tuple[float, float]:
     launches = sum(grid.launches for grid in grids(row))
     several = row.full_grid > 1
     tile, once = (row.tile if several else 0), row.loop_free and several
-    found = [(grid, grid.launches / launches, grown(grid, row.block, tile, scale, once)) for grid in grids(row)]
+    read = _read(row, scale) if once else 0.0
+    found = [(grid, grid.launches / launches, grown(grid, row.block, tile, scale, read)) for grid in grids(row)]
     fewest = sum(share * fewest for _, share, (fewest, _) in found)
     most = sum(share * _at_work(grid, most) for grid, share, (_, most) in found)
     return fewest, min(most, row.full_grid or most)
@@ -36,7 +37,13 @@ def _at_work(grid: Grid, most: float) -> float:
     return min(working, 1 / grid.share) if grid.share else working
 
 
-def grown(grid: Grid, block: int, tile: int, scale: Scale, once: bool = False) -> tuple[float, float]:
+def _read(row: Row, scale: Scale) -> float:
+    """Elements of a tensor at full size, for each access of a program: of what none reads more than a block at once."""
+    elements = [scale.of_tensor(t.numel) * min(t.unique // 2, t.numel) for t in row.tensors]
+    return max(elements, default=0.0) * max(row.programs, 1) / max(row.accesses, 1)
+
+
+def grown(grid: Grid, block: int, tile: int, scale: Scale, read: float = 0.0) -> tuple[float, float]:
     """The fewest and the most programs that a small grid may stand for.
 
     A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one
@@ -46,12 +53,13 @@ def grown(grid: Grid, block: int, tile: int, scale: Scale, once: bool = False) -
 
     Args:
         tile: of a product, where more than one program is known to be launched at full size; else 0.
-        once: whether more than one is, and each goes through one block, whatever the sizes of its tensors.
+        read: see `_read`, where more than one is, and none does more work, whatever the sizes of its tensors; else 0.
     """
     growth = scale.of_tensor(grid.stored)
     if grid.programs <= 1:
-        single = growth == 1 or (grid.loops and not once) or not block
+        single = growth == 1 or (grid.loops and not read) or not block
         blocks = 1.0 if single else max(1.0, grid.stored * growth / block)
+        blocks = max(blocks, read / block) if block else blocks
         blocks = max(blocks, grid.stored * growth / tile) if tile else blocks
         return blocks, blocks
     blocks = grid.programs * growth
