@@ -165,6 +165,32 @@ KINDS = {
         task("return torch.einsum('bsd,d->bsd', x, self.a) * y", ROWS, "nn.Parameter(torch.randn(256))"),
         "t0 = in0 * p0",
     ),
+    "letters of a product": (
+        task("return torch.einsum('bsd,de->bse', x, self.a)", "64, 128, 272", "nn.Parameter(torch.randn(272, 512))"),
+        "t0 = f1(in0, self.m0)",
+    ),
+    "a product of odd rows": (task("return self.a(x)", "8192, 1000", "nn.Linear(1000, 3000)"), "F.pad(in0, (0, -"),
+    "a product that is no faster": (task("return self.a(x)", "8192, 64", "nn.Linear(64, 4096)"), "tl.dot("),
+    "running sums of long rows": (task("return torch.cumsum(x * y, -1)", "64, 40000"), "t1 = c + tl.cumsum(t0, 0)"),
+    "running products down columns": (
+        task("return torch.cumprod(x, 1)", "16, 1000, 96"),
+        "t0 = c * tl.cumprod(in0, 0)",
+    ),
+    "the first of the largest": (task("return torch.argmax(x, 1)", "16, 1000, 96"), "better = x > a"),
+    "the first of the smallest": (task("return torch.argmin(x + y, 1)", "64, 40000"), "better = x < a"),
+    "one loss": (task("return F.smooth_l1_loss(x, y, beta=0.5)", TABLE), "return o.sum() / T"),
+    "one divergence": (
+        task("return F.kl_div(torch.log_softmax(x, 1), y.softmax(1), reduction='batchmean')", TABLE),
+        "return o.sum() / B",
+    ),
+    "one sum": (task("return (x - y).square().sum()", IMAGES), "return o.sum()"),
+    "one largest": (task("return (x * y).max()", IMAGES), "return o.amax()"),
+    "one norm": (task("return x / x.norm()", IMAGES), "return o.sum().sqrt()"),
+    "triplets": (task("return F.triplet_margin_loss(x, y, x.roll(1, 0), margin=0.5)", TABLE), "+ 0.5, 0.0)"),
+    "a list's parameter": (
+        task("return F.relu(x * self.a[0])", TABLE, "nn.ParameterList([torch.randn(4096)])"),
+        "p0 = tl.load(p0_ptr",
+    ),
     "operands of the kernel alone": (
         task(
             "x = self.a(x)\n        return torch.sigmoid(x) * y + (1.0 - torch.sigmoid(x)) * (1.0 - y)",

@@ -30,6 +30,23 @@ _LOSSES: dict[str, tuple[str, float, Recipe]] = {
     "F.kl_div": ("", 0.0, (("{o}", "", "tl.where({1} > 0.0, {1} * (tl.log({1}) - {0}), 0.0)"),)),
 }
 """What two tensors have for each element: a number of the call, what it is where the call has none, the statements."""
+_JOINED_LOSSES = {"'mean'": ".sum() / T", "'sum'": ".sum()", "'batchmean'": ".sum() / B"}
+"""What makes the loss of all parts of it, by the call's `reduction`."""
+_TOTALS: dict[str, tuple[str, str, str]] = {
+    "torch.sum": ("sum", "{0}", ".sum()"),
+    "torch.mean": ("sum", "{0}", ".sum() / T"),
+    "torch.amax": ("max", "{0}", ".amax()"),
+    "torch.amin": ("min", "{0}", ".amin()"),
+    "torch.max": ("max", "{0}", ".amax()"),
+    "torch.min": ("min", "{0}", ".amin()"),
+    "torch.norm": ("sum", "{0} * {0}", ".sum().sqrt()"),
+}
+"""Calls that make one number of a tensor: the kind and the value of a part of it, and what joins the parts."""
+_TRIPLET: Recipe = (
+    ("{u}", "sum", "({0} - {1} + 1e-06) * ({0} - {1} + 1e-06)"),
+    ("{v}", "sum", "({0} - {2} + 1e-06) * ({0} - {2} + 1e-06)"),
+    ("{o}", "", "tl.maximum(tl.sqrt({u}) - tl.sqrt({v}) + {c}, 0.0)"),
+)
 _SUM_OF_PRODUCTS: Recipe = (("{o}", "sum", "{0} * {1}"),)
 _PRODUCT: Recipe = (("{o}", "", "{0} * {1}"),)
 
@@ -56,7 +73,14 @@ def _further(makes: str, node: ast.expr, known: Known) -> Step | None:
             words = {str(word.arg): ast.unparse(word.value) for word in keywords}
             if (call := ast.unparse(function)) == "F.cross_entropy":
                 return _cross_entropy(makes, left, right, words, known)
-            return _loss(makes, call, left, right, words) if call in _LOSSES else None
+            return _loss(makes, call, left, right, words, known) if call in _LOSSES else None
+        case ast.Call(function, [ast.Name(a), ast.Name(b), ast.Name(c)], keywords):
+            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+            is_triplet = ast.unparse(function) == "F.triplet_margin_loss"
+            return _triplet(makes, (a, b, c), words, known) if is_triplet else None
+        case ast.Call(function, [ast.Name(value)], keywords) if (call := ast.unparse(function)) in _TOTALS:
+            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+            return _total(makes, call, value, words, known)
         case ast.Call(function, [ast.Name()], _) if ast.unparse(function) == "F.glu":
             halves = known.halves.get(makes, ())
             recipe: Recipe = (("{o}", "", "{0} * tl.sigmoid({1})"),)
@@ -64,13 +88,47 @@ def _further(makes: str, node: ast.expr, known: Known) -> Step | None:
     return None
 
 
-def _loss(makes: str, call: str, left: str, right: str, words: dict[str, str]) -> Step | None:
-    """A loss of each element."""
+def _loss(makes: str, call: str, left: str, right: str, words: dict[str, str], known: Known) -> Step | None:
+    """A loss of each element, or of all."""
     word, usual, recipe = _LOSSES[call]
-    number = words.pop(word, str(usual))
-    if words != {"reduction": "'none'"}:
+    number, reduction = words.pop(word, str(usual)), words.pop("reduction", "'mean'")
+    filled = tuple((o, kind, text.replace("{c}", number)) for o, kind, text in recipe)
+    if words:
         return None
-    return Step(makes, (left, right), tuple((o, kind, text.replace("{c}", number)) for o, kind, text in recipe))
+    if reduction == "'none'":
+        return Step(makes, (left, right), filled)
+    *before, (_, _, value) = filled
+    summed = (*before, ("{o}", "sum", value))
+    joined = _JOINED_LOSSES.get(reduction, "")
+    return _over_all(makes, (left, right), summed, joined, known) if joined else None
+
+
+def _total(makes: str, call: str, value: str, words: dict[str, str], known: Known) -> Step | None:
+    """One number of all elements."""
+    kind, text, joined = _TOTALS[call]
+    p = words.pop("p", "2")
+    if call == "torch.norm" and p in ("1", "1.0"):
+        text, joined = "tl.abs({0})", ".sum()"
+    elif words or p not in ("2", "2.0", "'fro'"):
+        return None
+    return _over_all(makes, (value,), (("{o}", kind, text),), joined, known)
+
+
+def _over_all(makes: str, operands: tuple[str, ...], recipe: Recipe, joined: str, known: Known) -> Step | None:
+    """A reduction of all elements, whose parts PyTorch joins."""
+    shape = known.shapes.get(operands[0], ())
+    if not shape or known.shapes[makes] or {makes, *operands} & known.dtypes.keys():
+        return None
+    return Step(makes, operands, recipe, (0, len(shape) - 1), after=joined)
+
+
+def _triplet(makes: str, operands: tuple[str, ...], words: dict[str, str], known: Known) -> Step | None:
+    """The mean over rows of how much nearer one other row is than the third."""
+    shape, margin = known.shapes.get(operands[0], ()), words.pop("margin", "1.0")
+    if len(shape) != 2 or words or any(known.shapes.get(name) != shape for name in operands):
+        return None
+    recipe = tuple((o, kind, text.replace("{c}", margin)) for o, kind, text in _TRIPLET)
+    return Step(makes, operands, recipe, (1, 1), own={makes: shape[:1]}, after=".mean()")
 
 
 def _cross_entropy(makes: str, left: str, right: str, words: dict[str, str], known: Known) -> Step | None:

@@ -16,15 +16,17 @@ from drkernel.coldstart.answers.pooling import Pool
 from drkernel.coldstart.answers.steps import Step
 from drkernel.coldstart.answers.tile_text import Tiles
 from drkernel.coldstart.answers.tiles import tiles
-from drkernel.coldstart.answers.views import View, first, views
+from drkernel.coldstart.answers.view import View, first
+from drkernel.coldstart.answers.views import views
 from drkernel.policy.canonical.told import Line
 
 MOST_TENSORS = 7
 """That a kernel reads."""
 MOST_WAITING = 2
 """Steps that make a group only with what follows them: a mask before a softmax."""
-_NOT_IN_LOOPS = ("argmax", "argmin", "cumsum")
-"""Kinds of statements that need all that is reduced at once."""
+_SCANS = {"cumsum": ("0.0", "{a} + {scan}"), "cumprod": ("1.0", "{a} * {scan}")}
+"""Kinds of statements along what is reduced: what it begins with, and what joins that and a block."""
+_FIRST_OF = ("argmax", "argmin")
 _EMPTY = {**EMPTY, "argmax": EMPTY["max"], "argmin": EMPTY["min"]}
 _JOINED = {"sum": "{a} + {b}", "max": "tl.maximum({a}, {b})", "min": "tl.minimum({a}, {b})"}
 _DTYPES = {"int": "torch.long", "bool": "torch.bool"}
@@ -118,7 +120,7 @@ class Group(KernelText):
         if any(step.after for step in self.steps[:-1]):
             return None
         for step in self.steps:
-            if set(re.findall(r"\w+", step.size)) & made or (self.view.is_loop and step.recipe[0][1] in _NOT_IN_LOOPS):
+            if set(re.findall(r"\w+", step.size)) & made:
                 return None
             of_row = step.makes in self.rows
             if step.is_view and step.operands[0] in self.outside:
@@ -171,7 +173,7 @@ class Group(KernelText):
         lead = "h" if leading else self.name(self.lead or "")
         body = self._loops() if self.view.is_loop else self._straight()
         grid = self.view.grid(lead)
-        sizes = self.view.sizes(lead, "\n".join([*body, grid]))
+        sizes = self.view.sizes(lead, "\n".join([*body, grid, self.steps[-1].after]))
         for part in list(self.parts.values())[:1]:
             whole = self.name(part.whole)
             sizes |= {"Q": f"{first(lead, part.dim)}.numel()", "P": f"{first(whole, part.dim)}.numel()"}
@@ -242,7 +244,9 @@ class Group(KernelText):
         """The kernel that goes through what is reduced once for each reduction, and once more to write."""
         lines = list(self.view.head)
         for one in self._statements:
-            if one.reduces:
+            if one.kind in _FIRST_OF:
+                lines += self._place_of(one)
+            elif one.reduces:
                 fill = f"tl.full({self.view.tile}, {_EMPTY[one.kind]}, tl.float32)"
                 joined = _JOINED[one.kind].format(a="a", b=one.masked(self.view.mask))
                 lines += [f"a = {fill}", *self._loop(one.needs, f"a = {joined}")]
@@ -259,8 +263,32 @@ class Group(KernelText):
             if one.is_full and one.target in needs:
                 inner.insert(0, one)
                 needs = needs | one.needs
-        block = [*self.view.block, *(f"{one.target} = {one.value}" for one in inner), last]
-        return [self.view.loop, *(f"    {line}" for line in block)]
+        block = [*self.view.block, *(line for one in inner for line in self._in_loop(one)), last]
+        carried = [f"c = {self.view.carried(_SCANS[one.kind][0])}" for one in inner if one.kind]
+        return [*carried, self.view.loop, *(f"    {line}" for line in block)]
+
+    def _in_loop(self, one: Statement) -> list[str]:
+        """A statement for one block; a scan goes on from the last element of the block before, `c`."""
+        if one.kind not in _SCANS:
+            return [f"{one.target} = {one.value}"]
+        scan = _SCANS[one.kind][1].format(a="c", scan=f"tl.{one.kind}({one.value}, {self.view.axis[0]})")
+        last = f"tl.sum(tl.where(j == t + BLOCK - 1, {one.target}, 0.0), {self.view.axis})"
+        return [f"{one.target} = {scan}", f"c = {last}"]
+
+    def _place_of(self, one: Statement) -> list[str]:
+        """The first place of the largest or the smallest: each lane has its own, `b`, until the end."""
+        kind, empty = one.kind.removeprefix("arg"), _EMPTY[one.kind]
+        better = "better = x > a" if kind == "max" else "better = x < a"
+        loop = self._loop(one.needs, f"x = {one.masked(self.view.mask)}")
+        joined = [better, "a = tl.where(better, x, a)", "b = tl.where(better, j, b)"]
+        best = f"tl.{kind}(a, {self.view.axis})"
+        return [
+            f"a = tl.full({self.view.tile}, {empty}, tl.float32)",
+            f"b = tl.zeros({self.view.tile}, tl.int32)",
+            *loop,
+            *(f"    {line}" for line in joined),
+            f"{one.target} = tl.min(tl.where(a == {best}, b, N), {self.view.axis})",
+        ]
 
     def _store(self) -> str:
         where, mask = self.view.row if self.makes in self.rows else ("i", "m")
@@ -268,11 +296,15 @@ class Group(KernelText):
         return f"tl.store(o_ptr + {where}, {made}{mask and f', mask={mask}'})"
 
 
-def groups(lines: Sequence[Line], known: Known) -> Iterator[Group | Tiles]:
-    """The largest groups, from the first line on; each line is in one of them at most. Products come first."""
+def groups(lines: Sequence[Line], known: Known, most_s: float = 0.0) -> Iterator[Group | Tiles]:
+    """The largest groups, from the first line on; each line is in one of them at most. Products come first.
+
+    Args:
+        most_s: as in `tiles`.
+    """
     uses = Counter(name for line in lines for name in line.reads)
     steps = [step for line in lines if (step := any_step_of(line, known))]
-    products = list(tiles(lines, steps, known))
+    products = list(tiles(lines, steps, known, most_s))
     yield from products
     taken = {step.makes for product in products for step in product.steps}
     for place, step in enumerate(steps):

@@ -11,7 +11,7 @@ from drkernel.coldstart.answers.factors import divided, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.known import Shapes
 from drkernel.coldstart.answers.steps import Step, Window
-from drkernel.coldstart.answers.views import Place, Shape, View
+from drkernel.coldstart.answers.view import Place, Shape, View
 
 NOWHERE = Window((), (), (), ())
 

@@ -14,8 +14,8 @@ from drkernel.tasks.graphs.ops import OPS
 
 Recipe = tuple[tuple[str, str, str], ...]
 """Statements as (target, kind, expression). A kind is `sum`, `max`, `min`, `argmax`, `argmin` of what is reduced,
-`cumsum` along it, or empty. {o} is the result, {0}, {1}, ... are the operands, {u}, {v}, {w} are intermediate, {size}
-is the size that the step is given, N is the number of elements that are reduced."""
+`cumsum`, `cumprod` along it, or empty. {o} is the result, {0}, {1}, ... are the operands, {u}, {v}, {w} are
+intermediate, {size} is the size that the step is given, N is the number of elements that are reduced."""
 
 _OF_F = """relu leaky_relu silu gelu elu selu celu mish hardswish softplus logsigmoid softsign hardsigmoid relu6
 hardtanh softshrink tanhshrink hardshrink"""
@@ -114,6 +114,7 @@ _OVER_DIM: dict[str, Recipe] = {
     ),
     "F.normalize": (("{v}", "sum", "{0} * {0}"), ("{o}", "", "{0} / tl.maximum(tl.sqrt({v}), {eps})")),
     "torch.cumsum": (("{o}", "cumsum", "{0}"),),
+    "torch.cumprod": (("{o}", "cumprod", "{0}"),),
 }
 """Calls whose result has the shape of the operand."""
 _USUAL_DIM = {"F.normalize": "1"}

@@ -27,7 +27,8 @@ LIBRARY = 50e12
 """Operations per second of the library's products in fp32 on an H200."""
 ALIGNED = 16
 """Triton loads by 16 bytes where it knows that a row's length is a multiple of this many elements."""
-
+LEAST_COPIED = 256
+"""Terms from which on it costs little to copy factors into rows of such a length."""
 FEW = 32
 """Channels below which one loop over them and the places is as fast."""
 
@@ -65,8 +66,10 @@ class Matrices(Tiles):
     @property
     def wrapper(self) -> list[str]:
         left, right, is_batched = self.left, self.right, self.product.is_batched
+        odd = [left, right] * bool(self.product.inner % ALIGNED)
         return [
             *[f"{right} = {right}.transpose(-1, -2).contiguous()"] * self.product.is_turned,
+            *(f"{name} = F.pad({name}, (0, -{name}.shape[-1] % {ALIGNED}))" for name in odd),
             f"N = {right}.shape[{-2 if is_batched else 0}]",
             f"K = {left}.shape[-1]",
             f"M = {left}.shape[-2]" if is_batched else f"M = {left}.numel() // K",
@@ -91,9 +94,10 @@ class Matrices(Tiles):
 
 
 def kind_of(product: Product) -> type[Tiles] | None:
-    """The kernel of a product; None where factors would not be loaded by 16 bytes, which costs more than it saves."""
+    """The kernel of a product; None where factors would not be loaded by 16 bytes, which costs more than it saves, and
+    are too short to be copied."""
     if not product.windows:
-        return None if product.inner % ALIGNED else Matrices
+        return None if product.inner % ALIGNED and product.inner < LEAST_COPIED else Matrices
     if product.is_transposed and any(window.stride > 1 for window in product.windows):
         return Phases
     channels = product.inner // prod(window.kernel for window in product.windows)
@@ -102,8 +106,12 @@ def kind_of(product: Product) -> type[Tiles] | None:
     return Flat if channels % ALIGNED or channels < FEW else Places
 
 
-def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known) -> Iterator[Tiles]:
-    """A kernel for each product that it makes faster, with as much of what follows as it can compute."""
+def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known, most_s: float = 0.0) -> Iterator[Tiles]:
+    """A kernel for each product that it makes faster, with as much of what follows as it can compute.
+
+    Args:
+        most_s: of the library's time, that it may take where it saves nothing.
+    """
     uses = Counter(name for line in lines for name in line.reads)
     for line in lines:
         product = product_of(line, known)
@@ -114,5 +122,5 @@ def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known) -> Iterato
             if grown.fits(step):
                 grown = replace(grown, steps=(*grown.steps, step))
                 best = grown if grown.is_whole(uses) else best
-        if best.gain_s:
+        if best.gain_s or best.seconds(best.tile) <= most_s * best.library_s:
             yield best

@@ -254,10 +254,13 @@ def _unbind(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made:
 
 
 def _einsum(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: Sequence[Ref]) -> Call:
-    """With letters in the order of the alphabet."""
+    """With letters in the order of the alphabet; a product of matrices as one."""
     known: dict[str, str] = {}
-    letters = [known.setdefault(c, chr(97 + len(known))) if c.isalpha() else c for c in args[0] if c != " "]
-    return Call("einsum", ["".join(letters), *(args[1] if isinstance(args[1], list) else args[1:])])
+    letters = "".join(known.setdefault(c, chr(97 + len(known))) if c.isalpha() else c for c in args[0] if c != " ")
+    operands = args[1] if isinstance(args[1], list) else args[1:]
+    product = _PRODUCT.fullmatch(letters)
+    is_one = product and (len(product["right"]) == 2 or product["batch"] == product["right"][:-2])
+    return Call("@", operands, infix=True) if is_one else Call("einsum", [letters, *operands])
 
 
 def _tensor(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: Sequence[Ref]) -> Call:
@@ -295,6 +298,11 @@ def _common(before: Sequence[int], after: Sequence[int]) -> int:
     pairs = enumerate(zip(before, after, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(before), len(after)))
 
+
+_PRODUCT = re.compile(
+    r"(?P<batch>\w*)(?P<row>\w)(?P<inner>\w),(?P<right>\w*(?P=inner)(?P<column>\w))->(?P=batch)(?P=row)(?P=column)"
+)
+"""Letters of the product of a matrix, or of one for each of the first, and of another."""
 
 _SPECIAL: dict[str, Special] = {
     name: special

@@ -311,7 +311,8 @@ class _Recorder(TorchFunctionMode):
         for ref in call.refs:
             if ref.path and not ref.name:
                 owner, _, role = ref.path.rpartition(".")
-                ref.name = f"self.{named(owner)}.{role}" if owner else f"self.{named(ref.path)}"
+                has_role = owner and not role.isdigit()  # one of a list of parameters is called as a whole
+                ref.name = f"self.{named(owner)}.{role}" if has_role else f"self.{named(ref.path)}"
 
 
 def _made(result: Any) -> tuple[list[Tensor], list[Ref]]:
