@@ -15,6 +15,8 @@ import yaml
 from drkernel.overrides import MAY_CHANGE
 from drkernel.slurm import queue
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The fast one, where PyYAML was built with it: a sweep has many runs."""
 ORDER = ("failed", "held", "stopped", "pending", "requeued", "running", "done")
 
 
@@ -63,7 +65,8 @@ def counts(runs: list[RunState]) -> str:
 def _look_at(folder: Path, submitted: queue.Submitted | None, here: dict[str, queue.Queued] | None) -> RunState:
     run = RunState(folder, list(submitted.overrides) if submitted else _split(folder.name))
     run.metrics, run.starts = _lines(folder / "metrics.jsonl"), len(_lines(folder / "starts.jsonl"))
-    config = yaml.safe_load((folder / "config.yaml").read_text()) if (folder / "config.yaml").exists() else {}
+    written = folder / "config.yaml"
+    config = yaml.load(written.read_text(), _LOADER) if written.exists() else {}
     run.step, run.steps = (run.metrics[-1]["step"] if run.metrics else 0), config.get("trainer", {}).get("steps")
     run.reward = config.get("reward")
     run.report = _json(folder / "report.json")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import importlib
 import json
 import os
@@ -20,7 +19,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,9 +27,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 
 from drkernel.training import ranks
-from tests import judge_workers
-
-ROOT = Path(__file__).parents[1]
+from tests import fork_server, judge_workers
+from tests.fork_server import ROOT
 
 
 class Command:
@@ -39,8 +36,7 @@ class Command:
 
     def __init__(self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]):
         self._output = Path(tempfile.mkdtemp())
-        self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(_server())
+        self._connection = fork_server.connect(_server())
         self._lines = self._connection.makefile("r", encoding="utf-8")
         request = {"arguments": list(arguments), "cwd": str(cwd), "environment": dict(environment)}
         request |= {"output": str(self._output), "workers": judge_workers.address()}
@@ -91,47 +87,27 @@ def run(
 @functools.cache
 def _server() -> str:
     """The socket of this process's server, which ends with this process."""
-    path = str(Path(tempfile.mkdtemp()) / "socket")
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
-    command = [sys.executable, "-m", "tests.commands", path]
-    subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
-    for _ in range(1200):
-        if Path(path).exists():
-            return path
-        time.sleep(0.1)
-    raise TimeoutError("tests.commands does not start")
+    return fork_server.start("tests.commands", {**os.environ, "PYTHONPATH": ":".join(paths)})
 
 
-def serve(path: str) -> None:
-    """Fork twice per connection: one process that reports the exit code, and the command itself."""
+def prepare() -> None:
     importlib.import_module("train")
     importlib.import_module("evaluate")
     Plugins.instance()  # Hydra's, which it looks for in every command
-    gc.freeze()
-    parent, listener = os.getppid(), socket.socket(socket.AF_UNIX)
-    listener.bind(f"{path}.new")
-    listener.listen()
-    os.rename(f"{path}.new", path)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the reporters
-    while os.getppid() == parent:
-        if not select.select([listener], [], [], 1.0)[0]:
-            continue
-        connection = listener.accept()[0]
-        if os.fork():
-            connection.close()
-            continue
-        listener.close()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        request = json.loads(connection.makefile("r", encoding="utf-8").readline())
-        if child := os.fork():
-            with contextlib.suppress(BrokenPipeError):
-                connection.sendall(f"{child}\n".encode())
-                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                connection.sendall(f"{code}\n".encode())
-            os._exit(0)
-        connection.close()
-        return execute(**request)
+
+
+def handle(connection: socket.socket) -> None:
+    """Become two processes: one that reports the exit code, and the command itself."""
+    request = json.loads(connection.makefile("r", encoding="utf-8").readline())
+    if child := os.fork():
+        with contextlib.suppress(BrokenPipeError):
+            connection.sendall(f"{child}\n".encode())
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            connection.sendall(f"{code}\n".encode())
+        os._exit(0)
+    connection.close()
+    execute(**request)
 
 
 def execute(arguments: list[str], cwd: str, environment: dict[str, str], output: str, workers: str) -> None:
@@ -190,7 +166,3 @@ class Rank:
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1])

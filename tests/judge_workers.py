@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import importlib
 import os
 import select
@@ -17,14 +16,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 import traceback
-from pathlib import Path
 
 from drkernel.judge.devices.simulated import backend
 from drkernel.judge.trusted import worker_process
+from tests import fork_server
 
 _IMPORTED = ("drkernel.judge.trusted.worker", "torch._dynamo", "triton.runtime.interpreter", "einops.layers.torch")
 _LOCK = threading.Lock()
@@ -67,8 +64,7 @@ def _start(server: str | None, environment: dict[str, str]) -> tuple[socket.sock
     """As worker_process._start. A worker with an environment of its own, as on a GPU, is started by the command."""
     if environment != _environment():
         return _by_command(environment)
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(server or address())
+    connection = fork_server.connect(server or address())
     ours, theirs = socket.socketpair()
     with theirs:
         socket.send_fds(connection, [os.getcwd().encode()], [theirs.fileno(), 1, 2])
@@ -87,42 +83,23 @@ def address() -> str:
 
 @functools.cache
 def _address() -> str:
-    path = str(Path(tempfile.mkdtemp()) / "socket")
-    command = [sys.executable, __file__, path]
-    process = subprocess.Popen(command, env=_environment(), stdin=subprocess.DEVNULL)
-    while not Path(path).exists():
-        assert process.poll() is None, "tests/judge_workers.py does not start"
-        time.sleep(0.02)
-    return path
+    return fork_server.start("tests.judge_workers", _environment())
 
 
-def serve(path: str) -> None:
-    """Fork twice per connection: one process that passes signals on and reports the exit code, and the worker."""
+def prepare() -> None:
     for name in _IMPORTED:
         importlib.import_module(name)
-    gc.collect()
-    gc.freeze()
-    parent, listener = os.getppid(), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(f"{path}.new")
-    listener.listen()
-    os.rename(f"{path}.new", path)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the reporters
-    while os.getppid() == parent:
-        if not select.select([listener], [], [], 1.0)[0]:
-            continue
-        connection = listener.accept()[0]
-        if os.fork():
-            connection.close()
-            continue
-        listener.close()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        cwd, descriptors, *_ = socket.recv_fds(connection, 4096, 3)
-        if child := os.fork():
-            for descriptor in descriptors:
-                os.close(descriptor)
-            _report(connection, child)
-        connection.close()
-        _become_worker(cwd.decode(), *descriptors)
+
+
+def handle(connection: socket.socket) -> None:
+    """Become two processes: one that passes signals on and reports the exit code, and the worker."""
+    cwd, descriptors, *_ = socket.recv_fds(connection, 4096, 3)
+    if child := os.fork():
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _report(connection, child)
+    connection.close()
+    _become_worker(cwd.decode(), *descriptors)
 
 
 def _report(connection: socket.socket, child: int) -> None:
@@ -164,7 +141,3 @@ def _become_worker(cwd: str, request: int, stdout: int, stderr: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1])

@@ -1,5 +1,7 @@
 """Which tasks a step is about: a function of the seed and of how many were drawn; refused ones are passed over."""
 
+import threading
+
 import pytest
 
 from drkernel.judge import NotPrepared
@@ -98,6 +100,13 @@ def test_a_task_whose_prompt_is_too_long_is_passed_over_and_never_reaches_the_ju
     tasks, _ = Sampler(TASKS, 0, Asked(), said.append, too_long=too_long).draw(0, 8)
     assert len(tasks) == 8 and "t2" not in ids(tasks) and "t2" not in asked
     assert said == ["passed over: task t2: found a prompt of 9 tokens"]
+
+
+def test_prompts_are_made_one_after_the_other():
+    """Some run their task, and those of several threads would get in each other's way."""
+    threads = set()
+    Sampler(TASKS, 0, Judge(), print, too_long=lambda task: threads.add(threading.get_ident()) or "").draw(0, 8)
+    assert threads == {threading.get_ident()}
 
 
 class OtherNode(Ranks):

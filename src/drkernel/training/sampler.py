@@ -38,7 +38,9 @@ class Sampler:
         too_long: Callable[[Task], str] = lambda task: "",
         ranks: Ranks = SINGLE,
     ):
-        """too_long: says why the policy cannot take a task, or nothing. It is asked before the judge."""
+        """too_long: says why the policy cannot take a task, or nothing. It is asked before the judge, about one task
+        after the other: a prompt may run its task, which has the process's random numbers to itself, and Python 3.11
+        cannot parse in several threads."""
         self.tasks, self._seed, self._judge, self._log = tasks, seed, judge, log
         self._too_long, self._ranks = too_long, ranks
         self._unusable: dict[str, DrKernelError] = {}
@@ -85,8 +87,9 @@ class Sampler:
 
     def _refusals(self, tasks: list[Task], most_lost: int) -> list[str]:
         """Why this node cannot use each task, or nothing; its judge prepares the others."""
+        said = [self._too_long(task) for task in tasks]
         with ThreadPoolExecutor(_CONCURRENT) as pool:
-            found = list(pool.map(lambda task: self._too_long(task) or self._refusal(task), tasks))
+            found = list(pool.map(lambda task, reason: reason or self._refusal(task), tasks, said))
         for reason in found:
             if not isinstance(reason, WorkerLost):
                 self._lost = 0
