@@ -24,7 +24,10 @@ def programs(row: Row, scale: Scale) -> tuple[float, float]:
     launches = sum(grid.launches for grid in grids(row))
     several = row.full_grid > 1
     tile, once = (row.tile if several else 0), row.loop_free and several
-    found = [(grid, grid.launches / launches, grown(grid, row.block, tile, scale, once)) for grid in grids(row)]
+    found = [
+        (grid, grid.launches / launches, grown(grid, row.block, tile, scale, once, row.full_grid))
+        for grid in grids(row)
+    ]
     fewest = sum(share * fewest for _, share, (fewest, _) in found)
     most = sum(share * _at_work(grid, most) for grid, share, (_, most) in found)
     return fewest, min(most, row.full_grid or most)
@@ -36,7 +39,9 @@ def _at_work(grid: Grid, most: float) -> float:
     return min(working, 1 / grid.share) if grid.share else working
 
 
-def grown(grid: Grid, block: int, tile: int, scale: Scale, once: bool = False) -> tuple[float, float]:
+def grown(
+    grid: Grid, block: int, tile: int, scale: Scale, once: bool = False, told: float = 0.0
+) -> tuple[float, float]:
     """The fewest and the most programs that a small grid may stand for.
 
     A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one
@@ -47,6 +52,8 @@ def grown(grid: Grid, block: int, tile: int, scale: Scale, once: bool = False) -
     Args:
         tile: of a product, where more than one program is known to be launched at full size; else 0.
         once: whether more than one is, and each goes through one block, whatever the sizes of its tensors.
+        told: how many are known to be launched at full size; 0 where that is not known. It decides where several
+            dimensions are as large as the grid.
     """
     growth = scale.of_tensor(grid.stored)
     if grid.programs <= 1:
@@ -58,4 +65,6 @@ def grown(grid: Grid, block: int, tile: int, scale: Scale, once: bool = False) -
     if block and grid.programs == math.ceil(grid.stored / block) and block not in scale.extents:
         return blocks, blocks
     rows = grid.programs * scale.extents.get(grid.programs, growth)
+    if told / grid.programs in scale.ways.get(grid.programs, ()):
+        rows = told
     return min(rows, blocks), max(rows, blocks)

@@ -187,7 +187,7 @@ def _parts(trace: OpTrace, gpu: Gpu, scale: Scale) -> list[tuple[Row, Scale]]:
 def _by_site(rows: Sequence[Row], scale: Scale) -> dict[str, list[tuple[Row, Scale]]]:
     found: dict[str, list[tuple[Row, Scale]]] = {}
     for row in rows:
-        found.setdefault(row.site, []).append((row, scale))
+        found.setdefault(row.site, []).append((row, scale.within(row)))
     return found
 
 
