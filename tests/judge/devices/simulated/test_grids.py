@@ -145,9 +145,10 @@ def test_a_workspace_grows_no_further_than_the_largest_tensor_of_the_dry_run():
     scale = Scale(2048.0, numel={128: 8.0})
     gpu = dataclasses.replace(DEVICE, kernel_us=0.0)
 
-    def of(*sizes):
-        full = OpTrace([Row("k", "k", True, 1, 128, tensors=[Traffic(size, 0, 0) for size in sizes])])
+    def of(*sizes, programs=16):
+        full = OpTrace([Row("k", "k", True, 1, programs, tensors=[Traffic(size, 0, 0) for size in sizes])])
         return sum(one.microseconds for one in estimate_times(joined(OpTrace([row]), full, False), gpu, scale))
 
     assert of(2**16, 2**10) < 0.1 * of() == 0.1 * of(2**30, 2**10)
     assert of(64) == of(1) == of(8192), "what the reference has grows as it does there, and nothing shrinks"
+    assert of(64, programs=16 * 2048) >= 0.5 * of(programs=16 * 2048), "more programs have more to go through"

@@ -51,14 +51,19 @@ class Scale:
     """The same -> all of its factors, where several have this size."""
 
     largest: float = math.inf
-    """Elements at full size that a tensor has at most that the reference never touches."""
+    """Elements at full size that a tensor has at most that the reference never touches, but for `least`."""
+    least: float = 1.0
+    """How much such a tensor grows at least, if not more than all bytes."""
 
     def of_tensor(self, numel: int) -> float:
-        return self.numel.get(numel, max(1.0, min(self.bytes, self.largest / numel)) if numel > 1 else 1.0)
+        return self.numel.get(numel, min(self.bytes, max(self.least, self.largest / numel)) if numel > 1 else 1.0)
 
     def within(self, row: Row) -> Scale:
-        """The same for one row: where a kernel is given no larger tensor, its workspace does not grow beyond that."""
-        return dataclasses.replace(self, largest=row.full_largest) if row.full_largest else self
+        """The same for one row: where a kernel is given no larger tensor, its workspace grows as its programs do."""
+        if not row.full_largest:
+            return self
+        grown = row.full_grid * row.calls / max(row.programs, 1)
+        return dataclasses.replace(self, largest=row.full_largest, least=max(1.0, grown))
 
     def of_calls(self, row: Row, launches: int = 0) -> float:
         """Of an operator that the reference calls, too, that of its name; else the largest, where there are several
