@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from drkernel.judge.boundary.aten import install, record
+from drkernel.judge.boundary.windows import FULL_COLUMNS, FULL_TURNED
 
 install()
 
@@ -135,3 +136,48 @@ def test_the_inside_of_a_custom_operator_is_recorded():
 def test_operators_with_products_inside_have_their_work(function):
     found = rows(lambda: function(torch.rand(64, 64)))
     assert max(row.flops for row in found.values()) >= 2 * 64**3
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda a: a.clone().cumsum_(0), "cumsum:outer"),
+        (lambda a: a.clone().cumprod_(1), "cumprod"),
+        (lambda a: torch.softmax(a, 0, out=torch.empty_like(a)), "_softmax:outer"),
+        (lambda a: torch.log_softmax(a, 1, out=torch.empty_like(a)), "_log_softmax"),
+        (lambda a: a[torch.arange(64)[:, None], torch.zeros(64, 64, dtype=torch.long)], "gather"),
+        (lambda a: torch.take(a, torch.zeros(64, 64, dtype=torch.long)), "gather"),
+        (lambda a: a[torch.arange(64)], "index"),
+    ],
+)
+def test_what_one_algorithm_does_has_one_name(function, name):
+    """In place, with an output that is given, or by places of single elements."""
+    assert rows(lambda: function(torch.rand(64, 64)))[name].calls == 1
+
+
+ONE = torch.ones(1, 64, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("function", "more"),
+    [
+        (lambda w: torch.conv_tbc(ONE[0], torch.ones(3, 8, 4), torch.zeros(4)), FULL_COLUMNS / 4),
+        (lambda w: torch.ops.aten.slow_conv_dilated2d(ONE, w[:4], [3, 3]), FULL_COLUMNS / 4),
+        (lambda w: torch.ops.aten.slow_conv3d(ONE[:, :, None], w[:4, :, None], [1, 3, 3]), FULL_COLUMNS / 4),
+        (lambda w: torch.ops.aten.thnn_conv2d(ONE, w[:4], [3, 3]), FULL_COLUMNS / 4),
+        (lambda w: torch.ops.aten.slow_conv_transpose2d(ONE, w[:, :4], [3, 3]), FULL_COLUMNS / 4),
+        (lambda w: torch.ops.aten.slow_conv_transpose2d(ONE, w[:, :4], [3, 3], None, [2, 2]), FULL_TURNED / 64),
+        (lambda w: torch.ops.aten.mkldnn_convolution(ONE, w[:4], None, [0, 0], [1, 1], [1, 1], 1), FULL_COLUMNS / 4),
+        (lambda w: torch.ops.aten.mkldnn_convolution(ONE, w[:, :1], None, [0, 0], [1, 1], [1, 1], 64), 1.0),
+    ],
+)
+def test_a_convolution_by_another_name_leaves_as_many_lanes_empty(function, more):
+    row = rows(lambda: function(torch.ones(64, 64, 3, 3)))["convolution"]
+    assert row.dense_flops == pytest.approx(more * row.flops)
+
+
+def test_a_reduction_goes_through_each_element_of_windows_that_overlap():
+    x = torch.randn(64, 64)
+    row = rows(lambda: x.unfold(1, 9, 1).mean(-1))["mean"]
+    assert row.tensors[0].unique <= 4 * x.numel() and row.tensors[0].total == 4 * 64 * 56 * 9
+    assert rows(lambda: x[:, :1].expand(64, 64) + x)["add"].bytes_total == (64 + 2 * 64 * 64) * 4

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry
 
 from drkernel.judge.boundary.custom_operators import implementation, is_followed, record_without_modes
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
-from drkernel.judge.boundary.windows import lanes, share_read
+from drkernel.judge.boundary.windows import CONVOLUTIONS, lanes, share_read, terms
 
 SECTOR = 32
 """Bytes that a GPU's caches move at least."""
@@ -45,13 +45,6 @@ PRODUCTS = frozenset(
     }
 )  # fmt: skip
 """Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
-_BY_WEIGHT = frozenset(
-    {
-        "conv_tbc", "slow_conv_dilated2d", "slow_conv_dilated3d", "slow_conv3d_forward", "slow_conv_transpose2d",
-        "slow_conv_transpose3d", "mkldnn_convolution",
-    }
-)  # fmt: skip
-"""Convolutions by other names, of which torch counts nothing."""
 _NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
 SOFTMAXES = frozenset({"_softmax", "_log_softmax"})
@@ -124,6 +117,7 @@ class Recorder(TorchDispatchMode):
     def _record(self, func: Any, args: tuple, kwargs: dict, result: Any) -> None:
         name = func._overloadpacket.__name__
         read, written = _operands(func, name, args, kwargs, result)
+        name = _algorithm(name, read, written)
         along = 0
         if name in DIRECTED:
             along = args[0].shape[args[1]]
@@ -178,6 +172,8 @@ class Recorder(TorchDispatchMode):
             limit = max(numel, max((t.numel() for t in read[1:]), default=0)) if selected else None
             unique, total = _bytes(tensor, written[-1] if strided and written else tensor, limit)
             total = max(total, limit * tensor.element_size()) if limit is not None else total
+            if strided and tensor.numel() > max(numel, distinct_elements(tensor)):  # a reduction of windows
+                total = max(total, tensor.numel() * tensor.element_size())
             unique = int(unique * share) if not stored and tensor is read[0] else unique
             row.add_traffic(min(distinct_elements(tensor), limit or tensor.numel()), unique, total, stored)
         return row
@@ -245,6 +241,22 @@ def moves_data(func: Any) -> bool:
 def _is_known(func: Any) -> bool:
     """Whether the operator, or what it consists of, is counted."""
     return func.namespace in _COUNTED or is_followed(func)
+
+
+def _algorithm(name: str, read: list[Tensor], written: list[Tensor]) -> str:
+    """The name of what an operator does: it is the same in place, with an output that is given, for another library, or
+    where places of single elements are told in another way."""
+    plain = name.removesuffix("_")
+    if plain in SCANS:
+        return plain
+    if f"_{plain}" in SOFTMAXES:
+        return f"_{plain}"
+    if name in CONVOLUTIONS:
+        return "convolution"
+    if name in ("index", "take"):
+        places = max((tensor.numel() for tensor in read[1:]), default=0)
+        return "gather" if places >= max((tensor.numel() for tensor in written), default=0) > 1 else "index"
+    return name
 
 
 def distinct_elements(tensor: Tensor) -> int:
@@ -317,8 +329,8 @@ def _is_diagonal(matrix: Tensor) -> bool:
 def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
     packet = func._overloadpacket
     packet = getattr(torch.ops.aten, packet.__name__.removesuffix("_"), packet)  # in place, the work is the same
-    if packet.__name__ in _BY_WEIGHT:
-        return _by_weight(packet.__name__, args, result)
+    if packet.__name__ in CONVOLUTIONS:
+        return terms(func, args, kwargs, result)
     if (count := flop_registry.get(packet)) is not None:
         return float(count(*args, **kwargs, out_val=result))
     if (special := _EXTRA_FLOPS.get(packet.__name__)) is not None:
@@ -326,13 +338,6 @@ def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
     name = packet.__name__
     multiplies = name in PRODUCTS or ("linalg_" in name and name not in _NO_PRODUCTS)
     return _as_product(args, kwargs, result) if multiplies else 0.0
-
-
-def _by_weight(name: str, args: tuple, result: Any) -> float:
-    """Of a convolution: each number of the weight of a channel, for each number that is made (or read, transposed)."""
-    weight = args[1]
-    terms = weight.shape[0] * weight.shape[1] if name == "conv_tbc" else weight[0].numel()
-    return 2.0 * terms * (args[0] if "transpose" in name else result).numel()
 
 
 def _as_product(args: tuple, kwargs: dict, result: Any) -> float:

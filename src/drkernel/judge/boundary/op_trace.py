@@ -87,6 +87,8 @@ class Row:
     """Programs of a launch at the sizes that count; 0 where that is not known. Not sent."""
     full_calls: float = 0.0
     """Calls there; 0 where that is not known. Not sent."""
+    full_largest: float = 0.0
+    """Elements of the largest tensor that a launch is given there; 0 where that is not known. Not sent."""
     is_smaller: bool = False
     """Whether numbers of its source, so that of its blocks, too, may have been made smaller; not sent."""
     loop_free: bool = False

@@ -6,6 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 POOLS = ("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d")
+CONVOLUTIONS = frozenset(
+    {
+        "conv_tbc", "slow_conv_dilated2d", "slow_conv_dilated3d", "slow_conv3d_forward", "slow_conv_transpose2d",
+        "slow_conv_transpose3d", "mkldnn_convolution", "_slow_conv2d_forward",
+    }
+)  # fmt: skip
+"""Convolutions by other names than `convolution`, of which torch counts nothing, or fails to."""
 FULL_COLUMNS, FULL_TURNED = 48, 220
 """Channels of the output, and of the input of a transposed convolution, with which cuDNN is at full speed."""
 
@@ -40,17 +47,31 @@ def lanes(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
     channels where it has strides or three dimensions. Another transposed one is a convolution with its weight turned.
     Convolutions in groups were not measured.
     """
-    if func._overloadpacket.__name__ != "convolution":
-        return 1.0
-    given = _given(func, args, kwargs)
-    if given.get("groups", 1) > 1:
+    name, given = func._overloadpacket.__name__, _given(func, args, kwargs)
+    if name not in (*CONVOLUTIONS, "convolution") or given.get("groups", 1) > 1:
         return 1.0
     weight = given["weight"]
-    if not given.get("transposed"):
+    if name == "conv_tbc":
+        return max(1.0, FULL_COLUMNS / max(weight.shape[2], 1))
+    if not _turned(name, given):
         return max(1.0, FULL_COLUMNS / max(weight.shape[0], 1))
-    is_slow = weight.dim() > 4 or any(stride > 1 for stride in given["stride"])
+    is_slow = weight.dim() > 4 or max(_each(given.get("stride", 1), weight.dim() - 2)) > 1
     full, channels = (FULL_TURNED, weight.shape[0]) if is_slow else (FULL_COLUMNS, weight.shape[1])
     return max(1.0, full / max(channels, 1))
+
+
+def terms(func: Any, args: tuple, kwargs: Mapping[str, Any], result: Any) -> float:
+    """Operations of one of CONVOLUTIONS: each number of the weight of a channel, for each number that is made (or read,
+    transposed)."""
+    name, given = func._overloadpacket.__name__, _given(func, args, kwargs)
+    weight = given["weight"]
+    number = weight.shape[0] * weight.shape[1] if name == "conv_tbc" else weight[0].numel()
+    made = result[0] if isinstance(result, (tuple, list)) else result
+    return 2.0 * number * (given["self"] if _turned(name, given) else made).numel()
+
+
+def _turned(name: str, given: Mapping[str, Any]) -> bool:
+    return bool(given.get("transposed")) or "transpose" in name
 
 
 def _given(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:

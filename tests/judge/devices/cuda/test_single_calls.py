@@ -144,7 +144,7 @@ class Doubling:
         words = HostArea.create("words", 2**16)
         self.handshake, self.words, self.early, self.dies = Handshake(words), words_of(words), early, dies
         self.activity = SimpleNamespace(new=lambda: [], skip=lambda: None)
-        self.asked, self.told = [], 1
+        self.asked, self.told, self.extended = [], 1, 0.0
 
     def doubled(self, source, target, slot):
         lies = target.put(2 * source.view(Slot.parse(slot, source.size)))
@@ -156,6 +156,9 @@ class Doubling:
 
     def flush(self):
         pass
+
+    def extend_deadline(self, seconds):
+        self.extended += seconds
 
     def post(self, do, **question):
         self.asked.append((do, question))
@@ -199,6 +202,16 @@ def asking(monkeypatch, model=0, **how):
     inputs = lambda: [torch.full((5,), float(next(count)))]
     compare = lambda reference, submission, expected, got: compared.append(torch.equal(expected, got))
     return both, SingleCalls(both, both, False, inputs, lambda: 7, compare, lambda: None, model), compared
+
+
+def test_what_the_reference_takes_is_not_the_submissions_time(monkeypatch):
+    """Of slow calls that are contested there are many, and none of these is answered in advance."""
+    both, calls, _ = asking(monkeypatch)
+    answer = both.local_block
+    both.local_block = lambda *args, **how: time.sleep(0.02) or answer(*args, **how)
+    for _ in range(3):
+        calls.ask(RESIDENT)
+    assert 0.06 <= both.extended < 3
 
 
 @pytest.mark.parametrize("kind", KINDS)

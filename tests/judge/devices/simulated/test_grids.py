@@ -13,7 +13,7 @@ from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import estimate_times
 
 DEVICE = dataclasses.replace(GPUS["H200"], aten_host_us=0.0, triton_host_us=0.0)
-SCALE = Scale(64.0, called={"add": 64})
+SCALE = Scale(64.0, numel={1000: 64.0, 10**6: 64.0}, called={"add": 64})
 
 
 def kernel(calls, name="step", programs=1):
@@ -142,3 +142,33 @@ def test_kernels_that_take_turns_are_one_loop_where_nothing_is_known():
     assert price(OpTrace(turns)) == pytest.approx(price(OpTrace([kernel(16)])), rel=0.01)
     assert price(joined(OpTrace(turns), OpTrace(turns), False)) < price(OpTrace(turns)) / 30
     assert price(OpTrace(turns[:4])) == pytest.approx(4 * price(OpTrace(turns[:1])), rel=0.01)
+
+
+def test_of_the_ways_in_which_a_grid_may_grow_the_dry_run_tells_which():
+    """64 programs, one for each row of 4 batches with 16 rows of 16: as many as a square has places."""
+    square, rows = 64.0**2, 4 * 64.0
+    row = Row("k", "k", True, 1, 256, tensors=[Traffic(4096, 16384, 16384)], block=16)
+    row.grids = [Grid(256, 4096, False)]
+    scale = Scale(rows * 64, numel={4096: rows * 64}, extents={256: square, 16: 64.0}, ways={256: {square, rows}})
+    of = lambda factor: sum(
+        one.microseconds
+        for one in estimate_times(
+            joined(OpTrace([row]), OpTrace([kernel(1, "k", int(256 * factor))]), False), DEVICE, scale
+        )
+    )
+    assert of(rows) < 0.3 * of(square) == 0.3 * of(2 * square) and of(0.5 * rows) >= of(square)
+
+
+def test_a_workspace_grows_no_further_than_the_largest_tensor_of_the_dry_run():
+    row = Row("k", "k", True, 1, 16, tensors=[Traffic(8192, 32768, 32768), Traffic(128, 512, 512, True)], block=64)
+    row.grids = [Grid(16, 128, True)]
+    scale = Scale(2048.0, numel={128: 8.0})
+    gpu = dataclasses.replace(DEVICE, kernel_us=0.0)
+
+    def of(*sizes, programs=16):
+        full = OpTrace([Row("k", "k", True, 1, programs, tensors=[Traffic(size, 0, 0) for size in sizes])])
+        return sum(one.microseconds for one in estimate_times(joined(OpTrace([row]), full, False), gpu, scale))
+
+    assert of(2**16, 2**10) < 0.1 * of() == 0.1 * of(2**30, 2**10)
+    assert of(64) == of(1) == of(8192), "what the reference has grows as it does there, and nothing shrinks"
+    assert of(64, programs=16 * 2048) >= 0.5 * of(programs=16 * 2048), "more programs have more to go through"

@@ -361,6 +361,14 @@ def test_what_one_algorithm_does_has_one_price_whatever_its_name():
     assert len({EAGER[name] for name in SORTS}) == len({EAGER[name] for name in SCANS}) == 1
 
 
+def test_the_largest_of_nearly_all_numbers_cost_as_much_as_to_sort_them():
+    read, places = Traffic(2**20, 2**22, 2**22), Traffic(2**20, 2**23, 2**23, True)
+    found = lambda name, kept: total(
+        OpTrace([Row(name, name, False, 1, output_numel=kept, tensors=[read, read, places])]), Scale()
+    )
+    assert found("topk", 2**20) == found("topk", 2**20 - 9) == found("sort", 2**20) > found("topk", 2**19)
+
+
 def test_a_copy_to_the_host_costs_what_the_full_size_takes():
     copy = lambda numel: Row("_local_scalar_dense", "_", False, calls=9, tensors=[Traffic(numel, 4 * numel, 4 * numel)])
     scale = Scale(numel={64: 100.0})

@@ -58,6 +58,7 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
         simple: names of the kernels that have no loop, see `loop_free`.
     """
     grids = {row.site: row.programs / row.calls for row in full.rows if row.triton and row.calls}
+    largest = {row.site: max(t.numel for t in row.tensors) for row in full.rows if row.triton and row.tensors}
     before, after = calls(trace), calls(full)
     rows = [
         dataclasses.replace(
@@ -65,6 +66,7 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
             is_smaller=is_smaller,
             loop_free=row.site.rpartition(":")[0] in simple,
             full_grid=grids.get(row.site, 0.0) if row.triton else 0.0,
+            full_largest=largest.get(row.site, 0.0) if row.triton else 0.0,
             full_calls=row.calls * after[row.site] / before[row.site]
             if after[row.site] >= before[row.site] > 0
             else 0.0,

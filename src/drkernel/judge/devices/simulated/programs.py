@@ -25,7 +25,10 @@ def programs(row: Row, scale: Scale) -> tuple[float, float]:
     several = row.full_grid > 1
     tile, once = (row.tile if several else 0), row.loop_free and several
     read = _read(row, scale) if once else 0.0
-    found = [(grid, grid.launches / launches, grown(grid, row.block, tile, scale, read)) for grid in grids(row)]
+    found = [
+        (grid, grid.launches / launches, grown(grid, row.block, tile, scale, read, row.full_grid))
+        for grid in grids(row)
+    ]
     fewest = sum(share * fewest for _, share, (fewest, _) in found)
     most = sum(share * _at_work(grid, most) for grid, share, (_, most) in found)
     return fewest, min(most, row.full_grid or most)
@@ -43,7 +46,7 @@ def _read(row: Row, scale: Scale) -> float:
     return max(elements, default=0.0) * max(row.programs, 1) / max(row.accesses, 1)
 
 
-def grown(grid: Grid, block: int, tile: int, scale: Scale, read: float = 0.0) -> tuple[float, float]:
+def grown(grid: Grid, block: int, tile: int, scale: Scale, read: float = 0.0, told: float = 0.0) -> tuple[float, float]:
     """The fewest and the most programs that a small grid may stand for.
 
     A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one
@@ -54,6 +57,8 @@ def grown(grid: Grid, block: int, tile: int, scale: Scale, read: float = 0.0) ->
     Args:
         tile: of a product, where more than one program is known to be launched at full size; else 0.
         read: see `_read`, where more than one is, and none does more work, whatever the sizes of its tensors; else 0.
+        told: how many are known to be launched at full size; 0 where that is not known. It decides where several
+            dimensions are as large as the grid.
     """
     growth = scale.of_tensor(grid.stored)
     if grid.programs <= 1:
@@ -66,4 +71,6 @@ def grown(grid: Grid, block: int, tile: int, scale: Scale, read: float = 0.0) ->
     if block and grid.programs == math.ceil(grid.stored / block) and block not in scale.extents:
         return blocks, blocks
     rows = grid.programs * scale.extents.get(grid.programs, growth)
+    if told / grid.programs in scale.ways.get(grid.programs, ()):
+        rows = told
     return min(rows, blocks), max(rows, blocks)

@@ -6,10 +6,11 @@ into which size each tensor of the small run grows: an activation by one factor,
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -46,9 +47,23 @@ class Scale:
     """Operator -> how many times it is called in the small run."""
     extents: Mapping[int, float] = field(default_factory=dict)
     """A dimension, or a product of neighbouring ones, of a tensor in the small run -> its factor: for grids."""
+    ways: Mapping[int, Collection[float]] = field(default_factory=dict)
+    """The same -> all of its factors, where several have this size."""
+
+    largest: float = math.inf
+    """Elements at full size that a tensor has at most that the reference never touches, but for `least`."""
+    least: float = 1.0
+    """How much such a tensor grows at least, if not more than all bytes."""
 
     def of_tensor(self, numel: int) -> float:
-        return self.numel.get(numel, self.bytes if numel > 1 else 1.0)
+        return self.numel.get(numel, min(self.bytes, max(self.least, self.largest / numel)) if numel > 1 else 1.0)
+
+    def within(self, row: Row) -> Scale:
+        """The same for one row: where a kernel is given no larger tensor, its workspace grows as its programs do."""
+        if not row.full_largest:
+            return self
+        grown = row.full_grid * row.calls / max(row.programs, 1)
+        return dataclasses.replace(self, largest=row.full_largest, least=max(1.0, grown))
 
     def of_calls(self, row: Row, launches: int = 0) -> float:
         """Of an operator that the reference calls, too, that of its name; else the largest, where there are several
@@ -151,6 +166,7 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
         calls=_grown_calls(small.trace, full.trace),
         called=calls(small.trace),
         extents=extents.winners(),
+        ways=extents.several(),
     )
 
 
@@ -176,6 +192,9 @@ class _Votes:
     def add(self, small: int, full: int, weight: float) -> None:
         if small and full:
             self._weights[small][full / small] += weight
+
+    def several(self) -> dict[int, Collection[float]]:
+        return {size: frozenset(factors) for size, factors in self._weights.items() if len(factors) > 1}
 
     def winners(self) -> dict[int, float]:
         return {size: max(factors, key=lambda factor: factors[factor]) for size, factors in self._weights.items()}

@@ -187,7 +187,7 @@ def _parts(trace: OpTrace, gpu: Gpu, scale: Scale) -> list[tuple[Row, Scale]]:
 def _by_site(rows: Sequence[Row], scale: Scale) -> dict[str, list[tuple[Row, Scale]]]:
     found: dict[str, list[tuple[Row, Scale]]] = {}
     for row in rows:
-        found.setdefault(row.site, []).append((row, scale))
+        found.setdefault(row.site, []).append((row, scale.within(row)))
     return found
 
 
@@ -205,6 +205,8 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
         factor = LONG_FACTORS.get(row.name, factor)
     unique, total = _traffic(row, scale)
     outputs = row.output_numel * scale.of_tensor(row.output_numel)
+    if row.name == "topk" and 2 * outputs > max((t.numel * scale.of_tensor(t.numel) for t in row.tensors), default=0.0):
+        kernels, factor = EAGER["sort"]
     tiles = outputs / 64**2 / max(row.calls, 1)
     arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
     rate = gpu.flops[arithmetic] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))

@@ -123,6 +123,8 @@ class Machine:
         row.calls += 1
         if session.dry:
             row.programs += int(np.prod(sizes))
+            for _, tensor in _tensors(arguments):
+                row.add_traffic(tensor.untyped_storage().nbytes() // tensor.element_size(), 0, 0, stored=False)
             return
         meter = Meter(row, list(_tensors(arguments)), session.budget, self.addresses)
         with self._metering(meter), np.errstate(all="ignore"):
