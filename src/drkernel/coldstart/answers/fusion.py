@@ -23,6 +23,8 @@ MOST_TENSORS = 7
 """That a kernel reads."""
 MOST_WAITING = 2
 """Steps that make a group only with what follows them: a mask before a softmax."""
+CONVOLVED = 3
+"""How many times as long as an element is written and read the library's depthwise convolutions take longer, about."""
 _NOT_IN_LOOPS = ("argmax", "argmin", "cumsum")
 """Kinds of statements that need all that is reduced at once."""
 _EMPTY = {**EMPTY, "argmax": EMPTY["max"], "argmin": EMPTY["min"]}
@@ -137,7 +139,7 @@ class Group(KernelText):
         """Where in the tensor that a value is part of the element lies."""
         if name not in self.parts:
             return where
-        part = self.parts[name]
+        part, where = self.parts[name], f"({where})" if " " in where else where
         added = {0: "", 1: " + Q"}.get(part.place, f" + {part.place} * Q")
         added = " + P - Q" if self._is_alone and part.place else added
         return f"{where} // Q * P + {where} % Q{added}"
@@ -155,8 +157,10 @@ class Group(KernelText):
 
     @property
     def saved(self) -> int:
-        """Ten times the elements that need not be written and read again, and a little."""
-        return prod(self.view.shape) * (10 * sum(not step.is_view for step in self.steps) - 9)
+        """Ten times the elements that need not be written and read again, and a little; more for a convolution."""
+        convolves = any(step.window and len(step.operands) > 1 for step in self.steps)
+        once = sum(not step.is_view for step in self.steps) + CONVOLVED * convolves
+        return prod(self.view.shape) * (10 * once - 9)
 
     @property
     def told(self) -> dict[str, str]:
@@ -244,7 +248,8 @@ class Group(KernelText):
         for one in self._statements:
             if one.reduces:
                 fill = f"tl.full({self.view.tile}, {_EMPTY[one.kind]}, tl.float32)"
-                joined = _JOINED[one.kind].format(a="a", b=one.masked(self.view.mask))
+                value = one.masked(self.view.mask) if self.view.mask else one.value
+                joined = _JOINED[one.kind].format(a="a", b=value)
                 lines += [f"a = {fill}", *self._loop(one.needs, f"a = {joined}")]
                 lines.append(f"{one.target} = {f'tl.{one.kind}(a, {self.view.axis})' if self.view.axis else 'a'}")
             elif not one.is_full:
@@ -259,8 +264,12 @@ class Group(KernelText):
             if one.is_full and one.target in needs:
                 inner.insert(0, one)
                 needs = needs | one.needs
-        block = [*self.view.block, *(f"{one.target} = {one.value}" for one in inner), last]
-        return [self.view.loop, *(f"    {line}" for line in block)]
+        lines, indent = list[str](), ""
+        for loop, block in self.view.nest:
+            lines.append(indent + loop)
+            indent += "    "
+            lines += [indent + line for line in block]
+        return [*lines, *(f"{indent}{one.target} = {one.value}" for one in inner), indent + last]
 
     def _store(self) -> str:
         where, mask = self.view.row if self.makes in self.rows else ("i", "m")

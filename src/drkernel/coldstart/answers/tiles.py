@@ -94,6 +94,8 @@ def kind_of(product: Product) -> type[Tiles] | None:
     """The kernel of a product; None where factors would not be loaded by 16 bytes, which costs more than it saves."""
     if not product.windows:
         return None if product.inner % ALIGNED else Matrices
+    if product.groups > 1:
+        return None
     if product.is_transposed and any(window.stride > 1 for window in product.windows):
         return Phases
     channels = product.inner // prod(window.kernel for window in product.windows)
