@@ -76,12 +76,13 @@ def _depthwise(line: Line, known: Known) -> Step | None:
     shape, made = known.shapes[product.left], known.shapes[product.makes]
     if not product.groups == shape[1] == made[1]:
         return None
-    sides = [*zip(*product.windows, strict=True)][:4]
+    kernel, stride, padding, dilation, _ = zip(*product.windows, strict=True)
+    window = Window(kernel, stride, padding, dilation)
     operands = (product.left, product.right, *[product.bias] * bool(product.bias))
-    own = {product.right: (shape[1], 1, *sides[0])}
+    own = {product.right: (shape[1], 1, *kernel)}
     own |= {product.bias: (shape[1], *(1,) * (len(shape) - 2))} if product.bias else {}
     recipe = _BIASED_SUM if product.bias else _SUM_OF_PRODUCTS
-    return Step(product.makes, operands, recipe, (2, len(shape) - 1), own=own, window=Window(*sides))
+    return Step(product.makes, operands, recipe, (2, len(shape) - 1), own=own, window=window)
 
 
 def _loss(makes: str, call: str, left: str, right: str, words: dict[str, str]) -> Step | None:
