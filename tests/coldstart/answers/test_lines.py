@@ -140,10 +140,22 @@ KINDS = {
     "gated halves": (task("return F.softmax(F.glu(x), dim=-1)", ROWS), "t0 = a0 * tl.sigmoid(b0)"),
     "gated halves of 16 bits": (task("return F.glu(x.half(), dim=1).relu()", IMAGES), "i % Q + Q, mask=m).to(tl."),
     "roots of squares": (task("return F.lp_pool1d(x, 2, 4, 2) + 1.0", ROWS), "t0 = tl.sqrt(u0)"),
-    "sums in windows": (task("return F.lp_pool2d(F.relu(x), 1, 3, 2) * 2.0", IMAGES), "for r in range(3 * 3):"),
+    "sums in windows": (task("return F.lp_pool2d(F.relu(x), 1, 3, 2) * 2.0", IMAGES), "for rW in tl.static_range(3):"),
     "what lies in the tensor": (
         task("return F.avg_pool2d(x, 3, 2, 1, count_include_pad=False) * 2.0", IMAGES),
         "t0 = u0 / v0",
+    ),
+    "windows that round up": (
+        task("return F.max_pool2d(x, 3, 2, 1, ceil_mode=True) + F.avg_pool2d(y, 2, 2, ceil_mode=True)", "4, 8, 33, 33"),
+        "triton.cdiv(in0.shape[2] + 2 * 1 - 3, 2) + 1",
+    ),
+    "a window a channel": (
+        task("return F.relu(self.a(F.relu(x))) * 2.0", IMAGES, "nn.Conv2d(32, 32, 3, 2, 1, groups=32)"),
+        "tl.load(p0_ptr + (p % C * 3 + rH) * 3 + rW)",
+    ),
+    "a window a channel of volumes": (
+        task("return self.a(x) + 1.0", "8, 16, 8, 12, 12", "nn.Conv3d(16, 16, (3, 2, 1), groups=16, bias=False)"),
+        "(jD + yH) * W",
     ),
     "logits": (
         task("return F.binary_cross_entropy_with_logits(x, torch.sigmoid(y), reduction='none') * y", IMAGES),
@@ -173,10 +185,10 @@ KINDS = {
     "a product that is no faster": (task("return self.a(x)", "8192, 64", "nn.Linear(64, 4096)"), "tl.dot("),
     "running sums of long rows": (task("return torch.cumsum(x * y, -1)", "64, 40000"), "t1 = c + tl.cumsum(t0, 0)"),
     "running products down columns": (
-        task("return torch.cumprod(x, 1)", "16, 1000, 96"),
+        task("return torch.cumprod(x, 1)", "64, 1000, 256"),
         "t0 = c * tl.cumprod(in0, 0)",
     ),
-    "the first of the largest": (task("return torch.argmax(x, 1)", "16, 1000, 96"), "better = x > a"),
+    "the first of the largest": (task("return torch.argmax(x, 1)", "64, 1000, 256"), "better = x > a"),
     "the first of the smallest": (task("return torch.argmin(x + y, 1)", "64, 40000"), "better = x < a"),
     "one loss": (task("return F.smooth_l1_loss(x, y, beta=0.5)", TABLE), "return o.sum() / T"),
     "one divergence": (

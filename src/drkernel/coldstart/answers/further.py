@@ -1,11 +1,12 @@
-"""Lines of several tensors that are one step each: losses, sums of products, halves that gate."""
+"""Lines of several tensors that are one step each: losses, sums of products, gating halves, depthwise convolutions."""
 
 from __future__ import annotations
 
 import ast
 
 from drkernel.coldstart.answers.known import Known
-from drkernel.coldstart.answers.steps import Recipe, Step, step_of
+from drkernel.coldstart.answers.product_lines import product_of
+from drkernel.coldstart.answers.steps import Recipe, Step, Window, step_of
 from drkernel.policy.canonical.told import Line
 
 _ABSOLUTE = ("{w}", "", "tl.abs({0} - {1})")
@@ -48,12 +49,15 @@ _TRIPLET: Recipe = (
     ("{o}", "", "tl.maximum(tl.sqrt({u}) - tl.sqrt({v}) + {c}, 0.0)"),
 )
 _SUM_OF_PRODUCTS: Recipe = (("{o}", "sum", "{0} * {1}"),)
+_BIASED_SUM: Recipe = (("{u}", "sum", "{0} * {1}"), ("{o}", "", "{u} + {2}"))
 _PRODUCT: Recipe = (("{o}", "", "{0} * {1}"),)
 
 
 def any_step_of(line: Line, known: Known) -> Step | None:
     """The step of a line, whatever its kind; None where it is none of the known."""
     if found := step_of(line, known):
+        return found
+    if found := _depthwise(line, known):
         return found
     told = line.told.partition("  #")[0]
     node = ast.parse(told).body[0]
@@ -86,6 +90,23 @@ def _further(makes: str, node: ast.expr, known: Known) -> Step | None:
             recipe: Recipe = (("{o}", "", "{0} * tl.sigmoid({1})"),)
             return Step(makes, halves, recipe, own=dict.fromkeys(halves, known.shapes[makes])) if halves else None
     return None
+
+
+def _depthwise(line: Line, known: Known) -> Step | None:
+    """A convolution of each channel alone: the sum of a window whose places have weights."""
+    product = product_of(line, known)
+    if product is None or product.groups == 1 or product.is_transposed:
+        return None
+    shape, made = known.shapes[product.left], known.shapes[product.makes]
+    if not product.groups == shape[1] == made[1]:
+        return None
+    kernel, stride, padding, dilation, _ = zip(*product.windows, strict=True)
+    window = Window(kernel, stride, padding, dilation)
+    operands = (product.left, product.right, *[product.bias] * bool(product.bias))
+    own = {product.right: (shape[1], 1, *kernel)}
+    own |= {product.bias: (shape[1], *(1,) * (len(shape) - 2))} if product.bias else {}
+    recipe = _BIASED_SUM if product.bias else _SUM_OF_PRODUCTS
+    return Step(product.makes, operands, recipe, (2, len(shape) - 1), own=own, window=window)
 
 
 def _loss(makes: str, call: str, left: str, right: str, words: dict[str, str], known: Known) -> Step | None:

@@ -27,6 +27,8 @@ MOST_WAITING = 2
 _SCANS = {"cumsum": ("0.0", "{a} + {scan}"), "cumprod": ("1.0", "{a} * {scan}")}
 """Kinds of statements along what is reduced: what it begins with, and what joins that and a block."""
 _FIRST_OF = ("argmax", "argmin")
+CONVOLVED = 3
+"""How many times as long as an element is written and read the library's depthwise convolutions take longer, about."""
 _EMPTY = {**EMPTY, "argmax": EMPTY["max"], "argmin": EMPTY["min"]}
 _JOINED = {"sum": "{a} + {b}", "max": "tl.maximum({a}, {b})", "min": "tl.minimum({a}, {b})"}
 _DTYPES = {"int": "torch.long", "bool": "torch.bool"}
@@ -139,7 +141,7 @@ class Group(KernelText):
         """Where in the tensor that a value is part of the element lies."""
         if name not in self.parts:
             return where
-        part = self.parts[name]
+        part, where = self.parts[name], f"({where})" if " " in where else where
         added = {0: "", 1: " + Q"}.get(part.place, f" + {part.place} * Q")
         added = " + P - Q" if self._is_alone and part.place else added
         return f"{where} // Q * P + {where} % Q{added}"
@@ -157,8 +159,10 @@ class Group(KernelText):
 
     @property
     def saved(self) -> int:
-        """Ten times the elements that need not be written and read again, and a little."""
-        return prod(self.view.shape) * (10 * sum(not step.is_view for step in self.steps) - 9)
+        """Ten times the elements that need not be written and read again, and a little; more for a convolution."""
+        convolves = any(step.window and len(step.operands) > 1 for step in self.steps)
+        once = sum(not step.is_view for step in self.steps) + CONVOLVED * convolves
+        return prod(self.view.shape) * (10 * once - 9)
 
     @property
     def told(self) -> dict[str, str]:
@@ -248,7 +252,8 @@ class Group(KernelText):
                 lines += self._place_of(one)
             elif one.reduces:
                 fill = f"tl.full({self.view.tile}, {_EMPTY[one.kind]}, tl.float32)"
-                joined = _JOINED[one.kind].format(a="a", b=one.masked(self.view.mask))
+                value = one.masked(self.view.mask) if self.view.mask else one.value
+                joined = _JOINED[one.kind].format(a="a", b=value)
                 lines += [f"a = {fill}", *self._loop(one.needs, f"a = {joined}")]
                 lines.append(f"{one.target} = {f'tl.{one.kind}(a, {self.view.axis})' if self.view.axis else 'a'}")
             elif not one.is_full:
@@ -263,9 +268,13 @@ class Group(KernelText):
             if one.is_full and one.target in needs:
                 inner.insert(0, one)
                 needs = needs | one.needs
-        block = [*self.view.block, *(line for one in inner for line in self._in_loop(one)), last]
-        carried = [f"c = {self.view.carried(_SCANS[one.kind][0])}" for one in inner if one.kind]
-        return [*carried, self.view.loop, *(f"    {line}" for line in block)]
+        lines = [f"c = {self.view.carried(_SCANS[one.kind][0])}" for one in inner if one.kind]
+        indent = ""
+        for loop, block in self.view.nest:
+            lines.append(indent + loop)
+            indent += "    "
+            lines += [indent + line for line in block]
+        return [*lines, *(indent + line for one in inner for line in self._in_loop(one)), indent + last]
 
     def _in_loop(self, one: Statement) -> list[str]:
         """A statement for one block; a scan goes on from the last element of the block before, `c`."""

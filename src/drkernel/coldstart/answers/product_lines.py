@@ -44,6 +44,8 @@ class Product:
     """Of a convolution, by dimension."""
     is_transposed: bool = False
     """Whether it is a transposed convolution, the right factor of shape (inner, columns, window...)."""
+    groups: int = 1
+    """Of a convolution's channels: each column sums over those of its group alone."""
 
 
 def product_of(line: Line, known: Known) -> Product | None:
@@ -85,14 +87,18 @@ def _of_weight(
         names: left and right factor, and the bias if there is one.
         words: the other arguments of the call.
     """
-    if len(weight) < 2 or (windows := _windows(weight[2:], words)) is None or words:
+    groups = words.pop("groups", "1")
+    if len(weight) < 2 or (windows := _windows(weight[2:], words)) is None or words or not groups.isdigit():
         return None
     if is_transposed and not all(_turns(window) for window in windows):
         return None
-    columns = weight[1] if is_transposed else weight[0]
+    number = int(groups)
+    columns = weight[1] * number if is_transposed else weight[0]
     bias = names[2] if len(names) > 2 else ""
     inner = prod(weight) // columns
-    return Product(makes, names[0], names[1], bias, columns, inner, windows=windows, is_transposed=is_transposed)
+    return Product(
+        makes, names[0], names[1], bias, columns, inner, windows=windows, is_transposed=is_transposed, groups=number
+    )
 
 
 def _turns(window: Window) -> bool:

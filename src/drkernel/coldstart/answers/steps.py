@@ -129,6 +129,8 @@ class Window:
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
+    is_ceil: bool = False
+    """Whether the last window may end behind the padding."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,7 @@ def _channels_of(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _pool(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
-    """A pool whose windows lie in the tensor but for padding."""
+    """A pool whose windows lie in the tensor but for padding and, rounded up, their ends."""
     match node:
         case ast.Call(ast.Attribute(ast.Name("F"), name), [ast.Name(value)], keywords) if value in shapes:
             kind, rank = name.partition("_")[0], len(shapes[value]) - 2
@@ -246,14 +248,24 @@ def _pool(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
     every = lambda number: tuple(number) if isinstance(number, tuple | list) else (number,) * rank
     kernel = every(words.pop("kernel_size"))
     usual = {"stride": kernel, "padding": 0, "dilation": 1}
-    window = Window(kernel, *(every(words.pop(word, value)) for word, value in usual.items()))
+    sides = [every(words.pop(word, value)) for word, value in usual.items()]
+    window = Window(kernel, *sides, is_ceil=words.pop("ceil_mode", False))
+    counts_pads = kind == "avg" and counts_all and any(window.padding)
+    if window.is_ceil and (counts_pads or not _ends_inside(window)):
+        return None
     if words or shapes[makes] == shapes[value] or (kind == "lp" and power not in _POOLS_OF_POWERS):
         return None
     mean: Recipe = (("{u}", "sum", "{0}"), ("{o}", "", divided("{u}", kernel, "/")))
-    if not counts_all and any(window.padding):
+    if window.is_ceil or (not counts_all and any(window.padding)):
         mean = (("{u}", "sum", "{0}"), ("{v}", "sum", "1.0"), ("{o}", "", "{u} / {v}"))
     recipe = {"avg": mean, "max": (("{o}", "max", "{0}"),)}.get(kind) or _POOLS_OF_POWERS[power]
     return Step(makes, (value,), recipe, (2, rank + 1), window=window)
+
+
+def _ends_inside(window: Window) -> bool:
+    """Whether no window of a pool that rounds up can begin behind the tensor: PyTorch leaves such a one out."""
+    sides = zip(window.kernel, window.stride, window.padding, window.dilation, strict=True)
+    return all(stride + padding <= dilation * (kernel - 1) + 1 for kernel, stride, padding, dilation in sides)
 
 
 def _reduction(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:

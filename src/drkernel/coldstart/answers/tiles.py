@@ -19,7 +19,7 @@ from typing import ClassVar
 from drkernel.coldstart.answers.known import Known
 from drkernel.coldstart.answers.product_lines import Product, product_of
 from drkernel.coldstart.answers.steps import Step
-from drkernel.coldstart.answers.tile_text import Tile, Tiles
+from drkernel.coldstart.answers.tile_text import Place, Tile, Tiles
 from drkernel.coldstart.answers.window_tiles import Flat, Phases, Places
 from drkernel.policy.canonical.told import Line
 
@@ -64,9 +64,18 @@ class Matrices(Tiles):
         return ["M", "N", "K"]
 
     @property
+    def _is_copied(self) -> bool:
+        """Whether the factors are copied into longer rows, in which other elements lie elsewhere."""
+        return bool(self.product.inner % ALIGNED)
+
+    def place(self, name: str, step: Step) -> Place | None:
+        is_factor = name in (self.product.left, self.product.right)
+        return None if self._is_copied and is_factor else super().place(name, step)
+
+    @property
     def wrapper(self) -> list[str]:
         left, right, is_batched = self.left, self.right, self.product.is_batched
-        odd = [left, right] * bool(self.product.inner % ALIGNED)
+        odd = [left, right] * self._is_copied
         return [
             *[f"{right} = {right}.transpose(-1, -2).contiguous()"] * self.product.is_turned,
             *(f"{name} = F.pad({name}, (0, -{name}.shape[-1] % {ALIGNED}))" for name in odd),
@@ -98,6 +107,8 @@ def kind_of(product: Product) -> type[Tiles] | None:
     are too short to be copied."""
     if not product.windows:
         return None if product.inner % ALIGNED and product.inner < LEAST_COPIED else Matrices
+    if product.groups > 1:
+        return None
     if product.is_transposed and any(window.stride > 1 for window in product.windows):
         return Phases
     channels = product.inner // prod(window.kernel for window in product.windows)

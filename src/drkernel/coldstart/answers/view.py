@@ -37,8 +37,6 @@ class View:
     """What `tl.sum` reduces over; empty where a loop leaves nothing to reduce."""
     tile: ClassVar[str] = "(BLOCK,)"
     loop: ClassVar[str] = "for t in range(0, N, BLOCK):"
-    mask: ClassVar[str] = "m"
-    """Of the elements that are reduced."""
     inside: ClassVar[frozenset[str]] = frozenset("ij")
     """Names in the places of elements that a loop goes through."""
 
@@ -111,6 +109,16 @@ class View:
     def block(self) -> list[str]:
         """Statements for one block; `t` is its first element in a loop."""
         return ["i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "m = i < T"]
+
+    @property
+    def nest(self) -> list[tuple[str, list[str]]]:
+        """Loops, one in another, each with the statements at its start."""
+        return [(self.loop, self.block)]
+
+    @property
+    def mask(self) -> str:
+        """Of the elements that are reduced, where some in a loop are not; empty where all are."""
+        return "m"
 
     @property
     def constants(self) -> dict[str, str]:

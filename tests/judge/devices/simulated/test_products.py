@@ -89,8 +89,15 @@ def test_a_convolution_of_few_channels_takes_longer_where_the_full_size_has_few(
     row, key = Row("convolution", "convolution", False, 1, flops=1e9, dense_flops=4e9, output_numel=10**6), 10**6
 
     def us(**dense):
-        scale = Scale(operators={("convolution", key): 10.0}, **dense)
+        scale = Scale(operators={("convolution", key, 1e9): 10.0}, **dense)
         return estimate_times(OpTrace([row]), GPUS["H200"], scale)[0].microseconds
 
-    assert us(dense={("convolution", key): 10.0}) == pytest.approx(4 * us(), rel=0.1)
+    assert us(dense={("convolution", key, 1e9): 10.0}) == pytest.approx(4 * us(), rel=0.1)
     assert us() == pytest.approx(1e10 / 45e12 * 1e6, rel=0.1)
+
+
+def test_operators_of_one_name_that_make_as_much_are_told_apart_by_their_products():
+    scale = Scale(operators={("convolution", 512, 100.0): 2.0, ("convolution", 512, 900.0): 16.0}, flops=9.0)
+    row = lambda flops, numel=512, calls=1: Row("convolution", "c", False, calls, flops=flops, output_numel=numel)
+    found = [scale.of_products(one) for one in (row(100.0), row(200.0, calls=2), row(900.0), row(300.0), row(1.0, 4))]
+    assert found == [2.0, 2.0, 16.0, 16.0, 9.0]

@@ -35,9 +35,10 @@ class Scale:
     """All products of the reference, full / small."""
     numel: Mapping[int, float] = field(default_factory=dict)
     """Elements of a tensor in the small run -> factor of its size."""
-    operators: Mapping[tuple[str, int], float] = field(default_factory=dict)
-    """Operator and its output elements in the small run -> factor of its products."""
-    dense: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    operators: Mapping[tuple[str, int, float], float] = field(default_factory=dict)
+    """Operator, its output elements and its products in the small run -> factor of its products. In a network, two of
+    one name may make as much of more or fewer products: a depthwise convolution and a pointwise one."""
+    dense: Mapping[tuple[str, int, float], float] = field(default_factory=dict)
     """The same with all lanes, see Row.dense_flops."""
     made: Mapping[float, float] = field(default_factory=dict)
     """Products of an operator of the reference in the small run -> elements that it makes at full size."""
@@ -78,7 +79,7 @@ class Scale:
         return max([1.0, *self.calls.values(), self.bytes if many else 1.0]) if many or row.calls > 1 else 1.0
 
     def of_products(self, row: Row) -> float:
-        return self.operators.get((row.name, row.output_numel), self.flops)
+        return _growth(self.operators, row) or self.flops
 
     def made_by(self, row: Row) -> float:
         """Elements at full size that come of a kernel's products, where these are those of one operator, or more than
@@ -88,7 +89,19 @@ class Scale:
 
     def of_dense(self, row: Row) -> float:
         """Of an operator's products with all lanes."""
-        return self.dense.get((row.name, row.output_numel), self.flops)
+        return _growth(self.dense, row) or self.flops
+
+
+def _operator(row: Row) -> tuple[str, int, float]:
+    """What tells an operator of products from others."""
+    return row.name, row.output_numel, row.flops / max(row.calls, 1)
+
+
+def _growth(operators: Mapping[tuple[str, int, float], float], row: Row) -> float:
+    """The factor of an operator's products; the largest of its name that makes as much, where none has as many; else
+    0."""
+    alike = (factor for (name, numel, _), factor in operators.items() if (name, numel) == (row.name, row.output_numel))
+    return operators.get(_operator(row)) or max(alike, default=0.0)
 
 
 _cache: dict[tuple, Scale] = {}
@@ -141,15 +154,15 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
     """Pairs the two runs operator by operator; a size that grows in two ways takes the factor that moves more bytes."""
     before, after = small.trace.rows, full.trace.rows
     numel, extents = _Votes(), _Votes()
-    operators, dense = dict[tuple[str, int], float](), dict[tuple[str, int], float]()
+    operators, dense = dict[tuple[str, int, float], float](), dict[tuple[str, int, float], float]()
     made: dict[float, float] = {}
     if [row.name for row in before] == [row.name for row in after]:
         for one, other in zip(before, after, strict=True):
             for tensor, grown in zip(one.tensors, other.tensors, strict=False):
                 numel.add(tensor.numel, grown.numel, grown.unique)
             if one.flops and other.flops:
-                operators[one.name, one.output_numel] = other.flops / one.flops
-                dense[one.name, one.output_numel] = other.dense_flops / one.dense_flops
+                operators[_operator(one)] = other.flops / one.flops
+                dense[_operator(one)] = other.dense_flops / one.dense_flops
                 made[one.flops / one.calls] = min(other.output_numel, made.get(one.flops / one.calls, math.inf))
         shapes = (itertools.chain.from_iterable(recorder.shapes) for recorder in (small, full))
         for shape, grown in zip(*shapes, strict=False):

@@ -240,7 +240,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     smaller = row.tile / _tile(row, scale) if products and row.tile else 1.0
     smaller_sides = (smaller * _filled(row) if products else 1.0) ** 0.5
     total = unique + (total - unique) * smaller_sides  # a tile of four times the elements loads half for each of them
-    total -= 0.0 if products else _l1_hits(row, growth, fewest, scale)
+    total -= 0.0 if products else _l1_hits(row, growth, most if row.full_grid else fewest, scale)
     growth = growth if products else max(growth, _growth_of_shared(row, scale, fewest))
     memory = max(
         stream_s(unique, row.calls, gpu),
