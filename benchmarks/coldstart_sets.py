@@ -3,8 +3,8 @@
     python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N] [--programs]
 
 Part N is of seed SEED + N; a part that is there stays. Half of its tasks are variants of the training split of written
-tasks, a sixth are free programs, a sixth free chains behind convolutions and products, the rest of all families of the
-generator and of its networks that nobody planned; some have 16 bits. --programs draws free programs alone, for a policy
+tasks, an eighth are free programs, an eighth free chains behind convolutions and products, an eighth single operators,
+the rest of all families of the generator and of its networks that nobody planned; some have 16 bits. --programs draws free programs alone, for a policy
 that has learnt the others. Train on OUT with policy.prompts=compact; policies read
 policy.prompts=canonical.
 """
@@ -26,6 +26,9 @@ from drkernel.tasks.graphs.stream import families_of, stream
 from drkernel.tasks.variants import variants
 from drkernel.types import Task
 
+SINGLE = """pointwise broadcast reductions softmaxes scans norms pools losses convolutions products
+convolutions products""".split()
+"""Families of one operator; people write convolutions and products most."""
 FUSED_SHARE = 0.75
 MOST_SECONDS = 5
 """For a task: a variant may have a loop that does not end."""
@@ -89,9 +92,9 @@ def streams(seed: int, programs_only: bool) -> list[Iterator[Task]]:
     chains = free.stream("train", seed, ["free_chains"], edition=3)
     if programs_only:
         return [programs]
-    every, wild = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned))
+    every, wild, single = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned, SINGLE))
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
-    drawn = [*[programs, chains, every, programs, chains, wild] * 4, *[programs, chains, every] * 2, *narrow]
+    drawn = [*[programs, chains, single, every, programs, chains, single, wild] * 3, programs, chains, every, *narrow]
     written = variants(load_tasks("written", split="train"), seed)
     twice = [written] * 2  # half of the variants are no programs that run
     return [each for other in drawn for each in (other, *twice)]
