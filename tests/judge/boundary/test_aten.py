@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from drkernel.judge.boundary.aten import install, record
-from drkernel.judge.boundary.windows import FULL_COLUMNS, FULL_TURNED
+from drkernel.judge.boundary.windows import DEPTHWISE, FULL_COLUMNS, FULL_TURNED
 
 install()
 
@@ -168,7 +168,7 @@ ONE = torch.ones(1, 64, 8, 8)
         (lambda w: torch.ops.aten.slow_conv_transpose2d(ONE, w[:, :4], [3, 3]), FULL_COLUMNS / 4),
         (lambda w: torch.ops.aten.slow_conv_transpose2d(ONE, w[:, :4], [3, 3], None, [2, 2]), FULL_TURNED / 64),
         (lambda w: torch.ops.aten.mkldnn_convolution(ONE, w[:4], None, [0, 0], [1, 1], [1, 1], 1), FULL_COLUMNS / 4),
-        (lambda w: torch.ops.aten.mkldnn_convolution(ONE, w[:, :1], None, [0, 0], [1, 1], [1, 1], 64), 1.0),
+        (lambda w: torch.ops.aten.mkldnn_convolution(ONE, w[:, :1], None, [0, 0], [1, 1], [1, 1], 64), DEPTHWISE),
     ],
 )
 def test_a_convolution_by_another_name_leaves_as_many_lanes_empty(function, more):

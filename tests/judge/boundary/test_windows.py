@@ -51,7 +51,9 @@ def test_what_an_operator_reads_leaves_out_the_gaps(forward, share):
     [
         (lambda x: F.conv2d(x, torch.ones(96, 32, 3, 3)), 1.0),
         (lambda x: F.conv2d(x, torch.ones(12, 32, 3, 3)), 4.0),
-        (lambda x: F.conv2d(x, torch.ones(32, 1, 3, 3), groups=32), 1.0),
+        (lambda x: F.conv2d(x, torch.ones(32, 1, 3, 3), groups=32), 13.0),
+        (lambda x: F.conv2d(x, torch.ones(64, 8, 3, 3), groups=4), 10.0),
+        (lambda x: F.conv_transpose2d(x, torch.ones(32, 12, 3, 3), stride=2, groups=4), 27.5),
         (lambda x: F.conv_transpose2d(x, torch.ones(32, 48, 3, 3)), 1.0),
         (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3)), 12.0),
         (lambda x: F.conv_transpose2d(x, torch.ones(32, 4, 3, 3), stride=2), 6.875),

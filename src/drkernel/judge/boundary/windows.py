@@ -15,6 +15,8 @@ CONVOLUTIONS = frozenset(
 """Convolutions by other names than `convolution`, of which torch counts nothing, or fails to."""
 FULL_COLUMNS, FULL_TURNED = 48, 220
 """Channels of the output, and of the input of a transposed convolution, with which cuDNN is at full speed."""
+FULL_GROUP, DEPTHWISE = 80, 13.0
+"""Channels of a group's input with which it is, and how much slower it is where a group has one."""
 
 
 def share_read(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
@@ -43,14 +45,18 @@ def share_read(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
 def lanes(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> float:
     """By how much a convolution in fp32 is slower than one with many channels: as if cuDNN filled lanes with nothing.
 
-    Measured on an H200 (30 shapes): one of few columns is slower in proportion, and so is a transposed one of few input
+    Measured on an H200 (44 shapes): one of few columns is slower in proportion, and so is a transposed one of few input
     channels where it has strides or three dimensions. Another transposed one is a convolution with its weight turned.
-    Convolutions in groups were not measured.
+    In groups it is slower in proportion to the channels of a group's input, depthwise ones no more than by a factor.
     """
     name, given = func._overloadpacket.__name__, _given(func, args, kwargs)
-    if name not in (*CONVOLUTIONS, "convolution") or given.get("groups", 1) > 1:
+    if name not in (*CONVOLUTIONS, "convolution"):
         return 1.0
-    weight = given["weight"]
+    weight, groups = given["weight"], given.get("groups", 1)
+    if groups > 1:
+        turned = _turned(name, given)
+        channels = max(weight.shape[0] // groups if turned else weight.shape[1], 1)
+        return max(1.0, FULL_TURNED / channels if turned and channels > 1 else min(DEPTHWISE, FULL_GROUP / channels))
     if name == "conv_tbc":
         return max(1.0, FULL_COLUMNS / max(weight.shape[2], 1))
     if not _turned(name, given):
