@@ -4,8 +4,8 @@
 
 Part N is of seed SEED + N; a part that is there stays. Half of its tasks are variants of the training split of written
 tasks, an eighth are free programs, an eighth free chains behind convolutions and products, an eighth single operators,
-the rest of all families of the generator and of its networks that nobody planned; some have 16 bits. --programs draws free programs alone, for a policy
-that has learnt the others. Train on OUT with policy.prompts=compact; policies read
+the rest of all families of the generator and of its networks that nobody planned; some have 16 bits. --programs draws
+free programs alone, for a policy that has learnt the others. Train on OUT with policy.prompts=compact; policies read
 policy.prompts=canonical.
 """
 
@@ -26,8 +26,10 @@ from drkernel.tasks.graphs.stream import families_of, stream
 from drkernel.tasks.variants import variants
 from drkernel.types import Task
 
-SINGLE = """pointwise broadcast reductions softmaxes scans norms pools losses convolutions products
-convolutions products""".split()
+SINGLE = [
+    *("pointwise", "broadcast", "reductions", "softmaxes", "scans", "norms", "pools", "losses"),
+    *("convolutions", "products") * 2,
+]
 """Families of one operator; people write convolutions and products most."""
 FUSED_SHARE = 0.75
 MOST_SECONDS = 5

@@ -55,7 +55,7 @@ class Reference:
         self._file = f"<{task.id}>"
         overrides = dict(constants or {})
         tree = self._bordered("loading", lambda: ast.parse(task.source, self._file))
-        literals = _int_constants(tree)
+        literals = int_constants(tree)
         if unknown := sorted(overrides.keys() - literals.keys()):
             raise DrKernelError(
                 f"task {task.id}: no module-level int constant {unknown[0]!r}; it has {sorted(literals)}"
@@ -119,7 +119,7 @@ class Reference:
             raise DrKernelError(f"task {self.task.id}: {place}{what}: {text}") from error
 
 
-def _int_constants(tree: ast.Module) -> dict[str, list[ast.Constant]]:
+def int_constants(tree: ast.Module) -> dict[str, list[ast.Constant]]:
     """The literal nodes of module-level int constants by name; signs are folded into the literal."""
     found: dict[str, list[ast.Constant]] = {}
 

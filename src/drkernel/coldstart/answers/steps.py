@@ -248,8 +248,8 @@ def _pool(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
     every = lambda number: tuple(number) if isinstance(number, tuple | list) else (number,) * rank
     kernel = every(words.pop("kernel_size"))
     usual = {"stride": kernel, "padding": 0, "dilation": 1}
-    sides = [every(words.pop(word, value)) for word, value in usual.items()]
-    window = Window(kernel, *sides, is_ceil=words.pop("ceil_mode", False))
+    stride, padding, dilation = (every(words.pop(word, value)) for word, value in usual.items())
+    window = Window(kernel, stride, padding, dilation, words.pop("ceil_mode", False))
     counts_pads = kind == "avg" and counts_all and any(window.padding)
     if window.is_ceil and (counts_pads or not _ends_inside(window)):
         return None

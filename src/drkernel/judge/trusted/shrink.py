@@ -22,6 +22,7 @@ from drkernel.judge.trusted import lift
 from drkernel.judge.trusted.distinct_sizes import halved, parted
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.size_cost import LEAST_GROUP, Cost, cost_of, planned_cost
+from drkernel.judge.trusted.window_sizes import with_fixed_windows
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -61,7 +62,13 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     Raises:
         DrKernelError: nothing that is small enough runs; the message says what the smallest attempt met.
     """
-    return task if task.small is not None else parted(_fit(task, target, limit, most), target)
+    if task.small is not None:
+        return task
+    fixed = with_fixed_windows(task)
+    if fixed is not task:
+        with contextlib.suppress(DrKernelError):
+            return parted(_fit(fixed, target, limit, most), target)
+    return parted(_fit(task, target, limit, most), target)
 
 
 def _fit(task: Task, target: Cost, limit: Cost, most: Cost | None) -> Task:
