@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from drkernel.judge.boundary import aten
+from drkernel.judge.boundary import aten, windows
 from drkernel.judge.boundary.windows import touched
 
 
@@ -16,14 +16,20 @@ def exactly(size: int, kernel: int, stride: int, padding: int, dilation: int) ->
     return len(places & set(range(size))) / size
 
 
-def test_no_more_is_claimed_than_windows_read():
-    cases = list(itertools.product((17, 24, 40), (1, 2, 3, 5), (1, 2, 3, 4), (0, 1), (1, 2, 3)))
-    for size, kernel, stride, padding, dilation in cases:
-        if dilation * (kernel - 1) < size and 2 * padding <= kernel:
-            found, read = (count(size, kernel, stride, padding, dilation) for count in (touched, exactly))
-            covered = len({k * dilation % stride for k in range(kernel)}) == stride
-            assert (found == 1.0) if covered else (0 < found <= read), (size, kernel, stride, padding, dilation)
-            assert covered or size < 40 or found > read - 0.25, (size, kernel, stride, padding, dilation)
+CASES = list(itertools.product((17, 24, 40), (1, 2, 3, 5), (1, 2, 3, 4), (0, 1), (1, 2, 3)))
+RUN = [case for case in CASES if case[4] * (case[1] - 1) < case[0] and 2 * case[3] <= case[1]]
+
+
+def test_what_windows_read_is_counted():
+    for case in RUN:
+        assert touched(*case) == exactly(*case), case
+
+
+def test_of_a_long_dimension_no_more_is_claimed_than_windows_read(monkeypatch):
+    monkeypatch.setattr(windows, "COUNTED", 0)
+    for size, *window in RUN:
+        found, read = touched.__wrapped__(1000 * size, *window), exactly(1000 * size, *window)
+        assert read - 0.01 < found < read + 0.001, (size, *window)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +38,8 @@ def test_no_more_is_claimed_than_windows_read():
         (lambda x: F.max_pool2d(x, 3, 4, dilation=3), (0.4, 0.6)),
         (lambda x: F.avg_pool2d(x, 2, 4), (0.2, 0.26)),
         (lambda x: F.conv2d(x, torch.ones(4, 4, 1, 1), stride=2), (0.24, 0.26)),
-        (lambda x: F.max_pool2d(x, 3, 2), (1.0, 1.0)),
-        (lambda x: F.conv2d(x, torch.ones(4, 4, 3, 3), stride=2), (1.0, 1.0)),
+        (lambda x: F.max_pool2d(x, 3, 2), (0.96, 0.97)),  # not the last row and column
+        (lambda x: F.conv2d(x, torch.ones(4, 4, 3, 3), stride=2), (0.96, 0.97)),
         (lambda x: F.conv_transpose2d(x, torch.ones(4, 4, 1, 1), stride=2), (1.0, 1.0)),
     ],
 )

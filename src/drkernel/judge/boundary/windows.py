@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ CONVOLUTIONS = frozenset(
 """Convolutions by other names than `convolution`, of which torch counts nothing, or fails to."""
 FULL_COLUMNS, FULL_TURNED = 48, 220
 """Channels of the output, and of the input of a transposed convolution, with which cuDNN is at full speed."""
+COUNTED = 2**14
+"""Places of all windows along a dimension, up to which they are counted one by one."""
 FULL_GROUP, DEPTHWISE = 80, 13.0
 """Channels of a group's input with which it is, and how much slower it is where a group has one."""
 
@@ -84,16 +87,21 @@ def _given(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip([argument.name for argument in func._schema.arguments], args, strict=False)) | dict(kwargs)
 
 
+@functools.lru_cache(maxsize=4096)
 def touched(size: int, kernel: int, stride: int, padding: int = 0, dilation: int = 1) -> float:
-    """At least so much of a dimension is in some window.
+    """How much of a dimension is in some window; of a long one, where the ends do not count, at least so much.
 
-    >>> touched(12, 3, 3), touched(12, 1, 2), touched(12, 2, 2, dilation=2)
-    (1.0, 0.5, 0.4166666666666667)
+    >>> touched(12, 3, 3), touched(14, 4, 4), touched(12, 1, 2), touched(12, 2, 2, dilation=2)
+    (1.0, 0.8571428571428571, 0.5, 0.8333333333333334)
     """
+    number = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+    if 0 < number * kernel <= COUNTED:
+        starts = range(-padding, number * stride - padding, stride)
+        places = {start + place * dilation for start in starts for place in range(kernel)}
+        return sum(0 <= place < size for place in places) / size
     classes = len({place * dilation % stride for place in range(kernel)})
     if classes == stride:
         return 1.0
-    number = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
     inside = max(1, number - 2 * -(-padding // stride))  # the others may lie in the padding
     return min(1.0, classes * inside / size)
 
