@@ -188,7 +188,7 @@ KINDS = {
         task("return torch.cumprod(x, 1)", "64, 1000, 256"),
         "t0 = c * tl.cumprod(in0, 0)",
     ),
-    "the first of the largest": (task("return torch.argmax(x, 1)", "64, 1000, 256"), "better = x > a"),
+    "the first of the largest": (task("return torch.argmax(x * y, 1)", "64, 1000, 256"), "better = x > a"),
     "the first of the smallest": (task("return torch.argmin(x + y, 1)", "64, 40000"), "better = x < a"),
     "one loss": (task("return F.smooth_l1_loss(x, y, beta=0.5)", TABLE), "return o.sum() / T"),
     "one divergence": (

@@ -92,7 +92,7 @@ def touched(size: int, kernel: int, stride: int, padding: int = 0, dilation: int
     """How much of a dimension is in some window; of a long one, where the ends do not count, at least so much.
 
     >>> touched(12, 3, 3), touched(14, 4, 4), touched(12, 1, 2), touched(12, 2, 2, dilation=2)
-    (1.0, 0.8571428571428571, 0.5, 0.8333333333333334)
+    (1.0, 0.8571428571428571, 0.5, 0.5)
     """
     number = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
     if 0 < number * kernel <= COUNTED:
