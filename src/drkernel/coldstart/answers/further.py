@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from drkernel.coldstart.answers.known import Known
+from drkernel.coldstart.answers.known import Known, words_of
 from drkernel.coldstart.answers.product_lines import product_of
 from drkernel.coldstart.answers.steps import Recipe, Step, Window, step_of
 from drkernel.policy.canonical.told import Line
@@ -74,17 +74,15 @@ def _further(makes: str, node: ast.expr, known: Known) -> Step | None:
             is_einsum = ast.unparse(function) == "torch.einsum"
             return _einsum(makes, letters, left, ast.unparse(other), known) if is_einsum else None
         case ast.Call(function, [ast.Name(left), ast.Name(right)], keywords):
-            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+            words = words_of(keywords)
             if (call := ast.unparse(function)) == "F.cross_entropy":
                 return _cross_entropy(makes, left, right, words, known)
             return _loss(makes, call, left, right, words, known) if call in _LOSSES else None
         case ast.Call(function, [ast.Name(a), ast.Name(b), ast.Name(c)], keywords):
-            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
             is_triplet = ast.unparse(function) == "F.triplet_margin_loss"
-            return _triplet(makes, (a, b, c), words, known) if is_triplet else None
+            return _triplet(makes, (a, b, c), words_of(keywords), known) if is_triplet else None
         case ast.Call(function, [ast.Name(value)], keywords) if (call := ast.unparse(function)) in _TOTALS:
-            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
-            return _total(makes, call, value, words, known)
+            return _total(makes, call, value, words_of(keywords), known)
         case ast.Call(function, [ast.Name()], _) if ast.unparse(function) == "F.glu":
             halves = known.halves.get(makes, ())
             recipe: Recipe = (("{o}", "", "{0} * tl.sigmoid({1})"),)

@@ -24,9 +24,10 @@ MOST_TENSORS = 7
 """That a kernel reads."""
 MOST_WAITING = 2
 """Steps that make a group only with what follows them: a mask before a softmax."""
-_SCANS = {"cumsum": ("0.0", "{a} + {scan}"), "cumprod": ("1.0", "{a} * {scan}")}
-"""Kinds of statements along what is reduced: what it begins with, and what joins that and a block."""
+_SCANS = {"cumsum": ("0.0", "+"), "cumprod": ("1.0", "*")}
+"""Kinds of statements along what is reduced: the number before the first block, and the sign that joins blocks."""
 _FIRST_OF = ("argmax", "argmin")
+"""Kinds of statements that make places, of which loops keep one for each lane."""
 CONVOLVED = 3
 """How many times as long as an element is written and read the library's depthwise convolutions take longer, about."""
 _EMPTY = {**EMPTY, "argmax": EMPTY["max"], "argmin": EMPTY["min"]}
@@ -280,7 +281,7 @@ class Group(KernelText):
         """A statement for one block; a scan goes on from the last element of the block before, `c`."""
         if one.kind not in _SCANS:
             return [f"{one.target} = {one.value}"]
-        scan = _SCANS[one.kind][1].format(a="c", scan=f"tl.{one.kind}({one.value}, {self.view.axis[0]})")
+        scan = f"c {_SCANS[one.kind][1]} tl.{one.kind}({one.value}, {self.view.axis[0]})"
         last = f"tl.sum(tl.where(j == t + BLOCK - 1, {one.target}, 0.0), {self.view.axis})"
         return [f"{one.target} = {scan}", f"c = {last}"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from drkernel.policy.canonical.told import Line, Told
@@ -67,6 +67,11 @@ def _joined_halves(told: Told) -> Iterator[tuple[str, str, int]]:
                 if ast.unparse(call) == "F.glu":
                     dim = ast.literal_eval(words[0].value) if words else -1
                     yield made, whole, dim % len(told.shapes[whole])
+
+
+def words_of(keywords: Iterable[ast.keyword]) -> dict[str, str]:
+    """The named arguments of a call, as they are written."""
+    return {str(word.arg): ast.unparse(word.value) for word in keywords}
 
 
 def dims_of(text: str, rank: int) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from drkernel.coldstart.answers.known import Known, Shapes
+from drkernel.coldstart.answers.known import Known, Shapes, words_of
 from drkernel.policy.canonical.told import Line
 
 _OF_MODULE = re.compile(r" F\.(linear|conv(?:_transpose)?[123]d)\(weight (\([\d, ]+\))(.*?)\)(?=; \(|$)")
@@ -72,7 +72,7 @@ def _product(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Product
                 return _of_weight(makes, names, ast.literal_eval(found[2]), words, "transpose" in found[1])
         case ast.Call(ast.Attribute(ast.Name("F"), name), [left, right, *bias], keywords):
             names = [ast.unparse(part) for part in (left, right, *bias)]
-            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+            words = words_of(keywords)
             if re.fullmatch(r"linear|conv(_transpose)?[123]d", name) and all(part in shapes for part in names):
                 return _of_weight(makes, names, shapes[names[1]], words, "transpose" in name)
     return None

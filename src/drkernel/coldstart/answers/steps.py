@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from drkernel.coldstart.answers.factors import divided
-from drkernel.coldstart.answers.known import Known, Shapes, dims_of
+from drkernel.coldstart.answers.known import Known, Shapes, dims_of, words_of
 from drkernel.policy.canonical.told import Line
 from drkernel.tasks.graphs.ops import OPS
 
@@ -191,7 +191,7 @@ def _norm(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Step | Non
             has = [part for part in ("weight", "bias") if re.search(rf"(^|, ){part}\b", told)]
             held = [f"self.{module}.{part}" for part in has]
         case ast.Call(ast.Attribute(ast.Name("F"), name), [ast.Name(value)], keywords):
-            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+            words = words_of(keywords)
             has = [part for part in ("weight", "bias") if words.get(part, "").startswith("self.")]
             module, held = "", [words.pop(part) for part in has]
         case _:
@@ -272,7 +272,7 @@ def _reduction(makes: str, node: ast.expr, shapes: Shapes) -> Step | None:
     match node:
         case ast.Call(function, [ast.Name(value), *others], keywords) if value in shapes:
             call, shape = ast.unparse(function), shapes[value]
-            words = {str(word.arg): ast.unparse(word.value) for word in keywords}
+            words = words_of(keywords)
         case _:
             return None
     match others:
