@@ -161,6 +161,7 @@ KINDS = {
         task("return F.binary_cross_entropy_with_logits(x, torch.sigmoid(y), reduction='none') * y", IMAGES),
         "tl.log(1.0 + tl.exp(-tl.abs(in0)))",
     ),
+    "a steep slope": (task("return F.softplus(x * y, beta=2.5)", ROWS), "w1 = t0 * 2.5"),
     "two slopes": (task("return F.huber_loss(x, y, delta=0.7, reduction='none').sum(-1)", ROWS), "0.7 * (w0 - "),
     "classes": (task("return F.cross_entropy(x, y.argmax(1), label_smoothing=0.1)", TABLE), "return o.mean()"),
     "a class a row": (
@@ -237,6 +238,22 @@ def test_every_way_through_a_tensor_is_right(name, verdicts):
     of, mark = KINDS[name]
     assert mark in answer(of)
     assert verdicts[name].ok, verdicts[name].detail
+
+
+LINEAR = "nn.Linear(4096, 4096)"
+
+
+def test_no_line_is_said_that_a_later_call_makes_superfluous():
+    """The first call would stand for the second product, too, if what contains that were not said."""
+    forward = "x = self.a(x)\n        z = self.b(torch.sort(x)[0])\n        return torch.sort(x + F.relu(z))[0]"
+    said = answer(task(forward, TABLE, LINEAR, LINEAR)).partition("def forward")[2]
+    assert "t0 = f1(in0, self.m0.weight, self.m0.bias)" in said and "= f2(" in said and "self.m1(" not in said
+
+
+def test_a_convolution_that_has_a_kernel_of_its_own_is_not_computed_by_another():
+    modules = ["nn.Conv2d(3, 64, 3)", "nn.Conv2d(64, 128, 3)"]
+    of = task("return F.relu(self.b(F.relu(self.a(x))))", "32, 3, 64, 64", *modules)
+    assert "f2(t1, self.b.weight" in by_lines(of) and "BN=128" not in by_lines(of).partition("f2(")[0]
 
 
 @pytest.mark.slow

@@ -137,6 +137,13 @@ KINDS = {
     "what belongs to all channels": (
         "return self.a(x) * y.mean(1, keepdim=True)", IMAGE, ["nn.Conv2d(64, 128, 3, padding=1)"], "+ r, mask=r < M)"
     ),
+    "groups": ("return F.relu(self.a(x)) * 2.0", IMAGE, ["nn.Conv2d(64, 256, 3, 2, 1, groups=2)"], "(t * 2 + g) * N"),
+    "groups of few channels": ("return self.a(x).tanh()", IMAGE, ["nn.Conv2d(64, 128, 3, groups=4)"], "(g * N + c)"),
+    "groups, one place": ("return self.a(x)", IMAGE, ["nn.Conv2d(64, 256, 1, groups=2, bias=False)"], "+ g) * N + c)"),
+    "a product and a bias": (
+        "return torch.addmm(self.a, x, self.b).relu()", TABLE,
+        ["nn.Parameter(torch.randn(4096))", "nn.Parameter(torch.randn(4096, 4096))"], "t0 = a + p",
+    ),
     "strides in volumes": ("return self.a(x)", "16, 32, 8, 31, 32", ["nn.ConvTranspose3d(32, 64, 3, 2, 1, 1)"], "nD"),
 }  # fmt: skip
 

@@ -22,3 +22,12 @@ def divided(text: str, numbers: Iterable[int], sign: str = "//") -> str:
     """
     by = factors(numbers)
     return text if by == "1" else f"{text} {sign} ({by})" if " " in by else f"{text} {sign} {by}"
+
+
+def factor(text: str) -> str:
+    """A sum, to be multiplied.
+
+    >>> factor("a * b + c"), factor("a * b")
+    ('(a * b + c)', 'a * b')
+    """
+    return f"({text})" if " + " in text or " // " in text or " % " in text else text

@@ -1,4 +1,4 @@
-"""Lines of several tensors that are one step each: losses, sums of products, gating halves, depthwise convolutions."""
+"""Lines that are one step each: losses, sums of products, gating halves, depthwise convolutions."""
 
 from __future__ import annotations
 
@@ -48,6 +48,12 @@ _TRIPLET: Recipe = (
     ("{v}", "sum", "({0} - {2} + 1e-06) * ({0} - {2} + 1e-06)"),
     ("{o}", "", "tl.maximum(tl.sqrt({u}) - tl.sqrt({v}) + {c}, 0.0)"),
 )
+_SOFTPLUS: Recipe = (
+    ("{w}", "", "{0} * {c}"),
+    ("{u}", "", "tl.exp(-tl.abs({w}))"),
+    ("{v}", "", "tl.log(1 + {u}) + ({u} - (1 + {u} - 1)) / (1 + {u})"),
+    ("{o}", "", "(tl.maximum({w}, 0.0) + {v}) / {c}"),
+)
 _SUM_OF_PRODUCTS: Recipe = (("{o}", "sum", "{0} * {1}"),)
 _BIASED_SUM: Recipe = (("{u}", "sum", "{0} * {1}"), ("{o}", "", "{u} + {2}"))
 _PRODUCT: Recipe = (("{o}", "", "{0} * {1}"),)
@@ -83,6 +89,9 @@ def _further(makes: str, node: ast.expr, known: Known) -> Step | None:
             return _triplet(makes, (a, b, c), words_of(keywords), known) if is_triplet else None
         case ast.Call(function, [ast.Name(value)], keywords) if (call := ast.unparse(function)) in _TOTALS:
             return _total(makes, call, value, words_of(keywords), known)
+        case ast.Call(function, [ast.Name(value)], [ast.keyword("beta", ast.Constant(beta))]):
+            softplus = tuple((o, kind, text.replace("{c}", str(beta))) for o, kind, text in _SOFTPLUS)
+            return Step(makes, (value,), softplus) if ast.unparse(function) == "F.softplus" else None
         case ast.Call(function, [ast.Name()], _) if ast.unparse(function) == "F.glu":
             halves = known.halves.get(makes, ())
             recipe: Recipe = (("{o}", "", "{0} * tl.sigmoid({1})"),)

@@ -110,8 +110,12 @@ class Group(KernelText):
         return next(iter([*alike, *whole, *self.parts]), None)
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
-        own = (step.own[name] for step in self.steps if step.own and name in step.own)
-        return next(own, None) or self.shapes.get(name)
+        return self._own.get(name) or self.shapes.get(name)
+
+    @cached_property
+    def _own(self) -> Shapes:
+        """Shapes that the form does not tell; the first step that says one counts."""
+        return {name: shape for step in reversed(self.steps) for name, shape in (step.own or {}).items()}
 
     @cached_property
     def places(self) -> dict[str, tuple[str, str]] | None:
@@ -123,7 +127,7 @@ class Group(KernelText):
         if any(step.after for step in self.steps[:-1]):
             return None
         for step in self.steps:
-            if set(re.findall(r"\w+", step.size)) & made:
+            if step.size and set(re.findall(r"\w+", step.size)) & made:
                 return None
             of_row = step.makes in self.rows
             if step.is_view and step.operands[0] in self.outside:
@@ -134,9 +138,9 @@ class Group(KernelText):
                 if name in self.outside:
                     shape = self._shape(name)
                     place = None if shape is None else self.view.place(shape, of_row and not step.over)
-                    if place is None or found.setdefault(name, place) != place:
+                    if place is None or found.setdefault(name, place) != place or len(found) > MOST_TENSORS:
                         return None
-        return found if len(found) <= MOST_TENSORS and self.lead else None
+        return found if self.lead else None
 
     def _of_part(self, name: str, where: str) -> str:
         """Where in the tensor that a value is part of the element lies."""

@@ -66,17 +66,31 @@ def _submission(form: Canonical, kernels: list[str], calls: Mapping[str, str], n
     """
     lines = {made: line.text for line in form.told.lines[: form.told.shown] for made in line.makes}
     head, *_, last = form.text.splitlines()
-    said: dict[str, str] = {}
-    while True:
+
+    def written(said: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """The submission, and which of its functions makes what."""
         body = [f"    {said[value]}" for value in lines if value in said]
         answer = "\n".join([head.partition("  #")[0], *body, last])
         source = form.submission("".join([*kernels, answer, "\n"]), name) or ""
-        made = set(re.findall(r"^ +(t\d+) = f\d+\(", source, re.MULTILINE))
-        if wrong := made - calls.keys():
-            if not wrong <= lines.keys():
-                return None
-            said |= {value: lines[value] for value in wrong}
-        elif missing := [value for value in lines if value in calls.keys() - made]:
+        return source, dict(re.findall(r"^ +(t\d+) = (f\d+)\(", source, re.MULTILINE))
+
+    said: dict[str, str] = {}
+    while True:
+        _, made = written(said)
+        if not made.keys() - calls.keys() <= lines.keys():
+            return None
+        if wrong := [
+            value
+            for value in lines
+            if value in made and not calls.get(value, "").startswith(f"{value} = {made[value]}(")
+        ]:
+            said |= {value: calls.get(value, lines[value]) for value in wrong}
+        elif missing := [value for value in lines if value in calls.keys() - made.keys()]:
             said[missing[0]] = calls[missing[0]]
         else:
-            return source
+            break
+    for value in [value for value in said if value not in calls]:  # later calls may have made it superfluous
+        fewer = {other: text for other, text in said.items() if other != value}
+        if written(fewer)[1] == made:
+            said = fewer
+    return written(said)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ class Product:
     """A value or a parameter of shape (columns, inner...), or turned: (inner, columns)."""
     bias: str = ""
     columns: int = 0
+    """Of each group."""
     inner: int = 0
     is_turned: bool = False
     is_batched: bool = False
@@ -64,6 +65,12 @@ def _product(makes: str, node: ast.expr, beside: str, shapes: Shapes) -> Product
     match node:
         case ast.BinOp(left, ast.MatMult(), right):
             return _matmul(makes, ast.unparse(left), ast.unparse(right), shapes)
+        case ast.Call(
+            ast.Attribute(ast.Name("torch"), "addmm"), [ast.Name() | ast.Attribute() as added, left, right], []
+        ):
+            made = _matmul(makes, ast.unparse(left), ast.unparse(right), shapes)
+            is_of_columns = made and shapes.get(ast.unparse(added)) == (made.columns,)
+            return replace(made, bias=ast.unparse(added)) if made and is_of_columns else None
         case ast.Call(ast.Attribute(ast.Name("self"), module), [ast.Name(value)], []) if value in shapes:
             if found := _OF_MODULE.match(beside):
                 words = dict(re.findall(r", (\w+)(?:=(\(.*?\)|\d+|'same'))?", found[3]))
@@ -93,9 +100,9 @@ def _of_weight(
     if is_transposed and not all(_turns(window) for window in windows):
         return None
     number = int(groups)
-    columns = weight[1] * number if is_transposed else weight[0]
+    columns = weight[1] if is_transposed else weight[0] // number
     bias = names[2] if len(names) > 2 else ""
-    inner = prod(weight) // columns
+    inner = prod(weight) // columns // number
     return Product(
         makes, names[0], names[1], bias, columns, inner, windows=windows, is_transposed=is_transposed, groups=number
     )

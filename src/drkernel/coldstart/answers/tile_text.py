@@ -98,8 +98,13 @@ class Tiles(KernelText):
         shape = (1,) * (len(self.shape) - len(shape)) + shape
         column = self.column % len(self.shape)
         if all(side == 1 for place, side in enumerate(shape) if place != column):
-            return "c", "c < N"
+            return self.across, "c < N"
         return self.row if shape == (*self.shape[:column], 1, *self.shape[column + 1 :]) and self.has_rows else None
+
+    @property
+    def across(self) -> str:
+        """Where in a tensor with one number for each column that of a program's columns lies."""
+        return "c"
 
     @property
     def has_rows(self) -> bool:
@@ -249,7 +254,7 @@ class Tiles(KernelText):
         made = names[self.product.makes]
         if self.product.bias:
             bias = self.name(self.product.bias)
-            lines += [f"{bias} = tl.load({bias}_ptr + c, mask=c < N)", f"{made} = a + {bias}"]
+            lines += [f"{bias} = tl.load({bias}_ptr + {self.across}, mask=c < N)", f"{made} = a + {bias}"]
         else:
             lines.append(f"{made} = a")
         for step in self.steps:

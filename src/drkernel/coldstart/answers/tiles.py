@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
+from drkernel.coldstart.answers.flat_tiles import Flat
 from drkernel.coldstart.answers.known import Known
 from drkernel.coldstart.answers.product_lines import Product, product_of
 from drkernel.coldstart.answers.steps import Step
 from drkernel.coldstart.answers.tile_text import Place, Tile, Tiles
-from drkernel.coldstart.answers.window_tiles import Flat, Phases, Places
+from drkernel.coldstart.answers.window_tiles import Phases, Places
 from drkernel.policy.canonical.told import Line
 
 LIBRARY = 50e12
@@ -107,11 +108,11 @@ def kind_of(product: Product) -> type[Tiles] | None:
     are too short to be copied."""
     if not product.windows:
         return None if product.inner % ALIGNED and product.inner < LEAST_COPIED else Matrices
-    if product.groups > 1:
+    channels = product.inner // prod(window.kernel for window in product.windows)
+    if product.groups > 1 and (product.is_transposed or channels == 1):
         return None
     if product.is_transposed and any(window.stride > 1 for window in product.windows):
         return Phases
-    channels = product.inner // prod(window.kernel for window in product.windows)
     if product.is_transposed:
         return None if channels % ALIGNED else Places
     return Flat if channels % ALIGNED or channels < FEW else Places

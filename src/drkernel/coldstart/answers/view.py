@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import ClassVar
 
@@ -66,11 +67,19 @@ class View:
         of_row: the tensor meets values of which there is one for all that is reduced.
         """
         if of_row:
-            return self.row if shape in self.of_rows else dict(self._beside_rows()).get(shape)
+            return self._of_rows.get(shape)
         shape = (1,) * (len(self.shape) - len(shape)) + shape
         if shape == self.shape:
             return "i", "m"
-        return ("0", "") if prod(shape) == 1 else dict(self._beside()).get(shape)
+        return ("0", "") if prod(shape) == 1 else self._of_shapes.get(shape)
+
+    @cached_property
+    def _of_rows(self) -> dict[Shape, Place]:
+        return dict(self._beside_rows()) | dict.fromkeys(self.of_rows, self.row)
+
+    @cached_property
+    def _of_shapes(self) -> dict[Shape, Place]:
+        return dict(self._beside())
 
     def _beside(self) -> Iterator[tuple[Shape, Place]]:
         """Shapes other than the whole, and where what belongs to an element lies in them."""

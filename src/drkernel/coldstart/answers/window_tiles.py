@@ -3,9 +3,8 @@
 Places      a loop over the places of the window, and inside of it one over the channels; transposed ones, too
 Phases      transposed ones with strides: a grid for each remainder of the places in the output, which all need the
             same places of the window
-Flat        few channels: one loop over the channels and the places of the window
 
-The rates are those of an H200 (cuDNN in fp32: 40e12 for 64 channels and more).
+Those of few channels: flat_tiles.py. The rates are those of an H200 (cuDNN in fp32: 40e12 for 64 channels and more).
 """
 
 from __future__ import annotations
@@ -15,22 +14,24 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import ClassVar
 
-from drkernel.coldstart.answers.factors import divided, factors
+from drkernel.coldstart.answers.factors import divided, factor, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.product_lines import Window
-from drkernel.coldstart.answers.tile_text import BYTES_PER_S, Place, Shape, Tile, Tiles
+from drkernel.coldstart.answers.tile_text import Place, Shape, Tile, Tiles
 
 LIBRARY, FULL_COLUMNS = 45e12, 48
 """Operations per second of cuDNN in fp32, and the columns below which they are fewer in proportion."""
+FULL_GROUP, DEPTHWISE = 80, 13.0
+"""Channels of a group's input below which cuDNN is slower in proportion, and by how much at most."""
 FULL_TURNED = 220
 """Channels of the input below which cuDNN's transposed convolutions with strides, or of volumes, are slower so."""
 STORE_S = 3e-12
 """That each element of the output takes besides, in the library's kernels and in these."""
 RATES = {(128, 128): 65e12, (128, 64): 55e12, (64, 64): 51e12, (128, 32): 40e12, (128, 16): 22e12}
 """Of tiles, by rows and columns."""
-STRIDED, SHORT_STEPS, FLAT, UNALIGNED = 0.85, 0.85, 0.75, 0.4
-"""What tiles reach of that with strides, with steps of 16 terms, with few channels, and where rows of the right factor
-are not loaded by 16 bytes."""
+STRIDED, SHORT_STEPS, UNALIGNED = 0.85, 0.85, 0.4
+"""What tiles reach of that with strides, with steps of 16 terms, and where rows of the right factor are not loaded
+by 16 bytes."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,33 @@ class Places(Tiles):
     @property
     def row_shapes(self) -> list[Shape]:
         batch, _, *sides = self.shape
-        return [(batch, 1, *sides), (batch, *sides)] if self.product.columns > 1 else []
+        return [(batch, 1, *sides), (batch, *sides)] if self.product.columns > 1 and not self._of_groups else []
+
+    @property
+    def _of_groups(self) -> str:
+        """What sizes of all groups are divided by; empty where there is one."""
+        return f" // {self.product.groups}" * (self.product.groups > 1)
+
+    @property
+    def across(self) -> str:
+        return "g * N + c" if self._of_groups else "c"
+
+    @property
+    def batch(self) -> str:
+        """The place in the batch, or of a group in it."""
+        return f"(b * {self.product.groups} + g)" if self._of_groups else "b"
+
+    @property
+    def grids(self) -> int:
+        return self.product.groups
+
+    @property
+    def third(self) -> str:
+        return str(self.product.groups) if self._of_groups else ""
+
+    @property
+    def corner(self) -> list[str]:
+        return [*super().corner, *["g = tl.program_id(2)"] * bool(self._of_groups)]
 
     @property
     def sides(self) -> str:
@@ -81,6 +108,8 @@ class Places(Tiles):
     def library_s(self) -> float:
         product = self.product
         share = min(1.0, product.columns / FULL_COLUMNS)
+        if product.groups > 1:
+            share = max(1 / DEPTHWISE, min(1.0, self.channels / FULL_GROUP))
         if product.is_transposed:
             is_slow = any(window.stride > 1 for window in self.windows) or len(self.windows) > 2
             share = min(1.0, self.channels / FULL_TURNED) if is_slow else 1.0
@@ -101,24 +130,29 @@ class Places(Tiles):
 
     @property
     def wrapper(self) -> list[str]:
-        left, right = self.left, self.right
+        right = self.right
         order = "2, 1, 0" if self.product.is_transposed else "2, 0, 1"
         return [
             *[f"{right} = {right}.flatten(2).permute({order}).contiguous()"] * (not self._is_flat),
-            f"N = {right}.shape[{int(not self._is_flat)}]",
-            f"o = {left}.new_empty(({left}.shape[0], {1 if self.is_reduced else 'N'}, {self._sides}))",
+            f"N = {right}.shape[{int(not self._is_flat)}]{self._of_groups}",
+            self.output,
             *self.sizes,
         ]
 
     @property
+    def output(self) -> str:
+        columns = "1" if self.is_reduced else f"N * {self.product.groups}" if self._of_groups else "N"
+        return f"o = {self.left}.new_empty(({self.left}.shape[0], {columns}, {self._sides}))"
+
+    @property
     def sizes(self) -> list[str]:
         """Formulas of the numbers that the kernel takes."""
-        rows = "o.numel()" if self.is_reduced else "o.numel() // N"
+        rows = "o.numel()" if self.is_reduced else f"o.numel() // N{self._of_groups}"
         return [f"M = {rows}", *(f"{size} = {text}" for size, text in self._lengths.items())]
 
     @property
     def _lengths(self) -> dict[str, str]:
-        found = {"C": f"{self.left}.shape[1]"}
+        found = {"C": f"{self.left}.shape[1]{self._of_groups}"}
         for place, side in enumerate(self.sides, 2):
             found |= {side: f"{self.left}.shape[{place}]", f"O{side}": f"o.shape[{place}]"}
         return found
@@ -179,7 +213,9 @@ class Places(Tiles):
     def body(self) -> list[str]:
         moved = [f"y{side} = {self._moved(dim)}" for dim, side in enumerate(self.sides)]
         steps = factors(window.kernel for window in self.windows)
-        return self.written_body(steps, [*self._taps(steps), *moved], "t * N" if self.places > 1 else "")
+        tap = f"(t * {self.product.groups} + g)" if self._of_groups else "t"
+        only = "g * N" if self._of_groups else ""
+        return self.written_body(steps, [*self._taps(steps), *moved], f"{tap} * N" if self.places > 1 else only)
 
     def written_body(self, steps: str, inner: Sequence[str], place: str, mask: str = "(r < M) & (c < N)") -> list[str]:
         """The loop and what is around it.
@@ -189,7 +225,8 @@ class Places(Tiles):
             inner: statements that say which of them a step has, and where in the input its rows lie.
             place: where in the weight this place begins, as columns; empty where there is but one.
         """
-        masks, index, stored = ["(r < M)", "(j[None, :] < C)"], "b * C + j[None, :]", "b * N + c"
+        masks = ["(r < M)", "(j[None, :] < C)"]
+        index, stored = f"{self.batch} * C + j[None, :]", f"{self.batch} * N + c"
         for side, window in zip(self.sides, self.windows, strict=True):
             is_inside = not window.padding and not self.product.is_transposed
             masks += [] if is_inside else [f"(y{side} >= 0)", f"(y{side} < {side})"]
@@ -211,7 +248,7 @@ class Phases(Places):
     def row(self) -> Place:
         index = "b"
         for side in self.sides:
-            index = f"{_factor(index)} * O{side} + x{side}"
+            index = f"{factor(index)} * O{side} + x{side}"
         return index, f"(r < M){self._inside}"
 
     @property
@@ -292,83 +329,12 @@ class Phases(Places):
         ]
         for side, window, tap in zip(self.sides, self.windows, taps, strict=True):
             inner.append(f"k{side} = {tap}" + f" * {window.stride} + a{side}" * (window.stride > 1))
-            place = f"{_factor(place)} * {window.kernel} + k{side}" if place else f"k{side}"
+            place = f"{factor(place)} * {window.kernel} + k{side}" if place else f"k{side}"
         for side, window in zip(self.sides, self.windows, strict=True):
             step = f"k{side}" + f" * {window.dilation}" * (window.dilation > 1)
             moved = f"x{side}{_signed(window.padding)} - {step}"
             inner.append(f"y{side} = ({moved}) // {window.stride}" if window.stride > 1 else f"y{side} = {moved}")
-        return self.written_body(" * ".join(counts), inner, f"{_factor(place)} * N", f"(r < M) & (c < N){self._inside}")
-
-
-class Flat(Places):
-    """A convolution of few channels, whose sum is one loop over channels and places; its input is padded before."""
-
-    rates: ClassVar[Mapping[Tile, float]] = {
-        Tile(*sides, terms): FLAT * rate for sides, rate in RATES.items() for terms in (32, 16)
-    }
-    pads: ClassVar[bool] = False
-
-    def terms(self, at_a_time: int) -> float:
-        return ceil(self.product.inner / at_a_time) * at_a_time
-
-    def seconds(self, tile: Tile) -> float:
-        padded = any(window.padding for window in self.windows)
-        copied = 8 * prod(self.known.shapes[self.product.left]) / BYTES_PER_S * padded
-        return super().seconds(tile) + copied
-
-    @property
-    def wrapper(self) -> list[str]:
-        left, right = self.left, self.right
-        pads = [str(window.padding) for window in reversed(self.windows) for _ in range(2)]
-        padded = [f"{left} = F.pad({left}, ({', '.join(pads)}))"] * any(window.padding for window in self.windows)
-        return [
-            *padded,
-            f"{right} = F.pad({right}.flatten(1), (0, -{right}[0].numel() % 16))",
-            f"N = {right}.shape[0]",
-            f"o = {left}.new_empty(({left}.shape[0], {1 if self.is_reduced else 'N'}, {self._sides}))",
-            *self.sizes,
-        ]
-
-    @property
-    def _lengths(self) -> dict[str, str]:
-        return super()._lengths | {"K": f"{self.right}.shape[1]"}
-
-    @property
-    def body(self) -> list[str]:
-        base, stored, kernels = "b * C", "b * N + c", [window.kernel for window in self.windows]
-        for side, window in zip(self.sides, self.windows, strict=True):
-            step = f"x{side} * {window.stride}" if window.stride > 1 else f"x{side}"
-            base, stored = f"{_factor(base)} * {side} + {step}", f"({stored}) * O{side} + x{side}"
-        taps = [divided("j", kernels)]
-        for dim, window in enumerate(self.windows):
-            tap = divided("j", kernels[dim + 1 :]) + f" % {window.kernel}"
-            taps.append((tap + f" * {window.dilation}" * (window.dilation > 1)) * (window.kernel > 1))
-        moved = taps[0]
-        for side, tap in zip(self.sides, taps[1:], strict=True):
-            moved = f"{_factor(moved)} * {side}" + (f" + {tap}" if tap else "")
-        return [
-            *self.corner,
-            *self.where,
-            f"i = {base}",
-            *self.loop(
-                f"0, K, {self.tile.terms}",
-                f"j = s + tl.arange(0, {self.tile.terms})",
-                f"k = {moved}",
-                f"x = tl.load({self.left}_ptr + i + k[None, :], "
-                f"mask=(r < M) & (j[None, :] < C * {factors(kernels)}), other=0.0)",
-                f"y = tl.load({self.right}_ptr + c * K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)",
-            ),
-            f"i = {stored}",
-        ]
-
-
-def _factor(text: str) -> str:
-    """A sum, to be multiplied.
-
-    >>> _factor("a * b + c"), _factor("a * b")
-    ('(a * b + c)', 'a * b')
-    """
-    return f"({text})" if " + " in text or " // " in text or " % " in text else text
+        return self.written_body(" * ".join(counts), inner, f"{factor(place)} * N", f"(r < M) & (c < N){self._inside}")
 
 
 def _signed(number: int) -> str:
