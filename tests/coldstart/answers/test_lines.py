@@ -112,6 +112,10 @@ KINDS = {
         task("return torch.tanh(F.relu(x.chunk(2, 1)[0])), torch.sigmoid(y.chunk(2, 1)[1]) * 2.0", IMAGES),
         "i % Q + P - Q",
     ),
+    "groups without a weight": (
+        task("return F.silu(self.a(x))", IMAGES, "nn.GroupNorm(8, 32, affine=False)"),
+        "self.m0.num_groups)",
+    ),
     "groups by channels": (task("return F.group_norm(x, x.shape[1] // 4) * y", IMAGES), "in0.shape[1] // 4"),
     "a triangle": (
         task(

@@ -140,6 +140,7 @@ KINDS = {
     "groups": ("return F.relu(self.a(x)) * 2.0", IMAGE, ["nn.Conv2d(64, 256, 3, 2, 1, groups=2)"], "(t * 2 + g) * N"),
     "groups of few channels": ("return self.a(x).tanh()", IMAGE, ["nn.Conv2d(64, 128, 3, groups=4)"], "(g * N + c)"),
     "groups, one place": ("return self.a(x)", IMAGE, ["nn.Conv2d(64, 256, 1, groups=2, bias=False)"], "+ g) * N + c)"),
+    "a long sum": ("return x.T @ y", "65536, 256", [], "for s in range(tl.program_id(2) * 32, K, 1024)"),
     "a product and a bias": (
         "return torch.addmm(self.a, x, self.b).relu()", TABLE,
         ["nn.Parameter(torch.randn(4096))", "nn.Parameter(torch.randn(4096, 4096))"], "t0 = a + p",

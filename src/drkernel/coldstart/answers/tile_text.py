@@ -41,6 +41,7 @@ class Tiles(KernelText):
     known: Known
     rates: ClassVar[Mapping[Tile, float]] = {}
     """Operations per second on an H200, by tile."""
+    store: ClassVar[str] = "tl.store"
     column: ClassVar[int] = -1
     """The dimension of the output that the right factor's columns are."""
 
@@ -269,4 +270,4 @@ class Tiles(KernelText):
                 all_columns = f"tl.{kind}(tl.where(c < N, {text}, {EMPTY.get(kind)}), 1, keep_dims=True)"
                 lines.append(f"{target} = {all_columns if kind else text}")
         where, mask = self.row if self.is_reduced else ("i", "m")
-        return [*lines, f"tl.store(o_ptr + {where}, {made}, mask={mask})"]
+        return [*lines, f"{self.store}(o_ptr + {where}, {made}, mask={mask})"]
