@@ -195,6 +195,7 @@ KINDS = {
     ),
     "the first of the largest": (task("return torch.argmax(x * y, 1)", "64, 1000, 256"), "better = x > a"),
     "the first of the smallest": (task("return torch.argmin(x + y, 1)", "64, 40000"), "better = x < a"),
+    "an input that nobody reads": (task("return torch.argmax(x, 1)", "4096, 8192"), "tl.argmax("),
     "one loss": (task("return F.smooth_l1_loss(x, y, beta=0.5)", TABLE), "return o.sum() / T"),
     "one divergence": (
         task("return F.kl_div(torch.log_softmax(x, 1), y.softmax(1), reduction='batchmean')", TABLE),

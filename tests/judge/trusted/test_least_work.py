@@ -48,6 +48,14 @@ def test_bytes_are_those_of_what_is_read_and_written_once(inputs, result, init, 
     assert found(inputs, result, init).bytes == 4 * (read + written)
 
 
+@pytest.mark.parametrize(
+    ("result", "unread"),
+    [("x * 2", {1}), ("x * y.shape[0]", {1}), ("x + y", set()), ("x * y[:1, :1]", set()), ("x.t()", {0, 1})],
+)
+def test_inputs_that_nothing_reads_are_known(result, unread):
+    assert found("torch.rand(64, 32), torch.rand(64, 32)", result).unread == unread
+
+
 def test_what_is_gathered_is_not_known_without_data():
     work = found("torch.randint(0, 1000, (64,))", "self.e(x)", "self.e = nn.Embedding(1000, 32)")
     assert work.bytes == 8 * 64 + 4 * 64 * 32

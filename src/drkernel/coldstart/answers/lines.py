@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from drkernel.coldstart.answers.fusion import Group, groups
 from drkernel.coldstart.answers.known import Known
@@ -58,39 +59,47 @@ def by_lines(task: Task) -> str | None:
     )
 
 
-def _submission(form: Canonical, kernels: list[str], calls: Mapping[str, str], name: str) -> str | None:
+def _submission(form: Canonical, kernels: Sequence[str], calls: Mapping[str, str], name: str) -> str | None:
     """The submission with these calls and no others; None where what a policy reads has no place to say so.
+
+    A call stands for later lines that are alike. Where another kernel computes such a line, or none, that is said.
 
     Args:
         calls: by what they make.
     """
+    forwards = _Forwards(form, kernels, name)
     lines = {made: line.text for line in form.told.lines[: form.told.shown] for made in line.makes}
-    head, *_, last = form.text.splitlines()
-
-    def written(said: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """The submission, and which of its functions makes what."""
-        body = [f"    {said[value]}" for value in lines if value in said]
-        answer = "\n".join([head.partition("  #")[0], *body, last])
-        source = form.submission("".join([*kernels, answer, "\n"]), name) or ""
-        return source, dict(re.findall(r"^ +(t\d+) = (f\d+)\(", source, re.MULTILINE))
-
     said: dict[str, str] = {}
     while True:
-        _, made = written(said)
+        made = forwards.made_by(said)
         if not made.keys() - calls.keys() <= lines.keys():
             return None
-        if wrong := [
-            value
-            for value in lines
-            if value in made and not calls.get(value, "").startswith(f"{value} = {made[value]}(")
-        ]:
-            said |= {value: calls.get(value, lines[value]) for value in wrong}
-        elif missing := [value for value in lines if value in calls.keys() - made.keys()]:
-            said[missing[0]] = calls[missing[0]]
-        else:
+        by_another = [v for v in lines if v in made and not calls.get(v, "").startswith(f"{v} = {made[v]}(")]
+        missing = [v for v in lines if v in calls.keys() - made.keys()]
+        if not by_another and not missing:
             break
-    for value in [value for value in said if value not in calls]:  # later calls may have made it superfluous
-        fewer = {other: text for other, text in said.items() if other != value}
-        if written(fewer)[1] == made:
-            said = fewer
-    return written(said)[0]
+        said |= {v: calls.get(v, lines[v]) for v in by_another or missing[:1]}
+    for value in [v for v in said if v not in calls]:  # later calls may have made it superfluous
+        fewer = {v: text for v, text in said.items() if v != value}
+        said = fewer if forwards.made_by(fewer) == made else said
+    return forwards.source(said)
+
+
+@dataclass(frozen=True)
+class _Forwards:
+    """Submissions with the same kernels, by the lines that `forward` says, each under what it makes."""
+
+    form: Canonical
+    kernels: Sequence[str]
+    name: str
+
+    def source(self, said: Mapping[str, str]) -> str:
+        head, *_, last = self.form.text.splitlines()
+        order = [made for line in self.form.told.lines for made in line.makes]
+        body = [f"    {said[made]}" for made in order if made in said]
+        answer = "\n".join([head.partition("  #")[0], *body, last, ""])
+        return self.form.submission("".join([*self.kernels, answer]), self.name) or ""
+
+    def made_by(self, said: Mapping[str, str]) -> dict[str, str]:
+        """Which of the kernels' functions makes what."""
+        return dict(re.findall(r"^ +(t\d+) = (f\d+)\(", self.source(said), re.MULTILINE))

@@ -30,6 +30,8 @@ class LeastWork:
     counts nothing: which elements that are, only data tell."""
     flops: Mapping[Math, float] = field(default_factory=dict)
     """Operations of the reference's products (two per multiply-add), by the arithmetic of their operands."""
+    unread: frozenset[int] = frozenset()
+    """The places among the tensors of the inputs of those that the reference never reads."""
 
     @property
     def operations(self) -> float:
@@ -49,7 +51,8 @@ def least_work(reference: Reference, train: bool) -> LeastWork | None:
             with _Counter([*given, *model.parameters(), *model.buffers()]) as counter:
                 outputs = [t for _, t in leaves(reference.forward(model, inputs)) if isinstance(t, Tensor)]
             written = sum(_bytes(output) for output in outputs if not counter.is_given(output))
-            return LeastWork(counter.bytes_read + written, counter.flops)
+            unread = frozenset(place for place, tensor in enumerate(given) if not counter.is_read(tensor))
+            return LeastWork(counter.bytes_read + written, counter.flops, unread)
     return None
 
 
@@ -73,6 +76,10 @@ class _Counter(Recorder):
     @property
     def bytes_read(self) -> int:
         return sum(min(sum(read.values()), self._sizes[memory]) for memory, read in self._regions.items())
+
+    def is_read(self, tensor: Tensor) -> bool:
+        """Whether an operator was given this tensor, or another part of its memory."""
+        return bool(self._regions[_memory(tensor)])
 
     def is_given(self, tensor: Tensor) -> bool:
         """Whether it lies in the memory of a tensor that was given."""

@@ -210,10 +210,12 @@ def reference_cost(
         outputs = reference.forward(model, inputs)
     _expect_real(reference.task, outputs)
     tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
-    sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in tensors]  # zeros may be known: a diagonal
+    least = least_work(published, train)
+    read = [t for place, t in enumerate(tensors) if not least or place not in least.unread]
+    sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in read]  # zeros may be known: a diagonal
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
-    return ReferenceCost(trace, cost_model, min_time_us, least_work(published, train))
+    return ReferenceCost(trace, cost_model, min_time_us, least)
 
 
 def _expect_real(task: Task, outputs: Any) -> None:

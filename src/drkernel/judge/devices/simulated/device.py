@@ -109,7 +109,9 @@ class SimulatedDevice:
         selected = any(not tensor.is_floating_point() for tensor in inputs)
         if attribution.too_little(cost, sum(time.microseconds for time in times)) and not selected:
             return times
-        least = floor.least_us(cost.trace, trace, self._gpu, scale, task.precision, inputs, outputs)
+        unread = cost.least.unread if cost.least else ()
+        read = [tensor for place, tensor in enumerate(inputs) if place not in unread]
+        least = floor.least_us(cost.trace, trace, self._gpu, scale, task.precision, read, outputs)
         return floor.raised(times, least)
 
     def pause(self) -> float:
