@@ -56,6 +56,12 @@ def least_work(reference: Reference, train: bool) -> LeastWork | None:
     return None
 
 
+def inputs_read(inputs: Any, least: LeastWork | None) -> list[Tensor]:
+    """The tensors among a task's inputs without those of which its least work says that nothing reads them."""
+    tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
+    return [t for place, t in enumerate(tensors) if least is None or place not in least.unread]
+
+
 class _Counter(Recorder):
     """Counts what operators read of some tensors, and the operations of products.
 

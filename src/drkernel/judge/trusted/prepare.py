@@ -21,7 +21,7 @@ from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
 from drkernel.judge.trusted.formats import PRODUCTS
-from drkernel.judge.trusted.least_work import least_work
+from drkernel.judge.trusted.least_work import inputs_read, least_work
 from drkernel.judge.trusted.outputs import OutputTensor, all_same, leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, Plan
 from drkernel.judge.trusted.slices import Cut
@@ -209,10 +209,8 @@ def reference_cost(
     with record() as trace:
         outputs = reference.forward(model, inputs)
     _expect_real(reference.task, outputs)
-    tensors = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
     least = least_work(published, train)
-    read = [t for place, t in enumerate(tensors) if not least or place not in least.unread]
-    sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in read]  # zeros may be known: a diagonal
+    sizes = [(t.numel(), _nonzero(t) * t.element_size()) for t in inputs_read(inputs, least)]  # zeros may be known
     written = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, Tensor))
     min_time_us = cost_model.min_time_us(attribution.bytes_read(trace, sizes), written)
     return ReferenceCost(trace, cost_model, min_time_us, least)

@@ -17,6 +17,7 @@ from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Roofline, for_precision
 from drkernel.judge.trusted import attribution, prepare, shrink, timed_shapes
 from drkernel.judge.trusted.attribution import ReferenceCost
+from drkernel.judge.trusted.least_work import inputs_read
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import reading
@@ -109,8 +110,7 @@ class SimulatedDevice:
         selected = any(not tensor.is_floating_point() for tensor in inputs)
         if attribution.too_little(cost, sum(time.microseconds for time in times)) and not selected:
             return times
-        unread = cost.least.unread if cost.least else ()
-        read = [tensor for place, tensor in enumerate(inputs) if place not in unread]
+        read = inputs_read(case.inputs, cost.least)
         least = floor.least_us(cost.trace, trace, self._gpu, scale, task.precision, read, outputs)
         return floor.raised(times, least)
 
