@@ -50,7 +50,16 @@ def test_bytes_are_those_of_what_is_read_and_written_once(inputs, result, init, 
 
 @pytest.mark.parametrize(
     ("result", "unread"),
-    [("x * 2", {1}), ("x * y.shape[0]", {1}), ("x + y", set()), ("x * y[:1, :1]", set()), ("x.t()", {0, 1})],
+    [
+        ("x * 2", {1}),
+        ("x * y.shape[0]", {1}),
+        ("x + y", set()),
+        ("x * y[:1, :1]", set()),
+        ("x.t()", {0, 1}),
+        ("torch.cat([x, y])", set()),
+        ("torch.empty_like(x).copy_(y)", {0}),
+        ("F.embedding((x * 3).long(), y)", set()),
+    ],
 )
 def test_inputs_that_nothing_reads_are_known(result, unread):
     assert found("torch.rand(64, 32), torch.rand(64, 32)", result).unread == unread

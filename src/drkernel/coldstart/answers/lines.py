@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from drkernel.coldstart.answers.fusion import Group, groups
 from drkernel.coldstart.answers.known import Known
@@ -67,11 +66,11 @@ def _submission(form: Canonical, kernels: Sequence[str], calls: Mapping[str, str
     Args:
         calls: by what they make.
     """
-    forwards = _Forwards(form, kernels, name)
     lines = {made: line.text for line in form.told.lines[: form.told.shown] for made in line.makes}
     said: dict[str, str] = {}
     while True:
-        made = forwards.made_by(said)
+        source = _with_lines(form, kernels, [said[v] for v in lines if v in said], name)
+        made = _made_by(source)
         if not made.keys() - calls.keys() <= lines.keys():
             return None
         by_another = [v for v in lines if v in made and not calls.get(v, "").startswith(f"{v} = {made[v]}(")]
@@ -80,26 +79,20 @@ def _submission(form: Canonical, kernels: Sequence[str], calls: Mapping[str, str
             break
         said |= {v: calls.get(v, lines[v]) for v in by_another or missing[:1]}
     for value in [v for v in said if v not in calls]:  # later calls may have made it superfluous
-        fewer = {v: text for v, text in said.items() if v != value}
-        said = fewer if forwards.made_by(fewer) == made else said
-    return forwards.source(said)
+        shorter = _with_lines(form, kernels, [said[v] for v in lines if v in said and v != value], name)
+        if _made_by(shorter) == made:
+            source = shorter
+            del said[value]
+    return source
 
 
-@dataclass(frozen=True)
-class _Forwards:
-    """Submissions with the same kernels, by the lines that `forward` says, each under what it makes."""
+def _with_lines(form: Canonical, kernels: Sequence[str], lines: Sequence[str], name: str) -> str:
+    """The submission whose `forward` says these lines."""
+    head, *_, last = form.text.splitlines()
+    answer = "\n".join([head.partition("  #")[0], *(f"    {line}" for line in lines), last, ""])
+    return form.submission("".join([*kernels, answer]), name) or ""
 
-    form: Canonical
-    kernels: Sequence[str]
-    name: str
 
-    def source(self, said: Mapping[str, str]) -> str:
-        head, *_, last = self.form.text.splitlines()
-        order = [made for line in self.form.told.lines for made in line.makes]
-        body = [f"    {said[made]}" for made in order if made in said]
-        answer = "\n".join([head.partition("  #")[0], *body, last, ""])
-        return self.form.submission("".join([*self.kernels, answer]), self.name) or ""
-
-    def made_by(self, said: Mapping[str, str]) -> dict[str, str]:
-        """Which of the kernels' functions makes what."""
-        return dict(re.findall(r"^ +(t\d+) = (f\d+)\(", self.source(said), re.MULTILINE))
+def _made_by(source: str) -> dict[str, str]:
+    """Which of the kernels' functions makes what."""
+    return dict(re.findall(r"^ +(t\d+) = (f\d+)\(", source, re.MULTILINE))

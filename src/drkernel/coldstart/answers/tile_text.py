@@ -42,6 +42,7 @@ class Tiles(KernelText):
     rates: ClassVar[Mapping[Tile, float]] = {}
     """Operations per second on an H200, by tile."""
     store: ClassVar[str] = "tl.store"
+    """What a program does with its results."""
     column: ClassVar[int] = -1
     """The dimension of the output that the right factor's columns are."""
 

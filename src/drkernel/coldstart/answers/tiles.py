@@ -30,7 +30,7 @@ ALIGNED = 16
 """Triton loads by 16 bytes where it knows that a row's length is a multiple of this many elements."""
 LEAST_COPIED = 256
 """Terms from which on it costs little to copy factors into rows of such a length."""
-PARTS = 32
+SPLITS = 32
 """Programs that share a tile where there are few."""
 FEW = 32
 """Channels below which one loop over them and the places is as fast."""
@@ -41,10 +41,11 @@ class Matrices(Tiles):
     """A product of matrices."""
 
     rates: ClassVar[Mapping[Tile, float]] = {Tile(128): 75e12, Tile(64): 57e12}
-    made_as: ClassVar[str] = "new_empty"
+    allocation: ClassVar[str] = "new_empty"
+    """The method that makes the output."""
 
     @property
-    def terms_of_program(self) -> str:
+    def terms_range(self) -> str:
         """The range of a program's loop."""
         return f"0, K, {self.tile.terms}"
 
@@ -91,7 +92,7 @@ class Matrices(Tiles):
             f"N = {right}.shape[{-2 if is_batched else 0}]",
             f"K = {left}.shape[-1]",
             f"M = {left}.shape[-2]" if is_batched else f"M = {left}.numel() // K",
-            f"o = {left}.{self.made_as}((*{left}.shape[:-1], N))",
+            f"o = {left}.{self.allocation}((*{left}.shape[:-1], N))",
         ]
 
     @property
@@ -102,7 +103,7 @@ class Matrices(Tiles):
             *self.corner,
             *["b = tl.program_id(2)"] * is_batched,
             *self.loop(
-                self.terms_of_program,
+                self.terms_range,
                 f"j = s + tl.arange(0, {terms})",
                 f"x = tl.load({left}_ptr + {row} * K + j[None, :], mask=(r < M) & (j[None, :] < K), other=0.0)",
                 f"y = tl.load({right}_ptr + {column} * K + j[:, None], mask=(c < N) & (j[:, None] < K), other=0.0)",
@@ -111,30 +112,30 @@ class Matrices(Tiles):
         ]
 
 
-class Parts(Matrices):
-    """A product of few tiles, each of which several programs add their part to. Nothing follows in its kernel."""
+class SplitK(Matrices):
+    """A product of few tiles, each the sum of what several programs add to it. Nothing follows in its kernel."""
 
     store: ClassVar[str] = "tl.atomic_add"
-    made_as: ClassVar[str] = "new_zeros"
+    allocation: ClassVar[str] = "new_zeros"
 
     @property
     def grids(self) -> int:
-        return PARTS
+        return SPLITS
 
     @property
     def rows(self) -> int:
         return prod(self.shape) // self.product.columns
 
     def terms(self, at_a_time: int) -> float:
-        return super().terms(at_a_time) / PARTS
+        return super().terms(at_a_time) / SPLITS
 
     @property
     def third(self) -> str:
-        return str(PARTS)
+        return str(SPLITS)
 
     @property
-    def terms_of_program(self) -> str:
-        return f"tl.program_id(2) * {self.tile.terms}, K, {PARTS * self.tile.terms}"
+    def terms_range(self) -> str:
+        return f"tl.program_id(2) * {self.tile.terms}, K, {SPLITS * self.tile.terms}"
 
     def fits(self, step: Step) -> bool:
         return False
@@ -174,4 +175,4 @@ def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known, most_s: fl
         if best.gain_s or best.seconds(best.tile) <= most_s * best.library_s:
             yield best
         elif most_s and kind is Matrices and not product.bias and not product.is_batched:
-            yield Parts((), {}, product, known)
+            yield SplitK((), {}, product, known)

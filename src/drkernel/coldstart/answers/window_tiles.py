@@ -18,13 +18,10 @@ from drkernel.coldstart.answers.factors import divided, factor, factors
 from drkernel.coldstart.answers.kernel_text import SIDES
 from drkernel.coldstart.answers.product_lines import Window
 from drkernel.coldstart.answers.tile_text import Place, Shape, Tile, Tiles
+from drkernel.judge.boundary.windows import DEPTHWISE, FULL_COLUMNS, FULL_GROUP, FULL_TURNED
 
-LIBRARY, FULL_COLUMNS = 45e12, 48
-"""Operations per second of cuDNN in fp32, and the columns below which they are fewer in proportion."""
-FULL_GROUP, DEPTHWISE = 80, 13.0
-"""Channels of a group's input below which cuDNN is slower in proportion, and by how much at most."""
-FULL_TURNED = 220
-"""Channels of the input below which cuDNN's transposed convolutions with strides, or of volumes, are slower so."""
+LIBRARY = 45e12
+"""Operations per second of cuDNN in fp32 at full speed."""
 STORE_S = 3e-12
 """That each element of the output takes besides, in the library's kernels and in these."""
 RATES = {(128, 128): 65e12, (128, 64): 55e12, (64, 64): 51e12, (128, 32): 40e12, (128, 16): 22e12}
@@ -213,9 +210,10 @@ class Places(Tiles):
     def body(self) -> list[str]:
         moved = [f"y{side} = {self._moved(dim)}" for dim, side in enumerate(self.sides)]
         steps = factors(window.kernel for window in self.windows)
-        tap = f"(t * {self.product.groups} + g)" if self._of_groups else "t"
-        only = "g * N" if self._of_groups else ""
-        return self.written_body(steps, [*self._taps(steps), *moved], f"{tap} * N" if self.places > 1 else only)
+        place = "t * N" if self.places > 1 else ""
+        if self._of_groups:
+            place = f"(t * {self.product.groups} + g) * N" if self.places > 1 else "g * N"
+        return self.written_body(steps, [*self._taps(steps), *moved], place)
 
     def written_body(self, steps: str, inner: Sequence[str], place: str, mask: str = "(r < M) & (c < N)") -> list[str]:
         """The loop and what is around it.
