@@ -9,9 +9,11 @@ from tests.coldstart.answers.written import IMAGES, ROWS, TABLE, answer, task
 
 
 def test_a_kernel_has_the_lines_of_the_reference():
-    """From their operands to the value that something else needs, in their order and under their names."""
+    """From their operands to the value that something else needs, in their order and under their names; it says them
+    before."""
     found = answer(task("return torch.softmax(F.relu(torch.roll(x, 1, 0)) + y, dim=-1)", TABLE))
     assert found == (
+        "'t1 = F.relu(t0); t2 = t1 + in1; t3 = F.softmax(t2, dim=1)'\n"
         "@triton.jit\n"
         "def kernel1(t0_ptr, in1_ptr, o_ptr, N, BLOCK: tl.constexpr):\n"
         "    row = tl.program_id(0)\n"

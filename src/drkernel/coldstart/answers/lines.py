@@ -1,16 +1,18 @@
 """Answers written from the canonical form of a task alone: its lines become kernels, as they stand.
 
-    t2 = self.m1(t1)                        def kernel1(t2_ptr, in0_ptr, o_ptr, N, BLOCK):
-    t3 = t2 + in0                               ...
-    t4 = F.relu(t3)                             t3 = t2 + in0
-    t5 = F.softmax(t4, dim=1)     ->            t4 = tl.maximum(t3, 0.0)
-    t6 = self.m2(t5)                            ...
-    return t6                               def f1(t2, in0): ...
+    t2 = self.m1(t1)                        't3 = t2 + in0; t4 = F.relu(t3); t5 = F.softmax(t4, dim=1)'
+    t3 = t2 + in0                           def kernel1(t2_ptr, in0_ptr, o_ptr, N, BLOCK):
+    t4 = F.relu(t3)                             ...
+    t5 = F.softmax(t4, dim=1)     ->            t3 = t2 + in0
+    t6 = self.m2(t5)                            t4 = tl.maximum(t3, 0.0)
+    return t6                                   ...
+                                            def f1(t2, in0): ...
                                             def forward(self, in0):
                                                 t5 = f1(t2, in0)
                                                 return t6
 
-They are what a small policy can write for a network of many layers, whoever wrote it.
+They are what a small policy can write for a network of many layers, whoever wrote it. Before each kernel they say its
+lines, from which its arguments follow.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from drkernel.coldstart.answers.fusion import Group, groups
 from drkernel.coldstart.answers.known import Known
 from drkernel.coldstart.answers.tile_text import Tiles
 from drkernel.policy.canonical import Canonical, canonical
+from drkernel.policy.canonical.told import Told
 from drkernel.types import Task
 
 MOST_KERNELS = 3
@@ -53,9 +56,14 @@ def by_lines(task: Task) -> str | None:
     chosen = [kernel for kernel, value in likely[:MOST_KERNELS] if value >= LEAST_SAVED * best]
     numbers = {kernel: number for number, kernel in enumerate((k for k in first if k in chosen), 1)}
     calls = {g.makes: g.call(numbers[g.kernel]) for g in every if g.kernel in numbers}
-    return _submission(
-        form, [first[kernel].text(number) for kernel, number in numbers.items()], calls, task.answer_name
-    )
+    kernels = [f"{_plan(told, first[kernel].made)}\n{first[kernel].text(number)}" for kernel, number in numbers.items()]
+    return _submission(form, kernels, calls, task.answer_name)
+
+
+def _plan(told: Told, made: Sequence[str]) -> str:
+    """The lines that make these values, as a statement."""
+    lines = {name: line.told.partition("  #")[0] for line in told.lines for name in line.makes}
+    return repr("; ".join(lines[name] for name in made))
 
 
 def _submission(form: Canonical, kernels: Sequence[str], calls: Mapping[str, str], name: str) -> str | None:
