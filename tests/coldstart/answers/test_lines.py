@@ -92,6 +92,10 @@ KINDS = {
     "a gate a channel": (task("return x * torch.sigmoid(y.mean((2, 3), keepdim=True))", IMAGES), "t1 = tl.sigmoid(t0)"),
     "last dimension": (task("return F.mish(x * self.a)", ROWS, "nn.Parameter(torch.randn(256))"), "i % N"),
     "rows": (task("return F.log_softmax(x * y, dim=1)", TABLE), "row = tl.program_id(0)\n"),
+    "a value a row along the rows of a square": (
+        task("s = torch.rsqrt(x.abs().sum(1))\n        return s[:, None] * x * s", TABLE),
+        "i % N",
+    ),
     "short rows": (task("return F.normalize(x, dim=2) * y", ROWS), "ROWS: tl.constexpr"),
     "long rows": (task("return F.relu(F.softmax(x + y, dim=1))", "128, 32768"), "for t in range(0, N, BLOCK):"),
     "all but the batch": (
@@ -158,6 +162,14 @@ KINDS = {
     "a window a channel": (
         task("return F.relu(self.a(F.relu(x))) * 2.0", IMAGES, "nn.Conv2d(32, 32, 3, 2, 1, groups=32)"),
         "tl.load(p0_ptr + (p % C * 3 + rH) * 3 + rW)",
+    ),
+    "a window a channel, as many as elements": (
+        task("return F.relu(self.a(F.relu(x)))", IMAGES, "nn.Conv2d(32, 32, 3, padding=1, groups=32)"),
+        "t0 = tl.maximum(in0, 0.0)\n            p0 = tl.load(",
+    ),
+    "a window beside what it goes over": (
+        task("x = F.relu(x)\n        return x + self.a(x)", IMAGES, "nn.AvgPool2d(3, 1, 1)"),
+        "t2 = t0 + t1",
     ),
     "a window a channel of volumes": (
         task("return self.a(x) + 1.0", "8, 16, 8, 12, 12", "nn.Conv3d(16, 16, (3, 2, 1), groups=16, bias=False)"),

@@ -79,7 +79,11 @@ class Group(KernelText):
     @cached_property
     def rows(self) -> set[str]:
         """Of what it makes: values of which there is one for all that is reduced."""
-        return {step.makes for step in self.steps if self._shape(step.makes) in self.view.of_rows}
+        before: set[str] = set()  # a window, whose output may be as large as what it goes over
+        for step in reversed(self.steps):
+            before |= set(step.operands) if step.window or step.makes in before else set()
+        made = {step.makes for step in self.steps if self._shape(step.makes) in self.view.of_rows}
+        return made - before
 
     @cached_property
     def parts(self) -> dict[str, Part]:
@@ -135,12 +139,21 @@ class Group(KernelText):
             if not of_row and (step.is_view or self.shapes[step.makes] != self.view.shape):
                 return None
             for name in step.operands:
+                if name in made and not step.over and not self._meets(name, of_row):
+                    return None
                 if name in self.outside:
                     shape = self._shape(name)
                     place = None if shape is None else self.view.place(shape, of_row and not step.over)
                     if place is None or found.setdefault(name, place) != place or len(found) > MOST_TENSORS:
                         return None
         return found if self.lead else None
+
+    def _meets(self, name: str, of_row: bool) -> bool:
+        """Whether a value that it makes has an element for each that a point-wise step makes."""
+        if of_row or name not in self.rows:
+            return of_row == (name in self.rows)
+        shape = self._shape(name) or ()
+        return self.view.spreads((1,) * (len(self.view.shape) - len(shape)) + shape)
 
     def _of_part(self, name: str, where: str) -> str:
         """Where in the tensor that a value is part of the element lies."""

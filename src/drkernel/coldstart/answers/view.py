@@ -107,6 +107,11 @@ class View:
         """Their shapes, with any number of ones in place of what is reduced."""
         return []
 
+    def spreads(self, shape: Shape) -> bool:
+        """Whether values of this shape, of which there is one for all that is reduced, meet what they were reduced
+        from. Those of a square without a last 1 would meet its columns."""
+        return all(size == 1 for size in shape[self.over[0] : self.over[1] + 1])
+
     # The kernel
 
     @property
