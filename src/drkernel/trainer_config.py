@@ -69,4 +69,5 @@ class TrainerConfig:
     eval_turns: int | None = None
     """Turns per trajectory there; None: as many as in training."""
     threads: int | None = None
-    """CPU threads of the trainer; None takes all cores. Results are bit for bit the same only for the same number."""
+    """CPU threads of the trainer; None takes all cores, and four where it trains on a GPU. Results are bit for bit the
+    same only for the same number."""

@@ -29,6 +29,9 @@ from drkernel.training.sampler import Sampler
 from drkernel.training.saving import Saver
 from drkernel.training.seeds import seed_rng
 
+THREADS_BESIDE_GPU = 4
+"""What the CPU computes there is small, and more threads than that wait for each other."""
+
 
 @dataclass
 class State:
@@ -85,7 +88,9 @@ class Trainer:
 def set_up_torch(config: Config, ranks: Ranks) -> None:
     """Threads and random states of a rank. Each rank draws numbers of its own from the start, as after a resumption on
     another number of ranks; what ranks must agree on is drawn from generators of its own."""
-    torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
+    available = torch.get_num_threads()
+    most = THREADS_BESIDE_GPU if ranks.device.type == "cuda" else available
+    torch.set_num_threads(config.trainer.threads or min(most, available))
     seed_rng(config.seed, 0, ranks.rank)
 
 
