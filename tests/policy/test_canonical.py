@@ -303,6 +303,21 @@ FOLLOWING = {
         "return nn.functional.group_norm(x, self.g)",
         "self.g = n * 4",
     ),
+    "three parts of three heads": (
+        "return self.a(x).view(*x.shape[:3], 3, self.heads, 2).cumsum(3)",
+        "self.heads = n + 1; self.a = nn.Linear(n * 10, 6 * self.heads)",
+    ),
+    "what is cut to an input": (
+        "return self.a(x)[:, :, :x.shape[2], :x.shape[3]] + x",
+        "self.a = nn.ConvTranspose2d(n * 4, n * 4, 3)",
+    ),
+    "what is cut to an earlier value": (
+        "x = torch.relu(x[:, :, 1:, 1:])\n        return self.a(x)[:, :, :x.shape[2], :x.shape[3]] + x",
+        "self.a = nn.ConvTranspose2d(n * 4, n * 4, 3)",
+    ),
+    "the largest of a row": ("return nn.functional.max_pool1d(x.flatten(1, 2), x.shape[3])", ""),
+    "the mean of a plane": ("return nn.functional.avg_pool2d(x, x.shape[2:])", ""),
+    "a fourth root": ("return x * x.shape[-1] ** -0.25", ""),
     "repeated heads": (
         "return x.repeat_interleave(self.heads // x.shape[1], dim=1)",
         "self.heads = n * n * 8",

@@ -21,7 +21,7 @@ from typing import Any
 
 from drkernel.policy.canonical.arguments import Ref
 from drkernel.policy.canonical.calls import Call
-from drkernel.policy.canonical.sizes import Size
+from drkernel.policy.canonical.sizes import POWERS, Size
 
 MOST_RUNS, LEAST_RUNS, MOST_CALLS, _CALLS_OF_A_LAYER = 10, 2, 2000, 1000
 """How often a task is run again; about how many calls all these runs make, and what is told as a layer."""
@@ -255,7 +255,7 @@ class _Search:
     def _roots(self, wanted: tuple[float, ...]) -> Iterator[str]:
         sign = "-" if wanted[0] < 0 else ""
         for size in (*self._sizes, *self._products):
-            for power in (-1, 0.5, -0.5):
+            for power in POWERS:
                 if min(size.values) > 0 and all(
                     _same(abs(w), v**power) for w, v in zip(wanted, size.values, strict=True)
                 ):

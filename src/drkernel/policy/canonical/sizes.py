@@ -11,19 +11,20 @@ tries at several sizes.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence, Set
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from drkernel.policy.canonical.arguments import Ref
 from drkernel.policy.canonical.calls import Call
+from drkernel.policy.canonical.literals import MAKERS, Literals
 
-_MAKERS = ("zeros", "ones", "full", "arange", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "eye")
-_SHAPING = {"view": 0, "reshape": 0, "unflatten": 1, "Unflatten": 1, "repeat_interleave": 0, "repeat": 0}
-_SHAPING |= dict.fromkeys(_MAKERS, 0)
-"""Calls that are given sizes, and how many other arguments come first."""
+POWERS = (0.5, -0.5, -1, 0.25, -0.25)
+"""Of a size, that are factors; the last two where both sides of a product have one."""
+LEAST_CUT = 2
+"""Dimensions that are cut to the size of a value."""
 LEAST_COUNT = 64
 """The least number that is taken for a product of sizes; smaller ones are equal by chance."""
 
@@ -38,46 +39,13 @@ class Size:
         return self.text
 
 
-@dataclasses.dataclass(frozen=True)
-class Literals:
-    """Numbers that a source has as they are, so that they follow from no size."""
-
-    points: Set[float] = frozenset()
-    """Those with a point."""
-    whole: Set[int] = frozenset()
-    shaping: Set[int] = frozenset()
-    """Whole ones that stand alone where a shape is given: the 4 of `x.view(b, c // 4, 4)`."""
-
-    @classmethod
-    def of(cls, source: str) -> Literals:
-        nodes = list(ast.walk(ast.parse(source)))
-        numbers = [node.value for node in nodes if isinstance(node, ast.Constant)]
-        return cls(
-            frozenset(number for number in numbers if type(number) is float),
-            frozenset(number for number in numbers if type(number) is int),
-            frozenset(number for node in nodes for number in _shaping(node)),
-        )
-
-
-def _shaping(node: ast.AST) -> Iterator[int]:
-    """The numbers among the sizes that a call gives a tensor."""
-    match node:
-        case ast.Call(ast.Attribute(_, name) | ast.Name(name), given) if name in _SHAPING:
-            parts = [
-                part
-                for a in given[_SHAPING[name] :]
-                for part in (a.elts if isinstance(a, ast.Tuple | ast.List) else [a])
-            ]
-            yield from (p.value for p in parts if isinstance(p, ast.Constant) and type(p.value) is int)
-
-
 def general(
     call: Call,
     inputs: Sequence[Ref],
     numbers: Mapping[int, str],
     makers: Mapping[int, Call],
-    literals: Literals = Literals(),
-    values: Sequence[Ref] = (),
+    literals: Literals,
+    values: Sequence[Ref],
 ) -> Call:
     """The call with sizes as expressions.
 
@@ -111,15 +79,33 @@ def general(
         case "[]":
             index = words["index"]
             behind = len(tensors[0].shape) - len(index) if Ellipsis in index[:1] and None not in index else 0
-            words["index"] = [_sliced(part, tensors[0], place + behind, inputs) for place, part in enumerate(index)]
+            like = _as_cut(tensors[0], index, behind, [*inputs, *values], literals)
+            words["index"] = [
+                _sliced(part, tensors[0], place + behind, inputs, like) for place, part in enumerate(index)
+            ]
         case "narrow":
             words["length"] = _narrowed(tensors[0], words, inputs)
         case "*" | "/" if call.infix:
             tensors = [_factor(tensors, place, makers, literals, inputs) for place in range(2)]
-        case _ if name in _MAKERS:
+        case _ if name in MAKERS:
             tensors = [_given(value, [*inputs, *values], literals) for value in tensors]
             words = _of_maker(name, words, inputs, values, literals)
     return dataclasses.replace(call, name=name, tensors=tensors, words=words)
+
+
+def without_window(call: Call, numbers: Mapping[int, str], literals: Literals) -> Call:
+    """A pool of whole planes as a reduction, where nothing gives their size as a number: it is another at others."""
+    kind = re.fullmatch(r"(max|avg)_pool([123])d", "" if call.module else call.name)
+    if not kind or call.words.keys() - {"kernel_size"}:
+        return call
+    tensor, size, *more = [*call.tensors, *call.words.values()]
+    rank = int(kind[2])
+    sizes = (size,) * rank if type(size) is int else tuple(size)
+    if more or sizes != tensor.shape[-rank:] or set(sizes) & (literals.pooled | numbers.keys()):
+        return call
+    dims = tuple(range(len(tensor.shape) - rank, len(tensor.shape)))
+    words = {"dim": dims if rank > 1 else dims[0], "keepdim": True}
+    return Call("amax" if kind[1] == "max" else "mean", [tensor], words)
 
 
 def _widened(
@@ -206,7 +192,10 @@ def _is_open(size: Any, literals: Literals) -> bool:
 def _split(sizes: list[int], inputs: Sequence[Ref], numbers: Mapping[int, str], literals: Literals) -> list[Any]:
     """Sizes that replace others: a batch first, numbers of the module, and one that is left over: the last that the
     source does not give as a number."""
-    found: list[Any] = [Size(f"self.{numbers[size]}") if size in numbers else size for size in sizes]
+    is_given = literals.given(sizes)
+    found: list[Any] = [
+        Size(f"self.{numbers[size]}") if size in numbers and not is_given[k] else size for k, size in enumerate(sizes)
+    ]
     if inputs and sizes and sizes[0] == inputs[0].shape[0]:
         found[0] = Size(f"{inputs[0].name}.shape[0]")
     unknown = [place for place, size in enumerate(found) if not isinstance(size, Size)]
@@ -305,8 +294,20 @@ def _given(value: Any, inputs: Sequence[Ref], literals: Literals) -> Any:
     return _of_input(value, inputs) if type(value) is int else value
 
 
-def _sliced(part: Any, tensor: Ref, place: int, inputs: Sequence[Ref]) -> Any:
-    """Halves of a dimension, and of what the module holds as much as an input is long."""
+def _as_cut(tensor: Ref, index: Sequence[Any], behind: int, values: Sequence[Ref], literals: Literals) -> Ref | None:
+    """A value that is as large as a tensor that is cut, where that is cut: the other half of a U."""
+    if None in index or Ellipsis in index[1:]:
+        return None
+    ends = {place + behind: part.stop for place, part in enumerate(index) if isinstance(part, slice)}
+    cut = {place: end for place, end in ends.items() if type(end) is int and 1 < end != tensor.shape[place]}
+    if len(cut) < LEAST_CUT or literals.ends & set(cut.values()):
+        return None
+    alike = (ref for ref in values if len(ref.shape) == len(tensor.shape))
+    return next((ref for ref in alike if all(ref.shape[place] == end for place, end in cut.items())), None)
+
+
+def _sliced(part: Any, tensor: Ref, place: int, inputs: Sequence[Ref], like: Ref | None) -> Any:
+    """Halves of a dimension, of what the module holds as much as an input is long, and as much as a value has."""
     if not isinstance(part, slice):
         return part
 
@@ -319,6 +320,8 @@ def _sliced(part: Any, tensor: Ref, place: int, inputs: Sequence[Ref]) -> Any:
             return Size(f"{tensor.name}.shape[{place}] // 2")
         return known
 
+    if like and part.start is None and like.shape[place] == part.stop:
+        return slice(None, Size(f"{like.name}.shape[{place}]"), part.step)
     return slice(end(part.start), end(part.stop), part.step)
 
 
@@ -341,7 +344,7 @@ def _factor(
     if maker and maker.name == "@" and value + 1 == width > LEAST_COUNT:
         return Size(f"({joined.name}.shape[-1] - 1)")
     is_given = value in literals.whole and not (maker and maker.name in ("@", "einsum"))
-    for power in (0.5, -0.5):
+    for power in POWERS:
         if width > 3 and not is_given and abs(value - width**power) < 1e-5 * value:
             return Size(f"{joined.name}.shape[-1] ** {power}")
     summed = maker.tensors[:1] if maker and maker.name == "sum" else []

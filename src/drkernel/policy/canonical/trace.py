@@ -24,8 +24,9 @@ from torch.overrides import TorchFunctionMode
 
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
 from drkernel.policy.canonical.held import holds_tensors, numbers_of, tensors, whole
+from drkernel.policy.canonical.literals import Literals
 from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized
-from drkernel.policy.canonical.sizes import Literals, general
+from drkernel.policy.canonical.sizes import general, without_window
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
@@ -284,6 +285,7 @@ class _Recorder(TorchFunctionMode):
                 yield self.general[-1]
                 continue
             line, before = _without_places(line, needed), number
+            line = _Line(without_window(line.call, self.numbers, self.literals), line.made)
             for ref in line.made:
                 used = id(ref) in needed
                 ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
