@@ -238,6 +238,7 @@ def test_a_wrong_configuration_is_one_clear_line_and_exit_code_2(override, words
     expect_one_line(capsys.readouterr().err, words)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("commands")  # one process imports what they need
 @pytest.mark.parametrize(("override", "words"), [each for each in WRONG if each[0] in EACH_KIND] + WRONG_LATER)
 def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words, tmp_path):

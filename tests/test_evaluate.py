@@ -206,6 +206,7 @@ def test_keys_that_say_how_a_machine_is_used_do_not_name_a_studys_folder():
     assert {"engine.kv_cache_gib", "judge.timeout_s", "trainer.gpus"} <= set(unnamed)
 
 
+@pytest.mark.slow
 def test_tasks_are_chosen_by_split_and_by_id():
     tasks = setup.study_tasks(load("tasks=handwritten"))
     assert len(tasks) >= 30 and {task.level for task in tasks} == {1, 2, 3}

@@ -113,6 +113,7 @@ def test_without_an_answer_from_the_queue_nothing_is_submitted(slurm):
         launch(slurm, "hydra/launcher=slurm_node", "seed=1")
 
 
+@pytest.mark.slow
 def test_a_limit_that_leaves_no_time_for_work_is_refused(slurm):
     with pytest.raises(AssertionError, match=r"hydra\.launcher\.time=15, signal_delay_s=600"):
         launch(slurm, "hydra/launcher=slurm_node", "hydra.launcher.time=15", "seed=1")
@@ -363,6 +364,7 @@ def test_a_seed_that_lags_behind_does_not_bend_the_curve(seen):
     assert [x for x, *_ in curves.series(runs, ("reward",), against_time=False)["arm=e"]] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_curves_follow_the_mean_over_seeds_and_are_drawn(seen, tmp_path):
     runs = state.look(seen)
     points = curves.series(runs, ("reward",), against_time=True)["arm=a"]

@@ -269,6 +269,7 @@ def outputs(submission: str, source: str) -> tuple[torch.Tensor, torch.Tensor]:
         return copy(*inputs), model(*inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_form_computes_what_the_task_computes(seed):
     for task in generate("train", 40, 70 + seed, version=2):

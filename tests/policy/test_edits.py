@@ -165,6 +165,7 @@ def test_a_line_that_is_no_python_leaves_no_lines():
     assert lines_of(["t0 = f(in0, <lambda>)", "return t0"], ["t0 = f(in0, <lambda>)", "return t0"]) == []
 
 
+@pytest.mark.slow
 def test_a_submission_and_what_is_left_of_it_are_the_same():
     """Over generated tasks: what an answer stands for is shortened to the same answer."""
     for task in generate("train", 60, 5, version=2):

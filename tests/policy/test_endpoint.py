@@ -151,6 +151,7 @@ def test_a_hung_request_is_given_up_at_its_deadline():
         assert time.monotonic() - started < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["0.6", lambda: formatdate(time.time() + 2, usegmt=True)], ids=["seconds", "date"])
 def test_retry_after_is_honoured_by_all_requests(value):
     value = value if isinstance(value, str) else value()

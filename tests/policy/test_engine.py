@@ -93,6 +93,7 @@ def dialogue(made: TransformersEngine, batch: list[Request], wait: dict[str, int
     return done
 
 
+@pytest.mark.slow
 def test_later_turns_have_the_same_bits_whenever_their_feedback_arrives(policy):
     batch = requests(20)
     at_once = dialogue(engine(policy), batch, {})
@@ -103,6 +104,7 @@ def test_later_turns_have_the_same_bits_whenever_their_feedback_arrives(policy):
     assert alone == {key: value for key, value in at_once.items() if key.split(".")[0] == "r4"}
 
 
+@pytest.mark.slow
 def test_bits_hold_where_matrix_products_depend_on_the_number_of_rows(policy, monkeypatch):
     """The fallback for machines whose kernels do: one number of rows for decoding, prompts read alone."""
     monkeypatch.setattr(module, "_row_step", lambda model, slots: None)
@@ -141,6 +143,7 @@ def test_log_probabilities_are_the_trainers_over_all_turns(policy, temperature):
         completion = run(made, [Request(id, prompt, 50, turn, parent=parent, sampling=Sampling(temperature))])[id]
 
 
+@pytest.mark.slow
 def test_tokens_are_drawn_from_the_policys_distribution(policy):
     expect_the_policys_distribution(engine(policy, slots=64))
 

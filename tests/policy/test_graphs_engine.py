@@ -64,6 +64,7 @@ def same(one: dict, two: dict) -> None:
         )
 
 
+@pytest.mark.slow
 def test_log_probabilities_are_the_trainers_with_more_requests_than_slots(policy):
     batch = requests(40)
     done = run(engine(policy), batch)

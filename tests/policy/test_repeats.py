@@ -109,6 +109,7 @@ def test_of_a_long_program_a_policy_reads_the_beginning():
     assert "..." not in canonical(network(blocks=(MOST_LINES - 2) // 3)).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_answers_by_lines_come_back_as_they_were(version):
     long = 0

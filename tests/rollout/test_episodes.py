@@ -81,6 +81,7 @@ def logprobs(trajectories) -> list[list[float]]:
     return [[value for turn in t.turns for value in turn.logprobs] for t in trajectories]
 
 
+@pytest.mark.slow
 def test_first_turns_of_a_later_rollout_are_those_that_it_would_generate(prompts, policy, played):
     later = [Task(f"later{i}", SOURCE.format(7 + i)) for i in range(2)]
     judge, ahead = SlowJudge(3), Ahead(later, first_group=3)
@@ -102,6 +103,7 @@ def test_first_turns_of_a_later_rollout_are_those_that_it_would_generate(prompts
     assert sources <= set(judge.sources), "the judge has them early"
 
 
+@pytest.mark.slow
 def test_first_turns_ahead_are_divided_among_ranks_as_the_rollout_that_takes_them_up(prompts, policy):
     parts = [Ahead(TASKS, first_group=3) for _ in range(3)]
     for number, ahead in enumerate(parts):
@@ -202,6 +204,7 @@ def test_trajectory_that_reaches_the_context_ends_early(prompts, policy, played)
         assert short["turns"] == full["turns"][: len(short["turns"])]
 
 
+@pytest.mark.slow
 def test_a_context_that_just_holds_every_turn_cuts_none(prompts, policy, played):
     asked = [sum(len(t.prompt_ids + t.response_ids) for t in p.turns) - len(p.turns[-1].response_ids) for p in played]
     assert content(play(prompts, policy, SlowJudge(0), context=max(asked) + 30)) == content(played)
@@ -313,6 +316,7 @@ def test_a_task_that_the_judge_no_longer_takes_is_its_failure_and_ends_only_thes
     assert "out of memory" in refused[0].turns[-1].verdict.detail
 
 
+@pytest.mark.slow
 def test_turns_after_stripped_thoughts_have_a_history_of_their_own(prompts, policy, monkeypatch):
     """A stand-in for thoughts: the first half of every completion."""
     shown = lambda self, prompt, completion, finished=True: prompt + completion[len(completion) // 2 :]

@@ -94,6 +94,7 @@ def study(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_report_shows_both_columns_and_what_lies_between(study):
     report.write([study], study / "report", "both")
     text = (study / "report" / "table.md").read_text()

@@ -118,6 +118,7 @@ def test_the_figures_of_the_page_are_what_the_tables_say(study, file):
             assert theirs == [change.value, change.low, change.high, calls]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_never_compared_with_a_baseline_has_no_figures_over_it():
     records = runs(synthetic.records(tasks=12, trials=1))
     assert any(row.verdict.ok for row in records["single"])
@@ -269,6 +270,7 @@ def test_hostile_text_stays_text(browser, tmp_path):
     assert browser.run("[window.hacked === undefined, document.images.length]") == [True, 0]
 
 
+@pytest.mark.slow
 @needs_browser
 def test_long_lists_are_drawn_as_they_come_into_view(browser, tmp_path):
     rows = [row for row in synthetic.records(tasks=300, trials=1) if row.strategy == "parallel 8"]

@@ -49,6 +49,7 @@ def test_what_is_appended_is_read(tmp_path):
     assert isinstance(records.read(path)[0].verdict.profile[0], KernelTime)
 
 
+@pytest.mark.slow
 def test_a_torn_last_line_is_dropped_and_replaced(tmp_path):
     path = tmp_path / "results.jsonl"
     records.write(path, turns(2))

@@ -50,6 +50,7 @@ def test_the_generators_third_version_draws_them():
     assert right.kind == "partial"
 
 
+@pytest.mark.slow
 def test_the_fourth_version_has_further_steps_and_leaves_the_third_as_it_was():
     digest = hashlib.sha256("".join(task.source for task in islice(free.stream("train", 3), 20)).encode()).hexdigest()
     assert digest.startswith("d60191e7951e")
@@ -107,6 +108,7 @@ def test_every_input_is_read_and_the_constructor_takes_the_sizes(tasks):
         assert not set(re.findall(r"\w+", body)) & set(task.small), "sizes come from the tensors"
 
 
+@pytest.mark.slow
 def test_they_have_a_canonical_form_and_mostly_an_answer(tasks):
     forms = [canonical(task.source) for task in tasks]
     assert sum(form.text.startswith("def forward") for form in forms) >= 58
@@ -120,6 +122,7 @@ def test_some_have_16_bits_and_say_so(tasks):
     assert {task.info["dtype"] for task in islice(free.stream("train", 3, dtype="float16"), 4)} == {"float16"}
 
 
+@pytest.mark.slow
 def test_blocks_repeat_modules_are_called_twice_and_values_are_needed_later():
     forms = [canonical(task.source).text for task in islice(free.stream("train", 5, ["free_networks"]), 80)]
     calls = [re.findall(r" = self\.(m\d+)\(", form) for form in forms]

@@ -75,6 +75,7 @@ def test_every_task_runs_at_its_small_size_on_finite_values(sample):
         assert torch.isfinite(output(task, task.small)).all(), task.id
 
 
+@pytest.mark.slow
 def test_every_small_constant_can_change_a_little(sample):
     for task in sample[: 2 * len(FAMILIES)]:
         for name, value in task.small.items():
@@ -82,6 +83,7 @@ def test_every_small_constant_can_change_a_little(sample):
                 assert torch.isfinite(output(task, {**task.small, name: other})).all(), (task.id, name, other)
 
 
+@pytest.mark.slow
 def test_outputs_depend_on_the_inputs_and_are_no_constant(sample):
     for task in sample:
         first, second = output(task, task.small, 0), output(task, task.small, 1)

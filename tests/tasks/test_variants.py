@@ -53,6 +53,7 @@ def test_sizes_that_are_equal_stay_equal():
     assert len(set(changed(variants._sizes))) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "found"),
     [
@@ -93,6 +94,7 @@ def test_written_tasks_have_splits_and_families():
     assert {task.family for task in load_tasks("written", split="test")} == {"mixed"}
 
 
+@pytest.mark.slow
 def test_the_fifth_generator_varies_them():
     tasks = load_tasks("generated", split="train", count=4, generator=5, families=["numerical"])
     assert tasks == load_tasks("generated", split="train", count=4, generator=5, families=["numerical"])

@@ -141,6 +141,7 @@ def test_every_preset_fits_the_h200s_that_its_documentation_names(size, ranks):
     assert plan.verdict(config, plan.QWEN3[config.policy.path], ranks, GPUS["H200"].memory_gib) == ""
 
 
+@pytest.mark.slow
 def test_what_is_proposed_fits():
     config, shape, tried = load("policy=qwen3_14b"), plan.QWEN3["Qwen/Qwen3-14B"], 0
     for ranks in (1, 2, 4, 8):
@@ -180,6 +181,7 @@ def test_numbers_of_the_presets_are_those_of_their_models():
         assert plan.QWEN3[f"Qwen/Qwen3-{size}"].parameters / 1e9 == pytest.approx(number, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("commands")  # one process imports what they need
 def test_the_command_prints_the_table_and_loads_nothing(tmp_path):
     overrides = ["policy=qwen3_8b", "trainer.gpus=7", "plan=true", "logger=none"]

@@ -141,6 +141,7 @@ def test_the_way_from_a_curve_to_a_source(tmp_path, browser):
     browser.wait("document.querySelector('.panels')")
 
 
+@pytest.mark.slow
 @needs_browser
 def test_what_a_policy_wrote_is_text_and_nothing_else(tmp_path, browser):
     changes = dict.fromkeys(("task", "prompt", "completion", "source", "detail", "reason", "why_not"), HOSTILE)

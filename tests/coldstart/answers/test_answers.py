@@ -108,6 +108,7 @@ def test_the_plan_names_every_operator_and_traffic() -> None:
     assert "read" in plan and "write" in plan
 
 
+@pytest.mark.slow
 def test_mistakes_of_every_kind_occur_and_change_the_answer() -> None:
     seen = set()
     for task in drawn(60):

@@ -219,6 +219,7 @@ def test_no_variable_of_the_trainers_environment_reaches_a_worker(monkeypatch):
     assert "secret" not in base_environment().values()
 
 
+@pytest.mark.slow
 def test_the_same_inputs_at_the_same_place_are_the_same_object_and_fresh_memory_is_poisoned(ungated, tasks):
     source = """
 import torch, triton, triton.language as tl

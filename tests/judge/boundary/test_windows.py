@@ -25,6 +25,7 @@ def test_what_windows_read_is_counted():
         assert touched(*case) == exactly(*case), case
 
 
+@pytest.mark.slow
 def test_of_a_long_dimension_no_more_is_claimed_than_windows_read(monkeypatch):
     monkeypatch.setattr(windows, "COUNTED", 0)
     for size, *window in RUN:

@@ -67,6 +67,7 @@ def test_sizes_that_are_equal_stay_equal_and_divisibility_stays():
     assert constants["M"] == constants["K"] != constants["N"]
 
 
+@pytest.mark.slow
 def test_a_power_of_two_stays_one():
     for name in ("softmax", "layer_norm", "matmul", "batched_matmul"):
         small = Reference(shrink.fit(JUDGED[name]), shrink.fit(JUDGED[name]).small).constants

@@ -233,6 +233,7 @@ def chain(dtype: str, rows: int = 512, seed: int = 2):
     return inputs[0], model.model.weight.detach(), cases.expected_outputs(task, model, inputs, False, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("core", ["library", "fp32"])
 def test_who_leaves_a_product_to_the_library_may_have_its_rounding(dtype, core):

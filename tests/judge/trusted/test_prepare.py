@@ -146,6 +146,7 @@ def test_infinities_where_a_mask_is_do_not_make_a_task_degenerate(output, fit):
     assert (not found.degenerate) is fit and len(found.hidden) > 0
 
 
+@pytest.mark.slow
 def test_ranks_of_close_numbers_do_not_make_a_task_degenerate():
     source = SOURCE.replace("torch.tanh(x) * x", "x.flatten().argsort().argsort()")
     # numbers lie so close that rounding decides ranks in every regime but the given one

@@ -84,6 +84,7 @@ def test_expressions_stay_where_the_rest_is_small_enough():
     assert inputs(shrink.fit(product("M, N = 64, 64\nK = 2**10")))[0][1] == 2**10
 
 
+@pytest.mark.slow
 def test_for_hidden_shapes_expressions_are_sizes_and_the_published_task_keeps_its_values():
     cost = shrink.Cost(2**16, 2**16, 1e9)
     base = shrink.fit(product("M = 1024 * 2\nK = 1 << 14\nN = 2 * M"), cost, cost, shrink.Cost(2**40, 2**40, 1e18))
@@ -96,6 +97,7 @@ def test_sizes_that_others_depend_on_stay_and_the_rest_is_lowered():
     assert (channels, side) == (3, 64) and batch < 512
 
 
+@pytest.mark.slow
 def test_a_network_becomes_narrower_only_where_all_else_does_not_help():
     task = shrink.fit(Task("net", CHANNELS.format(channels=64)))
     ((_, channels, side, _),) = inputs(task)
@@ -139,6 +141,7 @@ def test_groups_that_become_single_elements_keep_their_proportion_in_other_sizes
     assert other["width"] == 32 * other["groups"] and other["rows"] == 16
 
 
+@pytest.mark.slow
 def test_other_sizes_are_cheap_too_and_keep_the_widths_of_a_narrower_network():
     task = shrink.fit(Task("net", CHANNELS.format(channels=64)))
     for other in shrink.others(task, shrink.MOST):

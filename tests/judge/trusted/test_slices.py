@@ -210,6 +210,7 @@ def of_most(case: cases.Case, given: Task, left_out: float, seed: int):
     return OutputTensor((reference.forward(model, some) / scale).float())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_more_rows")
 @pytest.mark.parametrize("left_out", [1 / 16, 0.01])
 @pytest.mark.parametrize("name", REDUCED)

@@ -183,6 +183,7 @@ def test_an_input_that_is_always_the_same_is_another_one_in_one_case(made, chang
     assert inputs[1].dim() < 2 or changes == 0 or torch.equal(inputs[1], inputs[1].T)
 
 
+@pytest.mark.slow
 def test_the_number_that_changes_is_not_one_that_no_output_shows():
     """Nine tenths of a band matrix are next to nothing."""
     band = "torch.exp(-(torch.arange(2048.0)[:, None] - torch.arange(2048.0)).abs() / 8)"

@@ -172,6 +172,7 @@ def linear(x, w, b):
     return x @ w.T + b if x.dtype == torch.float64 else (x.float() @ w.float().T + b.float()).to(x.dtype)
 
 
+@pytest.mark.slow
 def test_bf16_may_round_intermediates_but_not_leave_out_what_matters():
     x, w = LINEAR
     exact = expected(linear, x, w, BIAS)

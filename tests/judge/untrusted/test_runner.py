@@ -32,7 +32,7 @@ class Unrecorded(Runner):
         yield SimpleNamespace(to_json=dict)
 
 
-@pytest.mark.parametrize("numbers", [64, LARGE])
+@pytest.mark.parametrize("numbers", [64, pytest.param(LARGE, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("buffers", "overwrites"), [(0, False), (1, True)])
 def test_a_call_that_changes_the_last_output_is_seen_however_large_that_is(numbers, buffers, overwrites):
     runner = Unrecorded(HostArea.create("in", 2**16), HostArea.create("out", 4 * numbers + 2**16))

@@ -75,6 +75,7 @@ def test_tasks_are_the_same_in_another_process():
     assert done.stdout.strip() == str([task.digest for task in generate("test", 60, 5, version=2)])
 
 
+@pytest.mark.slow
 def test_sources_are_written_in_many_ways():
     text = "".join(task.source for task in generate("train", 600, 0, version=2))
     for part in (
@@ -111,6 +112,7 @@ def test_published_sizes_run_and_have_the_shapes_that_the_graph_says():
         }
 
 
+@pytest.mark.slow
 def test_an_answer_that_repeats_the_constructor_owns_the_same_parameters():
     for task in generate("train", 300, 15, version=2):
         init = task.info["init"]

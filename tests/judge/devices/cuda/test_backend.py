@@ -37,6 +37,7 @@ def scratch() -> list[Path]:
     return [path for base in ("/dev/shm", "/tmp") for path in Path(base).glob(f"{backend._PREFIX}{os.getpid()}-*")]
 
 
+@pytest.mark.slow
 def test_without_a_gpu_the_judge_says_so_at_once(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(DrKernelError, match=r"cuda.*needs a GPU.*simulated"):

@@ -299,6 +299,7 @@ def test_launches_in_a_loop_count_as_often_as_the_full_size_has_them():
     assert total(without_dry_run, Scale(64.0)) == total(without_dry_run, scale)
 
 
+@pytest.mark.slow
 def test_a_reference_tells_how_often_its_operators_are_called():
     loop = Task(
         id="loop",

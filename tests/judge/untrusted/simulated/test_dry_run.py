@@ -64,6 +64,7 @@ class Looping(nn.Module):
         return out
 
 
+@pytest.mark.slow
 def test_calls_of_the_full_size_are_counted_but_not_what_first_forwards_prepare():
     assert {row.site.partition(":")[0]: row.calls for row in run(Looping).rows} == {"double": 1024, "add_": 1024}
 
