@@ -88,7 +88,7 @@ def general(
         case "*" | "/" if call.infix:
             tensors = [_factor(tensors, place, makers, literals, inputs) for place in range(2)]
         case _ if name in MAKERS:
-            tensors = [_given(value, [*inputs, *values], literals) for value in tensors]
+            tensors = [_given(value, inputs, literals, values) for value in tensors]
             words = _of_maker(name, words, inputs, values, literals)
     return dataclasses.replace(call, name=name, tensors=tensors, words=words)
 
@@ -131,13 +131,13 @@ def _of_maker(
     name: str, words: Mapping[str, Any], inputs: Sequence[Ref], values: Sequence[Ref], literals: Literals
 ) -> dict[str, Any]:
     """The arguments of a call that makes a tensor: a range is as long as the rows of a value, or counts from 1."""
-    known = [*inputs, *values]
-    found = {word: _given(v, known, literals) if word in ("size", "end", "n", "m") else v for word, v in words.items()}
+    sizes = ("size", "end", "n", "m")
+    found = {word: _given(v, inputs, literals, values) if word in sizes else v for word, v in words.items()}
     if name == "arange":
         rows = [ref for ref in values if ref.shape[-1:] == (words.get("end"),)]
         found |= {"end": Size(f"{rows[0].name}.shape[-1]")} if rows else {}
         if words.get("start") == 1 and type(found["end"]) is int:
-            last = _given(words["end"] - 1, known, literals)
+            last = _given(words["end"] - 1, inputs, literals, values)
             found |= {"end": Size(f"{last} + 1")} if isinstance(last, Size) else {}
     return found
 
@@ -286,12 +286,17 @@ def _narrowed(tensor: Ref, words: Mapping[str, Any], inputs: Sequence[Ref]) -> A
     return Size(f"{tensor.name}.shape[{words['dim']}] - {left}")
 
 
-def _given(value: Any, inputs: Sequence[Ref], literals: Literals) -> Any:
-    """The sizes of a tensor that is made, but for those that the source gives as numbers."""
+def _given(value: Any, inputs: Sequence[Ref], literals: Literals, values: Sequence[Ref] = ()) -> Any:
+    """The sizes of a tensor that is made, but for those that the source gives as numbers: of inputs, else of values."""
+
+    def known(size: int, place: int | None = None) -> Any:
+        found = _of_input(size, inputs, place)
+        return found if isinstance(found, Size) else _of_input(size, values, place)
+
     if isinstance(value, list | tuple):
         open_ = [type(part) is int and part not in literals.shaping for part in value]
-        return [_of_input(part, inputs, k) if open_[k] else part for k, part in enumerate(value)]
-    return _of_input(value, inputs) if type(value) is int else value
+        return [known(part, k) if open_[k] else part for k, part in enumerate(value)]
+    return known(value) if type(value) is int else value
 
 
 def _as_cut(tensor: Ref, index: Sequence[Any], behind: int, values: Sequence[Ref], literals: Literals) -> Ref | None:
