@@ -231,6 +231,11 @@ KINDS = {
         ),
         "= 1.0 - in1",
     ),
+    "attention": (task("return F.scaled_dot_product_attention(x, y, x)", "4, 8, 300, 64"), "f1(in0, in1)"),
+    "causal attention of narrow heads": (
+        task("return F.scaled_dot_product_attention(x, y, y, is_causal=True)", "16, 256, 24"),
+        "(c < N) & (c <= r)",
+    ),
     "means": (
         task("return self.a(x + y).flatten(1) * 2.0", IMAGES, "nn.AdaptiveAvgPool2d(1)"),
         "new_empty(in0.shape[:2])",

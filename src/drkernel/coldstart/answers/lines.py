@@ -21,6 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from drkernel.coldstart.answers.attention_lines import Attention, attentions
 from drkernel.coldstart.answers.fusion import Group, groups
 from drkernel.coldstart.answers.known import Known
 from drkernel.coldstart.answers.tile_text import Tiles
@@ -41,10 +42,11 @@ def by_lines(task: Task) -> str | None:
     told = form.told
     order = {name: place for place, line in enumerate(told.lines) for name in line.makes}
     known = Known.of(told)
-    found = list(groups(told.lines, known)) or list(groups(told.lines, known, MOST_S))
+    found: list[Group | Tiles | Attention] = [*groups(told.lines, known)]
+    found = found or [*groups(told.lines, known, MOST_S)] or [*attentions(told.lines, known)]
     every = sorted(found, key=lambda group: order[group.makes])
     saved = Counter[str]()
-    first: dict[str, Group | Tiles] = {}
+    first: dict[str, Group | Tiles | Attention] = {}
     for group in every:
         saved[group.kernel] += group.saved
         first.setdefault(group.kernel, group)
@@ -62,8 +64,7 @@ def by_lines(task: Task) -> str | None:
 
 def _plan(told: Told, made: Sequence[str]) -> str:
     """The lines that make these values, as a statement."""
-    lines = {name: line.told.partition("  #")[0] for line in told.lines for name in line.makes}
-    return repr("; ".join(lines[name] for name in made))
+    return repr("; ".join(told.makers[name].told.partition("  #")[0] for name in made))
 
 
 def _submission(form: Canonical, kernels: Sequence[str], calls: Mapping[str, str], name: str) -> str | None:
