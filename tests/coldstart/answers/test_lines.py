@@ -201,6 +201,7 @@ KINDS = {
         "t0 = f1(in0, self.m0)",
     ),
     "a product of odd rows": (task("return self.a(x)", "8192, 1000", "nn.Linear(1000, 3000)"), "F.pad(in0, (0, -"),
+    "a product of short odd rows": (task("return self.a(x)", "8192, 24", "nn.Linear(24, 4096)"), "F.pad(in0, (0, -"),
     "a product that is no faster": (task("return self.a(x)", "8192, 64", "nn.Linear(64, 4096)"), "tl.dot("),
     "running sums of long rows": (task("return torch.cumsum(x * y, -1)", "64, 40000"), "t1 = c + tl.cumsum(t0, 0)"),
     "running products down columns": (

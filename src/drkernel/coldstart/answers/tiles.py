@@ -165,7 +165,10 @@ def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known, most_s: fl
     uses = Counter(name for line in lines for name in line.reads)
     for line in lines:
         product = product_of(line, known)
-        if product is None or (kind := kind_of(product)) is None:
+        if product is None:
+            continue
+        kind = kind_of(product) or (Matrices if most_s and not product.windows else None)
+        if kind is None:
             continue
         best = grown = kind((), {}, product, known)
         for step in steps:
