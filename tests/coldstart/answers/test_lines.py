@@ -220,6 +220,10 @@ KINDS = {
     "one largest": (task("return (x * y).max()", IMAGES), "return o.amax()"),
     "one norm": (task("return x / x.norm()", IMAGES), "return o.sum().sqrt()"),
     "triplets": (task("return F.triplet_margin_loss(x, y, x.roll(1, 0), margin=0.5)", TABLE), "+ 0.5, 0.0)"),
+    "triplets by the nearer side": (
+        task("return F.triplet_margin_loss(x, y, x.roll(1, 0), swap=True)", TABLE),
+        "tl.minimum(v1, w1)",
+    ),
     "a list's parameter": (
         task("return F.relu(x * self.a[0])", TABLE, "nn.ParameterList([torch.randn(4096)])"),
         "p0 = tl.load(p0_ptr",

@@ -48,6 +48,11 @@ _TRIPLET: Recipe = (
     ("{v}", "sum", "({0} - {2} + 1e-06) * ({0} - {2} + 1e-06)"),
     ("{o}", "", "tl.maximum(tl.sqrt({u}) - tl.sqrt({v}) + {c}, 0.0)"),
 )
+_SWAPPED_TRIPLET: Recipe = (
+    *_TRIPLET[:2],
+    ("{w}", "sum", "({1} - {2} + 1e-06) * ({1} - {2} + 1e-06)"),
+    ("{o}", "", "tl.maximum(tl.sqrt({u}) - tl.sqrt(tl.minimum({v}, {w})) + {c}, 0.0)"),
+)
 _SOFTPLUS: Recipe = (
     ("{w}", "", "{0} * {c}"),
     ("{u}", "", "tl.exp(-tl.abs({w}))"),
@@ -153,9 +158,10 @@ def _over_all(makes: str, operands: tuple[str, ...], recipe: Recipe, joined: str
 def _triplet(makes: str, operands: tuple[str, ...], words: dict[str, str], known: Known) -> Step | None:
     """The mean over rows of how much nearer one other row is than the third."""
     shape, margin = known.shapes.get(operands[0], ()), words.pop("margin", "1.0")
+    told = _SWAPPED_TRIPLET if words.pop("swap", "False") == "True" else _TRIPLET
     if len(shape) != 2 or words or any(known.shapes.get(name) != shape for name in operands):
         return None
-    recipe = tuple((o, kind, text.replace("{c}", margin)) for o, kind, text in _TRIPLET)
+    recipe = tuple((o, kind, text.replace("{c}", margin)) for o, kind, text in told)
     return Step(makes, operands, recipe, (1, 1), own={makes: shape[:1]}, after=".mean()")
 
 
