@@ -220,6 +220,12 @@ KINDS = {
     "one largest": (task("return (x * y).max()", IMAGES), "return o.amax()"),
     "one norm": (task("return x / x.norm()", IMAGES), "return o.sum().sqrt()"),
     "triplets": (task("return F.triplet_margin_loss(x, y, x.roll(1, 0), margin=0.5)", TABLE), "+ 0.5, 0.0)"),
+    "products down columns": (
+        task("return torch.prod(x * 0.2 + 1.0, dim=1, keepdim=True)", "64, 64, 1024"),
+        "tl.reduce(",
+    ),
+    "products of short rows": (task("return (x * 0.2 + 1.0).prod(-1) * 2.0", ROWS), "times, keep_dims=True)"),
+    "products of long columns": (task("return (x * 0.02 + 1.0).prod(1)", "16, 1024, 512"), "a = a * tl.where(m,"),
     "triplets by the nearer side": (
         task("return F.triplet_margin_loss(x, y, x.roll(1, 0), swap=True)", TABLE),
         "tl.minimum(v1, w1)",

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import prod
 
 from drkernel.coldstart.answers.further import any_step_of
-from drkernel.coldstart.answers.kernel_text import EMPTY, KernelText
+from drkernel.coldstart.answers.kernel_text import EMPTY, TIMES, KernelText, reduced
 from drkernel.coldstart.answers.known import Known, Part, Shapes
 from drkernel.coldstart.answers.pooling import Pool
 from drkernel.coldstart.answers.steps import Step
@@ -30,8 +30,8 @@ _FIRST_OF = ("argmax", "argmin")
 """Kinds of statements that make places, of which loops keep one for each lane."""
 CONVOLVED = 3
 """How many times as long as an element is written and read the library's depthwise convolutions take longer, about."""
-_EMPTY = {**EMPTY, "argmax": EMPTY["max"], "argmin": EMPTY["min"]}
-_JOINED = {"sum": "{a} + {b}", "max": "tl.maximum({a}, {b})", "min": "tl.minimum({a}, {b})"}
+_EMPTY = {**EMPTY, "prod": "1.0", "argmax": EMPTY["max"], "argmin": EMPTY["min"]}
+_JOINED = {"sum": "{a} + {b}", "prod": "{a} * {b}", "max": "tl.maximum({a}, {b})", "min": "tl.minimum({a}, {b})"}
 _DTYPES = {"int": "torch.long", "bool": "torch.bool"}
 
 
@@ -211,7 +211,8 @@ class Group(KernelText):
             wrapper.append(f"h = {whole}.{own if self._is_alone else half}")
         wrapper.append(f"o = {self._output(lead)}")
         wrapper += [f"{size} = {text}" for size, text in sizes.items() if size not in self.told]
-        return self.written(number, body, wrapper, grid, taken, self.view.constants, self.steps[-1].after)
+        joins = TIMES if any(statement.kind == "prod" for statement in self._statements) else ""
+        return joins + self.written(number, body, wrapper, grid, taken, self.view.constants, self.steps[-1].after)
 
     @cached_property
     def _statements(self) -> list[Statement]:
@@ -256,7 +257,7 @@ class Group(KernelText):
         for one in self._statements:
             value = one.value
             if one.reduces:
-                value = f"tl.{one.kind}({one.masked('m')}, {self.view.axis})"
+                value = reduced(one.kind, one.masked("m"), self.view.axis)
             elif one.kind:
                 value = f"tl.{one.kind}({value}, {self.view.axis[0]})"
             lines.append(f"{one.target} = {value}")
@@ -273,7 +274,7 @@ class Group(KernelText):
                 value = one.masked(self.view.mask) if self.view.mask else one.value
                 joined = _JOINED[one.kind].format(a="a", b=value)
                 lines += [f"a = {fill}", *self._loop(one.needs, f"a = {joined}")]
-                lines.append(f"{one.target} = {f'tl.{one.kind}(a, {self.view.axis})' if self.view.axis else 'a'}")
+                lines.append(f"{one.target} = {reduced(one.kind, 'a', self.view.axis) if self.view.axis else 'a'}")
             elif not one.is_full:
                 lines.append(f"{one.target} = {one.value}")
         whole = self.makes not in self.rows

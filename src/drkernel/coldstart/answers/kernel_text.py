@@ -13,6 +13,12 @@ SIDES = {1: "W", 2: "HW", 3: "DHW"}
 """Names of the dimensions of a window. `xW` is a place in the output, `yW` one in the tensor."""
 EMPTY = {"sum": "0.0", "max": "float('-inf')", "min": "float('inf')"}
 """What a reduction is of nothing, by kind."""
+TIMES = """\
+@triton.jit
+def times(a, b):
+    return a * b
+"""
+"""What joins the factors of a product (`reduced`)."""
 _KERNEL = """\
 @triton.jit
 def kernel{number}({signature}):
@@ -121,3 +127,11 @@ class KernelText:
             after=after,
             given=", ".join([*arguments, "o", *taken, *(f"{name}={value}" for name, value in constants.items())]),
         )
+
+
+def reduced(kind: str, value: str, axis: str) -> str:
+    """A reduction. Triton has none for products."""
+    if kind != "prod":
+        return f"tl.{kind}({value}, {axis})"
+    dim, comma, rest = axis.partition(",")
+    return f"tl.reduce({value}, {dim}, times{comma}{rest})"

@@ -13,8 +13,8 @@ from drkernel.policy.canonical.told import Line
 from drkernel.tasks.graphs.ops import OPS
 
 Recipe = tuple[tuple[str, str, str], ...]
-"""Statements as (target, kind, expression). A kind is `sum`, `max`, `min`, `argmax`, `argmin` of what is reduced,
-`cumsum`, `cumprod` along it, or empty. {o} is the result, {0}, {1}, ... are the operands, {u}, {v}, {w} are
+"""Statements as (target, kind, expression). A kind is `sum`, `prod`, `max`, `min`, `argmax`, `argmin` of what is
+reduced, `cumsum`, `cumprod` along it, or empty. {o} is the result, {0}, {1}, ... are the operands, {u}, {v}, {w} are
 intermediate, {size} is the size that the step is given, N is the number of elements that are reduced."""
 
 _OF_F = """relu leaky_relu silu gelu elu selu celu mish hardswish softplus logsigmoid softsign hardsigmoid relu6
@@ -67,6 +67,7 @@ _RMS_NORM = (("{v}", "sum", "{0} * {0}"), ("{o}", "", "{0} / tl.sqrt({v} / N + {
 _REDUCTIONS: dict[str, Recipe] = {
     "torch.sum": (("{o}", "sum", "{0}"),),
     "torch.mean": (("{u}", "sum", "{0}"), ("{o}", "", "{u} / N")),
+    "torch.prod": (("{o}", "prod", "{0}"),),
     "torch.amax": (("{o}", "max", "{0}"),),
     "torch.amin": (("{o}", "min", "{0}"),),
     "torch.argmax": (("{o}", "argmax", "{0}"),),
