@@ -319,6 +319,10 @@ FOLLOWING = {
     "the largest of a row": ("return nn.functional.max_pool1d(x.flatten(1, 2), x.shape[3])", ""),
     "the mean of a plane": ("return nn.functional.avg_pool2d(x, x.shape[2:])", ""),
     "a fourth root": ("return x * x.shape[-1] ** -0.25", ""),
+    "a mask as large as an input, not as a table": (
+        "y = self.a[:x.shape[3]]\n        return torch.ones(x.shape[3], x.shape[3]).triu(1) * x.sum() + y.sum()",
+        'self.register_buffer("a", torch.arange(45.0))',
+    ),
     "repeated heads": (
         "return x.repeat_interleave(self.heads // x.shape[1], dim=1)",
         "self.heads = n * n * 8",

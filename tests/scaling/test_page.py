@@ -279,12 +279,9 @@ def test_long_lists_are_drawn_as_they_come_into_view(browser, tmp_path):
     path.write_text(page.render({"parallel 8": rows}, "Many"), encoding="utf-8")
     browser.open(path)
     assert browser.run("document.querySelectorAll('table.tasks tbody tr').length") < 200
-    for _ in range(50):  # a busy machine draws late
-        browser.run("scrollTo(0, document.body.scrollHeight)")
-        browser.run("new Promise(done => setTimeout(done, 120))")
-        if (drawn := browser.run("document.querySelectorAll('table.tasks tbody tr').length")) == 300:
-            break
-    assert drawn == 300
+    drawn = "document.querySelectorAll('table.tasks tbody tr').length"
+    browser.wait(f"(scrollTo(0, document.body.scrollHeight), {drawn} >= 300)")
+    assert browser.run(drawn) == 300
 
 
 @needs_browser

@@ -8,11 +8,22 @@ import torch
 from drkernel.config import Config
 from drkernel.training import seeds
 from drkernel.training.ranks import Ranks
-from drkernel.training.trainer import set_up_torch
+from drkernel.training.trainer import THREADS_BESIDE_GPU, set_up_torch
 
 
 def draws() -> tuple:
     return torch.rand(2).tolist(), numpy.random.rand(2).tolist(), random.random()
+
+
+def test_a_rank_beside_a_gpu_takes_few_threads(monkeypatch):
+    taken: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    on_gpu, asked = Ranks(device=torch.device("cuda")), Config()
+    asked.trainer.threads = 9
+    for config, ranks in ((Config(), on_gpu), (asked, on_gpu), (Config(), Ranks())):
+        set_up_torch(config, ranks)
+    assert taken == [THREADS_BESIDE_GPU, 9, 64]
 
 
 def test_ranks_draw_numbers_of_their_own_from_the_start_as_after_a_resumption():

@@ -30,7 +30,7 @@ from drkernel.training.saving import Saver
 from drkernel.training.seeds import seed_rng
 
 THREADS_BESIDE_GPU = 4
-"""What the CPU computes there is small, and more threads than that wait for each other."""
+"""CPU threads of a rank that trains on a GPU: what they compute is small, and more of them wait for each other."""
 
 
 @dataclass

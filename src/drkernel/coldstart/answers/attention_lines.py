@@ -1,6 +1,6 @@
 """A line of attention as one kernel: a block of queries a program, keys and values in a loop, softmax as it goes.
 
-A group of lines or a tile of a product comes first: the library's attention is hard to beat in fp32.
+It is written where no other line of a task has a kernel: the library's attention is hard to beat in fp32.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from drkernel.coldstart.answers.attentions import WIDEST
 from drkernel.coldstart.answers.kernel_text import KernelText
 from drkernel.coldstart.answers.known import Known, words_of
 from drkernel.policy.canonical.told import Line
 
-WIDEST = 128
-"""Numbers of a head that a program has room for."""
 QUERIES, KEYS = 64, 32
-"""Of a block."""
+"""Of a program, and of a step of its loop."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Attention(KernelText):
 
     @property
     def saved(self) -> int:
-        """As of a group, which comes first."""
+        """The same for all: no other kernel is compared with it."""
         return 1
 
     def text(self, number: int) -> str:

@@ -158,10 +158,10 @@ def _over_all(makes: str, operands: tuple[str, ...], recipe: Recipe, joined: str
 def _triplet(makes: str, operands: tuple[str, ...], words: dict[str, str], known: Known) -> Step | None:
     """The mean over rows of how much nearer one other row is than the third."""
     shape, margin = known.shapes.get(operands[0], ()), words.pop("margin", "1.0")
-    told = _SWAPPED_TRIPLET if words.pop("swap", "False") == "True" else _TRIPLET
+    statements = _SWAPPED_TRIPLET if words.pop("swap", "False") == "True" else _TRIPLET
     if len(shape) != 2 or words or any(known.shapes.get(name) != shape for name in operands):
         return None
-    recipe = tuple((o, kind, text.replace("{c}", margin)) for o, kind, text in told)
+    recipe = tuple((o, kind, text.replace("{c}", margin)) for o, kind, text in statements)
     return Step(makes, operands, recipe, (1, 1), own={makes: shape[:1]}, after=".mean()")
 
 

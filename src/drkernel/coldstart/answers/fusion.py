@@ -150,10 +150,9 @@ class Group(KernelText):
 
     def _meets(self, name: str, of_row: bool) -> bool:
         """Whether a value that it makes has an element for each that a point-wise step makes."""
-        if of_row or name not in self.rows:
-            return of_row == (name in self.rows)
-        shape = self._shape(name) or ()
-        return self.view.spreads((1,) * (len(self.view.shape) - len(shape)) + shape)
+        if name in self.rows and not of_row:
+            return self.view.spreads(self._shape(name) or ())
+        return of_row == (name in self.rows)
 
     def _of_part(self, name: str, where: str) -> str:
         """Where in the tensor that a value is part of the element lies."""

@@ -59,7 +59,7 @@ class Pool(View):
             return self.row
         if shape == (self.shape[1], 1, *self.window.kernel):
             return self._weight, ""
-        shape = (1,) * (len(self.shape) - len(shape)) + shape
+        shape = self._of_whole_rank(shape)
         if shape == self.shape:
             return ("q + yW" if len(self._sides) == 1 else "q + jH + yW"), self.mask or "m"
         return ("0", "") if prod(shape) == 1 else dict(self._beside()).get(shape)

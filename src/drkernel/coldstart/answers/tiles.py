@@ -141,11 +141,12 @@ class SplitK(Matrices):
         return False
 
 
-def kind_of(product: Product) -> type[Tiles] | None:
+def kind_of(product: Product, most_s: float = 0.0) -> type[Tiles] | None:
     """The kernel of a product; None where factors would not be loaded by 16 bytes, which costs more than it saves, and
     are too short to be copied."""
     if not product.windows:
-        return None if product.inner % ALIGNED and product.inner < LEAST_COPIED else Matrices
+        is_short = product.inner % ALIGNED and product.inner < LEAST_COPIED
+        return None if is_short and not most_s else Matrices
     channels = product.inner // prod(window.kernel for window in product.windows)
     if product.groups > 1 and (product.is_transposed or channels == 1):
         return None
@@ -165,10 +166,7 @@ def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known, most_s: fl
     uses = Counter(name for line in lines for name in line.reads)
     for line in lines:
         product = product_of(line, known)
-        if product is None:
-            continue
-        kind = kind_of(product) or (Matrices if most_s and not product.windows else None)
-        if kind is None:
+        if product is None or (kind := kind_of(product, most_s)) is None:
             continue
         best = grown = kind((), {}, product, known)
         for step in steps:

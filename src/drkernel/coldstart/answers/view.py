@@ -68,10 +68,14 @@ class View:
         """
         if of_row:
             return self._of_rows.get(shape)
-        shape = (1,) * (len(self.shape) - len(shape)) + shape
+        shape = self._of_whole_rank(shape)
         if shape == self.shape:
             return "i", "m"
         return ("0", "") if prod(shape) == 1 else self._of_shapes.get(shape)
+
+    def _of_whole_rank(self, shape: Shape) -> Shape:
+        """The shape with ones before it, as PyTorch broadcasts it."""
+        return (1,) * (len(self.shape) - len(shape)) + shape
 
     @cached_property
     def _of_rows(self) -> dict[Shape, Place]:
@@ -110,7 +114,7 @@ class View:
     def spreads(self, shape: Shape) -> bool:
         """Whether values of this shape, of which there is one for all that is reduced, meet what they were reduced
         from. Those of a square without a last 1 would meet its columns."""
-        return all(size == 1 for size in shape[self.over[0] : self.over[1] + 1])
+        return all(size == 1 for size in self._of_whole_rank(shape)[self.over[0] : self.over[1] + 1])
 
     # The kernel
 

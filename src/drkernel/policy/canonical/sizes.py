@@ -24,7 +24,7 @@ from drkernel.policy.canonical.literals import MAKERS, Literals
 POWERS = (0.5, -0.5, -1, 0.25, -0.25)
 """Of a size, that are factors; the last two where both sides of a product have one."""
 LEAST_CUT = 2
-"""Dimensions that are cut to the size of a value."""
+"""Dimensions in which a tensor must be cut to the size of a value; one is so by chance."""
 LEAST_COUNT = 64
 """The least number that is taken for a product of sizes; smaller ones are equal by chance."""
 
