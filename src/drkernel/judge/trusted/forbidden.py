@@ -19,7 +19,8 @@ from typing import Any
 
 from drkernel.judge.boundary.custom_operators import own_namespaces
 from drkernel.judge.trusted import denylist
-from drkernel.judge.trusted.source_names import COMPREHENSIONS, Names, bound_by, chain, module_named
+from drkernel.judge.trusted.source_names import module_named
+from drkernel.tasks.scopes import COMPREHENSIONS, Names, bound_by, chain
 
 _MAX_DEPTH = 20
 """Of classes that derive from each other."""

@@ -10,28 +10,16 @@ same numbers smaller in the submission.
 from __future__ import annotations
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
+from drkernel.tasks.sources import INPUTS, replaced, value_of
 from drkernel.types import Task
 
 _MIN_SIZE = 16
 """Smaller numbers are taken for something else than sizes."""
-_MOST_BITS = 64
 _OF_INPUTS, _OF_NETWORK = "SIZE_", "WIDTH_"
 """What the names of new constants begin with."""
-_INPUTS = ("get_inputs", "get_init_inputs")
-_OPERATORS: dict[type, Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-}
 _NO_SIZES = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """Keyword arguments of a kernel's launch that are no sizes."""
 
@@ -86,30 +74,6 @@ def with_small_sizes(submission: str, task: Task) -> str:
     return _with_numbers(submission, sizes) if sizes else submission
 
 
-def value_of(node: ast.expr) -> int | None:
-    """The value of an expression of whole numbers; None for all else.
-
-    >>> value_of(ast.parse("1 << 14", mode="eval").body)
-    16384
-    """
-    match node:
-        case ast.Constant(value=value) if type(value) is int:
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            value = value_of(operand)
-            return None if value is None else -value
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            first, second = value_of(left), value_of(right)
-            if first is None or second is None or (isinstance(op, (ast.Pow, ast.LShift)) and second > _MOST_BITS):
-                return None
-            try:
-                value = _OPERATORS[type(op)](first, second)
-            except (ArithmeticError, ValueError):  # by zero, or shifts to the other side
-                return None
-            return value if type(value) is int else None  # 2 ** -1 is none
-    return None
-
-
 def _with_numbers(source: str, numbers: Mapping[int, int]) -> str:
     """The source with other numbers in place of some, but for options of launches; as it is where it does not parse."""
     try:
@@ -118,7 +82,7 @@ def _with_numbers(source: str, numbers: Mapping[int, int]) -> str:
         return source
     options = {id(k.value) for k in ast.walk(tree) if isinstance(k, ast.keyword) and k.arg in _NO_SIZES}
     found = {node: value for node, value in _literals(tree) if id(node) not in options}
-    return _replaced(source, {node: repr(numbers[value]) for node, value in found.items() if value in numbers})
+    return replaced(source, {node: repr(numbers[value]) for node, value in found.items() if value in numbers})
 
 
 def _sizes(root: ast.AST, expressions: bool) -> Iterator[tuple[ast.expr, int]]:
@@ -149,7 +113,7 @@ def _literals(root: ast.AST) -> Iterator[tuple[ast.expr, int]]:
 
 def _network(body: list[ast.stmt]) -> list[ast.stmt]:
     kinds = (ast.ClassDef, ast.FunctionDef)
-    return [statement for statement in body if isinstance(statement, kinds) and statement.name not in _INPUTS]
+    return [statement for statement in body if isinstance(statement, kinds) and statement.name not in INPUTS]
 
 
 def _names(statement: ast.stmt) -> list[ast.Name]:
@@ -170,7 +134,7 @@ def _assigned(statement: ast.stmt) -> list[ast.expr]:
 def _holding_sizes(statement: ast.stmt) -> list[ast.AST]:
     """The parts of a statement whose numbers are sizes."""
     if isinstance(statement, ast.FunctionDef):
-        return [statement] if statement.name in _INPUTS else []
+        return [statement] if statement.name in INPUTS else []
     if not _names(statement) or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
         return []
     match statement.value:
@@ -185,7 +149,7 @@ def _holding_sizes(statement: ast.stmt) -> list[ast.AST]:
 
 def _rewritten(source: str, body: list[ast.stmt], changes: Mapping[ast.expr, str], sizes: dict[str, int]) -> str:
     """The source with changed expressions, and these constants in front."""
-    source = _replaced(source, changes)
+    source = replaced(source, changes)
     if not sizes:
         return source
     lines = source.encode().splitlines(keepends=True)
@@ -195,15 +159,6 @@ def _rewritten(source: str, body: list[ast.stmt], changes: Mapping[ast.expr, str
         constants += "\n"
     line = min([first.lineno, *(node.lineno for node in getattr(first, "decorator_list", []))])
     lines[line - 1] = constants.encode() + lines[line - 1]
-    return b"".join(lines).decode()
-
-
-def _replaced(source: str, changes: Mapping[ast.expr, str]) -> str:
-    """The source with other texts for expressions of one line, which do not overlap."""
-    lines = source.encode().splitlines(keepends=True)
-    for node in sorted(changes, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-        line = lines[node.lineno - 1]
-        lines[node.lineno - 1] = line[: node.col_offset] + changes[node].encode() + line[node.end_col_offset :]
     return b"".join(lines).decode()
 
 

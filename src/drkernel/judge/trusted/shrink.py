@@ -24,6 +24,7 @@ from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.size_cost import LEAST_GROUP, Cost, cost_of, planned_cost
 from drkernel.judge.trusted.window_sizes import with_fixed_windows
 from drkernel.tasks.module import Reference
+from drkernel.tasks.own_sizes import with_own_sizes
 from drkernel.types import DrKernelError, Task
 
 _CAPS = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2**12, 2**14, 2**16)
@@ -64,10 +65,11 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     """
     if task.small is not None:
         return task
-    fixed = with_fixed_windows(task)
-    if fixed is not task:
+    own = dataclasses.replace(task, source=with_own_sizes(task.source))
+    less = {other.source: other for other in (with_fixed_windows(own), own) if other.source != task.source}
+    for other in less.values():
         with contextlib.suppress(DrKernelError):
-            return parted(_fit(fixed, target, limit, most), target)
+            return parted(_fit(other, target, limit, most), target)
     return parted(_fit(task, target, limit, most), target)
 
 

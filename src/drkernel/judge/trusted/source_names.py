@@ -1,174 +1,20 @@
-"""What the names of a source stand for, by Python's own scoping, found without executing anything.
+"""The modules that a source may mean by a dotted path.
 
-A module is known under the names that import statements give it, and under plain aliases (`lib = tl.extra.libdevice`).
-Since the static check lets a module be used in no other way, nothing else can be a module.
+The static check lets a module be used under imported names and their plain aliases alone (`tasks.scopes`), so that
+nothing else can be a module.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from types import ModuleType
 
 from drkernel.judge.trusted import denylist
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-SCOPES = (*_FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)
 _SAME = {"posixpath": "os.path"}
 """Modules by the names under which the tables know them."""
-
-
-@dataclass
-class Scope:
-    """One scope of a source: the names that it binds, and what some of them stand for."""
-
-    kind: type
-    """Of its node: ast.Module, ast.ClassDef, a function or a comprehension."""
-    bound: set[str] = field(default_factory=set)
-    elsewhere: set[str] = field(default_factory=set)
-    """Names that `global` and `nonlocal` hand to an outer scope."""
-    globals: set[str] = field(default_factory=set)
-    """Those of `global`."""
-    origins: dict[str, set[str]] = field(default_factory=dict)
-    """Dotted origins of imported names and of their aliases: `tl` is `triton.language`."""
-    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
-
-    @property
-    def falls_through(self) -> bool:
-        """Whether a name that this scope binds may all the same be an outer one, where it is not bound yet."""
-        return self.kind in (ast.ClassDef, ast.Module)
-
-
-class Names:
-    """The scopes around the place that a visitor is at."""
-
-    def __init__(self, tree: ast.Module):
-        self._scopes: list[Scope] = []
-        self.enter(tree)
-
-    @property
-    def here(self) -> Scope:
-        return self._scopes[-1]
-
-    def enter(self, node: ast.AST) -> None:
-        self._scopes.append(Scope(type(node)))
-        self._fill(self._scopes[-1], node)
-
-    def leave(self) -> None:
-        self._scopes.pop()
-
-    def may_be_builtin(self, name: str) -> bool:
-        """Whether no function or comprehension around here binds a name."""
-        return all(scope.falls_through for scope in self._binding(name))
-
-    def is_unbound(self, name: str) -> bool:
-        """Whether nothing around here binds a name."""
-        return not self._binding(name)
-
-    def class_of(self, name: str) -> ast.ClassDef | None:
-        """The class statement behind a name, where there is one."""
-        return next((scope.classes[name] for scope in self._binding(name) if name in scope.classes), None)
-
-    def origins(self, node: ast.AST) -> set[str]:
-        """The dotted origins that a name or an attribute chain may have; none if it does not start at an import."""
-        head, parts = chain(node)
-        if not isinstance(head, ast.Name):
-            return set()
-        found = [scope.origins.get(head.id, set()) for scope in self._binding(head.id)]
-        return {".".join([origin, *parts]) for origin in set().union(*found)}
-
-    def is_alias(self, node: ast.Assign) -> bool:
-        """Whether a statement only gives an imported name or an attribute chain another name, which is followed."""
-        target = node.targets[0]
-        if len(node.targets) > 1 or not isinstance(target, ast.Name) or self.here.kind is ast.ClassDef:
-            return False
-        return target.id not in self.here.elsewhere and bool(self.origins(node.value))
-
-    def _binding(self, name: str) -> list[Scope]:
-        """The scopes that a name may belong to, innermost first. A class body is seen from nowhere else."""
-        found = []
-        outer = [self._scopes[0]] if any(name in scope.globals for scope in self._scopes) else []
-        for scope in outer or reversed(self._scopes):
-            if name in scope.bound and (scope is self.here or scope.kind is not ast.ClassDef):
-                found.append(scope)
-                if not scope.falls_through:
-                    break
-        return found
-
-    def _fill(self, scope: Scope, node: ast.AST) -> None:
-        statements = list(_own_nodes(node))
-        scope.globals = {name for s in statements if isinstance(s, ast.Global) for name in s.names}
-        scope.elsewhere = scope.globals | {n for s in statements if isinstance(s, ast.Nonlocal) for n in s.names}
-        scope.bound = {name for s in statements for name in bound_by(s)} - scope.elsewhere
-        for statement in statements:
-            if isinstance(statement, ast.ClassDef):
-                scope.classes[statement.name] = statement
-            for name, origin in _imported(statement):
-                scope.origins.setdefault(name, set()).add(origin)
-        for _ in range(3):  # an alias of an alias of an alias
-            for statement in statements:
-                if isinstance(statement, ast.Assign) and self.is_alias(statement):
-                    name = statement.targets[0].id  # type: ignore[attr-defined]
-                    scope.origins.setdefault(name, set()).update(self.origins(statement.value))
-
-
-def chain(node: ast.AST) -> tuple[ast.AST, list[str]]:
-    """The start of an attribute chain and the attributes behind it: `a().b.c` gives `a()` and [b, c]."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return node, parts[::-1]
-
-
-def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope without those of inner scopes, whose own statement or expression is the last that counts.
-
-    A walrus in a comprehension binds a name outside of it.
-    """
-    todo = list(ast.iter_child_nodes(scope))
-    if isinstance(scope, COMPREHENSIONS):
-        yield from (node for loop in scope.generators for node in ast.walk(loop.target))
-        return
-    while todo:
-        node = todo.pop()
-        yield node
-        if isinstance(node, COMPREHENSIONS):
-            yield from (inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr))
-        if isinstance(node, SCOPES):
-            continue
-        todo += ast.iter_child_nodes(node)
-
-
-def bound_by(node: ast.AST) -> Iterator[str]:
-    """The names that a node itself binds."""
-    if isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-        yield node.id
-    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from (name for name, _ in _imported(node))
-    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-        yield node.name
-    elif isinstance(node, ast.MatchMapping) and node.rest:
-        yield node.rest
-
-
-def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """The names that an import statement binds, each with its origin."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            root = alias.name.partition(".")[0]
-            yield alias.asname or root, alias.name if alias.asname else root
-    elif isinstance(node, ast.ImportFrom):
-        yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from typing import Any
 
 from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.trusted.forbidden import Check, Found, is_kernel
-from drkernel.judge.trusted.source_names import Names
+from drkernel.tasks.scopes import Names
 from drkernel.types import Status, Verdict
 
 

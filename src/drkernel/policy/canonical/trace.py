@@ -28,6 +28,7 @@ from drkernel.policy.canonical.literals import Literals
 from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized
 from drkernel.policy.canonical.sizes import general, without_window
 from drkernel.tasks.module import Reference
+from drkernel.tasks.own_sizes import with_own_sizes
 from drkernel.types import Task
 
 MOST_CALLS = 1500
@@ -64,6 +65,7 @@ def trace(source: str, entry_point: str) -> Trace:
     Raises:
         Untold: it does not run without data, makes too many calls, or takes or returns something else than tensors.
     """
+    source = with_own_sizes(source)
     state, dtype = torch.random.get_rng_state(), torch.get_default_dtype()
     try:
         with torch.no_grad(), torch.device("meta"), _OnMeta():
