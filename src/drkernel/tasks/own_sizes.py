@@ -69,14 +69,14 @@ def _assigned(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
     """The names that a statement gives values."""
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
         return []
-    value, found = statement.value, []
+    value = statement.value
+    found: list[tuple[ast.expr, ast.expr]] = []
     for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
-        pairs = [(target, value)]
-        if isinstance(target, ast.Tuple):
-            is_split = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-            pairs = list(zip(target.elts, value.elts, strict=True)) if is_split else []
-        found += [(name.id, part) for name, part in pairs if isinstance(name, ast.Name)]
-    return found
+        if not isinstance(target, ast.Tuple):
+            found.append((target, value))
+        elif isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+            found += zip(target.elts, value.elts, strict=True)
+    return [(name.id, part) for name, part in found if isinstance(name, ast.Name)]
 
 
 def _changed(tree: ast.Module) -> set[str]:
