@@ -26,6 +26,11 @@ def test_rows_keep_the_sixteen_elements_that_products_of_blocks_need():
     assert small["B"] * small["H"] * small["S"] * small["D"] * 4 <= shrink.CHEAP.values
 
 
+def test_a_source_that_is_no_python_is_named():
+    with pytest.raises(DrKernelError, match=r"task broken: line 1, loading: SyntaxError"):
+        shrink.fit(Task("broken", "def broken(:"))
+
+
 def test_other_sizes_are_halved_alike():
     source = ATTENTION.replace("B, H, S, D = 32, 16, 512, 64", "B, H, S, D = 2, 2, 64, 64")
     assert shrink.fit(Task("attention", source)).small in ({}, {"S": 32, "D": 32})

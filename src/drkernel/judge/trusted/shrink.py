@@ -65,6 +65,7 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
     """
     if task.small is not None:
         return task
+    Reference(task)  # which says what is wrong with the source
     own = dataclasses.replace(task, source=with_own_sizes(task.source))
     less = {other.source: other for other in (with_fixed_windows(own), own) if other.source != task.source}
     for other in less.values():
@@ -74,7 +75,6 @@ def fit(task: Task, target: Cost = CHEAP, limit: Cost = MOST, most: Cost | None 
 
 
 def _fit(task: Task, target: Cost, limit: Cost, most: Cost | None) -> Task:
-    Reference(task)
     plain = dataclasses.replace(task, source=lift.lift(task.source))
     found, problem = _fitted_alike(task, target, limit)
     if found is not None and (most is not None or not cost_of(Reference(found, found.small)).exceeds(HEAVY)):

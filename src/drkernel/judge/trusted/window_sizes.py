@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference, int_constants
+from drkernel.tasks.sources import replaced
 from drkernel.types import Task
 
 LEAST, LARGEST = 4, 16
@@ -28,13 +29,9 @@ Shapes = list[tuple[int, ...]]
 def with_fixed_windows(task: Task) -> Task:
     """The task where such constants are numbers that nobody finds: `kernel_size = int("11")`."""
     names = windows(Reference(task))
-    lines = task.source.splitlines(keepends=True)
     nodes = [node for name, found in int_constants(ast.parse(task.source)).items() if name in names for node in found]
-    for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-        line = lines[node.lineno - 1].encode()
-        start, end = node.col_offset, node.end_col_offset
-        lines[node.lineno - 1] = (line[:start] + f'int("{node.value!r}")'.encode() + line[end:]).decode()
-    return dataclasses.replace(task, source="".join(lines)) if nodes else task
+    hidden = {node: f'int("{node.value!r}")' for node in nodes}
+    return dataclasses.replace(task, source=replaced(task.source, hidden)) if nodes else task
 
 
 def windows(reference: Reference) -> frozenset[str]:
