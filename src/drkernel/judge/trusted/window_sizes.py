@@ -30,7 +30,7 @@ def with_fixed_windows(task: Task) -> Task:
     """The task where such constants are numbers that nobody finds: `kernel_size = int("11")`."""
     names = windows(Reference(task))
     nodes = [node for name, found in int_constants(ast.parse(task.source)).items() if name in names for node in found]
-    hidden = {node: f'int("{node.value!r}")' for node in nodes}
+    hidden: dict[ast.expr, str] = {node: f'int("{node.value!r}")' for node in nodes}
     return dataclasses.replace(task, source=replaced(task.source, hidden)) if nodes else task
 
 
