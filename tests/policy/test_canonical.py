@@ -119,18 +119,18 @@ def test_the_same_task_has_one_form_however_it_is_written():
         (("x + 1", "1 + x", "torch.add(x, 1.0)", "x.add(1)"), "t0 = in0 + 1.0"),
         (("x - 2", "torch.sub(x, 2)", "torch.subtract(x, 2.0)"), "t0 = in0 - 2.0"),
         (("2 / x", "torch.div(2.0, x)"), "t0 = 2.0 / in0"),
-        (("x.sum(-1)", "torch.sum(x, dim=1)", "torch.sum(x, (1,))"), "t0 = torch.sum(in0, dim=1)  # (4,)"),
-        (("x.max(1)[0]", "torch.max(x, dim=-1).values", "x.amax(1)"), "t0 = torch.amax(in0, dim=1)  # (4,)"),
+        (("x.sum(-1)", "torch.sum(x, dim=1)", "torch.sum(x, (1,))"), "t0 = torch.sum(in0, dim=1)  # in0: (4, 8); (4,)"),
+        (("x.max(1)[0]", "torch.max(x, dim=-1).values", "x.amax(1)"), "t0 = torch.amax(in0, dim=1)  # in0: (4, 8); (4,)"),
         (("F.softmax(x, -1)", "x.softmax(1)", "nn.Softmax(dim=1)(x)"), "t0 = F.softmax(in0, dim=1)"),
         (("x.clamp(min=0)", "torch.clamp_min(x, 0.0)"), "t0 = torch.clamp(in0, min=0.0)"),
         (("x.T", "x.t()", "x.mT", "x.transpose(0, 1)", "x.permute(1, 0)"), "t0 = torch.permute(in0, (1, 0))"),
         (("x.view(-1)", "x.flatten()", "torch.reshape(x, (32,))"), "t0 = torch.flatten(in0, 0)"),
         (("x[:, None]", "x.unsqueeze(1)", "x.view(4, 1, 8)"), "t0 = torch.unsqueeze(in0, 1)"),
         (("x.view(4, 2, 4)", "x.reshape(-1, 2, 4)", "x.unflatten(1, (2, 4))"), "t0 = in0.unflatten(1, (2, 4))"),
-        (("x.chunk(2, 1)[0]", "x.split(4, dim=-1)[0]"), "t0, _ = torch.chunk(in0, 2, dim=1)  # (4, 4)"),
-        (("x[:, 2:4]", "x.clone()[:, 2:4]"), "t0 = in0[:, 2:4]  # (4, 2)"),
+        (("x.chunk(2, 1)[0]", "x.split(4, dim=-1)[0]"), "t0, _ = torch.chunk(in0, 2, dim=1)  # in0: (4, 8); (4, 4)"),
+        (("x[:, 2:4]", "x.clone()[:, 2:4]"), "t0 = in0[:, 2:4]  # in0: (4, 8); (4, 2)"),
         (("F.gelu(x)", "nn.GELU()(x)", "F.gelu(x, approximate='none')"), "t0 = F.gelu(in0)"),
-        (("x.norm(dim=1)", "torch.linalg.vector_norm(x, dim=1)"), "t0 = torch.norm(in0, dim=1)  # (4,)"),
+        (("x.norm(dim=1)", "torch.linalg.vector_norm(x, dim=1)"), "t0 = torch.norm(in0, dim=1)  # in0: (4, 8); (4,)"),
     ],
 )
 def test_one_function_has_one_spelling(spellings, line):
@@ -161,8 +161,20 @@ def test_what_a_module_holds_is_numbered_in_the_order_in_which_it_is_used():
         "self.b = nn.Parameter(torch.ones(8))\nself.l = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 3, bias=False)])"
     )
     assert form_of("return self.l[1](x / self.b)", start=start) == [
-        "t0 = in0 / self.m0  # m0: (8,)",
+        "t0 = in0 / self.m0  # in0: (4, 8); m0: (8,)",
         "t1 = self.m1(t0)  # F.linear(weight (3, 8)); (4, 3)",
+    ]
+
+
+def test_shapes_that_differ_are_told_where_they_meet():
+    body = "y = x.mean(1, keepdim=True).sqrt()\nreturn x.view(4, 2, 4).transpose(1, 2).flatten(1) - y"
+    assert form_of(body) == [
+        "t0 = torch.mean(in0, dim=1, keepdim=True)  # in0: (4, 8); (4, 1)",
+        "t1 = torch.sqrt(t0)",
+        "t2 = in0.unflatten(1, (2, 4))",
+        "t3 = torch.permute(t2, (0, 2, 1))",
+        "t4 = torch.flatten(t3, 1)",
+        "t5 = t4 - t1  # t4: (4, 8); t1: (4, 1)",
     ]
 
 
@@ -182,7 +194,7 @@ def test_whole_numbers_that_a_module_holds_are_told():
 def test_assignments_to_elements_keep_their_place():
     assert form_of("y = x * 2\ny[:, 0] = x[:, 1]\nreturn y + 1") == [
         "t0 = in0 * 2.0",
-        "t1 = in0[:, 1]  # (4,)",
+        "t1 = in0[:, 1]  # in0: (4, 8); (4,)",
         "t0[:, 0] = t1",
         "t2 = t0 + 1.0",
     ]

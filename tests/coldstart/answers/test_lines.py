@@ -21,8 +21,8 @@ def test_a_kernel_has_the_lines_of_the_reference():
         "    m = j < N\n"
         "    i = row * N + j\n"
         "    t0 = tl.load(t0_ptr + i, mask=m)\n"
-        "    t1 = tl.maximum(t0, 0.0)\n"
         "    in1 = tl.load(in1_ptr + i, mask=m)\n"
+        "    t1 = tl.maximum(t0, 0.0)\n"
         "    t2 = t1 + in1\n"
         "    u3 = tl.max(tl.where(m, t2, float('-inf')), 0)\n"
         "    w3 = tl.exp(t2 - u3)\n"
@@ -165,7 +165,7 @@ KINDS = {
     ),
     "a window a channel, as many as elements": (
         task("return F.relu(self.a(F.relu(x)))", IMAGES, "nn.Conv2d(32, 32, 3, padding=1, groups=32)"),
-        "t0 = tl.maximum(in0, 0.0)\n            p0 = tl.load(",
+        "t0 = tl.maximum(in0, 0.0)\n            a = a + tl.where(",
     ),
     "a window beside what it goes over": (
         task("x = F.relu(x)\n        return x + self.a(x)", IMAGES, "nn.AvgPool2d(3, 1, 1)"),

@@ -32,11 +32,11 @@ def test_a_product_takes_the_point_wise_lines_behind_it():
         "        a = tl.dot(x, y, a, input_precision='tf32x3')\n"
         "    m = (r < M) & (c < N)\n"
         "    i = r * N + c\n"
+        "    in1 = tl.load(in1_ptr + i, mask=m)\n"
         "    p1 = tl.load(p1_ptr + c, mask=c < N)\n"
         "    t0 = a + p1\n"
         "    t1 = t0 * 2.0\n"
         "    t2 = tl.maximum(t1, 0.0)\n"
-        "    in1 = tl.load(in1_ptr + i, mask=m)\n"
         "    t3 = t2 + in1\n"
         "    tl.store(o_ptr + i, t3, mask=m)\n"
     )

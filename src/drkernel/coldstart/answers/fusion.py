@@ -215,8 +215,9 @@ class Group(KernelText):
 
     @cached_property
     def _statements(self) -> list[Statement]:
-        """In order, each tensor loaded before it is needed."""
+        """All tensors are loaded first, in the order of the signature; the lines follow in theirs."""
         names: dict[str, str] = {}
+        loads: dict[str, Statement] = {}
         found: list[Statement] = []
         full: set[str] = set()
         for step in self.steps:
@@ -232,14 +233,14 @@ class Group(KernelText):
                     masked = mask and f", mask={mask}"
                     load = f"tl.load({self.name(tensor)}_ptr{at}{masked}){self._widened(operand, step)}"
                     is_full = bool(self.view.inside & set(re.findall(r"\w+", where)))
-                    found.append(Statement(names[operand], "", load, is_full))
+                    loads[operand] = Statement(names[operand], "", load, is_full)
                     full |= {names[operand]} if is_full else set()
             names[step.makes] = self.name(step.makes)
             for statement in self._of_step(step, names):
                 is_full = not statement.reduces and bool(statement.needs & full)
                 found.append(replace(statement, is_full=is_full))
                 full |= {statement.target} if is_full else set()
-        return found
+        return [*(loads[name] for name in self.outside if name in loads), *found]
 
     def _widened(self, operand: str, step: Step) -> str:
         """Values of 16 bits are computed with in 32."""

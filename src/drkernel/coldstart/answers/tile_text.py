@@ -251,24 +251,23 @@ class Tiles(KernelText):
         ]
 
     def _epilogue(self) -> list[str]:
-        """The bias, the steps and the store."""
-        lines, names = [], {self.product.makes: self.name(self.product.makes)}
-        made = names[self.product.makes]
-        if self.product.bias:
-            bias = self.name(self.product.bias)
-            lines += [f"{bias} = tl.load({bias}_ptr + {self.across}, mask=c < N)", f"{made} = a + {bias}"]
-        else:
-            lines.append(f"{made} = a")
+        """What is beside the product, in the order of the signature; the bias, the steps and the store."""
+        made = self.name(self.product.makes)
+        names, loads, lines = {self.product.makes: made}, {}, []
+        if bias := self.product.bias:
+            loads[bias] = f"{self.name(bias)}_ptr + {self.across}, mask=c < N"
+        lines.append(f"{made} = a" + (f" + {self.name(bias)}" if bias else ""))
         for step in self.steps:
             for operand in step.operands:
                 if operand not in names:
                     names[operand] = self.name(operand)
                     where, mask = self.place(operand, step) or ("", "")
                     at = "" if where == "0" else f" + {where}"
-                    lines.append(f"{names[operand]} = tl.load({names[operand]}_ptr{at}{mask and f', mask={mask}'})")
+                    loads[operand] = f"{names[operand]}_ptr{at}{mask and f', mask={mask}'}"
             names[step.makes] = made = self.name(step.makes)
             for target, kind, text in self.filled(step, names):
                 all_columns = f"tl.{kind}(tl.where(c < N, {text}, {EMPTY.get(kind)}), 1, keep_dims=True)"
                 lines.append(f"{target} = {all_columns if kind else text}")
+        lines = [*(f"{self.name(name)} = tl.load({loads[name]})" for name in self.outside if name in loads), *lines]
         where, mask = self.row if self.is_reduced else ("i", "m")
         return [*lines, f"{self.store}(o_ptr + {where}, {made}, mask={mask})"]

@@ -335,17 +335,19 @@ def _without_places(line: _Line, needed: set[int]) -> _Line:
 
 
 def _beside(line: _Line, told: set[str]) -> str:
-    """What stands behind a call: the shapes of parameters that were not told before, and of what is made where that is
-    not the shape of its first argument."""
+    """What stands behind a call: shapes of parameters that were not told before, of all that it reads where they differ
+    from each other or from what is made, and of what is made where that is not the shape of its first argument."""
     words = [line.call.module] if line.call.module else []
-    for ref in line.call.refs:
-        if ref.path and ref.name not in told and (len(ref.shape) > 1 or ref.name.count(".") == 1):
+    refs, made = list(line.call.refs), line.made[0]
+    first = refs[0] if refs else None
+    shaped = line.call.name in SHAPED
+    differ = not (line.call.module or shaped) and len({ref.shape for ref in (*refs, made)}) > 1
+    for ref in dict((ref.name, ref) for ref in refs).values():
+        is_new = ref.path and ref.name not in told and (len(ref.shape) > 1 or ref.name.count(".") == 1)
+        if is_new or differ:
             told.add(ref.name)
             words.append(f"{ref.name.removeprefix('self.')}: {ref.shape}")
-    first, made = next(iter(line.call.refs), None), line.made[0]
-    if line.call.name in SHAPED:
-        return f"  # {'; '.join(words)}" if words else ""
-    if first is None or (first.shape, first.dtype) != (made.shape, made.dtype):
+    if not shaped and (first is None or (first.shape, first.dtype) != (made.shape, made.dtype)):
         words.append(" ".join([made.dtype] * (made.dtype != (first.dtype if first else "")) + [str(made.shape)]))
     return f"  # {'; '.join(words)}" if words else ""
 
