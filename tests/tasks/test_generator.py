@@ -193,15 +193,15 @@ def stream(tasks) -> str:
 
 
 def test_an_operator_or_layout_of_a_later_version_is_drawn_by_that_version_alone(monkeypatch):
-    new = dataclasses.replace(OPERATORS["sigmoid"], name="new", since=6)
+    new = dataclasses.replace(OPERATORS["sigmoid"], name="new", since=7)
     everywhere = {name: extended(family) for name, family in FAMILIES.items()}
     monkeypatch.setitem(OPERATORS, "new", new)
-    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=6))
-    monkeypatch.setattr(generator, "NEWEST", 6)
+    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=7))
+    monkeypatch.setattr(generator, "NEWEST", 7)
     for name, family in everywhere.items():
         monkeypatch.setitem(FAMILIES, name, family)
     assert stream(generate("train", 120, 0, version=1)) == STREAMS["train", 0]
-    later = generate("train", 120, 0, version=6)
+    later = generate("train", 120, 0, version=7)
     assert any("new" in task.info["composition"] for task in later)
     assert any(task.info["layout"] == "new" for task in later)
 
@@ -216,14 +216,14 @@ def extended(family):
 
 def test_the_other_dtypes_of_a_version_keep_their_tasks_too(monkeypatch):
     before = {dtype: stream(generate("train", 60, 0, dtypes=[dtype], version=1)) for dtype in DTYPES}
-    monkeypatch.setitem(OPERATORS, "new", dataclasses.replace(OPERATORS["sigmoid"], name="new", since=6))
-    monkeypatch.setattr(generator, "NEWEST", 6)
+    monkeypatch.setitem(OPERATORS, "new", dataclasses.replace(OPERATORS["sigmoid"], name="new", since=7))
+    monkeypatch.setattr(generator, "NEWEST", 7)
     for name, family in list(FAMILIES.items()):
         monkeypatch.setitem(FAMILIES, name, extended(family))
-    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=6))
+    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=7))
     assert {dtype: stream(generate("train", 60, 0, dtypes=[dtype], version=1)) for dtype in DTYPES} == before
     for dtype in DTYPES:
-        later = load_tasks("generated", split="train", count=120, dtypes=[dtype], generator=6)
+        later = load_tasks("generated", split="train", count=120, dtypes=[dtype], generator=7)
         assert any("new" in task.info["composition"] for task in later)
         assert {task.info.get("dtype", "float32") for task in later} == {dtype}
 
@@ -234,5 +234,5 @@ def test_a_family_that_is_named_twice_has_two_shares():
 
 
 def test_an_unknown_version_is_refused():
-    with pytest.raises(DrKernelError, match=r"tasks\.generator: found version 9, expected 1 to 5"):
+    with pytest.raises(DrKernelError, match=r"tasks\.generator: found version 9, expected 1 to 6"):
         generate("train", 1, 0, version=9)

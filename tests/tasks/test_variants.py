@@ -95,6 +95,14 @@ def test_written_tasks_have_splits_and_families():
 
 
 @pytest.mark.slow
+def test_the_sixth_generator_varies_those_of_all_authors_the_fifth_the_first_ones():
+    tasks = load_tasks("generated", split="train", count=4, generator=6, families=["networks"])
+    assert all(task.id.startswith("written/networks/") for task in tasks)
+    with pytest.raises(DrKernelError, match="unknown task family 'networks'"):
+        load_tasks("generated", split="train", count=4, generator=5, families=["networks"])
+
+
+@pytest.mark.slow
 def test_the_fifth_generator_varies_them():
     tasks = load_tasks("generated", split="train", count=4, generator=5, families=["numerical"])
     assert tasks == load_tasks("generated", split="train", count=4, generator=5, families=["numerical"])

@@ -8,7 +8,8 @@ same order, whichever other dtypes lie between them.
 
 Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`); version 3 writes
 programs statement by statement (`tasks.free`), whose composition is the order of their steps; version 4 does so with
-more steps. Version 5 varies tasks that people wrote (`tasks.written`), whose splits go by the task that is varied.
+more steps. Version 5 varies tasks that people wrote (`tasks.written`), whose splits go by the task that is varied;
+version 6 varies more of them.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from drkernel.types import DrKernelError, Task
 VERSION = 1
 """The version that is drawn where none is named. A version and a seed name a stream of tasks for ever: what is added to
 families, operators or layouts states the version that it comes with (`since`), and earlier versions do not draw it."""
-NEWEST = 5
-GRAPHS, WRITTEN = 2, 5
+NEWEST = 6
+GRAPHS = 2
 FREE = {3: 1, 4: 2}
-"""The versions that draw graphs, variants of written tasks, and free programs with the edition of their steps; all
-others draw from `tasks.families`."""
+WRITTEN = {5: written.FIRST_FAMILIES, 6: written.FAMILIES}
+"""The versions that draw graphs, free programs with the edition of their steps, and variants of written tasks of these
+families; all others draw from `tasks.families`."""
 _Named = tuple[str, Family]
 
 
@@ -74,7 +76,7 @@ def generate(
     tasks: dict[str, Task] = {}
     if version in FREE:
         streams = {dtype: free.stream(split, seed, names, dtype, FREE[version]) for dtype in dtypes}
-    elif version == WRITTEN:
+    elif version in WRITTEN:
         if list(dtypes) != [DTYPES[0]]:
             raise DrKernelError("tasks.dtypes: variants of written tasks have dtypes of their own")
         streams = {DTYPES[0]: written.stream(split, seed, names)}
@@ -92,8 +94,8 @@ def generate(
 
 def _known(version: int) -> Mapping[str, Any]:
     """What `families` may name."""
-    if version in FREE or version == WRITTEN:
-        return dict.fromkeys(free.FAMILIES if version in FREE else written.FAMILIES)
+    if version in FREE or version in WRITTEN:
+        return dict.fromkeys(free.FAMILIES if version in FREE else WRITTEN[version])
     return graph_draw.FAMILIES if version == GRAPHS else families_of(version)
 
 

@@ -149,12 +149,22 @@ KINDS = {
 }  # fmt: skip
 
 
+SLOW = {
+    "transposed groups": ("return self.a(x)", "2, 32, 12, 13", "nn.ConvTranspose2d(32, 48, 3, 2, 1, 1, groups=4)"),
+    "a stride and a dilation": ("return self.a(x)", "3, 32, 61", "nn.ConvTranspose1d(32, 64, 3, 2, 4, dilation=3)"),
+    "a sum of each channel": ("return self.a(x)", "2, 8, 15, 9", "nn.ConvTranspose2d(8, 8, 3, 2, 1, 1, groups=8)"),
+    "odd channels": ("return self.a(x)", "3, 7, 61", "nn.ConvTranspose1d(7, 20, 5, 1, 0, dilation=3)"),
+    "a stride and few channels": ("return self.a(x)", "4, 3, 500", "nn.Conv1d(3, 16, 5, stride=3, dilation=4)"),
+    "small matrices": ("return torch.bmm(x, y.transpose(1, 2))", "16, 40, 24"),
+}
+
+
 @pytest.fixture(scope="module")
 def verdicts():
     with Judge(device="simulated", workers=1, secret=b"a secret of the tests") as judge:
         pending = {}
-        for name, (forward, shape, modules, _) in KINDS.items():
-            of = task(forward, shape, *modules)
+        every = {name: task(forward, shape, *modules) for name, (forward, shape, modules, _) in KINDS.items()}
+        for name, of in (every | {name: task(*given) for name, given in SLOW.items()}).items():
             pending[name] = judge.submit(of, by_lines(of) or "")
         return {name: future.result() for name, future in pending.items()}
 
@@ -167,3 +177,11 @@ def test_every_kind_of_product_is_right_and_faster(name, verdicts):
     assert mark in answer(task(forward, shape, *modules))
     assert verdicts[name].ok, verdicts[name].detail
     assert verdicts[name].speedup > 1.1
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tiles")  # one judge
+@pytest.mark.parametrize("name", SLOW)
+def test_where_nothing_else_can_be_a_kernel_a_slower_one_is_right(name, verdicts):
+    assert verdicts[name].ok, verdicts[name].detail
+    assert not verdicts[name].lazy

@@ -324,15 +324,15 @@ class Group(KernelText):
         return f"tl.store(o_ptr + {where}, {made}{mask and f', mask={mask}'})"
 
 
-def groups(lines: Sequence[Line], known: Known, most_s: float = 0.0) -> Iterator[Group | Tiles]:
+def groups(lines: Sequence[Line], known: Known, at_any_cost: bool = False) -> Iterator[Group | Tiles]:
     """The largest groups, from the first line on; each line is in one of them at most. Products come first.
 
     Args:
-        most_s: as in `tiles`.
+        at_any_cost: as in `tiles`.
     """
     uses = Counter(name for line in lines for name in line.reads)
     steps = [step for line in lines if (step := any_step_of(line, known))]
-    products = list(tiles(lines, steps, known, most_s))
+    products = list(tiles(lines, steps, known, at_any_cost))
     yield from products
     taken = {step.makes for product in products for step in product.steps}
     for place, step in enumerate(steps):

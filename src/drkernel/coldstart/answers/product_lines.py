@@ -110,7 +110,7 @@ def _of_weight(
 
 def _turns(window: Window) -> bool:
     """Whether tiles can compute a transposed convolution along such a dimension."""
-    return not window.added if window.stride == 1 else window.dilation == 1
+    return window.stride > 1 or not window.added
 
 
 def _windows(kernel: tuple[int, ...], words: dict[str, str]) -> tuple[Window, ...] | None:

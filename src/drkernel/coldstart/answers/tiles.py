@@ -30,6 +30,8 @@ ALIGNED = 16
 """Triton loads by 16 bytes where it knows that a row's length is a multiple of this many elements."""
 LEAST_COPIED = 256
 """Terms from which on it costs little to copy factors into rows of such a length."""
+FEW_TILES = 2.0
+"""Of the library's time, from which on few tiles are the reason."""
 SPLITS = 32
 """Programs that share a tile where there are few."""
 FEW = 32
@@ -141,39 +143,42 @@ class SplitK(Matrices):
         return False
 
 
-def kind_of(product: Product, most_s: float = 0.0) -> type[Tiles] | None:
-    """The kernel of a product; None where factors would not be loaded by 16 bytes, which costs more than it saves, and
-    are too short to be copied."""
+def kind_of(product: Product, at_any_cost: bool = False) -> type[Tiles] | None:
+    """The kernel of a product; None where it could save nothing: factors would not be loaded by 16 bytes and are too
+    short to be copied, each channel has a sum of its own, or most of its terms are none."""
     if not product.windows:
         is_short = product.inner % ALIGNED and product.inner < LEAST_COPIED
-        return None if is_short and not most_s else Matrices
+        return None if is_short and not at_any_cost else Matrices
     channels = product.inner // prod(window.kernel for window in product.windows)
-    if product.groups > 1 and (product.is_transposed or channels == 1):
+    if product.groups > 1 and channels == 1 and not at_any_cost:
         return None
-    if product.is_transposed and any(window.stride > 1 for window in product.windows):
-        return Phases
     if product.is_transposed:
-        return None if channels % ALIGNED else Places
+        strided = [window for window in product.windows if window.stride > 1]
+        if strided and product.groups == 1 and all(window.dilation == 1 for window in strided):
+            return Phases
+        return None if (strided or channels % ALIGNED) and not at_any_cost else Places
     return Flat if channels % ALIGNED or channels < FEW else Places
 
 
-def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known, most_s: float = 0.0) -> Iterator[Tiles]:
+def tiles(lines: Sequence[Line], steps: Sequence[Step], known: Known, at_any_cost: bool = False) -> Iterator[Tiles]:
     """A kernel for each product that it makes faster, with as much of what follows as it can compute.
 
     Args:
-        most_s: of the library's time, that it may take where it saves nothing.
+        at_any_cost: also for those that it makes slower.
     """
     uses = Counter(name for line in lines for name in line.reads)
     for line in lines:
         product = product_of(line, known)
-        if product is None or (kind := kind_of(product, most_s)) is None:
+        if product is None or (kind := kind_of(product, at_any_cost)) is None:
             continue
         best = grown = kind((), {}, product, known)
         for step in steps:
             if grown.fits(step):
                 grown = replace(grown, steps=(*grown.steps, step))
                 best = grown if grown.is_whole(uses) else best
-        if best.gain_s or best.seconds(best.tile) <= most_s * best.library_s:
+        if best.gain_s:
             yield best
-        elif most_s and kind is Matrices and not product.bias and not product.is_batched:
-            yield SplitK((), {}, product, known)
+        elif at_any_cost:
+            is_long = kind is Matrices and best.seconds(best.tile) > FEW_TILES * best.library_s
+            splits = is_long and not product.bias and not product.is_batched
+            yield SplitK((), {}, product, known) if splits else best

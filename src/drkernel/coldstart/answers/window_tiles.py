@@ -1,6 +1,7 @@
 """Convolutions as kernels of tiles: a row is a place in the output, a column one of its channels.
 
-Places      a loop over the places of the window, and inside of it one over the channels; transposed ones, too
+Places      a loop over the places of the window, and inside of it one over the channels; transposed ones, too, where
+            those of strides pass over the places that lie between the input's
 Phases      transposed ones with strides: a grid for each remainder of the places in the output, which all need the
             same places of the window
 
@@ -128,9 +129,11 @@ class Places(Tiles):
     @property
     def wrapper(self) -> list[str]:
         right = self.right
-        order = "2, 1, 0" if self.product.is_transposed else "2, 0, 1"
+        order = "permute(2, 1, 0)" if self.product.is_transposed else "permute(2, 0, 1)"
+        if self.product.is_transposed and self._of_groups:
+            order = f"unflatten(0, ({self.product.groups}, -1)).permute(3, 0, 2, 1).flatten(1, 2)"
         return [
-            *[f"{right} = {right}.flatten(2).permute({order}).contiguous()"] * (not self._is_flat),
+            *[f"{right} = {right}.flatten(2).{order}.contiguous()"] * (not self._is_flat),
             f"N = {right}.shape[{int(not self._is_flat)}]{self._of_groups}",
             self.output,
             *self.sizes,
@@ -209,6 +212,9 @@ class Places(Tiles):
     @property
     def body(self) -> list[str]:
         moved = [f"y{side} = {self._moved(dim)}" for dim, side in enumerate(self.sides)]
+        if self.product.is_transposed:
+            strided = [(side, w.stride) for side, w in zip(self.sides, self.windows, strict=True) if w.stride > 1]
+            moved += [f"y{side} = tl.where(y{side} % {step} == 0, y{side} // {step}, -1)" for side, step in strided]
         steps = factors(window.kernel for window in self.windows)
         place = "t * N" if self.places > 1 else ""
         if self._of_groups:

@@ -37,8 +37,8 @@ class Call:
     infix: bool = False
     module: str = ""
     """What the module does whose call this is; `name` is its path."""
-    several: bool = False
-    """Whether the result is a tuple."""
+    makes: str = ""
+    """Of a module that is told whole: how its result is taken apart, with a place for each tensor."""
     asked: tuple[str, Any] = ("", None)
     """Of parts: the function that made them, and the number or the sizes that it was given."""
 

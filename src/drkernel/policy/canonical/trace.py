@@ -13,6 +13,7 @@ the call beside it.
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -208,14 +209,15 @@ class _Recorder(TorchFunctionMode):
             try:
                 result = inner(*args, **kwargs)
                 head = f"nn.{type(module).__name__}({module.extra_repr()})"
-                given = [self._ref(value) for value in _flat((args, kwargs)) if isinstance(value, Tensor)]
-                call = Call(path, given, module=head, several=isinstance(result, tuple))
-                self._add(call, *_made(result))
+                told = {name: value for name, value in kwargs.items() if value is not usual[name].default}
+                given, words = _replaced((args, told), self._ref)
+                self._add(Call(path, given, words, module=head, makes=_pattern(result)), *_made(result))
             finally:
                 self._quiet = False
             return result
 
         inner, module.forward = module.forward, forward
+        usual = inspect.signature(type(module).forward).parameters
 
     def keep_call(self, module: nn.Module, path: str) -> None:
         """Tells the call of a module that makes one call of a function as the module's."""
@@ -293,8 +295,9 @@ class _Recorder(TorchFunctionMode):
                 ref.name, number = (f"t{number}", number + 1) if used else ("_", number)
             self.shapes |= {r.name: r.shape for r in (*line.call.refs, *line.made)}
             self.dtypes |= {r.name: r.dtype for r in (*line.call.refs, *line.made) if r.dtype != "float32"}
-            several = line.call.several and not any(id(ref) in needed for ref in line.made[1:])
-            makes = f"{line.made[0].name}, *_" if several else ", ".join(ref.name for ref in line.made)
+            names, pattern = [ref.name for ref in line.made], line.call.makes
+            is_first = pattern not in ("", "{}") and not any(id(ref) in needed for ref in line.made[1:])
+            makes = f"{names[0]}, *_" if is_first else pattern.format(*names) or ", ".join(names)
             suited = general(line.call, self._inputs, self.numbers, makers, self.literals, values)
             values = [*(ref for ref in line.made if ref.name != "_"), *values]
             self._keep(line.call, suited, before, f"{makes} = {suited.text}")
@@ -326,6 +329,18 @@ def _made(result: Any) -> tuple[list[Tensor], list[Ref]]:
     return made, [Ref("", tuple(value.shape), _dtype(value)) for value in made]
 
 
+def _pattern(result: Any) -> str:
+    """How a result is taken apart, with a place for each tensor.
+
+    >>> one = torch.zeros(1)
+    >>> _pattern(one), _pattern((one, (one, one))), _pattern((one, None))
+    ('{}', '{}, ({}, {})', '{}, _')
+    """
+    if not isinstance(result, tuple | list):
+        return "{}" if isinstance(result, Tensor) else "_"
+    return ", ".join(f"({_pattern(part)})" if isinstance(part, tuple | list) else _pattern(part) for part in result)
+
+
 def _without_places(line: _Line, needed: set[int]) -> _Line:
     """`amax` where the places that `max` finds are of no use; `min` alike."""
     call = line.call
@@ -342,7 +357,7 @@ def _beside(line: _Line, told: set[str]) -> str:
     first = refs[0] if refs else None
     shaped = line.call.name in SHAPED
     differ = not (line.call.module or shaped) and len({ref.shape for ref in (*refs, made)}) > 1
-    for ref in dict((ref.name, ref) for ref in refs).values():
+    for ref in {ref.name: ref for ref in refs}.values():
         is_new = ref.path and ref.name not in told and (len(ref.shape) > 1 or ref.name.count(".") == 1)
         if is_new or differ:
             told.add(ref.name)
