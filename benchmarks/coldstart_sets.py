@@ -2,8 +2,8 @@
 
     python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N] [--programs]
 
-Part N is of seed SEED + N; a part that is there stays. A third of its rows are of variants of the training split of
-written tasks, a sixth of free programs, a sixth of free chains behind convolutions and products, a sixth of single
+Part N is of seed SEED + N; a part that is there stays. Half of its rows are of variants of the training split of
+written tasks, an eighth of free programs, an eighth of free chains behind convolutions and products, an eighth of single
 operators, the rest of all families of the generator and of its networks that nobody planned; some have 16 bits.
 --programs draws free programs alone, for a policy that has learnt the others. Train on OUT with policy.prompts=compact;
 policies read policy.prompts=canonical.
@@ -98,7 +98,7 @@ def streams(seed: int, programs_only: bool) -> list[Iterator[Task]]:
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
     drawn = [*[programs, chains, single, every, programs, chains, single, wild] * 3, programs, chains, every, *narrow]
     written = variants(load_tasks("written", split="train"), seed)
-    return [each for other in drawn for each in (other, written)]  # half of the variants are no programs that run
+    return [each for other in drawn for each in (other, written, written)]  # half of the variants do not run
 
 
 if __name__ == "__main__":

@@ -87,8 +87,8 @@ def test_a_seed_names_its_variants_and_half_of_them_run():
 
 def test_written_tasks_have_splits_and_families():
     assert {split: len(load_tasks("written", split=split)) for split in ("train", "validation", "test")} == {
-        "train": 700,
-        "validation": 50,
+        "train": 1438,
+        "validation": 132,
         "test": 100,
     }
     assert {task.family for task in load_tasks("written", split="test")} == {"mixed"}

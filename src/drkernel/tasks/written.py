@@ -26,7 +26,7 @@ FAMILIES = (*FIRST_FAMILIES, "operators", "networks", "formulas", "combinations"
 
 
 def read_written() -> list[Task]:
-    """All NNN: TTT to train on, VVV for validation, 100 to test on."""
+    """All 1,670: 1,438 to train on, 132 for validation, 100 to test on."""
     return read_records(FILE)
 
 

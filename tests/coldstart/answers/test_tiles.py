@@ -184,4 +184,4 @@ def test_every_kind_of_product_is_right_and_faster(name, verdicts):
 @pytest.mark.parametrize("name", SLOW)
 def test_where_nothing_else_can_be_a_kernel_a_slower_one_is_right(name, verdicts):
     assert verdicts[name].ok, verdicts[name].detail
-    assert not verdicts[name].lazy
+    assert verdicts[name].coverage > 0.4

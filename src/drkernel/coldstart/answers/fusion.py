@@ -17,7 +17,7 @@ from drkernel.coldstart.answers.steps import Step
 from drkernel.coldstart.answers.tile_text import Tiles
 from drkernel.coldstart.answers.tiles import tiles
 from drkernel.coldstart.answers.view import View, first
-from drkernel.coldstart.answers.views import views
+from drkernel.coldstart.answers.views import LEAST_PROGRAMS, views
 from drkernel.policy.canonical.told import Line
 
 MOST_TENSORS = 7
@@ -328,22 +328,23 @@ def groups(lines: Sequence[Line], known: Known, at_any_cost: bool = False) -> It
     """The largest groups, from the first line on; each line is in one of them at most. Products come first.
 
     Args:
-        at_any_cost: as in `tiles`.
+        at_any_cost: also where a kernel is slower, or of few programs.
     """
     uses = Counter(name for line in lines for name in line.reads)
     steps = [step for line in lines if (step := any_step_of(line, known))]
     products = list(tiles(lines, steps, known, at_any_cost))
+    least = 1 if at_any_cost else LEAST_PROGRAMS
     yield from products
     taken = {step.makes for product in products for step in product.steps}
     for place, step in enumerate(steps):
         left = [later for later in steps[place + 1 :] if later.makes not in taken]
-        if step.makes not in taken and (group := _largest(step, left, uses, known)):
-            group = _with_own_operands(group, [s for s in steps if s.makes not in taken], uses)
+        if step.makes not in taken and (group := _largest(step, left, uses, known, least)):
+            group = _with_own_operands(group, [s for s in steps if s.makes not in taken], uses, least)
             taken |= {s.makes for s in group.steps}
             yield group
 
 
-def _with_own_operands(group: Group, steps: Sequence[Step], uses: Mapping[str, int]) -> Group:
+def _with_own_operands(group: Group, steps: Sequence[Step], uses: Mapping[str, int], least: int) -> Group:
     """The group with the point-wise steps whose results nothing else needs, and those that only these need."""
     places = {step.makes: place for place, step in enumerate(steps)}
     refused: set[str] = set()
@@ -354,14 +355,14 @@ def _with_own_operands(group: Group, steps: Sequence[Step], uses: Mapping[str, i
             return group
         step = steps[places[own[-1]]]
         every = tuple(sorted((*group.steps, step), key=lambda s: places[s.makes]))
-        wider = None if step.over or step.is_view else _group(every, group.known)
+        wider = None if step.over or step.is_view else _group(every, group.known, least)
         if wider and wider.view == group.view and wider.is_whole(uses):
             group = wider
         else:
             refused.add(step.makes)
 
 
-def _largest(start: Step, later: Sequence[Step], uses: Mapping[str, int], known: Known) -> Group | None:
+def _largest(start: Step, later: Sequence[Step], uses: Mapping[str, int], known: Known, least: int) -> Group | None:
     """The largest group that begins with a step."""
     steps: tuple[Step, ...] = ()
     waiting: tuple[Step, ...] = ()
@@ -369,9 +370,9 @@ def _largest(start: Step, later: Sequence[Step], uses: Mapping[str, int], known:
     for step in (start, *later):
         if step is not start and not {s.makes for s in (*steps, *waiting)} & set(step.operands):
             continue
-        group = _group((*steps, *waiting, step), known)
+        group = _group((*steps, *waiting, step), known, least)
         if group is None and waiting and steps:
-            group = _group((*steps, step), known)
+            group = _group((*steps, step), known, least)
         if group is not None:
             steps, waiting = group.steps, ()
             best = group if group.is_whole(uses) else best
@@ -383,13 +384,13 @@ def _largest(start: Step, later: Sequence[Step], uses: Mapping[str, int], known:
     return best if computes else None
 
 
-def _group(steps: tuple[Step, ...], known: Known) -> Group | None:
+def _group(steps: tuple[Step, ...], known: Known, least: int) -> Group | None:
     """Steps as a group, in the simplest view that they allow."""
     reductions = [step for step in steps if step.over]
     found: Iterable[View]
     if any(step.window for step in reductions):
         found = [Pool.of(reductions[0], known.shapes)] if len(reductions) == 1 else []
     else:
-        found = views(steps, known.shapes)
+        found = views(steps, known.shapes, least)
     every = (Group(steps, {}, view, known) for view in found)
     return next((group for group in every if group.places is not None), None)

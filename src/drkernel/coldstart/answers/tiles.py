@@ -150,7 +150,7 @@ def kind_of(product: Product, at_any_cost: bool = False) -> type[Tiles] | None:
         is_short = product.inner % ALIGNED and product.inner < LEAST_COPIED
         return None if is_short and not at_any_cost else Matrices
     channels = product.inner // prod(window.kernel for window in product.windows)
-    if product.groups > 1 and channels == 1 and not at_any_cost:
+    if product.groups > 1 and channels == 1 and not (at_any_cost and product.is_transposed):
         return None
     if product.is_transposed:
         strided = [window for window in product.windows if window.stride > 1]

@@ -177,8 +177,8 @@ class Whole(View):
         return f"{lead}.numel()"
 
 
-def views(steps: tuple[Step, ...], shapes: Shapes) -> Iterator[View]:
-    """Those that a kernel of these steps may have, the simplest first."""
+def views(steps: tuple[Step, ...], shapes: Shapes, least: int = LEAST_PROGRAMS) -> Iterator[View]:
+    """Those that a kernel of these steps may have, the simplest first. least: programs of one that reduces."""
     reductions = {(s.over, s.groups, s.parts, shapes[s.operands[0]]) for s in steps if s.over}
     if not reductions:
         shape = max((shapes[step.makes] for step in steps), key=prod)
@@ -192,11 +192,11 @@ def views(steps: tuple[Step, ...], shapes: Shapes) -> Iterator[View]:
             yield Whole(shape, over)
             return
         long_row = LONG_ROW if shapes[steps[-1].makes] == shape else 2 * LONG_ROW
-        if (view := _reducing(shape, over or (0, 0), groups, parts, long_row)) is not None:
+        if (view := _reducing(shape, over or (0, 0), groups, parts, long_row, least)) is not None:
             yield view
 
 
-def _reducing(shape: Shape, over: tuple[int, int], groups: str, parts: int, long_row: int) -> View | None:
+def _reducing(shape: Shape, over: tuple[int, int], groups: str, parts: int, long_row: int, least: int) -> View | None:
     """The view of a reduction; None where nothing is reduced, or by too few programs."""
     whole = Rows(shape, over, groups, parts)
     inner = prod(shape[over[1] + 1 :])
@@ -205,9 +205,9 @@ def _reducing(shape: Shape, over: tuple[int, int], groups: str, parts: int, long
     if over[1] < len(shape) - 1:
         programs = prod(shape[: over[0]]) * -(-inner // 128)
         kind: type[View] = Columns if whole.number <= LONG_COLUMN else LongColumns
-        return kind(shape, over) if programs >= LEAST_PROGRAMS else None
+        return kind(shape, over) if programs >= least else None
     kind = ShortRows if whole.number <= SHORT else Rows if whole.number <= long_row else LongRows
-    return kind(shape, over, groups, parts) if prod(shape) // whole.number >= LEAST_PROGRAMS else None
+    return kind(shape, over, groups, parts) if prod(shape) // whole.number >= least else None
 
 
 def _power_of_2(number: int) -> int:
