@@ -85,6 +85,12 @@ def test_a_seed_names_its_variants_and_half_of_them_run():
     assert len({task.id for task in running}) > 20
 
 
+def test_a_model_that_inherits_its_forward_varies_in_what_it_holds():
+    source = "class Model(nn.Sequential):\n    def __init__(self): super().__init__(nn.Linear(64, 64), nn.ReLU())\n"
+    found = {variants.variant(source, random.Random(seed)) for seed in range(40)}
+    assert len(found) > 5
+
+
 def test_written_tasks_have_splits_and_families():
     assert {split: len(load_tasks("written", split=split)) for split in ("train", "validation", "test")} == {
         "train": 1438,

@@ -144,7 +144,7 @@ def _kind_of(call: ast.Call) -> tuple[str, tuple[str, ...]]:
 
 
 def _further_step(tree: ast.Module, draw: random.Random) -> None:
-    body = _forward(tree).body
+    body = _lines(tree)
     places = [place for place, line in enumerate(body) if _target(line) or isinstance(line, ast.Return)]
     for place in sorted(draw.sample(places, min(len(places), draw.choice((1, 1, 2)))), reverse=True):
         line = body[place]
@@ -161,7 +161,7 @@ def _step(name: str, draw: random.Random) -> ast.expr:
 
 def _step_less(tree: ast.Module, draw: random.Random) -> None:
     """Without a line that makes a value anew from itself; without what is done to what is returned."""
-    body = _forward(tree).body
+    body = _lines(tree)
     lines = [line for line in body if (name := _target(line)) and name in _loaded(line)]
     if lines and (len(lines) > 1 or draw.random() < 0.5):
         body.remove(draw.choice(lines))
@@ -180,12 +180,13 @@ def _loaded(line: ast.stmt) -> set[str]:
     return {node.id for node in ast.walk(line) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
-def _forward(tree: ast.Module) -> ast.FunctionDef:
-    """`Model.forward`."""
+def _lines(tree: ast.Module) -> list[ast.stmt]:
+    """Those of `Model.forward`; none where the model inherits it."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Model":
-            return next(item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward")
-    raise ValueError("a task needs a class Model with a method forward")
+            own = [item.body for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward"]
+            return own[0] if own else []
+    raise ValueError("a task needs a class Model")
 
 
 def _integers(tree: ast.AST) -> list[tuple[ast.Constant, int]]:
