@@ -38,6 +38,8 @@ class ModelNew(nn.Module):
         "getattr(torch, 're' + 'lu')",
         "getattr(x, '__class__')",
         "x.__class__.__subclasses__()",
+        "x.__class__.__name__.__class__",
+        "x.__class__.__name__ = 'Tensor'",
         "torch._C._cuda_synchronize()",
         "torch.compile(self)",
         "torch.ops.load_library('x.so')",

@@ -187,6 +187,7 @@ def test_a_source_as_people_write_them_passes():
         "y = [vars for vars in x]; z = (lambda eval: eval)(x)",
         "getattr(self, f'layer{x}'); setattr(self, f'layer{x}', 1)",
         "print(self.__class__.__name__)",
+        "for m in self.modules(): y = x if m.__class__.__name__.find('Conv') != -1 else None",
         "torch.manual_seed(0)",
         "import sys; print(1, file=sys.stderr)",
         "from triton.runtime.errors import OutOfResources",

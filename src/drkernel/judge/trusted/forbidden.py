@@ -134,9 +134,9 @@ class Check(ast.NodeVisitor):
         head, parts = chain(node)
         if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Call) and self._is(node.value.func, "type"):
             raise Found(node, "assignment to an attribute of a type")
-        if parts[-2:] == ["__class__", "__name__"]:
-            parts = parts[:-2]
-        for part in parts:
+        for part, behind in zip(parts, [*parts[1:], ""], strict=True):
+            if (part, behind) == ("__class__", "__name__") and isinstance(node.ctx, ast.Load):
+                continue  # a text, whatever is done with it
             if part in denylist.ATTRIBUTES or (self.in_kernel and part in denylist.OF_BLOCKS):
                 raise Found(node, f".{part}")
         for origin in self.names.origins(node):

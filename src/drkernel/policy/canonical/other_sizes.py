@@ -253,6 +253,7 @@ class _Search:
                     yield f"{a.text} {sign} {b.text}"
 
     def _roots(self, wanted: tuple[float, ...]) -> Iterator[str]:
+        """Powers of a size, and a constant that is divided by one."""
         sign = "-" if wanted[0] < 0 else ""
         for size in (*self._sizes, *self._products):
             for power in POWERS:
@@ -260,6 +261,10 @@ class _Search:
                     _same(abs(w), v**power) for w, v in zip(wanted, size.values, strict=True)
                 ):
                     yield f"{sign}{size.part} ** {power}"
+        for size in (*self._sizes, *self._products):
+            total = wanted[0] * size.values[0]
+            if len(set(size.values)) > 1 and all(_same(w * v, total) for w, v in zip(wanted, size.values, strict=True)):
+                yield f"{total:.9g} / {size.part}"
 
 
 def _multiples(size: _Size, wanted: tuple[int, ...]) -> Iterator[str]:
