@@ -236,7 +236,7 @@ def get_init_inputs():
         ("return F.interpolate(F.avg_pool2d(x, 2), size=x.shape[2:])", "size=(in0.shape[2], in0.shape[3])"),
         ("return x / (x.shape[2] * x.shape[3] - 1)", "in0 / (in0.shape[2] * in0.shape[3] - 1)"),
         ("return torch.split(x, (x.shape[1] - 16, 16), dim=1)[0]", "in0.shape[1] - 16, 16"),
-        ("return (x * (-9.21034037 / x.shape[1])).exp()", "in0 * (-9.21034037 / in0.shape[1])"),
+        ("return (x * (-9.21034037 / x.shape[1])).exp()", "in0 * (-4.60517019 / self.n0)"),
     ],
 )
 def test_numbers_that_change_with_other_sizes_are_written_as_sizes(forward, line):
