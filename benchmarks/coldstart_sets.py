@@ -2,9 +2,9 @@
 
     python benchmarks/coldstart_sets.py OUT [--parts 60] [--tasks 5000] [--seed 0] [--workers N] [--programs]
 
-Part N is of seed SEED + N; a part that is there stays. Half of its rows are of variants of the training split of
-written tasks, an eighth of free programs, an eighth of free chains behind convolutions and products, an eighth of
-single operators, the rest of all families of the generator and of its networks that nobody planned; some of 16 bits.
+Part N is of seed SEED + N; a part that is there stays. More than half of its rows are of variants of the training split
+of written tasks, a tenth of free programs, a tenth of free chains behind convolutions and products, a tenth of single
+operators, the rest of all families of the generator and of its networks that nobody planned; some of 16 bits.
 --programs draws free programs alone, for a policy that has learnt the others. Train on OUT with policy.prompts=compact;
 policies read policy.prompts=canonical.
 """
