@@ -65,10 +65,10 @@ def _plan(told: Told, made: Sequence[str]) -> str:
     return repr("; ".join(told.makers[name].told.partition("  #")[0] for name in made))
 
 
-def _submission(form: Canonical, kernels: Sequence[str], calls: Mapping[str, str], name: str) -> str | None:
-    """The submission with these calls and no others; None where what a policy reads has no place to say so.
+def _submission(form: Canonical, kernels: Sequence[str], calls: Mapping[str, str], name: str) -> str:
+    """The submission with these calls, and those of later lines that are alike.
 
-    A call stands for later lines that are alike. Where another kernel computes such a line, or none, that is said.
+    Where another kernel computes such a line, or none, that is said, if it is a line that a policy reads.
 
     Args:
         calls: by what they make.
