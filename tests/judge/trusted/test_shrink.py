@@ -164,3 +164,26 @@ def test_an_encoder_of_torch_is_counted_operator_by_operator():
     source = source.format(sizes="B, T = 8, 128", a="B, T, 64", b="1")
     cost = size_cost.planned_cost(Task("encoder", source), {})
     assert cost.flops >= 2 * 8 * 128 * 2 * (4 * 64 * 64 + 2 * 64 * 128)
+
+
+GIVEN = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.latents = nn.Parameter(torch.randn(1, 32, 64))
+        self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
+    def forward(self, x):
+        return self.attention(self.latents, x[:1], x[:1])[0] + nn.CosineSimilarity(-1)(x, x.flip(1)).sum()
+def get_inputs():
+    return [torch.randn(64, 512, 64, requires_grad=True)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_parameters_and_inputs_that_need_gradients_may_be_given_to_modules():
+    """Latents that attend, prototypes that are compared: torch's counter asks for the function of their gradients."""
+    assert size_cost.cost_of(Reference(Task("latents", GIVEN))).flops > 1e6
+    assert shrink.fit(Task("latents", GIVEN)).source

@@ -56,6 +56,9 @@ def cost_of(reference: Reference, limit: Cost | None = None) -> Cost:
     before = Cost(count(inputs), weights, 0.0)
     if limit is not None and before.exceeds(limit):
         return before
+    for _, given in leaves([*model.parameters(), inputs]):  # what a module is given: the counter asks for its gradient
+        if isinstance(given, Tensor) and given.is_leaf:
+            given.requires_grad_(False)
     with FlopCounterMode(display=False) as counter, _counted_attention(), _groups() as groups:
         outputs = reference.forward(model.eval(), inputs)
     return Cost(
