@@ -9,7 +9,7 @@ same order, whichever other dtypes lie between them.
 Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`); version 3 writes
 programs statement by statement (`tasks.free`), whose composition is the order of their steps; version 4 does so with
 more steps. Version 5 varies tasks that people wrote (`tasks.written`), whose splits go by the task that is varied;
-version 6 varies more of them.
+version 6 does so with those of more authors.
 """
 
 from __future__ import annotations
