@@ -7,6 +7,7 @@ from drkernel.coldstart.answers.lines import by_lines
 from drkernel.policy.canonical import canonical
 from drkernel.policy.canonical.edits import lines_of
 from drkernel.tasks import generate
+from drkernel.tasks.module import Reference
 from drkernel.types import Task
 from tests.policy.test_canonical import outputs, shrunk
 
@@ -242,3 +243,28 @@ def get_init_inputs():
 def test_numbers_that_change_with_other_sizes_are_written_as_sizes(forward, line):
     lines = [one.text for one in canonical(RESIZED.format(forward=forward)).told.lines]
     assert any(line in one for one in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("base", "start", "read"),
+    [
+        ("nn.Sequential", "super().__init__(nn.Linear(8, 8), nn.Sequential(nn.ReLU(), nn.Linear(8, 4)))", "self[1][1]"),
+        ("Base", "super().__init__(width=8)", "self.fc"),
+    ],
+)
+def test_a_submission_inherits_what_the_task_inherits(base, start, read):
+    given = "class Base(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n"
+    given += "        self.fc = nn.Linear(width, 4)\n    def forward(self, x):\n        return self.fc(x.relu())\n"
+    source = (
+        f"import torch\nimport torch.nn as nn\n{given}class Model({base}):\n    def __init__(self):\n        {start}\n"
+    )
+    source += "def get_inputs():\n    return [torch.randn(4, 8)]\ndef get_init_inputs():\n    return []\n"
+    form = canonical(source)
+    submission = form.submission(form.text)
+    assert f"class ModelNew({base})" in submission and f"{read}(t" in submission
+    torch.manual_seed(0)
+    reference = Reference(Task("t", source))
+    model, (x,) = reference.model(0), reference.inputs(0)
+    other = Reference(Task("s", submission + source[source.index("def get_inputs") :], "ModelNew")).model(0)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(x), model(x))

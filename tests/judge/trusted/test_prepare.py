@@ -155,6 +155,38 @@ def test_ranks_of_close_numbers_do_not_make_a_task_degenerate():
     assert not found.degenerate
 
 
+TOWER = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        block = lambda: nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU())
+        self.layers, self.head = nn.Sequential(*(block() for _ in range({depth}))), nn.Linear(16, 8)
+    def forward(self, x):
+        return self.head(self.layers(x))
+def get_inputs():
+    return [torch.rand({rows}, 16)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("rows", "depth", "alternatives"), [(3, 20, [(False,)]), (64, 2, [(True,), (False,)])])
+def test_a_mode_in_which_rounding_hides_wrong_outputs_is_no_alternative(rows, depth, alternatives):
+    """A norm of three numbers is little more than their order: outputs of a deep network in training say nothing."""
+    reference = Reference(Task("t", TOWER.format(rows=rows, depth=depth)))
+    found = prepare.prepare(reference, reference, b"secret", Roofline(GPUS["H200"], Scale()), recording, reference)
+    assert found.mode_alternatives == alternatives and not found.degenerate
+
+
+def test_modes_stay_where_the_sizes_that_count_are_others():
+    """There, norms have more numbers."""
+    small, large = (Reference(Task("t", TOWER.format(rows=rows, depth=20))) for rows in (3, 64))
+    found = prepare.prepare(large, small, b"secret", Roofline(GPUS["H200"], Scale()), recording, large, large=True)
+    assert found.mode_alternatives == [(True,), (False,)]
+
+
 def test_trivial_outputs_are_looked_for_at_the_tasks_own_sizes_however_dear():
     small, own, dear = (
         Reference(Task("t", PRODUCT.format(rows=rows, inner=inner)))

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import functools
 import keyword
 import random
 from collections import Counter
@@ -24,7 +25,10 @@ pytestmark = pytest.mark.xdist_group("surface")  # one worker draws the tasks
 
 @pytest.fixture(scope="module")
 def tasks():
-    return generate("train", 2000, 77, version=2)
+    return generate("train", 1000, 77, version=2)
+
+
+parsed = functools.cache(ast.parse)
 
 
 def stored(tree: ast.AST) -> list[str]:
@@ -39,7 +43,7 @@ def attributes(tree: ast.AST) -> list[str]:
 
 
 def constructor(task) -> ast.FunctionDef | None:
-    model = next(n for n in ast.parse(task.source).body if isinstance(n, ast.ClassDef) and n.name == "Model")
+    model = next(n for n in parsed(task.source).body if isinstance(n, ast.ClassDef) and n.name == "Model")
     return next((n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
 
 
@@ -56,7 +60,7 @@ def test_the_lexicon_is_large_and_its_names_are_free():
 @pytest.mark.slow
 def test_no_name_collides(tasks):
     for task in tasks:
-        tree = ast.parse(task.source)
+        tree = parsed(task.source)
         assert not (set(stored(tree)) - COMMON - {"self"}) & FORBIDDEN, task.source
         assert not set(attributes(tree)) & FORBIDDEN, task.source
         for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
@@ -70,11 +74,11 @@ def test_no_name_collides(tasks):
 @pytest.mark.slow
 def test_identifiers_are_many(tasks):
     found = Counter(
-        name for task in tasks for name in {*stored(ast.parse(task.source)), *attributes(ast.parse(task.source))}
+        name for task in tasks for name in {*stored(parsed(task.source)), *attributes(parsed(task.source))}
     )
     once = sum(count == 1 for count in found.values())
-    assert len(found) > 5000 and once > 2500, (len(found), once)
-    invented = Counter(task.source for task in tasks if not {"x", "batch_size"} & set(stored(ast.parse(task.source))))
+    assert len(found) > 2500 and once > 1250, (len(found), once)
+    invented = Counter(task.source for task in tasks if not {"x", "batch_size"} & set(stored(parsed(task.source))))
     assert len(invented) > 0.3 * len(tasks)
 
 
@@ -83,11 +87,11 @@ def test_arguments_of_constructors_need_not_be_called_as_constants(tasks):
     for task in tasks[:400]:
         made = constructor(task)
         differ += bool(
-            made and {a.arg for a in made.args.args} - set(stored(ast.Module(ast.parse(task.source).body, [])))
+            made and {a.arg for a in made.args.args} - set(stored(ast.Module(parsed(task.source).body, [])))
         )
         names = {
             node.id
-            for node in ast.parse(task.source).body
+            for node in parsed(task.source).body
             if isinstance(node, ast.Assign)
             for node in node.targets
             if isinstance(node, ast.Name)
@@ -134,7 +138,7 @@ def test_attributes_of_layers_are_literals_or_arguments(tasks, call, keyword_nam
         defaults = (
             {} if made is None else {a.arg for a in made.args.args[len(made.args.args) - len(made.args.defaults) :]}
         )
-        for node in ast.walk(ast.parse(task.source)):
+        for node in ast.walk(parsed(task.source)):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == call:
                 for given in node.keywords:
                     if given.arg == keyword_name and isinstance(given.value, ast.Name):
@@ -169,7 +173,7 @@ def test_files_are_arranged_in_several_orders(tasks):
     class_first = sum(task.source.index("class ") < task.source.index(" = ") for task in tasks)
     init_first = sum(task.source.index("def get_init_inputs") < task.source.index("def get_inputs") for task in tasks)
     text = "".join(task.source for task in tasks)
-    assert class_first > 100 and init_first > 100
+    assert class_first > 50 and init_first > 50
     for part in ("nn.functional.", "*input_shape", "torch.mm(", "torch.einsum(", "affine=False", ".shape[-"):
         assert part in text, part
 

@@ -154,18 +154,18 @@ class Examination(Generic[P]):
         """The given inputs, and the right outputs to them.
 
         Settles the modes to test in and how weights are perturbed: the first combination in which the outputs are
-        right, if possible by a Triton kernel. Where there is none, the refusal is that of the first combination that
-        could be compared, else of the first.
+        right, if possible by a Triton kernel and where wrong ones would show. Where there is none, the refusal is that
+        of the first combination that could be compared, else of the first.
         """
         refusals: list[Exception] = []
-        idle: tuple[bool, ...] | None = None  # modes in which outputs are right and no Triton kernel is launched
+        doubtful: tuple[bool, ...] | None = None  # modes in which outputs are right, but not as is to be wished
         try:
             for modes in self.prepared.mode_alternatives:
                 found = self._try_modes(modes, refusals)
-                if found and found[1].trace.launches_triton:
+                if found and found[1].trace.launches_triton and found[0].expected.well_conditioned:
                     return found
-                idle = idle or (modes if found else None)
-            if idle and (found := self._try_modes(idle, refusals)):
+                doubtful = doubtful or (modes if found else None)
+            if doubtful and (found := self._try_modes(doubtful, refusals)):
                 return found
             raise next((refusal for refusal in refusals if isinstance(refusal, VerdictReached)), refusals[0])
         finally:

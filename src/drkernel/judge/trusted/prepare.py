@@ -16,18 +16,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted import attribution, cases, modes, regimes, shrink, slices, structure
+from drkernel.judge.trusted import attribution, modes, regimes, shrink, slices, structure, trivial_outputs
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
-from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
+from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
 from drkernel.judge.trusted.formats import PRODUCTS
 from drkernel.judge.trusted.least_work import inputs_read, least_work
-from drkernel.judge.trusted.outputs import OutputTensor, all_same, leaves
-from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES, Plan
+from drkernel.judge.trusted.outputs import all_same, leaves
+from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.structure import SELECTING, Source
-from drkernel.judge.trusted.tolerance import Expected
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -40,11 +39,6 @@ _STEADY_DRAWS = 4
 """Seeds under which inputs with other numbers are drawn, to see that they can be."""
 _CHUNK = 2**28
 """Elements that are looked at together."""
-_DEGENERATE_SLACK = 10.0
-"""A trivial output counts as right within so many times the tolerance."""
-
-Predictor = Callable[[Case, Tensor], Tensor | None]
-"""A trivial output in place of one output tensor of a case; None where there is none of that kind."""
 
 
 @dataclass
@@ -179,15 +173,23 @@ def prepare(
 
 
 def _note_degenerate(prepared: PreparedTask, sized: Reference, seeds: Seeds, pause: Callable[[], object]) -> None:
-    """Finds out whether trivial outputs would pass."""
+    """Leaves out modes in which wrong outputs would not show: deep networks tell in evaluation alone, where norms of
+    few numbers magnify rounding, or in training alone, where running statistics do."""
     alternatives = prepared.mode_alternatives
-    prepared.degenerate = _passing(prepared, sized, seeds, pause)
-    if prepared.degenerate and len(alternatives) > 1:  # deep networks with running statistics may tell in training only
-        prepared.mode_alternatives = alternatives[:1]
-        if _passing(prepared, sized, seeds, pause):
-            prepared.mode_alternatives = alternatives
-        else:
-            prepared.degenerate = ""
+
+    def doubt(train: bool) -> tuple[str, bool]:
+        try:
+            return trivial_outputs.doubt(sized, prepared.sources, train, seeds, pause)
+        except DrKernelError as error:
+            if train is alternatives[-1][0]:
+                raise
+            return str(error), True
+
+    doubts = [doubt(train) for train, *_ in alternatives]
+    prepared.degenerate = min(doubts)[0]
+    if not prepared.degenerate and (sized is prepared.reference or doubts[-1][0]):  # elsewhere norms have more numbers
+        pairs = zip(alternatives, doubts, strict=True)
+        prepared.mode_alternatives = [modes for modes, found in pairs if found == min(doubts)]
 
 
 def expect_usable(prepared: Prepared, degenerate: str) -> Prepared:
@@ -336,65 +338,3 @@ def _sizes_inputs(task: Task, reference: Reference, name: str, seed: int) -> boo
 
 def _elements(inputs: list) -> int:
     return sum(t.numel() for _, t in leaves(inputs) if isinstance(t, Tensor))
-
-
-def _passing(prepared: PreparedTask, reference: Reference, seeds: Seeds, pause: Callable[[], object]) -> str:
-    """Which outputs that take no work are (nearly) right in every case; empty where none are."""
-    model = cases.build(reference, seeds("degenerate"), Perturbation.OVERWRITE)
-    train = prepared.mode_alternatives[-1][0]
-    first, passing = None, {}
-    for index, regime in enumerate(("given", *regimes.PURE, "given")):  # twice: no other regime may suit the task
-        plan = Plan(regime, DEFAULT_WEIGHTS, regime, train)  # not a timed one: only those need patterns of precision
-        case = cases.draw(prepared.task, plan, model, seeds("degenerate", index), prepared.sources)
-        if case and first is None:
-            first, passing = case, _trivial(case)
-            _expect_finite(prepared.task, case)
-        if case:
-            passing = {name: predict for name, predict in passing.items() if _passes(case, predict)}
-        if not passing:
-            return ""
-        pause()
-    return f"{next(iter(passing))} would pass for a right answer"
-
-
-def _expect_finite(task: Task, case: Case) -> None:
-    if not shrink.finite(case.inputs):
-        raise DrKernelError(f"task {task.id}: its inputs are not finite")
-    if isinstance(case.expected, Expected) and not case.expected.same_nonfinite:
-        raise DrKernelError(f"task {task.id}: the reference's output has NaN or infinities that depend on rounding")
-
-
-def _trivial(first: Case) -> dict[str, Predictor]:
-    """Outputs that take no work, by what they are."""
-    expected = first.expected.rounded
-    constants = {t.shape: float(t.double().mean()) for _, t in leaves(expected) if isinstance(t, Tensor)}
-    predictors: dict[str, Predictor] = {
-        "an output of zeros": lambda case, leaf: torch.zeros_like(leaf),
-        "a constant": lambda case, leaf: (
-            torch.full_like(leaf, constants[leaf.shape]) if leaf.shape in constants else None
-        ),
-    }
-    if isinstance(expected, Tensor):
-        predictors["an earlier output"] = lambda case, leaf: leaf if case is first else expected
-    for index in range(sum(isinstance(value, Tensor) for value in first.inputs)):
-        predictors[f"input {index} unchanged"] = functools.partial(_input, index)
-    return predictors
-
-
-def _input(index: int, case: Case, leaf: Tensor) -> Tensor | None:
-    value = [value for value in case.inputs if isinstance(value, Tensor)][index]
-    return value.to(leaf.dtype) if value.shape == leaf.shape else None
-
-
-def _passes(case: Case, predict: Predictor) -> bool:
-    """Whether trivial outputs come near enough to every output of a case."""
-    return case.expected.check(_predicted(case, predict, case.expected.rounded), _DEGENERATE_SLACK) is None
-
-
-def _predicted(case: Case, predict: Predictor, tree: Any) -> Any:
-    if isinstance(tree, (list, tuple)):
-        return [_predicted(case, predict, part) for part in tree]
-    if isinstance(tree, dict):
-        return {key: _predicted(case, predict, part) for key, part in tree.items()}
-    value = predict(case, tree) if isinstance(tree, Tensor) else tree
-    return OutputTensor(value) if isinstance(value, Tensor) else value

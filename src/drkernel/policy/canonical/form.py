@@ -70,10 +70,10 @@ class Canonical:
             return None
         functions = re.findall(r"^def (\w+)", kernels, re.MULTILINE)
         own = {canonical: path for path, canonical in self.paths.items()}
-        replaced = lambda found: f"self.{_indexed(own[found[1]])}" if found[1] in own else found[0]
+        replaced = lambda found: _indexed(f"self.{own[found[1]]}") if found[1] in own else found[0]
         methods = re.sub(r"\bself\.([mn]\d+)\b", replaced, expanded(start + methods, self.told, functions))
         body = textwrap.indent(self.frame.constructor + methods, "    ")
-        return f"{self.frame.before}{kernels}class {name}(nn.Module):\n{body}"
+        return f"{self.frame.before}{kernels}class {name}({self.frame.bases}):\n{body}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,8 @@ class Frame:
     """Those of `before`, which no answer repeats."""
     constructor: str
     """`__init__` and the methods that it calls, without indentation; empty where there is none."""
+    bases: str
+    """Of the class: `nn.Module`, `nn.Sequential`, or classes of the source."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -127,7 +129,8 @@ def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:
     parts = [part for part in parts if not _hides_an_import(part, [*parts, *others, *kept])]
     constructor = [_Constructor().visit(method) for method in [*others, *kept]]
     statements = frozenset([*IMPORTS.splitlines(), "import math", *map(ast.unparse, parts)])
-    return Frame(IMPORTS + _unparsed(parts), statements, _unparsed(constructor))
+    bases = ", ".join(map(ast.unparse, entry.bases))
+    return Frame(IMPORTS + _unparsed(parts), statements, _unparsed(constructor), bases)
 
 
 def _unparsed(nodes: Sequence[ast.AST]) -> str:
@@ -229,5 +232,5 @@ def _arguments(method: ast.FunctionDef) -> dict[str, str]:
 
 
 def _indexed(path: str) -> str:
-    """`net[0].weight` of `net.0.weight`."""
+    """`self.net[0].weight` of `self.net.0.weight`."""
     return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
