@@ -59,6 +59,8 @@ _SOFTPLUS: Recipe = (
     ("{v}", "", "tl.log(1 + {u}) + ({u} - (1 + {u} - 1)) / (1 + {u})"),
     ("{o}", "", "(tl.maximum({w}, 0.0) + {v}) / {c}"),
 )
+_STRAIGHT: Recipe = (*_SOFTPLUS[:-1], ("{o}", "", "tl.where({w} > {d}, {0}, (tl.maximum({w}, 0.0) + {v}) / {c})"))
+"""With a threshold that tells: beyond it, the function is its argument."""
 _SUM_OF_PRODUCTS: Recipe = (("{o}", "sum", "{0} * {1}"),)
 _BIASED_SUM: Recipe = (("{u}", "sum", "{0} * {1}"), ("{o}", "", "{u} + {2}"))
 _PRODUCT: Recipe = (("{o}", "", "{0} * {1}"),)
@@ -94,14 +96,19 @@ def _further(makes: str, node: ast.expr, known: Known) -> Step | None:
             return _triplet(makes, (a, b, c), words_of(keywords), known) if is_triplet else None
         case ast.Call(function, [ast.Name(value)], keywords) if (call := ast.unparse(function)) in _TOTALS:
             return _total(makes, call, value, words_of(keywords), known)
-        case ast.Call(function, [ast.Name(value)], [ast.keyword("beta", ast.Constant(beta))]):
-            softplus = tuple((o, kind, text.replace("{c}", str(beta))) for o, kind, text in _SOFTPLUS)
-            return Step(makes, (value,), softplus) if ast.unparse(function) == "F.softplus" else None
+        case ast.Call(function, [ast.Name(value)], keywords) if ast.unparse(function) == "F.softplus":
+            return _softplus(makes, value, **words_of(keywords))
         case ast.Call(function, [ast.Name()], _) if ast.unparse(function) == "F.glu":
             halves = known.halves.get(makes, ())
             recipe: Recipe = (("{o}", "", "{0} * tl.sigmoid({1})"),)
             return Step(makes, halves, recipe, own=dict.fromkeys(halves, known.shapes[makes])) if halves else None
     return None
+
+
+def _softplus(makes: str, value: str, beta: str = "1.0", threshold: str = "") -> Step:
+    recipe = _STRAIGHT if threshold else _SOFTPLUS
+    filled = tuple((o, kind, text.replace("{c}", beta).replace("{d}", threshold)) for o, kind, text in recipe)
+    return Step(makes, (value,), filled)
 
 
 def _depthwise(line: Line, known: Known) -> Step | None:

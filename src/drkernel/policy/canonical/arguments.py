@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
@@ -27,12 +28,14 @@ class Ref:
     """Where the module holds it, if it does."""
 
 
+_NOWHERE = -1
+"""The place of an argument that has a name alone."""
 VARIADIC = {"permute", "repeat", "flip", "tile", "zeros", "ones", "empty", "rand", "randn", "new_zeros", "new_ones"}
 """Functions that take numbers one by one where they want a list."""
 
 
-def bound(func: Callable, name: str, args: Sequence[Any], words: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """(name, value) of the arguments that are given and are not the default, in the function's order.
+def bound(func: Callable, name: str, args: Sequence[Any], words: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
+    """(name, value, place) of the arguments that are given and are not the default, in the function's order.
 
     name: of PyTorch's schemas. What fits none of them keeps its places: `a0`, `a1`, ...
     """
@@ -43,29 +46,31 @@ def bound(func: Callable, name: str, args: Sequence[Any], words: Mapping[str, An
     words = {word: value for word, value in words.items() if word != "return_indices" and value is not None}
     for schema in _schemas(name):
         if (found := _fitted(schema, args, words)) is not None:
-            for argument in schema.arguments:
+            for place, argument in enumerate(schema.arguments):
                 value = found.get(argument.name)
                 usual = argument.has_default_value() and _same(value, argument.default_value)
                 if argument.name in found and not usual:
-                    yield ("input" if argument.name == "self" else argument.name), value
+                    yield ("input" if argument.name == "self" else argument.name), value, place
             return
-    yield from ((f"a{place}", value) for place, value in enumerate(args))
-    yield from words.items()
+    yield from ((f"a{place}", value, place) for place, value in enumerate(args))
+    yield from ((word, value, _NOWHERE) for word, value in words.items())
 
 
 def _of_signature(
     signature: inspect.Signature, args: Sequence[Any], words: Mapping[str, Any]
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[str, Any, int]]:
     try:
         found = signature.bind(*args, **words).arguments
     except TypeError:
         found = {f"a{place}": value for place, value in enumerate(args)} | dict(words)
+    places = {word: place for place, word in enumerate(signature.parameters)}
     for word, value in found.items():
         parameter = signature.parameters.get(word)
+        place = places.get(word, int(word[1:]) if re.fullmatch(r"a\d+", word) else _NOWHERE)
         if parameter is not None and parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            yield word, list(value)
+            yield word, list(value), place
         elif parameter is None or not _same(value, parameter.default):
-            yield word, value
+            yield word, value, place
 
 
 def _same(value: Any, default: Any) -> bool:

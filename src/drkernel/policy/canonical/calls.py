@@ -117,7 +117,7 @@ def _is_method(name: str) -> bool:
 
 def _batch_norm(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: Sequence[Ref]) -> Call | None:
     """A norm by the statistics of its batch, since it has no others."""
-    given = dict(bound(func, "batch_norm", args, words))
+    given = {word: value for word, value, _ in bound(func, "batch_norm", args, words)}
     if given.get("running_mean") is not None:
         return None
     rest = {word: given[word] for word in ("weight", "bias") if given.get(word) is not None}
@@ -126,16 +126,18 @@ def _batch_norm(func: Callable, args: Sequence[Any], words: Mapping[str, Any], m
 
 
 def _named(name: str, func: Callable, args: Sequence[Any], words: Mapping[str, Any]) -> Call:
-    """A call with its tensors first and everything else by name, without what is the default."""
+    """A call with its tensors first, as far as none is left out before them, and everything else by name, without what
+    is the default."""
     tensors: list[Any] = []
     rest: dict[str, Any] = {}
     rank = next((len(ref.shape) for ref in leaves(args) if isinstance(ref, Ref)), 0) + (name == "stack")
-    for word, value in bound(func, _OTHER_NAMES.get(_name(func), _name(func)), args, words):
+    for word, value, place in bound(func, _OTHER_NAMES.get(_name(func), _name(func)), args, words):
         if word in _UNTOLD or value is None or (word == "dtype" and name not in _MAKERS):
             continue
         if word == "size" and type(value) is int and name.removeprefix("new_") in _MAKERS:
             value = [value]
-        if not rest and (is_tensors(value) or name == "where" or re.fullmatch(r"a\d+", word)):
+        is_first = place == len(tensors) and not rest
+        if is_first and (is_tensors(value) or name == "where" or re.fullmatch(r"a\d+", word)):
             tensors.append(value)
         else:
             rest[_WORDS.get(word, word)] = _argument(word, value, rank)
@@ -249,7 +251,7 @@ def _parts(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: 
 
 
 def _unbind(func: Callable, args: Sequence[Any], words: Mapping[str, Any], made: Sequence[Ref]) -> Call:
-    given = dict(bound(func, "unbind", args, words)) if _name(func) == "unbind" else {}
+    given = {word: v for word, v, _ in bound(func, "unbind", args, words)} if _name(func) == "unbind" else {}
     return Call("unbind", args[:1], {"dim": given.get("dim", 0)})
 
 
