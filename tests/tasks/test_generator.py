@@ -234,5 +234,5 @@ def test_a_family_that_is_named_twice_has_two_shares():
 
 
 def test_an_unknown_version_is_refused():
-    with pytest.raises(DrKernelError, match=r"tasks\.generator: found version 9, expected 1 to 6"):
+    with pytest.raises(DrKernelError, match=r"tasks\.generator: found version 9, expected 1 to 7"):
         generate("train", 1, 0, version=9)

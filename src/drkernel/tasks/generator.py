@@ -9,7 +9,7 @@ same order, whichever other dtypes lie between them.
 Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`); version 3 writes
 programs statement by statement (`tasks.free`), whose composition is the order of their steps; version 4 does so with
 more steps. Version 5 varies tasks that people wrote (`tasks.written`), whose splits go by the task that is varied;
-version 6 does so with those of more authors.
+versions 6 and 7 do so with those of more authors.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from drkernel.types import DrKernelError, Task
 VERSION = 1
 """The version that is drawn where none is named. A version and a seed name a stream of tasks for ever: what is added to
 families, operators or layouts states the version that it comes with (`since`), and earlier versions do not draw it."""
-NEWEST = 6
+NEWEST = 7
 GRAPHS = 2
 FREE = {3: 1, 4: 2}
-WRITTEN = {5: written.FIRST_FAMILIES, 6: written.FAMILIES}
+WRITTEN = {5: written.FIRST_FAMILIES, 6: written.NEXT_FAMILIES, 7: written.FAMILIES}
 """The versions that draw graphs, free programs with the edition of their steps, and variants of written tasks of these
 families; all others draw from `tasks.families`."""
 _Named = tuple[str, Family]
