@@ -102,8 +102,8 @@ class TasksConfig:
     """Which tasks the generator draws; the split of a composition never depends on it."""
     generator: int = VERSION
     """Version of the generator: 1 composes operators, 2 draws graphs of them, among them small networks, 3 writes
-    programs statement by statement, 4 does so with more kinds of statements, 5 varies tasks that people wrote. The
-    tasks of a version and a seed stay what they are when operators are added."""
+    programs statement by statement, 4 does so with more kinds of statements, 5 and later vary written tasks. The tasks
+    of version 1 and a seed never change. Those of later versions change with the code: name the commit, too."""
     levels: list[int] | None = None
     """KernelBench levels to keep; None keeps all."""
     families: list[str] | None = None

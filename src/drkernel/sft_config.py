@@ -86,7 +86,8 @@ class ColdstartConfig:
     positions: int = 4096
     """Most tokens that the policy reads, and of a trajectory (`sft.too_long`)."""
     fused_share: float = 0.15
-    """Share of the best solutions among the completions, so low that reinforcement learning has something to find."""
+    """Share of the best solutions among the completions. A low one leaves reinforcement learning something to find; the
+    presets for PyTorch at large have 0.75, since their policies are used without it."""
     plain: bool = False
     """Solutions in one style: a small policy need not guess which names come next."""
 

@@ -4,7 +4,8 @@ Three folders under submissions/:
 
     hacks/    01 to 83 and 201 to 218, by the classes of judge/CHEATS.md; they cheat or are wrong
     honest/   84 to 199 and 300 up; they must pass
-    attacks/  pNN_name.py tries to break property PNN of judge/README.md; it may earn nothing that it did not work for
+    attacks/  pNN_name.py tries to break property PNN of judge/PROPERTIES.md; it must gain nothing that it did not work
+              for
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""P12 of judge/README.md: nobody pays for a failure of the judge, and nobody can bring one about to escape."""
+"""P12 of judge/PROPERTIES.md: nobody pays for a failure of the judge, and nobody can bring one about to escape."""
 
 from __future__ import annotations
 

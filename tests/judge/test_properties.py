@@ -1,4 +1,4 @@
-"""The properties P1 to P12 of judge/README.md on the simulated device: no attack on one of them earns anything."""
+"""The properties P1 to P12 of judge/PROPERTIES.md on the simulated device: no attack on one of them earns anything."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def without_judge_failures(trajectories: Sequence[Trajectory]) -> list[Trajector
 
     A failure of the judge says nothing of the policy. The rewards-to-go of all turns before it are unknown, too, so the
     whole trajectory leaves: it does not train, and it does not count in a baseline. Nor does a policy gain by leaving:
-    what a submission does to itself is never a failure of the judge (judge/README.md, P12).
+    what a submission does to itself is never a failure of the judge (judge/PROPERTIES.md, P12).
 
     >>> from drkernel.types import Turn
     >>> wrong, none = Verdict("incorrect", "wrong_values"), Verdict("judge_failure", "worker_lost")

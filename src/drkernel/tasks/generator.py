@@ -8,7 +8,7 @@ same order, whichever other dtypes lie between them.
 
 Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`); version 3 writes
 programs statement by statement (`tasks.free`), whose composition is the order of their steps; version 4 does so with
-more steps. Version 5 varies tasks that people wrote (`tasks.written`), whose splits go by the task that is varied;
+more steps. Version 5 varies written tasks (`tasks.written`), whose splits go by the task that is varied;
 versions 6 and 7 do so with those of more authors.
 """
 
@@ -28,8 +28,9 @@ from drkernel.tasks.writer import describe, write
 from drkernel.types import DrKernelError, Task
 
 VERSION = 1
-"""The version that is drawn where none is named. A version and a seed name a stream of tasks for ever: what is added to
-families, operators or layouts states the version that it comes with (`since`), and earlier versions do not draw it."""
+"""The version that is drawn where none is named. Version 1 is frozen (digests in tests/tasks/test_generator.py): what
+is added to families, operators or layouts states the version that it comes with (`since`), and version 1 does not draw
+it. Later versions change with the code: with a seed, name the commit. `tasks.json` of a run has its tasks' digest."""
 NEWEST = 7
 GRAPHS = 2
 FREE = {3: 1, 4: 2}

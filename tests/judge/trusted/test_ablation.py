@@ -1,4 +1,4 @@
-"""P9 of judge/README.md: which kernels a submission's outputs depend on, and whose the time of the others is."""
+"""P9 of judge/PROPERTIES.md: which kernels a submission's outputs depend on, and whose the time of the others is."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A kernel without effect at the published shape is no hack. A tail kernel has nothing to do where the shape divides
 evenly, and a bias may lie within the tolerance. But what it does there is no work, so its time does not count as the
 submission's own (`attribution.attribute`). Only a kernel without effect at every shape is called useless, and that is
-said and not refused. See judge/README.md, P9.
+said and not refused. See judge/PROPERTIES.md, P9.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An output may be as far from the exact one as a small multiple of two errors: the reference's own in its precision, and
 that of a run with other rounding in every operator (`rounding.Noise`). Both are taken at that output and on these
 inputs. So an honest kernel with another order of summation passes, and a long sum elsewhere in the task grants nothing.
-Outputs of 16 bits are rounded to them a few times at most. See judge/README.md, P7.
+Outputs of 16 bits are rounded to them a few times at most. See judge/PROPERTIES.md, P7.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def judge_failure(reason: str, detail: str, device: str = "") -> Verdict:
     `worker_lost`, `gpu_lost` and `not_prepared`.
 
     No failure that a submission can bring about may end here, or it could choose not to be judged: what it does to its
-    own process, what it sends and how long it takes are its own. See judge/README.md, P12.
+    own process, what it sends and how long it takes are its own. See judge/PROPERTIES.md, P12.
     """
     return Verdict("judge_failure", reason, detail[:800], device=device)
 

@@ -1,4 +1,6 @@
-"""Tasks written by hand in the manner of KernelBench's levels: single operators, fused chains, small networks.
+"""Tasks in the manner of KernelBench's levels: single operators, fused chains, small networks.
+
+A large language model wrote them one by one (docs/policies.md, "Written tasks"); no generator drew them.
 
 Each is a file `level{n}/{nn}_{name}.py`, whose docstring begins with the family. They are for evaluation alone: none is
 in the training split, and none is a composition of the generator. Below the docstring a file is written as people write

@@ -1,7 +1,7 @@
 """What a price must contain at least, by what the reference does.
 
 The counts of a submission come from its own process. So they are held against two things that the examiner knows: which
-bytes an honest forward moves, and which products of the reference no longer happen in ATen. See judge/README.md, P11.
+bytes an honest forward moves, and which products of the reference no longer happen in ATen. judge/PROPERTIES.md, P11.
 """
 
 from __future__ import annotations
