@@ -1,4 +1,4 @@
-"""judge/README.md and CHEATS.md are what a reader enters by: they have all numbers, modules and tests."""
+"""The judge's pages are what a reader enters by: they have all numbers, properties, modules and tests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import drkernel.judge
 from tests.judge.examples import Example, examples
 
 JUDGE = Path(drkernel.judge.__file__).parent
-README = (JUDGE / "README.md").read_text()
+README, PROPERTIES, MODULES = ((JUDGE / f"{name}.md").read_text() for name in ("README", "PROPERTIES", "MODULES"))
 
 
-def section(title: str) -> str:
-    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+def sections(page: str) -> dict[str, str]:
+    """Title -> text of the second-level sections of a page."""
+    return {title: text for title, _, text in (part.partition("\n") for part in page.split("\n## ")[1:])}
 
 
 def numbers(rows: list[str]) -> list[int]:
@@ -54,22 +55,41 @@ def test_a_static_refusal_is_said_to_be_one():
 
 
 def test_every_module_is_in_the_table_of_its_folder():
-    folder, listed = "", set()
-    for row in section("Folders").splitlines():
-        cell = row.split("|")[1].strip() if row.startswith("|") else ""
-        if heading := re.match(r"\*\*(\w+)/\*\*", cell):
-            folder = heading[1]
-        inner = re.match(r"`(\w+)/`:", cell)
-        path = "/".join(filter(None, [folder, inner[1] if inner else ""]))
-        listed |= {f"{path}/{name}".lstrip("/") for name in re.findall(r"`(\w+\.py)`", cell)}
+    folder, listed = "", []
+    for row in MODULES.splitlines():
+        if heading := re.match(r"\| \*\*(\w+)/\*\* \|", row):
+            folder = heading[1] + "/"
+        if module := re.match(r"\| `([\w/]+\.py)` \| \S", row):
+            listed.append(folder + module[1])
     modules = {str(path.relative_to(JUDGE)) for path in JUDGE.rglob("*.py") if path.name != "__init__.py"}
-    assert listed == modules
+    assert len(listed) == len(set(listed))
+    assert set(listed) == modules
 
 
-def test_every_property_is_in_the_table():
-    assert re.findall(r"^\| (P\d+) \|", section("Properties"), re.MULTILINE) == [f"P{i}" for i in range(1, 13)]
+def test_every_folder_is_in_the_readme():
+    folders = {path.name for path in JUDGE.iterdir() if (path / "__init__.py").exists()}
+    assert set(re.findall(r"^\| `(\w+)/` \|", sections(README)["Folders"], re.MULTILINE)) == folders
 
 
-def test_the_tests_that_it_names_exist():
-    tests = {path.name for path in Path(__file__).parent.rglob("test_*.py")}
-    assert set(re.findall(r"`(test_\w+\.py)`", README)) <= tests
+def test_every_property_has_a_section_with_its_promise_its_tests_and_what_is_left():
+    found = {title.split(":")[0]: text for title, text in sections(PROPERTIES).items() if re.match(r"P\d+:", title)}
+    assert list(found) == [f"P{i}" for i in range(1, 13)]
+    parts = ["Promise", "How", "Tests", "Left"]
+    assert all(re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE) == parts for text in found.values())
+
+
+def test_every_attack_is_on_a_property_that_has_a_section():
+    attacked = {int(example.name[1:3]) for example in examples("attacks")}
+    assert {f"P{number}" for number in attacked} <= {title.split(":")[0] for title in sections(PROPERTIES)}
+
+
+def test_the_readme_is_short_and_names_the_other_pages():
+    assert len(README.split()) <= 2000
+    pages = {path.name for path in JUDGE.glob("*.md")} - {"README.md"}
+    assert set(re.findall(r"\]\((\w+\.md)", README)) == pages
+
+
+@pytest.mark.parametrize("page", sorted(JUDGE.glob("*.md")), ids=lambda path: path.name)
+def test_the_tests_that_it_names_exist(page: Path):
+    tests = {path.name for path in Path(__file__).parents[1].rglob("test_*.py")}
+    assert set(re.findall(r"`(?:tests/[\w/]+/)?(test_\w+\.py)`", page.read_text())) <= tests
