@@ -73,9 +73,7 @@ def test_no_name_collides(tasks):
 
 @pytest.mark.slow
 def test_identifiers_are_many(tasks):
-    found = Counter(
-        name for task in tasks for name in {*stored(parsed(task.source)), *attributes(parsed(task.source))}
-    )
+    found = Counter(name for task in tasks for name in {*stored(parsed(task.source)), *attributes(parsed(task.source))})
     once = sum(count == 1 for count in found.values())
     assert len(found) > 2500 and once > 1250, (len(found), once)
     invented = Counter(task.source for task in tasks if not {"x", "batch_size"} & set(stored(parsed(task.source))))
@@ -86,9 +84,7 @@ def test_arguments_of_constructors_need_not_be_called_as_constants(tasks):
     differ = 0
     for task in tasks[:400]:
         made = constructor(task)
-        differ += bool(
-            made and {a.arg for a in made.args.args} - set(stored(ast.Module(parsed(task.source).body, [])))
-        )
+        differ += bool(made and {a.arg for a in made.args.args} - set(stored(ast.Module(parsed(task.source).body, []))))
         names = {
             node.id
             for node in parsed(task.source).body
