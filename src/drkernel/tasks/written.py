@@ -3,8 +3,8 @@
 The authors are runs of a large language model, in 2026-11 (docs/policies.md, "Written tasks"). Each had a field.
 Of the first six: vision, language, numerical, chains (of operators behind a product or a convolution), series (and
 volumes); the sixth, mixed, is the test split. 40 % of theirs are single operators or formulas, 40 % chains, 20 % small
-networks. Of the next six, with whom half of all tasks are networks: operators (with
-chains), networks, formulas (single operators), combinations (chains), images and sequences (blocks and whole networks).
+networks. Of the next six, with whom half of all tasks are networks: operators (with chains), networks, formulas (single
+operators), combinations (chains), images and sequences (blocks and whole networks).
 Of the last three: architectures (whole networks), fusions (chains) and functions (single operators and formulas).
 All were told to write from their own knowledge, and not to look for or reproduce a benchmark's problems.
 `written.parquet` has the tasks as they were written.
