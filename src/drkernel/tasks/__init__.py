@@ -58,7 +58,7 @@ def load_tasks(
 
     Args:
         source: `generated`, `handwritten` (all in test), `handwritten:development` or `handwritten:final` (its halves),
-            `written` (2,170 by fifteen authors), a folder (of Python files, or KernelBench's layout; folders `train` and
+            `written` (2,170 by 15 authors), a folder (of Python files, or KernelBench's layout; folders `train` and
             `test` in it state splits), a .jsonl or .parquet file, one .py file or a folder with one (in every split),
             or `hub:<dataset id>`.
         split: train, validation, test; or all, for sources that are a benchmark as a whole.

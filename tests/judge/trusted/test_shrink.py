@@ -187,3 +187,35 @@ def test_parameters_and_inputs_that_need_gradients_may_be_given_to_modules():
     """Latents that attend, prototypes that are compared: torch's counter asks for the function of their gradients."""
     assert size_cost.cost_of(Reference(Task("latents", GIVEN))).flops > 1e6
     assert shrink.fit(Task("latents", GIVEN)).source
+
+
+GATED = """
+import torch
+from torch import nn
+C, SIDE = {channels}, 56
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.down, self.up = nn.Conv2d(C, C, 4, 2), nn.Linear(C, C // 16), nn.Linear(C // 16, C)
+    def forward(self, x, noise):
+        gate = torch.sigmoid(self.up(torch.relu(self.down(x.mean((2, 3))))))
+        return self.conv(x * gate[:, :, None, None]) + noise
+def get_inputs():
+    return [torch.randn(8, C, SIDE, SIDE), torch.randn(8, C, 27, 27)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("channels", [96, 320])
+def test_no_operator_does_at_small_sizes_what_it_does_not_at_the_published_ones(channels):
+    """A width that a network divides stays, and what is added to an image has its size."""
+    task = Task("gated", GATED.format(channels=channels))
+    small = shrink.fit(task)
+    reference = Reference(small, small.small)
+    x, noise = reference.inputs(0)
+    model = reference.model(0)
+    assert size_cost.alike(reference) and x.numel() < 8 * channels * 56 * 56
+    assert model.down.weight.numel() and model.conv(x).shape == noise.shape
+    assert not size_cost.alike(Reference(task, {"C": 8, "SIDE": 56})), "a linear layer of no width"
+    assert not size_cost.alike(Reference(task, {"C": channels, "SIDE": 4})), "an image of one pixel"

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace
-from drkernel.judge.trusted import attribution, modes, regimes, shrink, slices, structure, trivial_outputs
+from drkernel.judge.trusted import attribution, modes, regimes, shrink, size_cost, slices, structure, trivial_outputs
 from drkernel.judge.trusted.attribution import CostModel, ReferenceCost
 from drkernel.judge.trusted.cases import Seeds
 from drkernel.judge.trusted.distinct_sizes import most_telling
@@ -301,7 +301,7 @@ class _NarrowFactors(TorchDispatchMode):
 
 
 def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference, masked: bool) -> Iterator[Reference]:
-    """References at other sizes that run, stay finite unless the task has infinities, and are not much larger."""
+    """References at other sizes that run alike, stay finite unless the task has infinities, and are not much larger."""
     seed = seeds("shapes")
     inputs = base.inputs(seed)
     known = {shrink.shapes_of(inputs)}
@@ -315,7 +315,8 @@ def _hidden(task: Task, base: Reference, seeds: Seeds, published: Reference, mas
             shapes = shrink.shapes_of(inputs)
             if shapes in known or _elements(inputs) > limit:
                 continue
-            if shrink.finite(other.forward(other.model(seed).eval(), inputs), masked):
+            outputs = other.forward(other.model(seed).eval(), inputs)
+            if shrink.finite(outputs, masked) and size_cost.alike(other):
                 known.add(shapes)
                 yield other
         except DrKernelError:

@@ -200,7 +200,7 @@ def _with_lower(
         for cap in (cap for cap in _CAPS if least <= cap < small[name]):
             changed = small | {other: min(small[other], halved(full[other], cap)) for other in names}
             cost = planned_cost(task, changed)
-            if cost and cost.group >= min(LEAST_GROUP, before.group):
+            if cost and cost.group >= min(LEAST_GROUP, before.group) and cost.undefined <= before.undefined:
                 return changed, cost
     return small, None
 
@@ -229,14 +229,14 @@ def _narrowed(task: Task, lowered: Sequence[dict[str, int]], limit: Cost) -> Tas
     full = Reference(task).constants
     task = dataclasses.replace(task, source=lift.lift_network(task.source))
     widths = lift.network_sizes(task.source)
-    best = None
+    best, undefined = None, True
     for halvings in _HALVINGS:
         for small, times in itertools.product(lowered, halvings):
             tied = {name: full[name] for name in small if small[name] == full[name] in widths.values()}
             narrow, cost = _halved_widths(task, widths | small, widths | tied, times)
-            if cost is not None and not cost.exceeds(limit):
-                best = narrow
-                if not cost.exceeds(NETWORK):
+            if cost is not None and not cost.exceeds(limit) and cost.undefined <= undefined:
+                best, undefined = narrow, cost.undefined
+                if not cost.exceeds(NETWORK) and not undefined:
                     return _fitted(task, best)
     return _fitted(task, best) if best else None
 
@@ -246,11 +246,14 @@ def _halved_widths(
 ) -> tuple[dict[str, int], Cost | None]:
     """The constants with these widths halved, or all but one of them, and the cost; None where the network does not
     run."""
+    doubtful: tuple[dict[str, int], Cost | None] = small, None
     for kept in ("", *sorted(widths)):
         narrow = small | {name: _divided(value, times) for name, value in widths.items() if name != kept}
-        if cost := planned_cost(task, narrow):
+        cost = planned_cost(task, narrow)
+        if cost and not cost.undefined:
             return narrow, cost
-    return small, None
+        doubtful = (narrow, cost) if cost and not doubtful[1] else doubtful
+    return doubtful
 
 
 def _divided(value: int, times: int) -> int:

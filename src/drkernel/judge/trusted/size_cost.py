@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from drkernel.judge.trusted.outputs import leaves
@@ -32,7 +34,8 @@ class Cost:
     weights: int
     flops: float
     undefined: bool = False
-    """Whether an output has NaN."""
+    """Whether an output has NaN, or an operator does what it does not at the published sizes: it repeats an operand, or
+    has nothing to do."""
     group: float = math.inf
     """The least number of elements that a norm divides by the deviation of."""
 
@@ -50,6 +53,10 @@ class Cost:
 
 def cost_of(reference: Reference, limit: Cost | None = None) -> Cost:
     """What one forward costs; of what exceeds a limit before the forward, only inputs and weights."""
+    return _cost_of(reference, limit, _published_forms(reference.task))
+
+
+def _cost_of(reference: Reference, limit: Cost | None, usual: frozenset | None) -> Cost:
     inputs, model = reference.inputs(0), reference.model(0)
     count = lambda *trees: sum(t.numel() for tree in trees for _, t in leaves(tree) if isinstance(t, Tensor))
     weights = sum(p.numel() for p in model.parameters())
@@ -59,11 +66,57 @@ def cost_of(reference: Reference, limit: Cost | None = None) -> Cost:
     for _, given in leaves([*model.parameters(), inputs]):  # what a module is given: the counter asks for its gradient
         if isinstance(given, Tensor) and given.is_leaf:
             given.requires_grad_(False)
-    with FlopCounterMode(display=False) as counter, _counted_attention(), _groups() as groups:
+    with FlopCounterMode(display=False) as counter, _counted_attention(), _groups() as groups, Forms() as forms:
         outputs = reference.forward(model.eval(), inputs)
-    return Cost(
-        count(inputs, outputs), weights, counter.get_total_flops(), _has_nan(outputs), min(groups, default=math.inf)
-    )
+    undefined = _has_nan(outputs) or (usual is not None and not forms.found <= usual)
+    return Cost(count(inputs, outputs), weights, counter.get_total_flops(), undefined, min(groups, default=math.inf))
+
+
+class Forms(TorchDispatchMode):
+    """Notes what operators do with shapes: which repeat an operand along a dimension, and which make nothing.
+
+    Sizes that become smaller may become one or none: then a width that a network divides is empty, and operands of one
+    shape are no longer of one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[tuple[Any, ...]] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        outputs = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        for _, made in leaves(outputs):
+            if isinstance(made, Tensor) and not made.numel():
+                self.found.add((name,))
+            elif isinstance(made, Tensor) and torch.Tag.pointwise in func.tags:
+                for place, given in enumerate(value for value in args if isinstance(value, Tensor)):
+                    sizes = zip(reversed(given.shape), reversed(made.shape), strict=False)
+                    self.found |= {(name, place, dim) for dim, (own, whole) in enumerate(sizes) if own == 1 < whole}
+        return outputs
+
+
+def alike(reference: Reference) -> bool:
+    """Whether operators do at these sizes what they do at the published ones; True where that cannot be told."""
+    usual = _published_forms(reference.task)
+    found = _forms_of(reference.task.source, reference.task.entry_point, tuple(reference.constants.items()))
+    return usual is None or found is None or found <= usual
+
+
+def _published_forms(task: Task) -> frozenset | None:
+    """What operators do at the published sizes; None where the task does not run without data."""
+    return _forms_of(task.source, task.entry_point)
+
+
+@functools.lru_cache(maxsize=64)
+def _forms_of(source: str, entry_point: str, constants: tuple[tuple[str, int], ...] = ()) -> frozenset | None:
+    try:
+        with without_data(), Forms() as forms:
+            reference = Reference(Task("", source, entry_point), dict(constants))
+            reference.forward(reference.model(0).eval(), reference.inputs(0))
+    except Exception:
+        return None
+    return frozenset(forms.found)
 
 
 @contextlib.contextmanager
@@ -104,8 +157,9 @@ def _has_nan(outputs: Any) -> bool:
 
 def planned_cost(task: Task, constants: Mapping[str, int], limit: Cost | None = None) -> Cost | None:
     """The cost without memory or arithmetic; None where the task does not run, or not without data."""
+    usual = _published_forms(task)
     try:
         with without_data():
-            return cost_of(Reference(task, constants), limit)
+            return _cost_of(Reference(task, constants), limit, usual)
     except Exception:
         return None
