@@ -233,14 +233,19 @@ def keep_fused_operators_whole() -> None:
     torch.rms_norm = rms_norm
 
 
+_MARKS = frozenset({"_record_function_enter", "_record_function_enter_new", "_record_function_exit"})
+"""Operators that take a text, or what such a one has made, and compute nothing."""
+
+
 def moves_data(func: Any) -> bool:
     """Whether a GPU would run a kernel for this operator."""
     return not func.is_view and func._overloadpacket.__name__ not in FREE and func.namespace in _COUNTED
 
 
 def _is_known(func: Any) -> bool:
-    """Whether the operator, or what it consists of, is counted."""
-    return func.namespace in _COUNTED or is_followed(func)
+    """Whether the operator, or what it consists of, is counted, or it only marks a block for a profiler."""
+    is_mark = func.namespace == "profiler" and func.overloadpacket.__name__ in _MARKS
+    return func.namespace in _COUNTED or is_mark or is_followed(func)
 
 
 def _algorithm(name: str, read: list[Tensor], written: list[Tensor]) -> str:

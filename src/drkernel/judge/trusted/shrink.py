@@ -274,7 +274,7 @@ def _with_wide_rows(task: Task, constants: dict[str, int], small: dict[str, int]
             wide = Reference(task, others | widths)
             before, after = _distinct_sizes(Reference(task, small)), _distinct_sizes(wide)
             fewer = any(now < then for then, now in zip(before, after, strict=True))
-            if not fewer and not cost_of(wide).exceeds(target):
+            if not fewer and not (cost := cost_of(wide)).exceeds(target) and not cost.undefined:
                 return others | widths
     return small
 
