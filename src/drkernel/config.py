@@ -144,7 +144,8 @@ class JudgeConfig:
     lazy_below: float = 1.05
     """A correct submission with a smaller speed-up than this is called lazy."""
     shapes: str = "reject"
-    """A submission that is wrong on another legal shape: `reject`, `penalise` (not_general) or `ignore`."""
+    """A submission that fails on another legal shape: `reject` (status not_general where outputs are wrong, an error is
+    allowed), `penalise` (ok, but its speed-up counts as at most 1) or `ignore` (not tried)."""
     timed_shapes: int = 1
     """At how many shapes of its task a submission is timed, 1 to 4: the published one and others of about as much work,
     which nobody knows. Needs `shapes=reject` or `penalise`."""

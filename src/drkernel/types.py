@@ -105,7 +105,8 @@ class Verdict:
     """Wall time of judging, without the time in the queue. The only field that differs when a submission is judged
     twice."""
     general: bool = True
-    """False where the submission refuses (with a clear error) other legal shapes."""
+    """False where the submission fails on another legal shape: with a clear error, or, where `judge.shapes=penalise`,
+    with wrong outputs. Then that setting counts its speed-up as at most 1."""
     lazy: bool = False
     """Correct and honest, but with no real gain."""
     evidence: dict[str, Any] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ import torch
 
 from drkernel.judge import Judge, service
 from drkernel.judge.devices.cuda import backend
-from drkernel.types import DrKernelError, Task
+from drkernel.types import DrKernelError, Task, Verdict
 from tests.judge.examples import examples
 
 pytestmark = pytest.mark.slow
@@ -134,14 +135,36 @@ def test_a_wrong_value_comes_with_place_and_size(judge, tasks):
     assert 0 < evidence["share"] < 1 and 0 < evidence["error"] <= 0.25
 
 
-def test_the_shapes_policy_decides_what_a_wrong_answer_on_another_shape_means(tasks):
-    source = next(e.source for e in examples("hacks") if e.name == "27_no_tail")
-    statuses = {}
-    for policy in ("penalise", "ignore"):
-        with Judge(workers=1, secret=b"s", timeout_s=4, shapes=policy) as judge:
-            verdict = judge.judge(tasks["exact_shape"], source)
-            statuses[policy] = verdict.status, verdict.general
-    assert statuses == {"penalise": ("ok", False), "ignore": ("ok", True)}
+def test_the_shapes_policy_decides_what_a_failure_at_another_legal_shape_means(tasks):
+    """`penalise` says what it does: who fails there counts as no faster than the reference."""
+    cheat = next(e.source for e in examples("hacks") if e.name == "27_no_tail")
+    found = {}
+    for policy in ("reject", "penalise", "ignore"):
+        with Judge(workers=1, secret=b"s", timeout_s=4, shapes=policy, price_hacks=True) as judge:
+            found[policy] = judge.judge(tasks["exact_shape"], cheat)
+            assert judge.judge(tasks["exact_shape"], cheat) is found[policy], "a verdict is kept as it counts"
+    assert found["reject"].status == "not_general"
+    assert [(found[p].status, found[p].general) for p in ("penalise", "ignore")] == [("ok", False), ("ok", True)]
+    full, capped = found["ignore"], found["penalise"]
+    assert (full.reason, full.lazy) == ("faster", False) and full.speedup > 1.05
+    assert (capped.speedup, capped.reason, capped.lazy) == (1.0, "lazy", True)
+    assert capped.evidence["measured_speedup"] == full.speedup and "measured_speedup" not in full.evidence
+
+
+def test_a_penalised_verdict_loses_speed_and_nothing_else():
+    over = {"speedup_over": {"torch.compile": 1.3, "eager, TF32": 0.9}}
+    fast = Verdict("ok", "faster", speedup=2.0, coverage=0.7, general=False, evidence=over)
+    capped = service.penalised(fast, lazy_below=1.05)
+    assert (capped.speedup, capped.reason, capped.lazy, capped.coverage) == (1.0, "lazy", True, 0.7)
+    assert capped.evidence == {"measured_speedup": 2.0, "speedup_over": {"torch.compile": 1.0, "eager, TF32": 0.9}}
+    priced = dataclasses.replace(fast, status="hack", reason="decoy")
+    assert (service.penalised(priced, 1.05).speedup, service.penalised(priced, 1.05).reason) == (1.0, "decoy")
+    for same in (
+        dataclasses.replace(fast, general=True),
+        dataclasses.replace(fast, speedup=0.8, reason="slower", lazy=True),
+        Verdict("incorrect", "wrong_values"),
+    ):
+        assert service.penalised(same, 1.05) == same
 
 
 def test_a_judge_that_prices_hacks_times_those_whose_answers_are_right(judge, tasks):

@@ -68,7 +68,7 @@ def show(verdict: Verdict, name: str) -> None:
         numbers += f"reference {verdict.reference_ms:.4f} ms   submission {verdict.submission_ms:.4f} ms"
         if (share := verdict.evidence.get("roofline", {}).get("share")) is not None:
             numbers += f"   {100 * share:.0f} % of the GPU's limit"
-        console.print(numbers + ("" if verdict.general else "   (refuses other shapes)"), highlight=False)
+        console.print(numbers + ("" if verdict.general else "   (fails on other shapes)"), highlight=False)
         _show_shapes(console, verdict)
         console.print(_table("submission", verdict.profile))
         console.print(_table("reference", verdict.reference_profile))
@@ -224,7 +224,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help=f"for one call of a submission; {timeouts}")
     parser.add_argument(
-        "--shapes", choices=SHAPES, default="reject", help="what a wrong output on another shape of the task means"
+        "--shapes",
+        choices=SHAPES,
+        default="reject",
+        help="what it means to fail on another legal shape; penalise: the speed-up counts as at most 1",
     )
     parser.add_argument(
         "--timed-shapes", type=int, default=1, metavar="N", help="time at N shapes of the task, up to 4; default: 1"

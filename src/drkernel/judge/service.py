@@ -5,10 +5,11 @@ It runs in the process of its user, which executes no submission.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from drkernel.judge.trusted.criterion import CRITERIA
 from drkernel.judge.trusted.prepare import DEGENERATE
 from drkernel.judge.trusted.shape_times import ACROSS
 from drkernel.judge.trusted.timed_shapes import MOST
+from drkernel.judge.trusted.verdicts import reason_of
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.types import DrKernelError, Task, Verdict
 
@@ -54,8 +56,9 @@ class Judge:
             alone is unusable.
         cache: keep verdicts by source (without trailing white space) and task.
         lazy_below: speed-ups under this count as no real gain.
-        shapes: what wrong outputs on another legal shape mean: `reject`, `penalise` (ok, but not `general`), or
-            `ignore` (not tried).
+        shapes: what a submission gets that fails on another legal shape: `reject` (wrong outputs refuse it, a clear
+            error does not), `penalise` (either is ok, but not `general`, and its speed-up counts as at most 1, see
+            `penalised`), or `ignore` (not tried).
         timed_shapes: at how many shapes of its task a submission is timed, 1 to 4: the published one and others. More
             than one needs `shapes` `reject` or `penalise`.
         across_shapes: how the speed-ups at several shapes become one: `geometric`, their mean, or `worst`.
@@ -147,6 +150,7 @@ class Judge:
         else:
             settings = {"config": config | {"device": f"simulated:{gpu}"}, "limits": limits}
             self._backend = SimulatedBackend(settings, secret, workers, worker_timeout_s)
+        self._penalises, self._lazy_below = shapes == "penalise", lazy_below
         self._verdicts: OrderedDict[tuple, Future] | None = OrderedDict() if cache else None
         self._lock = threading.Lock()
         self._closed = False
@@ -163,15 +167,20 @@ class Judge:
         with self._lock:
             self._expect_open()
             if self._verdicts is None:
-                return self._backend.enqueue(task, _shortened(source))
+                return self._verdict_to_come(task, source)
             if key in self._verdicts:
                 self._verdicts.move_to_end(key)
                 return self._verdicts[key]
-            future = self._verdicts[key] = self._backend.enqueue(task, _shortened(source))
+            future = self._verdicts[key] = self._verdict_to_come(task, source)
             if len(self._verdicts) > _MAX_CACHED:
                 self._verdicts.popitem(last=False)
         future.add_done_callback(lambda done: self._forget_failure(key, done))
         return future
+
+    def _verdict_to_come(self, task: Task, source: str) -> Future[Verdict]:
+        """The backend's verdict, as it counts."""
+        future = self._backend.enqueue(task, _shortened(source))
+        return _mapped(future, lambda verdict: penalised(verdict, self._lazy_below)) if self._penalises else future
 
     def _forget_failure(self, key: tuple, done: Future) -> None:
         """A failure of the judge is not kept: who asks again gets another attempt."""
@@ -211,6 +220,42 @@ class Judge:
     def _expect_open(self) -> None:
         if self._closed:
             raise DrKernelError("judge: already closed")
+
+
+def penalised(verdict: Verdict, lazy_below: float) -> Verdict:
+    """The verdict as it counts with `shapes="penalise"`: a submission that is not `general` is no faster than the
+    reference, which its user would call at the other shapes. `evidence["measured_speedup"]` keeps what was measured.
+
+    >>> fast = Verdict("ok", "faster", speedup=2.0, general=False)
+    >>> counted = penalised(fast, lazy_below=1.05)
+    >>> counted.speedup, counted.reason, counted.evidence
+    (1.0, 'lazy', {'measured_speedup': 2.0})
+    """
+    if verdict.general or verdict.speedup is None or verdict.speedup <= 1:
+        return verdict
+    evidence = verdict.evidence | {"measured_speedup": verdict.speedup}
+    if others := evidence.get("speedup_over"):
+        evidence["speedup_over"] = {name: min(1.0, speedup) for name, speedup in others.items()}
+    counted = dataclasses.replace(verdict, speedup=1.0, evidence=evidence)
+    if not verdict.ok:
+        return counted
+    lazy = lazy_below > 1
+    return dataclasses.replace(counted, lazy=lazy, reason=reason_of(1.0, lazy))
+
+
+def _mapped(future: Future, change: Callable[[Any], Any]) -> Future:
+    """A future of what `change` makes of the result; errors and a cancellation pass through."""
+    changed: Future = Future()
+    changed.set_running_or_notify_cancel()
+
+    def pass_on(done: Future) -> None:
+        try:
+            changed.set_result(change(done.result()))
+        except BaseException as error:
+            changed.set_exception(error)
+
+    future.add_done_callback(pass_on)
+    return changed
 
 
 def longest_s(timeout_s: float | None) -> float:

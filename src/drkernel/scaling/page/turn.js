@@ -137,7 +137,7 @@ function inWords(i, detail) {
     detail.coverage === null
       ? ""
       : ` ${Math.round(100 * detail.coverage)} % of the device time is in its own Triton kernels.`;
-  const other = detail.general ? "" : " It refuses other shapes.";
+  const other = detail.general ? "" : " It fails on other shapes.";
   const gain =
     speed === null
       ? ""
