@@ -297,6 +297,7 @@ def slug(text: str) -> str:
 
 
 OmegaConf.register_new_resolver("slug", slug, replace=True)
+OmegaConf.register_new_resolver("more_than_half", lambda number: number // 2 + 1, replace=True)
 OmegaConf.register_new_resolver("not_in_name_of_run", lambda: [*MAY_CHANGE, SECRET], replace=True)
 
 
