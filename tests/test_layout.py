@@ -26,6 +26,7 @@ SIDEWAYS = {
     ("ranges", "types"),
     ("lora", "types"),
     ("policy_config", "lora"),
+    ("policy_config", "registry"),
     ("sft_config", "types"),
     ("stage_keys", "types"),
     ("config", "objective"),

@@ -41,7 +41,7 @@ from drkernel.overrides import (
     schema,
     typed,
 )
-from drkernel.policy_config import EngineConfig, PolicyConfig
+from drkernel.policy_config import ENGINES, PROMPTS, THINKING, EngineConfig, PolicyConfig
 from drkernel.ranges import RANGES
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, ColdstartConfig, SftConfig, expect_trajectories
@@ -56,7 +56,7 @@ SCHEDULES = ("constant", "linear", "cosine")
 """How the learning rate goes on after its warm-up."""
 BEST_BY = ("reward", "correct", *(f"fast@{threshold:g}" for threshold in THRESHOLDS))
 """The measures of a validation, each of the last turn, by which a checkpoint may be the best."""
-CHOICES: dict[str, tuple[str, ...]] = {
+CHOICES: dict[str, Collection[str]] = {
     "stage": ("rl", "sft", "coldstart"),
     "algo.advantage": tuple(ADVANTAGES),
     "algo.aggregation": tuple(AGGREGATIONS),
@@ -64,9 +64,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "algo.ratio_level": RATIO_LEVELS,
     "reward.name": tuple(REWARDS),
     "tasks.precision": PRECISIONS,
-    "policy.prompts": ("compact", "canonical", "chat"),
-    "policy.thinking": ("none", "kept", "stripped"),
-    "engine.name": ("auto", "graphs", "transformers", "vllm"),
+    "policy.prompts": PROMPTS,
+    "policy.thinking": THINKING,
+    "engine.name": ENGINES,
     "judge.device": DEVICES,
     "judge.gpu": tuple(GPUS),
     "judge.shapes": SHAPES,

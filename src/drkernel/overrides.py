@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -62,7 +62,7 @@ FIRST_RANK_PRINTS_S = 2.0
 
 
 def resolve(
-    composed: DictConfig, kind: type[C], choices: Mapping[str, Sequence[str]], ranges: Mapping[str, Range]
+    composed: DictConfig, kind: type[C], choices: Mapping[str, Collection[str]], ranges: Mapping[str, Range]
 ) -> C:
     """A `kind` with the values that Hydra composed.
 
@@ -314,6 +314,6 @@ def _get(config: Any, key: str) -> Any:
     return config
 
 
-def _nearest(word: str, words: Sequence[str]) -> str:
-    best = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+def _nearest(word: str, words: Collection[str]) -> str:
+    best = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
     return f"; did you mean {best[0]!r}?" if best else ""

@@ -5,6 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from drkernel.lora import LoraConfig
+from drkernel.registry import Imported
+
+ENGINES = Imported(
+    {
+        "auto": "drkernel.policy.engines:auto",
+        "graphs": "drkernel.policy.graphs_engine:GraphsEngine",
+        "transformers": "drkernel.policy.transformers_engine:TransformersEngine",
+        "vllm": "drkernel.policy.vllm_engine:VllmEngine",
+    }
+)
+"""What `engine.name` may be: called with a policy, its stop tokens, and those options of `load_engine` that it has."""
+PROMPTS = Imported(
+    {
+        "compact": "drkernel.policy.prompts:CompactPrompts",
+        "canonical": "drkernel.policy.prompts:CanonicalPrompts",
+        "chat": "drkernel.policy.prompts:ChatPrompts",
+    }
+)
+"""What `policy.prompts` may be: called with a tokenizer (`chat`: and a template, thinking, stop tokens)."""
+THINKING = ("none", "kept", "stripped")
+"""What `policy.thinking` may be."""
 
 
 @dataclass

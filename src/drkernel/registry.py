@@ -10,14 +10,18 @@ function, one line in its registry, and a YAML file that names it.
     AGGREGATIONS                                  objective/loss.py          algo.aggregation
     LEVELS                                        objective/mismatch.py      filters.mrs.level, algo.importance_level
     RATIO_LEVELS                                  objective/loss.py          algo.ratio_level
+    ENGINES, PROMPTS                              policy_config.py           engine.name, policy.prompts
+
+Those of the last line are `Imported`: what they name takes seconds to import, or may be missing.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,6 +33,30 @@ class Option(NamedTuple):
 
     type: Any
     default: Any
+
+
+class Imported(Mapping[str, Any]):
+    """A registry whose entries are imported when they are asked for.
+
+    homes: name -> `module:attribute`.
+
+    >>> found = Imported({"root": "math:sqrt", "of a package that is missing": "nothing:here"})
+    >>> list(found), found["root"](4.0)
+    (['root', 'of a package that is missing'], 2.0)
+    """
+
+    def __init__(self, homes: dict[str, str]):
+        self.homes = homes
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = self.homes[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.homes)
+
+    def __len__(self) -> int:
+        return len(self.homes)
 
 
 def options_of(entry: Callable) -> dict[str, Option]:

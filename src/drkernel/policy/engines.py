@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from drkernel.policy.engine import Engine
 from drkernel.policy.model import Policy
+from drkernel.policy_config import ENGINES
 from drkernel.types import DrKernelError
 
 
@@ -33,12 +35,14 @@ def load_engine(
     if name not in ENGINES:
         raise DrKernelError(f"engine.name: found {name!r}, expected one of {', '.join(ENGINES)}")
     options = {"slots": slots, "context": context, "kv_cache_gib": kv_cache_gib, "may_sleep": may_sleep}
-    return ENGINES[name](policy, stop_ids, **options, eager=eager, tensor_parallel=tensor_parallel)
+    options |= {"eager": eager, "tensor_parallel": tensor_parallel}
+    entry = ENGINES[name]
+    return entry(policy, stop_ids, **_options_of(name, entry, options))
 
 
-def _auto(policy: Policy, stop_ids: set[int], **options: Any) -> Engine:
+def auto(policy: Policy, stop_ids: set[int], **options: Any) -> Engine:
     """On a GPU vLLM; without vLLM graphs, if it supports the decoder; else transformers."""
-    return ENGINES[_best(policy)](policy, stop_ids, **options)
+    return load_engine(_best(policy), policy, stop_ids, **options)
 
 
 def _best(policy: Policy) -> str:
@@ -52,45 +56,16 @@ def _best(policy: Policy) -> str:
     return "graphs" if on_gpu and importlib.util.find_spec("triton") else "transformers"
 
 
-def _graphs(policy: Policy, stop_ids: set[int], slots: int, context: int, eager: bool, **others: Any) -> Engine:
-    _expect_none("graphs", others)
-    from drkernel.policy.graphs_engine import GraphsEngine
-
-    return GraphsEngine(policy, stop_ids, slots, context, eager)
-
-
-def _transformers(policy: Policy, stop_ids: set[int], slots: int, context: int, **others: Any) -> Engine:
-    _expect_none("transformers", others)
-    from drkernel.policy.transformers_engine import TransformersEngine
-
-    return TransformersEngine(policy, stop_ids, slots, context)
-
-
-def _expect_none(name: str, others: dict[str, Any]) -> None:
-    """Raises DrKernelError where options ask for what an engine does not have."""
+def _options_of(name: str, entry: Callable[..., Engine], options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that an engine declares. Raises DrKernelError where others ask for what it does not have."""
+    parameters = inspect.signature(entry).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return options
+    others = {key: value for key, value in options.items() if key not in parameters}
     asked = [f"engine.{key}" for key, option in (("sleep", "may_sleep"), ("eager", "eager")) if others.get(option)]
     if asked:
         raise DrKernelError(f"{', '.join(asked)}: found true, which engine.name={name} does not have")
-    if (ranks := others["tensor_parallel"]) > 1:
+    if (ranks := others.get("tensor_parallel", 1)) > 1:
         found = f"engine.tensor_parallel={ranks}"
         raise DrKernelError(f"config: {found}, which engine.name={name} does not have; expected 1")
-
-
-def _vllm(policy: Policy, stop_ids: set[int], **options: Any) -> Engine:
-    if not importlib.util.find_spec("vllm"):
-        expected = (
-            "expected vLLM to be installed (requirements.txt, for GPUs), or engine=auto, which takes what there is"
-        )
-        raise DrKernelError(f"config: engine.name=vllm; {expected}")
-    from drkernel.policy.vllm_engine import VllmEngine
-
-    return VllmEngine(policy, stop_ids, **options)
-
-
-ENGINES: dict[str, Callable[..., Engine]] = {
-    "auto": _auto,
-    "graphs": _graphs,
-    "transformers": _transformers,
-    "vllm": _vllm,
-}
-"""What `engine.name` may be, and what makes it."""
+    return {key: value for key, value in options.items() if key in parameters}

@@ -20,6 +20,7 @@ from drkernel.policy.canonical import canonical
 from drkernel.policy.templates import TEMPLATE, Template, load_template
 from drkernel.policy.thinking import Stripper, answer_in, is_open
 from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, TASK, decode, encode
+from drkernel.policy_config import PROMPTS
 from drkernel.types import DrKernelError, Task
 
 
@@ -249,12 +250,6 @@ def load_prompts(
     return PROMPTS[style](tokenizer)
 
 
-PROMPTS: dict[str, type[CompactPrompts] | type[ChatPrompts]] = {
-    "compact": CompactPrompts,
-    "canonical": CanonicalPrompts,
-    "chat": ChatPrompts,
-}
-"""What `policy.prompts` may be."""
 PYTHON = {"python", "py", "python3", "triton", ""}
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import importlib.util
 import os
 import random
 import tempfile
@@ -58,6 +59,11 @@ class VllmEngine:
         eager: bool = False,
         tensor_parallel: int = 1,
     ):
+        if not importlib.util.find_spec("vllm"):
+            expected = (
+                "expected vLLM to be installed (requirements.txt, for GPUs), or engine=auto, which takes what there"
+            )
+            raise DrKernelError(f"config: engine.name=vllm; {expected} is")
         # Before the import: only without its own process can vLLM take weights from this one.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         from vllm import EngineArgs, LLMEngine
