@@ -104,9 +104,9 @@ def train(config: Config, ranks: Ranks) -> None:
             progress.log(line)
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
         reference = build.make_reference(config, policy, ranks)
-        trainer = Trainer(config, sampler, policy, prompts, engine, judge, progress, ranks, reference=reference)
-        trainer.run, trainer.saver = run, saver
-        trainer.should_stop = lambda: preemption.received
+        stop = preemption.should_stop
+        own = (config, sampler, policy, prompts, engine, judge, progress, ranks)
+        trainer = Trainer(*own, reference=reference, run=run, saver=saver, should_stop=stop)
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, load_validation(config))
         has_table = lambda: run and report.is_current(run.read("report.json"), trainer.state.step, config)

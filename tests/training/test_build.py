@@ -1,5 +1,6 @@
 """Which tasks a run trains on and which it is tested on."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,16 @@ from drkernel.training import build
 from drkernel.training.build import load_sets
 from drkernel.training.ranks import SINGLE
 from tests.configs import train_config as load
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_trainer_is_built_whole_and_only_its_state_changes():
+    files = [ROOT / "train.py", *(ROOT / "src/drkernel").rglob("*.py")]
+    targets = [
+        found for file in files for found in re.findall(r"\btrainer\.(\w+)(?:, trainer\.\w+)* = ", file.read_text())
+    ]
+    assert set(targets) == {"state"}
 
 
 @pytest.fixture

@@ -95,8 +95,11 @@ def test_after_the_last_step_a_signal_acts_at_once_and_the_log_says_so(capfd):
     before = signal.signal(signal.SIGUSR2, lambda number, frame: calls.append(number))
     try:
         with Preemption() as asking:
+            assert not asking.should_stop()
             os.kill(os.getpid(), signal.SIGUSR2)  # nobody asks any more
+            assert asking.should_stop()
             asking.release()
+            assert not asking.should_stop(), "a rollout after the last step is played to its end"
             assert calls == [signal.SIGUSR2]
             os.kill(os.getpid(), signal.SIGUSR2)
             assert calls == [signal.SIGUSR2] * 2

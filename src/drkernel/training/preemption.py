@@ -44,6 +44,7 @@ class Preemption:
         self._received = 0  # 1 + index in SIGNALS, 0 for none
         self._agreed = 0
         self._terminated = False
+        self._released = False
         self._before = {number: signal.signal(number, self._record) for number in SIGNALS}
 
     def __enter__(self) -> Preemption:
@@ -55,6 +56,7 @@ class Preemption:
 
     def release(self) -> None:
         """From here on a signal acts at once, and the log says that it did. For when all steps are done and saved."""
+        self._released = True
         for number, handler in self._before.items():
             signal.signal(number, _announced(signal.SIG_DFL if handler is None else handler))
         if self._received:  # after the last call of `agreed`
@@ -64,6 +66,10 @@ class Preemption:
     def received(self) -> bool:
         """Whether this rank received a signal. Other ranks may not have; `agreed` tells all."""
         return self._received > 0
+
+    def should_stop(self) -> bool:
+        """Whether to give up what this rank plays: it received a signal, and there are steps to save (`release`)."""
+        return self.received and not self._released
 
     def agreed(self, ranks: Ranks) -> bool:
         """Collective, all ranks must call it. True on all ranks if any of them received a signal."""

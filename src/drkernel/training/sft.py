@@ -61,9 +61,9 @@ def train(config: Config, ranks: Ranks) -> None:
         optimizer = OPTIMIZERS[config.sft.optimizer](policy, config.sft.lr, config.trainer.weight_decay)
         optimizer = offload.placed(optimizer, config.trainer.offload)
         players, tasks = make_players(config, policy, prompts, progress, ranks, stack)
-        trainer = Trainer(with_steps(config, epochs), policy=policy, prompts=prompts, ranks=ranks, run=run, **players)
-        trainer.should_stop = lambda: preemption.received
-        trainer.saver = stack.enter_context(Saver(ranks, config.trainer.save_async))
+        saver = stack.enter_context(Saver(ranks, config.trainer.save_async))
+        players |= {"ranks": ranks, "run": run, "saver": saver, "should_stop": preemption.should_stop}
+        trainer = Trainer(with_steps(config, epochs), policy=policy, prompts=prompts, **players)
         resume(trainer, optimizer)
         to_validate = validation.usable_tasks(trainer, tasks) if tasks else []
         begin(trainer, data)

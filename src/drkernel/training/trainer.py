@@ -53,7 +53,7 @@ class State:
 
 @dataclass
 class Trainer:
-    """What a run is made of; built once, in train.py's `train`. Only `state` changes, and only between steps."""
+    """What a run is made of. `state` alone changes: at the end of a step, and by its validation."""
 
     config: Config
     sampler: Sampler
@@ -149,7 +149,6 @@ def run_steps(
         preemption.call_previous_handler(ranks)
         return False
     preemption.release()  # everything is saved: a signal may now end the process at once
-    trainer.should_stop = lambda: False
     return True
 
 
