@@ -52,7 +52,12 @@ class Decision:
 
 
 def keep_all(rollouts: Rollouts) -> Decision:
-    """Every turn trains."""
+    """Every turn trains, and counts in its baseline.
+
+    >>> from dataclasses import replace
+    >>> keep_all(replace(Rollouts.empty(1, 2), turn_mask=torch.tensor([[True, False]]))).keep.tolist()
+    [[True, False]]
+    """
     return Decision(rollouts.turn_mask, rollouts.turn_mask)
 
 
@@ -125,14 +130,8 @@ def prs(
     speedup_from  a turn at least this fast is kept whatever its PR; None switches the rule off
     rejected_in_baseline   True is the published code
 
-    Turns that earn nothing are always kept: the others are compared with them.
-
-    Departures. (1) The paper's tau = 0.3 was tuned on a coverage that adds host time and counts ATen work once per
-    nesting level; this one is a share of device time. With k levels, 0.3 there is 0.3 k / (0.7 + 0.3 k) here: 0.46 for
-    two, 0.56 for three, 0.63 for four, hence 0.55. (2) Rejected turns leave the baseline. If they stay, advantages of
-    the turns that train no longer sum to 0: all of them are pushed up or down by turns that do not train. A turn that
-    is left alone in its group is still compared with the rejected ones: without a baseline its advantage would be its
-    whole return.
+    Turns that earn nothing are always kept: the others are compared with them. Departures (docs/method.md): tau is for
+    a coverage that is a share of device time (paper: 0.3); rejected turns leave the baseline (`with_company`).
 
     >>> from dataclasses import replace
     >>> table = replace(
@@ -154,8 +153,7 @@ def prs(
     if speedup_from is not None:
         passed = passed | (rollouts.speedup >= speedup_from)
     keep = rollouts.turn_mask & (passed | ~rewarded)
-    alone = segment_sum(keep.long(), rollouts.groups) <= 1
-    in_baseline = torch.where(alone | rejected_in_baseline, rollouts.turn_mask, keep)
+    in_baseline = rollouts.turn_mask if rejected_in_baseline else with_company(keep, rollouts)
     metrics = {"prs/kept": mean_of(keep.double(), rollouts.turn_mask & rewarded)}
     return Decision(keep, in_baseline, metrics, {"prs": rollouts.turn_mask & ~keep})
 
@@ -168,8 +166,6 @@ def overlong(rollouts: Rollouts, uniforms: Tensor, *, rejected_in_baseline: bool
 
     rejected_in_baseline   True compares the other turns with the cut ones, too, which earn nothing
 
-    A turn that is left alone in its group is still compared with the cut ones, as with `prs`.
-
     >>> from dataclasses import replace
     >>> mask = torch.ones(3, 1, dtype=torch.bool)
     >>> table = replace(Rollouts.empty(3, 1), turn_mask=mask, finished=torch.tensor([[True], [False], [True]]))
@@ -178,10 +174,26 @@ def overlong(rollouts: Rollouts, uniforms: Tensor, *, rejected_in_baseline: bool
     ([True, False, True], [True, False, True])
     """
     keep = rollouts.turn_mask & rollouts.finished
-    alone = segment_sum(keep.long(), rollouts.groups) <= 1
-    in_baseline = torch.where(alone | rejected_in_baseline, rollouts.turn_mask, keep)
+    in_baseline = rollouts.turn_mask if rejected_in_baseline else with_company(keep, rollouts)
     metrics = {"overlong/kept": mean_of(keep.double(), rollouts.turn_mask)}
     return Decision(keep, in_baseline, metrics, {"overlong": rollouts.turn_mask & ~keep})
+
+
+def with_company(in_baseline: Tensor, rollouts: Rollouts) -> Tensor:
+    """The turns that count in a baseline, bool [B, T], where no turn is alone: where a rejection leaves at most one of a
+    group's turns with the same index, the rejected ones stay. A turn without a baseline would have its whole return as
+    advantage.
+
+    >>> from dataclasses import replace
+    >>> mask = torch.ones(4, 1, dtype=torch.bool)
+    >>> table = replace(Rollouts.empty(4, 1), turn_mask=mask, groups=torch.tensor([7, 7, 8, 8]))
+    >>> with_company(torch.tensor([[True], [False], [True], [True]]), table).flatten().tolist()
+    [True, True, True, True]
+    >>> with_company(torch.tensor([[False], [False], [False], [True]]), table).flatten().tolist()
+    [True, True, True, True]
+    """
+    alone = segment_sum(in_baseline.long(), rollouts.groups) <= 1
+    return torch.where(alone, rollouts.turn_mask, in_baseline)
 
 
 def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:
@@ -193,26 +205,37 @@ def _geometric_mean(values: Tensor, mask: Tensor) -> Tensor:
 def decide(filters: Mapping[str, Mapping[str, Any]], rollouts: Rollouts, uniforms: Tensor | None = None) -> Decision:
     """What several group and turn filters, name -> options, say together; `{}` keeps all.
 
-    uniforms: as above; group filters need none. A turn that is left alone in its group by several filters together is
-    compared with the turns that they reject, as where one of them leaves it alone.
+    uniforms: as above; group filters need none. A turn that several turn filters together leave alone has company, as
+    where one of them does.
+
+    >>> from dataclasses import replace
+    >>> mask = torch.ones(3, 1, dtype=torch.bool)
+    >>> table = replace(Rollouts.empty(3, 1), turn_mask=mask, rewarded=mask, finished=torch.tensor([[1], [1], [0]]) > 0)
+    >>> table = replace(table, coverage=torch.tensor([[0.0], [1.0], [1.0]]))
+    >>> decision = decide({"prs": {}, "overlong": {}}, table, torch.zeros(3, 1))
+    >>> decision.keep.flatten().tolist(), decision.in_baseline.flatten().tolist(), sorted(decision.rejected)
+    ([False, True, False], [True, True, True], ['overlong', 'prs'])
     """
-    decision = keep_all(rollouts)
+    whole, single = keep_all(rollouts), keep_all(rollouts)
     for name, options in filters.items():
         if name in GROUP_FILTERS:
-            decision &= GROUP_FILTERS[name](rollouts, **options)
+            whole &= GROUP_FILTERS[name](rollouts, **options)
         elif name in TURN_FILTERS:
             assert uniforms is not None, f"{name} is a turn filter"
-            decision &= TURN_FILTERS[name](rollouts, uniforms, **options)
+            single &= TURN_FILTERS[name](rollouts, uniforms, **options)
         else:
             known = ", ".join([*GROUP_FILTERS, *TURN_FILTERS])
             raise DrKernelError(f"turn filter: found {name!r}, expected one of {known}")
-    alone = decision.keep & (segment_sum(decision.in_baseline.long(), rollouts.groups) <= 1)
-    together = segment_sum(alone.long(), rollouts.groups) > 0
-    return replace(decision, in_baseline=torch.where(together, rollouts.turn_mask, decision.in_baseline))
+    return whole & replace(single, in_baseline=with_company(single.in_baseline, rollouts))
 
 
 def surviving_groups(decision: Decision, groups: Tensor) -> Tensor:
-    """The groups of which at least one turn is kept, sorted: int64 [G]."""
+    """The groups of which at least one turn is kept, sorted: int64 [G]. groups: of the trajectories, int64 [B].
+
+    >>> kept = torch.tensor([[False, True], [False, False], [True, True]])
+    >>> surviving_groups(Decision(kept, kept), torch.tensor([8, 7, 8])).tolist()
+    [8]
+    """
     return groups[decision.keep.any(1)].unique()
 
 

@@ -14,7 +14,11 @@ MetricSums = dict[str, Tensor]
 
 
 def ratio(total: Tensor, count: Tensor) -> Tensor:
-    """One entry: scalars (sum, count) -> [2]."""
+    """One entry: scalars (sum, count) -> float64 [2].
+
+    >>> ratio(torch.tensor(3.0), torch.tensor(2)).tolist()
+    [3.0, 2.0]
+    """
     return torch.stack((total.double(), count.double())).detach()
 
 
@@ -41,5 +45,9 @@ def add(*parts: MetricSums) -> MetricSums:
 
 
 def means(sums: MetricSums) -> dict[str, float]:
-    """Sum / count of each entry; NaN where nothing was counted."""
+    """Sum / count of each entry; NaN where nothing was counted.
+
+    >>> means({"kl": torch.tensor([3.0, 2.0]), "of nothing": torch.tensor([0.0, 0.0])})
+    {'kl': 1.5, 'of nothing': nan}
+    """
     return {name: (entry[0] / entry[1]).item() for name, entry in sums.items()}

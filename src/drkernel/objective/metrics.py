@@ -100,6 +100,12 @@ def summary(rollouts: Rollouts) -> dict[str, Estimate]:
 
     reward, correct, fast@p at the last turn; best/correct, best/fast@p for the best of the history; hack and lazy as
     shares of all turns.
+
+    >>> table = Rollouts.empty(rows=4, turns=1)
+    >>> table.turn_mask[:], table.groups[:] = True, torch.arange(4)
+    >>> table.correct[:2], table.speedup[:2] = True, 1.3
+    >>> {name: found.value for name, found in summary(table).items() if name in ("correct", "fast@1.2", "fast@1.5")}
+    {'correct': 0.5, 'fast@1.2': 0.5, 'fast@1.5': 0.0}
     """
     return {name: estimate(values, tasks) for name, (values, tasks) in measures(rollouts).items()}
 
