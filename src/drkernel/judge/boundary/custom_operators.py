@@ -10,6 +10,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -77,7 +78,7 @@ def _follow_custom_operators(suspended: Callable[[], list[Any]]) -> None:
     def library(kind: str, namespace: str, *place: Any) -> Any:
         if (namespace == "_" or namespace in own_namespaces()) and not _is_importing():
             raise RuntimeError(f"PyTorch's own operators may not be implemented anew (namespace {namespace})")
-        return _FollowedLibrary(opened(kind, namespace, *place), namespace, suspended)
+        return _followed_library(opened(kind, namespace, *place), namespace, suspended)
 
     torch._C._dispatch_library = library  # type: ignore[assignment]
 
@@ -109,31 +110,36 @@ _HARMLESS = ("define", "reset", "register_ad_inplace_or_view_fallback")
 """What a library may do besides: none of it is an implementation in Python."""
 
 
-class _FollowedLibrary:
-    """What torch.library.Library registers with, without what no custom operator needs."""
+def _followed_library(inner: Any, namespace: str, suspended: Callable[[], list[Any]]) -> SimpleNamespace:
+    """What torch.library.Library registers with, without what no custom operator needs.
 
-    def __init__(self, inner: Any, namespace: str, suspended: Callable[[], list[Any]]):
-        for name in filter(functools.partial(hasattr, inner), _HARMLESS):
-            setattr(self, name, getattr(inner, name))
-        self._inner, self._namespace, self._suspended = inner, namespace, suspended
+    No attribute leads to `inner`.
+    """
 
-    def impl(self, name: str, key: str, function: Any, with_keyset: bool = False) -> None:
-        operator = f"{self._namespace}::{name.rpartition('::')[2].partition('.')[0]}"
+    def impl(name: str, key: str, function: Any, with_keyset: bool = False) -> None:
+        operator = f"{namespace}::{name.rpartition('::')[2].partition('.')[0]}"
         if operator in own_operators():
             return
         if function is not torch.library.fallthrough_kernel:
-            function = self._entering(function)
+            function = _entering(function, suspended)
             _followed.setdefault(operator, None)
             if key in _OF_A_DEVICE and not with_keyset:
                 _followed[operator] = function
-        self._inner.impl(name, key, function, with_keyset)
+        inner.impl(name, key, function, with_keyset)
 
-    def _entering(self, function: Callable) -> Callable:
-        suspended = self._suspended
+    allowed = {name: _calling(getattr(inner, name)) for name in _HARMLESS if hasattr(inner, name)}
+    return SimpleNamespace(impl=impl, **allowed)
 
-        @functools.wraps(function)
-        def followed(*inputs: Any, **options: Any) -> Any:
-            with entered(suspended):
-                return function(*inputs, **options)
 
-        return followed
+def _calling(method: Callable) -> Callable:
+    """A function instead of a bound method, which has its object as an attribute."""
+    return lambda *args, **options: method(*args, **options)
+
+
+def _entering(function: Callable, suspended: Callable[[], list[Any]]) -> Callable:
+    @functools.wraps(function)
+    def followed(*inputs: Any, **options: Any) -> Any:
+        with entered(suspended):
+            return function(*inputs, **options)
+
+    return followed

@@ -108,3 +108,35 @@ def test_the_text_of_a_block_does_not_show_its_numbers():
     out = torch.zeros(1)
     by_text[(1,)](torch.randn(16), out)
     assert not out.item()
+
+
+class Shown:
+    def __set__(self, block, value):
+        self.value = value
+
+
+@pytest.mark.parametrize("kind", [tl.tensor, tl.constexpr, type(by_text), type(by_text).__bases__[0]])
+def test_classes_of_triton_are_final(kind):
+    with pytest.raises(TypeError, match="immutable"):
+        kind.handle = Shown()
+    with pytest.raises(TypeError, match="immutable"):
+        kind.run = Shown()
+
+
+@triton.jit
+def one(x):
+    for _ in range(1):
+        tl.store(x, 1.0)
+
+
+def test_a_kernel_leaves_no_names_among_those_of_its_module():
+    before = set(globals())
+    one[(1,)](torch.zeros(1))
+    assert not any(name.isidentifier() for name in globals().keys() - before)
+
+
+def test_what_runs_is_no_attribute_of_a_kernel():
+    x = torch.zeros(1)
+    one._body = lambda x: None
+    one[(1,)](x)
+    assert x.item() == 1

@@ -23,6 +23,7 @@ from drkernel.judge.untrusted.fake_cuda import (
     patch_triton_driver,
     replace,
 )
+from drkernel.judge.untrusted.simulated.opaque import lock
 
 ADDRESSES = 1 << 46
 """What submissions see in addition to a tensor's address: no process has memory there."""
@@ -47,6 +48,7 @@ def install(machine: Any) -> None:
     machine.fake_cuda = FakeCudaMode(CPU, _ANSWERS | once)
     machine.fake_cuda.__enter__()
     _follow_threads(machine)
+    lock(Tensor, FakeCudaMode)
 
 
 def _counted(machine: Any, function: Callable) -> Callable:

@@ -13,6 +13,7 @@ import functools
 import inspect
 import linecache
 import sys
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 from drkernel.judge.untrusted.simulated import block_pointers, opaque
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
-from drkernel.judge.untrusted.simulated.loops import LoopTransformer, LoopValue, loop_values, static_range
+from drkernel.judge.untrusted.simulated.loops import LoopTransformer, LoopValue, static_range, use_own_names
 from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
 from drkernel.judge.untrusted.simulated.semantic import BatchSemantic
 from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
@@ -221,12 +222,17 @@ def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _body(kernel: upstream.InterpretedFunction) -> Callable:
     """The kernel's function as the interpreter runs it, once it is known that the compiler would take it."""
-    body = kernel.__dict__.get("_body")
+    fn = kernel.fn
+    body = _bodies.get(fn)
     if body is None:
-        if not kernel.fn.__module__.startswith("triton."):
-            refuse_what_does_not_compile(kernel.fn)
-        body = kernel._body = kernel.rewrite()
+        if not opaque.is_ours(fn.__code__.co_filename):
+            refuse_what_does_not_compile(fn)
+        body = _bodies[fn] = upstream.FunctionRewriter(fn, **kernel.kwargs).rewrite_ast()
     return body
+
+
+_bodies: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
+"""By the functions of kernels: those that run. No attribute of a kernel leads here."""
 
 
 def _located(kernel: upstream.InterpretedFunction, error: Exception) -> Exception:
@@ -254,8 +260,7 @@ def build() -> Machine:
     upstream.BlockPointerHandle.materialize_pointers = block_pointers.materialize_block_pointer
     upstream.TensorDescHandle.materialize_pointers = block_pointers.materialize_descriptor
     upstream.FunctionRewriter.ast_transformer = LoopTransformer()
-    LoopValue.semantic = machine.semantic
-    upstream.loop_values = functools.partial(loop_values, machine.semantic)
+    use_own_names(machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, grid, warmup=False, **kwargs: (
         None if warmup else machine.launch(kernel, args, kwargs, grid)
     )
@@ -266,6 +271,7 @@ def build() -> Machine:
     triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
     record_without_modes(machine.suspended)
     keep_fused_operators_whole()
+    opaque.lock(*opaque.classes_of_triton(), LoopValue, BlockValue)
     return machine
 
 
@@ -324,8 +330,10 @@ def _patch_language(machine: Machine) -> None:
         upstream._patch_lang_core(module, scope)
     for module in (tl, tl.core):
         module.static_range = static_range
-        module.reduce = functools.partial(reductions.reduce, machine)
-        module.associative_scan = functools.partial(reductions.scan, machine)
+        module.reduce = lambda *args, **options: reductions.reduce(
+            machine, *args, **options
+        )  # a partial has its `args`
+        module.associative_scan = lambda *args, **options: reductions.scan(machine, *args, **options)
     for holder in (tl.tensor, tl.math, tl.core.tensor_descriptor_base, libdevice):
         _bind(holder, machine.semantic)
     for name, function in inspect.getmembers(portable, inspect.isfunction):

@@ -19,15 +19,46 @@ from triton.runtime import interpreter as upstream
 
 from drkernel.judge.untrusted.simulated.builder import BlockValue, agree, np_dtype
 
+_LOOP, _SEMANTIC = "the values of a loop", "the semantic"
+"""Names among those of the submission's module, for the code that the transformer writes: no source can spell them."""
+
 
 class LoopTransformer(upstream.ASTTransformer):
     """Makes `for i in loop_values(range, ...)` of `for i in range(...)`."""
 
     def visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
-            function = ast.Name(id="loop_values", ctx=ast.Load())
+            function = ast.Name(id=_LOOP, ctx=ast.Load())
             node.iter = ast.Call(func=function, args=[node.iter.func, *node.iter.args], keywords=node.iter.keywords)
         return super().visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> Any:  # noqa: N802
+        node = super().visit_Assign(node)
+        node.value.func.value.id = _SEMANTIC  # type: ignore[attr-defined]
+        return node
+
+
+def use_own_names(semantic: Any) -> None:
+    """Has kernels rewritten with these two names alone.
+
+    Triton would add all that its interpreter's module has, `inspect` among them, to those of the submission's module.
+    """
+    _Shared.semantic = semantic
+    names = {_LOOP: functools.partial(loop_values, semantic), _SEMANTIC: semantic}
+
+    def compiled(rewriter: upstream.FunctionRewriter, tree: ast.Module) -> Callable:
+        found = dict(rewriter.kwargs)
+        rewriter.fn.__globals__.update(names)
+        exec(compile(tree, rewriter.filename, "exec"), rewriter.fn.__globals__, found)
+        return found[rewriter.fn.__name__]
+
+    upstream.FunctionRewriter._compile_and_exec = compiled
+
+
+class _Shared:
+    """What the values of loops need, and may not show to kernels."""
+
+    semantic: Any
 
 
 class LoopValue(int):
@@ -37,14 +68,12 @@ class LoopValue(int):
     comparisons and fractions are scalars of the kernel.
     """
 
-    semantic: Any
-
     @property
     def dtype(self) -> tl.dtype:
         return tl.int32
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        return self.semantic.to_tensor(int(self)).to(*args, **kwargs)
+        return _Shared.semantic.to_tensor(int(self)).to(*args, **kwargs)
 
     cast = to
 
@@ -90,7 +119,7 @@ def _operation(method: str, exact: Callable | None = None) -> Callable:
         if not isinstance(other, (int, float)):
             return NotImplemented
         if exact is None or isinstance(other, float) or not _fits(other):
-            return getattr(self.semantic.to_tensor(int(self)), method)(other)
+            return getattr(_Shared.semantic.to_tensor(int(self)), method)(other)
         return _wrapped(exact(int(self), other))
 
     return operate
