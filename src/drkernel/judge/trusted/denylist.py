@@ -48,6 +48,8 @@ ONLY = {
     "threading": _words("Lock RLock local"),
     "weakref": _words("WeakKeyDictionary WeakValueDictionary ref"),
     "argparse": _words("ArgumentParser Namespace ArgumentDefaultsHelpFormatter"),
+    "enum": _words("Enum IntEnum StrEnum Flag IntFlag auto unique member nonmember verify UNIQUE CONTINUOUS"),
+    "triton.language.extra": _words("cuda libdevice"),
     "torch.profiler": _words("record_function"),
     "torch.autograd.profiler": _words("record_function"),
     "torch.compiler": _words("disable is_compiling is_dynamo_compiling is_exporting cudagraph_mark_step_begin"),
@@ -73,6 +75,7 @@ MEMBERS = {
     "torch": _words("""
         compile load save from_file frombuffer use_deterministic_algorithms set_deterministic_debug_mode classes
         UntypedStorage TypedStorage fork wait set_default_tensor_type DispatchKey DispatchKeySet from_dlpack to_dlpack
+        get_device_module
     """),
     "torch.nn": _words("DataParallel"),
     "torch.cuda": _words("cudart memory jiterator CUDAPluggableAllocator"),
@@ -81,6 +84,7 @@ MEMBERS = {
         register_module_full_backward_pre_hook register_module_backward_hook register_module_buffer_registration_hook
         register_module_module_registration_hook register_module_parameter_registration_hook
     """),
+    "torch.distributions.utils": _words("lazy_property"),
     "torch.ops": _words("load_library loaded_libraries"),
     "torch.library": _words("get_kernel"),
     "triton": _words("compile"),
@@ -93,6 +97,7 @@ MEMBERS = {
     "logging": _words("FileHandler handlers config basicConfig"),
     "operator": _words("attrgetter methodcaller matmul imatmul"),
     "string": _words("Formatter"),
+    "copy": _words("dispatch_table"),
     "typing": _words("get_type_hints ForwardRef evaluate_forward_ref"),
     "typing_extensions": _words("get_type_hints ForwardRef evaluate_forward_ref"),
 }
@@ -114,6 +119,21 @@ BUILTINS = _words("""
 ONLY_CALLED = _words("getattr setattr type")
 """Built-in names that may be called and not be values."""
 
+MATCHED_WHOLE = _words("bool bytearray bytes dict float frozenset int list set str tuple")
+"""Built-in classes of which a pattern's one place is the value itself."""
+
+ONE_ARGUMENT = {"functools.wraps"}
+"""Functions that may only be called, with one argument: the others name attributes that they read and write."""
+
+ONLY_ENTERED = {"warnings.catch_warnings"}
+"""Classes whose instances may be entered and not be values: they have modules as attributes."""
+
+PARSERS = _words("parse_args parse_known_args parse_intermixed_args parse_known_intermixed_args")
+"""Methods of argparse that set attributes of an object that they are given as `namespace`."""
+
+OF_KERNELS = _words("handle fn run _body")
+"""Attributes that may not be set on a kernel of the source: what runs is what was checked."""
+
 UNBOUND = _words("__name__ __builtins__ __import__ __build_class__ __loader__ __spec__ __debug__ __annotations__")
 """Names that may not be assigned: a block under `if __name__ == "__main__":` must never run."""
 
@@ -127,7 +147,8 @@ ATTRIBUTES = _words("""
     f_back f_locals f_globals f_code f_builtins gi_frame gi_code cr_frame tb_frame tb_next ag_frame co_code
     _make_subclass _make_wrapper_subclass as_subclass untyped_storage storage _typed_storage set_ register_forward_hook
     register_forward_pre_hook tofile share_memory_ from_buffer redispatch redispatch_boxed _op_dk
-    get_field vformat __getstate__ _flatten_ir
+    get_field vformat __getstate__ _flatten_ir __match_args__ __forward_arg__ __forward_code__ _evaluate _convert_
+    ctypes
 """)
 """Attributes that may not be used on any object."""
 
@@ -137,9 +158,12 @@ OF_BLOCKS = _words("handle")
 SPELLED = _words("__array_interface__ __array_struct__ __cuda_array_interface__ __array__ __dlpack__ __buffer__")
 """Names that no class may define and no keyword or string may spell: other libraries ask for them on any object."""
 
+PLAIN_WORDS = _words("mro storage ctypes set_ redispatch tofile vformat")
+"""Of the attributes that may not be used, those that a string may spell all the same: they are words of any text."""
+
 METHODS = SPELLED | _words("""
     __getattribute__ __torch_function__ __torch_dispatch__ __reduce__ __reduce_ex__ __init_subclass__
-    __class_getitem__ __mro_entries__ __prepare__ __instancecheck__ __subclasshook__
+    __class_getitem__ __mro_entries__ __prepare__ __instancecheck__ __subclasshook__ __match_args__
 """)
 """Methods that no class may define."""
 

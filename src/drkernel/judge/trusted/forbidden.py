@@ -3,7 +3,8 @@
 - A module may be the start of an attribute chain, and nothing else: it is never stored, passed or returned.
 - So it is with `getattr`, `setattr` and `type`, which may only be called, with a name that is written out.
 - Only listed modules are used, by their own names: `logging.sys` is the module sys.
-- Listed attributes are used on no object.
+- Members are used under the name of the module where they are at home, or obey its table.
+- Listed attributes are used on no object, by whatever syntax, and few strings spell them.
 - Classes derive from what is written in the source or listed.
 
 `denylist` has the tables; judge/CHEATS.md says which cheats they refuse.
@@ -18,8 +19,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from drkernel.judge.boundary.custom_operators import own_namespaces
-from drkernel.judge.trusted import denylist
-from drkernel.judge.trusted.source_names import module_named
+from drkernel.judge.trusted import denylist, origins
+from drkernel.judge.trusted.source_names import home_of, module_named
 from drkernel.tasks.scopes import COMPREHENSIONS, Names, bound_by, chain
 
 _MAX_DEPTH = 20
@@ -50,6 +51,9 @@ class Check(ast.NodeVisitor):
         self.in_kernel = False
         self.may_be_module: set[int] = set()
         """Identities of nodes that may stand for a module."""
+        self.named: set[int] = set()
+        """Identities of nodes that are called, entered, annotations or bases, and are no values there."""
+        self.kernels = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and is_kernel(node, names)}
 
     def visit(self, node: ast.AST) -> None:
         for name in bound_by(node):
@@ -83,25 +87,13 @@ class Check(ast.NodeVisitor):
         if name.partition(".")[0] not in denylist.IMPORTS:
             raise Found(node, f"import of {name}")
         self._dotted(node, name)
-        if not _is_allowed(module_named(name) or name):
+        if not origins.is_allowed(module_named(name) or name):
             raise Found(node, name)
 
     def _dotted(self, node: ast.AST, path: str) -> None:
         """Refuses a dotted origin that leads to, or through, something forbidden."""
-        module, *members = path.split(".")
-        while members:
-            member, *members = members
-            full = f"{module}.{member}"
-            found = module_named(full)
-            private = member.startswith("_") and member not in denylist.MODULE_DUNDERS
-            others = module in denylist.ONLY and member not in denylist.ONLY[module]
-            if private or others or member in denylist.MEMBERS.get(module, ()) or (found and not _is_allowed(found)):
-                raise Found(node, full)
-            if module == "torch.ops" and member not in self.namespaces:
-                raise Found(node, full)
-            if not found:
-                return
-            module = found
+        if what := origins.forbidden(path, self.namespaces):
+            raise Found(node, what)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         if self.names.is_alias(node):
@@ -118,8 +110,9 @@ class Check(ast.NodeVisitor):
         """A module may not be a value, because its alias could be patched: `patch(json)`, where `m.dumps = forged`."""
         if isinstance(node.ctx, ast.Load) and id(node) not in self.may_be_module:
             for origin in self.names.origins(node):
-                if module_named(origin):
-                    raise Found(node, f"the module {origin} as a value")
+                what = origins.no_value(origin)
+                if what and (what == "module" or id(node) not in self.named):
+                    raise Found(node, f"the {what} {origin} as a value")
 
     # names and attributes
 
@@ -137,8 +130,9 @@ class Check(ast.NodeVisitor):
         for part, behind in zip(parts, [*parts[1:], ""], strict=True):
             if (part, behind) == ("__class__", "__name__") and isinstance(node.ctx, ast.Load):
                 continue  # a text, whatever is done with it
-            if part in denylist.ATTRIBUTES or (self.in_kernel and part in denylist.OF_BLOCKS):
-                raise Found(node, f".{part}")
+            self._attribute(node, part)
+        if not isinstance(node.ctx, ast.Load) and parts[0] in denylist.OF_KERNELS and self._is_kernel(head):
+            raise Found(node, f"assignment to .{parts[0]} of a kernel")
         for origin in self.names.origins(node):
             self._dotted(node, origin)
             self._frozen(node, origin)
@@ -148,9 +142,28 @@ class Check(ast.NodeVisitor):
         elif not self.names.origins(head):
             self.visit_Name(head)
 
+    def _is_kernel(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.kernels and self.names.is_of_module(node.id)
+
+    def _attribute(self, node: ast.AST, name: str) -> None:
+        if name in denylist.ATTRIBUTES or (self.in_kernel and name in denylist.OF_BLOCKS):
+            raise Found(node, f".{name}")
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> None:
+        """`case Point(x=0)` reads `.x`. Which attribute `case Point(0)` reads is told by a string."""
+        name = node.cls.id if isinstance(node.cls, ast.Name) and self.names.is_unbound(node.cls.id) else None
+        if node.patterns and (name not in denylist.MATCHED_WHOLE or len(node.patterns) > 1):
+            raise Found(node, "a class pattern without names of attributes")
+        for attribute in node.kwd_attrs:
+            self._attribute(node, attribute)
+        self.named.add(id(node.cls))
+        self.generic_visit(node)
+
     def visit_Subscript(self, node: ast.Subscript) -> None:
         for origin in self.names.origins(node.value):
             self._frozen(node, origin)
+            if home_of(origin)[0] in ("typing", "typing_extensions") and id(node) not in self.named:
+                self._annotation(node.slice)  # it makes a reference of a string, which somebody may evaluate
         self.generic_visit(node)
 
     def _frozen(self, node: ast.Attribute | ast.Subscript, full: str) -> None:
@@ -158,8 +171,13 @@ class Check(ast.NodeVisitor):
         if stored and full.partition(".")[0] in denylist.FROZEN and not full.startswith(denylist.SETTABLE):
             raise Found(node, f"assignment to {full}")
 
+    def visit_Expr(self, node: ast.Expr) -> None:
+        """A string that is a statement is read by people alone."""
+        if not isinstance(node.value, ast.Constant):
+            self.generic_visit(node)
+
     def visit_Constant(self, node: ast.Constant) -> None:
-        if node.value in denylist.SPELLED:
+        if isinstance(node.value, str) and node.value in denylist.ATTRIBUTES - denylist.PLAIN_WORDS:
             raise Found(node, f"the name {node.value}")
 
     # calls
@@ -171,13 +189,33 @@ class Check(ast.NodeVisitor):
         elif name == "type" and (len(node.args) != 1 or node.keywords):
             raise Found(node, "type() with several arguments")
         if name and self.names.is_unbound(name):
-            self.may_be_module.update(id(argument) for argument in node.args[: _HARMLESS.get(name, 0)])
+            shown = node.args[: _HARMLESS.get(name, 0)]
+            shown += [part for argument in shown if isinstance(argument, ast.Tuple) for part in argument.elts]
+            self.may_be_module.update(map(id, shown))
+        self._named_call(node)
         if any(origin.startswith("torch.library.") for origin in self.names.origins(node.func)):
             self._library(node)
         if name not in denylist.ONLY_CALLED:
             self.visit(node.func)
         for argument in (*node.args, *node.keywords):
             self.visit(argument)
+
+    def _named_call(self, node: ast.Call) -> None:
+        """Functions that may be called in one way only."""
+        homes = {".".join(home_of(origin)) for origin in self.names.origins(node.func)}
+        single = len(node.args) == 1 and not isinstance(node.args[0], ast.Starred) and not node.keywords
+        if homes & denylist.ONE_ARGUMENT and not single:
+            raise Found(node, "wraps with several arguments")
+        if not homes & denylist.ONLY_ENTERED or id(node) in self.named:
+            self.named.add(id(node.func))
+        if isinstance(node.func, ast.Attribute) and node.func.attr in denylist.PARSERS:
+            given = {keyword.arg for keyword in node.keywords} - {"args"}
+            if given or len(node.args) > 1 or any(isinstance(argument, ast.Starred) for argument in node.args):
+                raise Found(node, f"{node.func.attr} with an object whose attributes it sets")
+
+    def visit_With(self, node: ast.With) -> None:
+        self.named.update(id(item.context_expr) for item in node.items)
+        self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
         if node.arg in denylist.SPELLED or node.arg == "with_keyset":
@@ -215,9 +253,12 @@ class Check(ast.NodeVisitor):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         for base in node.bases:
+            self.named.add(id(base))
             self._base(node, base)
-        if any(keyword.arg in ("metaclass", None) for keyword in node.keywords):
-            raise Found(node, "a metaclass")
+        for keyword in node.keywords:
+            abstract = keyword.arg == "metaclass" and self.names.origins(keyword.value) == {"abc.ABCMeta"}
+            if keyword.arg in ("metaclass", None) and not abstract:
+                raise Found(node, "a metaclass")
         refused = denylist.METHODS | (denylist.MODULE_METHODS if self._is_module(node) else set())
         for member in node.body:
             for name in {name for inner in ast.walk(member) for name in bound_by(inner)}:
@@ -229,11 +270,11 @@ class Check(ast.NodeVisitor):
     def _base(self, node: ast.ClassDef, base: ast.expr) -> None:
         """Classes derive from classes of the source, built-in ones and those of listed modules."""
         named = base.value if isinstance(base, ast.Subscript) else base
-        origins = self.names.origins(named)
-        if origins & denylist.TENSORS:
+        known_as = self.names.origins(named)
+        if known_as & denylist.TENSORS:
             raise Found(node, f"the Tensor subclass {node.name}")
-        if origins:
-            known = all(any(origin.startswith(f"{base}.") for base in denylist.BASES) for origin in origins)
+        if known_as:
+            known = all(any(origin.startswith(f"{base}.") for base in denylist.BASES) for origin in known_as)
         elif isinstance(named, ast.Name):
             known = self.names.class_of(named.id) is not None or self._is_builtin_class(named.id)
         else:
@@ -308,6 +349,7 @@ class Check(ast.NodeVisitor):
         for part in ast.walk(node):
             if isinstance(part, _NO_ANNOTATION):
                 raise Found(node, "an annotation that computes")
+            self.named.add(id(part))
             if isinstance(part, ast.Name) and part.id == "type":
                 self.may_be_module.add(id(part))
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
@@ -322,12 +364,8 @@ class Check(ast.NodeVisitor):
 def is_kernel(node: ast.FunctionDef, names: Names) -> bool:
     """Whether a function is one of Triton's."""
     targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    origins = [origin for target in targets for origin in names.origins(target)]
-    return any(origin.startswith("triton.") and origin.rpartition(".")[2] == "jit" for origin in origins)
-
-
-def _is_allowed(module: str) -> bool:
-    return module in denylist.MODULES or module.startswith(("torch.ops.", *denylist.FAMILIES))
+    found = [origin for target in targets for origin in names.origins(target)]
+    return any(origin.startswith("triton.") and origin.rpartition(".")[2] == "jit" for origin in found)
 
 
 def _bound_in_class(member: ast.stmt) -> set[str]:

@@ -1,4 +1,4 @@
-"""The modules that a source may mean by a dotted path.
+"""The modules that a source may mean by a dotted path, and where their members are at home.
 
 The static check lets a module be used under imported names and their plain aliases alone (`tasks.scopes`), so that
 nothing else can be a module.
@@ -6,6 +6,7 @@ nothing else can be a module.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import sys
@@ -48,3 +49,44 @@ def _member(path: str, name: str) -> object:
     """What a module has under a name, without asking the module's own `__getattr__`."""
     holder = sys.modules.get(module_named(path) or "")
     return vars(holder).get(name) if isinstance(holder, ModuleType) else None
+
+
+@functools.lru_cache(100_000)
+def home_of(path: str) -> tuple[str, str]:
+    """The module where a member was made, and its name there: `contextlib.wraps` is ("functools", "wraps").
+
+    Of an object that does not say where it was made, its class tells. Where nothing is known, it is the path itself.
+    """
+    module, _, name = path.rpartition(".")
+    found = _member(module, name)
+    if found is None or isinstance(found, ModuleType):
+        return module_named(module) or module, name
+    made_in, called = _made_in(found)
+    if made_in in ("builtins", "types") and not isinstance(found, type):
+        return module_named(module) or module, name
+    plain = made_in.removeprefix("_")  # `_operator` is what operator is made of
+    return _SAME.get(made_in, plain if plain in denylist.MODULES else made_in), called
+
+
+def _made_in(found: object) -> tuple[str, str]:
+    """The module and the name that an object says it has, or else its class."""
+    for said in (found, type(found)) if callable(found) else (type(found),):
+        with contextlib.suppress(Exception):  # of an object that answers for another one
+            made_in, called = getattr(said, "__module__", None), getattr(said, "__name__", None)
+            if isinstance(made_in, str) and isinstance(called, str):
+                return made_in, called
+    return "builtins", "object"
+
+
+@functools.lru_cache(100_000)
+def holds_modules(path: str) -> bool:
+    """Whether a member is a collection with modules in it, as sys.modules is."""
+    found = _member(*path.rpartition(".")[::2])
+    values = found.values() if isinstance(found, dict) else found if isinstance(found, (list, tuple, set)) else ()
+    return any(isinstance(value, ModuleType) for value in list(values))
+
+
+@functools.lru_cache(100_000)
+def is_class(path: str) -> bool:
+    """Whether a member is a class."""
+    return isinstance(_member(*path.rpartition(".")[::2]), type)

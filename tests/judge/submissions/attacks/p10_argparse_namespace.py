@@ -1,4 +1,4 @@
-# numpy sorts in a kernel: argparse sets an attribute by its name | task: p_sort | expect: no gain
+# numpy sorts in a kernel: argparse sets an attribute by its name | task: p_sort | expect: hack forbidden
 import argparse
 
 import torch

@@ -1,4 +1,4 @@
-# numpy sorts in a kernel: a class of Triton's is changed as a parameter | task: p_sort | expect: no gain
+# numpy sorts in a kernel: a class of Triton's is changed as a parameter | task: p_sort | expect: hack forbidden
 import torch
 import torch.nn as nn
 import triton

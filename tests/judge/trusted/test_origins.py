@@ -1,0 +1,102 @@
+"""What submissions may use of the allowed modules opens none that they may not use, and no attribute by a string."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import types
+from collections.abc import Iterator
+
+import pytest
+
+from drkernel.judge.trusted import denylist, origins
+from drkernel.judge.trusted.source_names import home_of, module_named
+
+BY_NAME = {
+    "getattr",
+    "setattr",
+    "delattr",
+    "eval",
+    "exec",
+    "__import__",
+    "import_module",
+    "__dict__",
+    "vars",
+    "globals",
+}
+"""What a function's code names that reads or writes attributes by strings."""
+
+
+def modules() -> Iterator[tuple[str, types.ModuleType]]:
+    names = set(denylist.MODULES) | set(denylist.FAMILIES)
+    for family in denylist.FAMILIES:
+        found = pkgutil.iter_modules(importlib.import_module(family).__path__)
+        names |= {f"{family}.{part.name}" for part in found if not part.name.startswith("_")}
+    for name in sorted(names):
+        try:
+            yield name, importlib.import_module(name)
+        except (ImportError, OSError):  # torch.ops is no module, others are not installed here
+            continue
+
+
+def members() -> Iterator[tuple[str, object]]:
+    """The public members that pass the check."""
+    for module, content in modules():
+        for name, value in list(vars(content).items()):
+            path = f"{module}.{name}"
+            if not name.startswith("_") and not origins.forbidden(path, frozenset()):
+                yield path, value
+
+
+def test_no_member_is_a_module_or_has_modules():
+    for path, value in members():
+        if isinstance(value, types.ModuleType):
+            assert origins.is_allowed(module_named(path) or ""), path
+        content = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
+        assert not any(isinstance(inner, types.ModuleType) for inner in list(content)), path
+
+
+def test_no_member_of_a_module_that_is_not_listed_reads_attributes_by_strings():
+    for path, value in members():
+        home, (module, _, name) = home_of(path), path.rpartition(".")
+        if name in denylist.ONLY.get(module, ()):
+            continue  # somebody has looked at it
+        if isinstance(value, types.FunctionType) and not origins.is_allowed(home[0]):
+            assert not BY_NAME & set(value.__code__.co_names), path
+            assert home[0].partition(".")[0] == path.partition(".")[0], path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "torch.distributions.utils.update_wrapper",
+        "torch.utils.checkpoint.get_type_hints",
+        "typing_extensions.GenericMeta",
+        "triton.language.extra.modules",
+        "triton.language.extra.module_from_spec",
+        "enum.Enum._convert_",
+        "enum.global_enum",
+        "torch.get_device_module",
+    ],
+)
+def test_what_is_at_home_elsewhere_obeys_the_table_of_its_home(path):
+    assert origins.forbidden(path, frozenset())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "contextlib.wraps",
+        "triton.Config",
+        "triton.reinterpret",
+        "torch.types.Number",
+        "torch.nn.Parameter",
+        "numpy.random.seed",
+        "operator.mul",
+        "triton.language.float32",
+        "torch.distributions.Normal",
+        "collections.abc.Callable",
+    ],
+)
+def test_what_people_use_is_allowed(path):
+    assert origins.forbidden(path, frozenset()) is None
