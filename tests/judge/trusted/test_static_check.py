@@ -153,6 +153,12 @@ class ModelNew(nn.Module):
         "import warnings; y = warnings.catch_warnings()",
         "import warnings; warnings.catch_warnings()._module.sys",
         "torch.get_device_module('cuda')",
+        "text = 'x()'\n        def f(y: text): pass",
+        "def f(text):\n            def g(y: text): pass",
+        "import os\n        def f(y: os.environ['X']): pass",
+        "import typing; text = 'x()'; y = typing.List[text]",
+        "class E:\n            text = 'x()'\n        def f(y: E.text): pass",
+        "def f(y: 'x' + '()'): pass",
         "F = torch.nn.functional; F.relu._x",
     ],
 )

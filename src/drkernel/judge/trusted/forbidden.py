@@ -20,6 +20,7 @@ from typing import Any
 
 from drkernel.judge.boundary.custom_operators import own_namespaces
 from drkernel.judge.trusted import denylist, origins
+from drkernel.judge.trusted.annotations import Types
 from drkernel.judge.trusted.source_names import home_of, module_named
 from drkernel.tasks.scopes import COMPREHENSIONS, Names, bound_by, chain
 
@@ -48,6 +49,7 @@ class Check(ast.NodeVisitor):
     def __init__(self, names: Names, tree: ast.Module):
         self.names = names
         self.namespaces = _namespaces(tree)
+        self.types = Types(names, tree)
         self.in_kernel = False
         self.may_be_module: set[int] = set()
         """Identities of nodes that may stand for a module."""
@@ -346,6 +348,8 @@ class Check(ast.NodeVisitor):
         """Libraries evaluate annotations, and strings in them, among names of their own."""
         if node is None:
             return
+        if not self.types.are(node):
+            raise Found(node, "an annotation that may be any string")
         for part in ast.walk(node):
             if isinstance(part, _NO_ANNOTATION):
                 raise Found(node, "an annotation that computes")
