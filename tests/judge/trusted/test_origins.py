@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
+import sys
+import textwrap
 import types
 from collections.abc import Iterator
 
@@ -66,6 +70,43 @@ def test_no_member_of_a_module_that_is_not_listed_reads_attributes_by_strings():
             assert home[0].partition(".")[0] == path.partition(".")[0], path
 
 
+LOOKED_AT = {
+    "argparse.Namespace.__init__",  # of itself
+    "argparse.ArgumentParser.parse_known_args",  # of a namespace, which the check lets nobody give
+    "argparse.ArgumentParser._parse_known_args",
+    "argparse.ArgumentParser.parse_known_intermixed_args",
+    "argparse.ArgumentParser._get_handler",  # of itself
+    "collections.namedtuple",  # evaluates names that it has checked
+    "dataclasses.fields",
+    "dataclasses.replace",  # fields of a dataclass
+    "functools.total_ordering",  # comparisons
+}
+"""What reads or writes attributes by strings in the standard library all the same."""
+
+
+def test_few_members_of_the_standard_library_use_attributes_by_strings():
+    found = set()
+    for path, value in members():
+        root = path.partition(".")[0]
+        if root in sys.stdlib_module_names and path != "statistics.namedtuple":
+            kinds = [kind for kind in getattr(value, "__mro__", ()) if kind.__module__.partition(".")[0] == root]
+            functions = {f"{path}.{name}": part for kind in kinds for name, part in vars(kind).items()} | {path: value}
+            found |= {name for name, function in functions.items() if _computes_names(function)}
+    assert found <= LOOKED_AT
+
+
+def _computes_names(function: object) -> bool:
+    """Whether the text of a function has `getattr(x, name)`, or evaluates."""
+    if not isinstance(function := getattr(function, "__func__", function), types.FunctionType):
+        return False
+    if not BY_NAME & set(function.__code__.co_names):
+        return False
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    by_name = [call for call in calls if call.func.id in BY_NAME - {"vars", "globals"}]
+    return not all("attr" in call.func.id and isinstance(call.args[1], ast.Constant) for call in by_name)
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -77,6 +118,8 @@ def test_no_member_of_a_module_that_is_not_listed_reads_attributes_by_strings():
         "enum.Enum._convert_",
         "enum.global_enum",
         "torch.get_device_module",
+        "contextlib.redirect_stdout",
+        "typing_extensions.get_annotations",
     ],
 )
 def test_what_is_at_home_elsewhere_obeys_the_table_of_its_home(path):

@@ -38,6 +38,18 @@ FAMILIES = ("torch.nn.modules", "torch.backends", "torch.distributions")
 IMPORTS = frozenset(name.partition(".")[0] for name in MODULES)
 """Top-level modules that may be imported."""
 
+_TYPES = _words("""
+    Any Annotated Callable ClassVar Concatenate Final Generic Literal LiteralString Never NewType NoReturn NotRequired
+    Optional ParamSpec Protocol Required Self Tuple Type TypeAlias TypeGuard TypeIs TypeVar TypeVarTuple TypedDict Union
+    Unpack AbstractSet ByteString Collection Container ContextManager Generator Hashable ItemsView Iterable Iterator
+    KeysView Mapping MutableMapping MutableSequence MutableSet Reversible Sequence Sized ValuesView SupportsAbs
+    SupportsComplex SupportsFloat SupportsIndex SupportsInt SupportsRound Text List Set Dict DefaultDict FrozenSet
+    Counter OrderedDict Deque ChainMap NamedTuple IO TextIO BinaryIO AnyStr Match Pattern TYPE_CHECKING cast final
+    overload override runtime_checkable assert_never get_args get_origin is_typeddict deprecated ReadOnly TypeAliasType
+    Awaitable Coroutine AsyncIterable AsyncIterator AsyncGenerator
+""")
+"""What typing has without what evaluates strings."""
+
 ONLY = {
     "os": _words("environ getenv path cpu_count linesep sep name"),
     "os.path": _words("join dirname basename abspath exists isfile isdir splitext expanduser normpath sep"),
@@ -48,6 +60,13 @@ ONLY = {
     "threading": _words("Lock RLock local"),
     "weakref": _words("WeakKeyDictionary WeakValueDictionary ref"),
     "argparse": _words("ArgumentParser Namespace ArgumentDefaultsHelpFormatter"),
+    "abc": _words("ABC ABCMeta abstractmethod abstractproperty abstractclassmethod abstractstaticmethod"),
+    "contextlib": _words("""
+        contextmanager suppress nullcontext closing ExitStack ContextDecorator AbstractContextManager wraps
+    """),
+    "copy": _words("copy deepcopy"),
+    "typing": _TYPES,
+    "typing_extensions": _TYPES,
     "enum": _words("Enum IntEnum StrEnum Flag IntFlag auto unique member nonmember verify UNIQUE CONTINUOUS"),
     "triton.language.extra": _words("cuda libdevice"),
     "torch.profiler": _words("record_function"),
@@ -97,9 +116,6 @@ MEMBERS = {
     "logging": _words("FileHandler handlers config basicConfig"),
     "operator": _words("attrgetter methodcaller matmul imatmul"),
     "string": _words("Formatter"),
-    "copy": _words("dispatch_table"),
-    "typing": _words("get_type_hints ForwardRef evaluate_forward_ref"),
-    "typing_extensions": _words("get_type_hints ForwardRef evaluate_forward_ref"),
 }
 """Members that may not be used, by module."""
 
