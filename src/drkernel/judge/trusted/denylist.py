@@ -164,7 +164,7 @@ ATTRIBUTES = _words("""
     _make_subclass _make_wrapper_subclass as_subclass untyped_storage storage _typed_storage set_ register_forward_hook
     register_forward_pre_hook tofile share_memory_ from_buffer redispatch redispatch_boxed _op_dk
     get_field vformat __getstate__ _flatten_ir __match_args__ __forward_arg__ __forward_code__ _evaluate _convert_
-    ctypes
+    ctypes get_device_interface
 """)
 """Attributes that may not be used on any object."""
 
@@ -174,7 +174,7 @@ OF_BLOCKS = _words("handle")
 SPELLED = _words("__array_interface__ __array_struct__ __cuda_array_interface__ __array__ __dlpack__ __buffer__")
 """Names that no class may define and no keyword or string may spell: other libraries ask for them on any object."""
 
-PLAIN_WORDS = _words("mro storage ctypes set_ redispatch tofile vformat")
+PLAIN_WORDS = _words("get_device_interface mro storage ctypes set_ redispatch tofile vformat")
 """Of the attributes that may not be used, those that a string may spell all the same: they are words of any text."""
 
 METHODS = SPELLED | _words("""

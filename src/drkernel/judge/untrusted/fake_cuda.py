@@ -162,22 +162,26 @@ class Capturing(Protocol):
     """The steps of the capture in progress; launches append themselves. None where there is none."""
 
 
+class _Shared:
+    """What graphs use, and may not show."""
+
+    machine: Capturing
+
+
 class Graph:
     """torch.cuda.CUDAGraph: the steps of the capture. A replay executes them again on the same tensors."""
-
-    machine: ClassVar[Capturing]
 
     def __init__(self, *_: Any, **__: Any):
         self._steps: list[Callable[[], None]] = []
         self._mode = CaptureMode(self._steps)
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
-        self._steps = self.machine.capture = []
+        self._steps = _Shared.machine.capture = []
         self._mode = CaptureMode(self._steps)
         self._mode.__enter__()
 
     def capture_end(self) -> None:
-        self.machine.capture = None
+        _Shared.machine.capture = None
         self._mode.__exit__(None, None, None)
 
     def replay(self) -> None:
@@ -216,7 +220,7 @@ def _scope(*_: Any, **__: Any) -> Iterator[None]:
 def patch_torch_cuda(machine: Capturing) -> None:
     """Replaces what torch.cuda offers by what is true of one fake H200, in this process, for good."""
     stream = Stream()
-    Graph.machine = machine
+    _Shared.machine = machine
     constants = {
         "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0,
         "get_device_name": PROPERTIES["name"], "get_device_capability": (9, 0), "get_arch_list": ["sm_90"],
@@ -268,7 +272,7 @@ def patch_triton_driver() -> None:
             get_current_stream=lambda device=None: 0,
             get_current_target=lambda: GPUTarget("cuda", 90, 32),
             get_active_torch_device=lambda: CUDA,
-            get_device_interface=lambda: torch.cuda,
+            get_device_interface=lambda: SimpleNamespace(Event=Event, Stream=Stream, synchronize=lambda *_: None),
             get_device_capability=lambda device=None: (9, 0),
             get_empty_cache_for_benchmark=lambda: torch.empty(1),
             clear_cache=lambda cache: None,
