@@ -218,6 +218,26 @@ def test_every_row_regime_is_in_the_uneven_one():
     assert float(size.max() / size[size > 0].min()) > 1000
 
 
+@pytest.mark.parametrize("columns", [64, 100])
+def test_rows_are_sorted_or_have_their_largest_side_by_side(columns):
+    (value,) = _case(task(f"torch.randn(400, {columns})"), "ordered").inputs
+    steps = value.diff(dim=-1)
+    assert 50 < int((steps >= 0).all(-1).sum()) < 150 and 50 < int((steps <= 0).all(-1).sum()) < 150
+    for end in (value, -value):
+        first = end.topk(4, dim=-1).indices.sort(-1).values
+        assert int((first[:, 3] - first[:, 0] == 3).sum()) > 200  # side by side
+        for step in (4, 8, 16):  # of each power of two between them, there are rows
+            assert bool((first.diff(dim=-1) == step).all(-1).any())
+    assert len(value.argmax(-1).unique()) > 4
+
+
+def test_ordered_rows_hold_the_numbers_that_were_drawn():
+    values = torch.randn(30, 70)
+    numbers, source = values.clone(), structure.Source(Use.VALUES, -3.0, 3.0, True)
+    regimes.change("ordered", 2, 5)(numbers, source, 0)
+    assert torch.equal(numbers.sort(-1).values, values.sort(-1).values) and not torch.equal(numbers, values)
+
+
 @pytest.mark.parametrize("shape", ["()", "(3,)", "(8, 5)", "(2, 3, 7)", "(1, 4)", "(0, 4)", "(4, 0)"])
 def test_regimes_take_any_shape(shape):
     assert all(value.shape == torch.zeros(eval(shape)).shape for (value,) in drawn(task(f"torch.rand({shape})")))

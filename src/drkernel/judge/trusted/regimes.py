@@ -2,7 +2,7 @@
 
 A regime fills a draw with numbers of another kind. Those that decide most: one element of each row carries the result,
 at a random place (sampling misses it, and the rounding of lower precision has nothing to cancel with); all rows are
-alike but one; rows are constant, or have a large offset, or sizes of their own.
+alike but one; rows are constant, or have a large offset, or sizes of their own; places in a row follow from values.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ _OUTLIERS = 64
 """Outliers of a whole draw, at least, where it has the room."""
 _FEW, _FEW_SIZES = 128, (2.0**12, 16.0)
 """Elements of a whole draw that together carry the result, and how large they are."""
+
+_SIDE_BY_SIDE, _LONGEST = 64, 2**16
+"""The largest elements of a row that lie side by side; elements of which longer rows are ordered piece by piece."""
 
 Fill = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 """New values for rows of a draw: from the values [r, c], their standardised form, and a generator for places."""
@@ -56,6 +59,31 @@ def _uneven(x: Tensor, z: Tensor, places: torch.Generator, positive: bool = Fals
     return result.abs_() if positive else result
 
 
+def _ordered(x: Tensor, z: Tensor, places: torch.Generator, given: bool = False, positive: bool = False) -> Tensor:
+    """Rows sorted up or down, and rows whose largest or smallest elements are neighbours at a random place, or have a
+    power of two between them: whoever takes some of each group of elements loses those that decide."""
+    values = x if given else z.abs() if positive else z
+    return torch.cat([_ordered_piece(piece, places) for piece in values.split(_LONGEST, dim=1)], dim=1)
+
+
+def _ordered_piece(values: Tensor, places: torch.Generator) -> Tensor:
+    rows, columns = values.shape
+    if columns < 2:
+        return values
+    draw = lambda high: torch.randint(high, (rows, 1), generator=places, device=values.device)
+    side = min(_SIDE_BY_SIDE, columns // 4)
+    kind, place = draw(4), torch.arange(columns, device=values.device)
+    whole = kind < 2
+    start = torch.where(whole, 0, draw(columns) // max(1, side) * max(1, side))
+    step = torch.where(whole | (draw(2) == 0), 1, 2 ** draw((columns - 1).bit_length()))
+    turned = (place - start) % columns
+    group = turned % step
+    rank = group * (columns // step) + torch.minimum(group, columns % step) + turned // step
+    others = torch.randperm(columns - side, generator=places, device=values.device) + side
+    rank = torch.where(whole, rank, torch.cat([place[:side], others])[rank])
+    return values.sort(dim=1).values.gather(1, torch.where(kind % 2 == 0, rank, columns - 1 - rank))
+
+
 _PURE: dict[str, tuple[Fill, ...]] = {
     "mirrored": (
         _plain(lambda x, z: -1.5 * z + 0.75), _plain(lambda x, z: -1.5 * x), _plain(lambda x, z: 0.3 + 0.5 * x)
@@ -76,6 +104,9 @@ _PURE: dict[str, tuple[Fill, ...]] = {
     "uneven": (
         _uneven, functools.partial(_uneven, constant=False), functools.partial(_uneven, positive=True),
         functools.partial(_uneven, positive=True, constant=False),
+    ),
+    "ordered": (
+        _ordered, functools.partial(_ordered, positive=True), functools.partial(_ordered, given=True),
     ),
 }  # fmt: skip
 _NEAR_ONE = _plain(lambda x, z: 1 + z / 128)
@@ -99,6 +130,7 @@ DESCRIPTIONS = {
     "integers": "small integers",
     "sparse": "single large values at random places",
     "uneven": "rows with an offset, constant rows and rows of other sizes",
+    "ordered": "sorted rows, and rows whose largest values are neighbours",
     "alike": "all rows alike but one",
     "near_one": "values near one",
     "few": "a few very large values at random places",
