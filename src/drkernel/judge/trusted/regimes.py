@@ -23,7 +23,7 @@ _FEW, _FEW_SIZES = 128, (2.0**12, 16.0)
 """Elements of a whole draw that together carry the result, and how large they are."""
 
 _SIDE_BY_SIDE, _LONGEST = 64, 2**16
-"""The largest elements of a row that lie side by side; elements of which longer rows are ordered piece by piece."""
+"""The largest elements of a row that lie side by side; of longer rows, so many elements are ordered at a time."""
 
 Fill = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 """New values for rows of a draw: from the values [r, c], their standardised form, and a generator for places."""
@@ -63,25 +63,29 @@ def _ordered(x: Tensor, z: Tensor, places: torch.Generator, given: bool = False,
     """Rows sorted up or down, and rows whose largest or smallest elements are neighbours at a random place, or have a
     power of two between them: whoever takes some of each group of elements loses those that decide."""
     values = x if given else z.abs() if positive else z
-    return torch.cat([_ordered_piece(piece, places) for piece in values.split(_LONGEST, dim=1)], dim=1)
-
-
-def _ordered_piece(values: Tensor, places: torch.Generator) -> Tensor:
     rows, columns = values.shape
-    if columns < 2:
-        return values
-    draw = lambda high: torch.randint(high, (rows, 1), generator=places, device=values.device)
-    side = min(_SIDE_BY_SIDE, columns // 4)
-    kind, place = draw(4), torch.arange(columns, device=values.device)
+    if columns > _LONGEST:
+        whole = values[:, : columns // _LONGEST * _LONGEST].reshape(-1, _LONGEST)
+        parts = (whole, values[:, columns // _LONGEST * _LONGEST :])
+        return torch.cat([_ordered(part, part, places, given=True).view(rows, -1) for part in parts], dim=1)
+    return values.sort(dim=1).values.gather(1, _ranks(rows, columns, places)) if columns > 1 else values
+
+
+def _ranks(rows: int, columns: int, places: torch.Generator) -> Tensor:
+    """Where each element of ordered rows [rows, columns] is found in the sorted row."""
+    draw = lambda high: torch.randint(high, (rows, 1), generator=places, device=places.device, dtype=torch.int32)
+    place = torch.arange(columns, device=places.device, dtype=torch.int32)
+    side = max(1, min(_SIDE_BY_SIDE, columns // 4))
+    kind = draw(4)
     whole = kind < 2
-    start = torch.where(whole, 0, draw(columns) // max(1, side) * max(1, side))
-    step = torch.where(whole | (draw(2) == 0), 1, 2 ** draw((columns - 1).bit_length()))
-    turned = (place - start) % columns
-    group = turned % step
-    rank = group * (columns // step) + torch.minimum(group, columns % step) + turned // step
-    others = torch.randperm(columns - side, generator=places, device=values.device) + side
-    rank = torch.where(whole, rank, torch.cat([place[:side], others])[rank])
-    return values.sort(dim=1).values.gather(1, torch.where(kind % 2 == 0, rank, columns - 1 - rank))
+    turned = place - torch.where(whole, 0, draw(columns) // side * side)
+    turned += columns * (turned < 0)
+    power = torch.where(whole | (draw(2) == 0), 0, draw((columns - 1).bit_length()))
+    group, size = turned & ((1 << power) - 1), columns >> power
+    rank = group * size + torch.minimum(group, columns - (size << power)) + (turned >> power)
+    others = torch.randperm(columns - side, generator=places, device=places.device) + side
+    rank = torch.where(whole, rank.long(), torch.cat([place[:side], others])[rank])
+    return torch.where(kind % 2 == 0, rank, columns - 1 - rank)
 
 
 _PURE: dict[str, tuple[Fill, ...]] = {
