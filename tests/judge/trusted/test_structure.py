@@ -218,6 +218,45 @@ def test_every_row_regime_is_in_the_uneven_one():
     assert float(size.max() / size[size > 0].min()) > 1000
 
 
+INDICES = {
+    "of one bound": ("torch.randint(9, (400,))", 0, 8),
+    "of two": ("torch.randint(-3, 9, (20, 20))", -3, 8),
+    "like others": ("torch.randint_like(torch.zeros(400, dtype=torch.int64), 2, 7)", 2, 6),
+    "in place": ("torch.empty(400, dtype=torch.int64).random_(5, 9)", 5, 8),
+    "sorted": ("torch.sort(torch.randint(0, 9, (400,))).values", 0, 8),
+    "as floats": ("torch.randint(-8, 8, (24, 40)).float()", -8, 7),
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_indices_crowd_at_one_or_at_the_ends(name):
+    made, first, last = INDICES[name]
+    own = task(f"{made}, torch.rand(3)", names="a, b")
+    found = {regime: _case(own, regime).inputs[0].long() for regime in ("crowded", "ends")}
+    assert 0.4 < float((found["crowded"] == found["crowded"].flatten().mode().values).double().mean()) < 0.8
+    assert found["crowded"].aminmax().min >= first and found["crowded"].aminmax().max <= last
+    assert found["ends"].unique().tolist() == [first, last]
+    assert regimes.has_choices(structure.observe(Reference(own), 1))
+
+
+@pytest.mark.parametrize(
+    "made", ["torch.randperm(400)", "torch.randint(0, 10**9, (40,))", "(torch.rand(400) > 0.5).float()"]
+)
+def test_what_may_have_to_be_distinct_or_is_no_index_stays(made):
+    reference = Reference(task(made))
+    sources = structure.observe(reference, 1)
+    for regime in regimes.CHOICES:
+        drawn = structure.draw(reference, sources, 1, regimes.change(regime, 0, 1))
+        assert torch.equal(drawn[0], reference.inputs(1)[0])
+
+
+def test_a_number_that_sizes_inputs_is_no_index():
+    reference = Reference(task("torch.rand(n)", "n = int(torch.randint(5, 90, (1,)))"))
+    sources = structure.observe(reference, 1)
+    assert not regimes.has_choices(sources)
+    assert len(structure.draw(reference, sources, 1, regimes.change("ends", 0, 1))[0]) == len(reference.inputs(1)[0])
+
+
 @pytest.mark.parametrize("columns", [64, 100])
 def test_rows_are_sorted_or_have_their_largest_side_by_side(columns):
     (value,) = _case(task(f"torch.randn(400, {columns})"), "ordered").inputs

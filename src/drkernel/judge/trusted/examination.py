@@ -108,7 +108,7 @@ class Examination(Generic[P]):
         with self._stage("further cases"):
             self._expect_no_stale_outputs(first)
             right = [first, *self._further_cases()]
-            for plan in plans.special_plans(self.modes[0], bool(self._forbids(self._products)), self.prepared.reduces):
+            for plan in plans.special_plans(self.modes[0], bool(self._forbids(self._products)), self.prepared.special):
                 self.pair.ask_planned(plan)
             last = self._last_case(first)
             self._expect_triton_launch(reply := self.pair.ask(last))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from drkernel.judge.trusted.regimes import DESCRIPTIONS, PURE
@@ -55,16 +55,15 @@ def plans(train: tuple[bool, ...], shapes: int) -> Iterator[Plan]:
     yield Plan("the default weights", DEFAULT_WEIGHTS, "given", mode(1))
 
 
-def special_plans(train: bool, lowered: bool, whole: bool) -> Iterator[Plan]:
+def special_plans(train: bool, lowered: bool, regimes: Iterable[str]) -> Iterator[Plan]:
     """Cases for some submissions and some tasks.
 
     Args:
         lowered: the submission's kernels multiply in a precision that the task forbids.
-        whole: outputs of large calls come from the whole batch: a loss, a norm of everything. Of values that are all
-            alike, a part stands for the rest.
+        regimes: what the task asks for, see PreparedTask.special.
     """
-    chosen = {"near_one": lowered, "few": whole}
-    yield from (Plan(DESCRIPTIONS[name], PUBLISHED, name, train) for name, asked in chosen.items() if asked)
+    for name in (*["near_one"] * lowered, *regimes):
+        yield Plan(DESCRIPTIONS[name], PUBLISHED, name, train)
 
 
 def mixed_plan(train: bool, model: int = PUBLISHED) -> Plan:

@@ -78,6 +78,13 @@ class PreparedTask:
         """Whether it is large and its outputs come from the whole batch."""
         return not all(cut.separable for cut in self.cuts.values())
 
+    @property
+    def special(self) -> tuple[str, ...]:
+        """Regimes for some tasks: a few numbers that carry the result, where outputs of a large task come from the
+        whole batch (of values that are all alike, a part stands for the rest); and other indices, where it has some."""
+        indices = regimes.CHOICES if regimes.has_choices(self.sources) else ()
+        return (*["few"] * self.reduces, *indices)
+
     def reference_of(self, model: int) -> Reference:
         """The reference for a model by its number; see plans."""
         if model >= FIRST_TIMED:

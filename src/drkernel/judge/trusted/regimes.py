@@ -8,7 +8,7 @@ alike but one; rows are constant, or have a large offset, or sizes of their own;
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -116,6 +116,8 @@ _PURE: dict[str, tuple[Fill, ...]] = {
 _NEAR_ONE = _plain(lambda x, z: 1 + z / 128)
 PURE = (*_PURE, "alike")
 """The regimes that change all values in one way."""
+CHOICES = ("crowded", "ends")
+"""The regimes that change whole numbers alone: indices, labels, lengths."""
 REGIMES: dict[str, int] = {
     "given": 1,
     **{name: len(fills) + 1 for name, fills in _PURE.items()},
@@ -123,6 +125,8 @@ REGIMES: dict[str, int] = {
     "mixed": 5,
     "near_one": 2,
     "few": 3,
+    "crowded": 1,
+    "ends": 1,
 }
 """Value distributions by name, with their number of variants. Later ones are milder, for references that leave their
 domain on the first; in the last one, all numbers stay in the range of their draw."""
@@ -138,6 +142,8 @@ DESCRIPTIONS = {
     "alike": "all rows alike but one",
     "near_one": "values near one",
     "few": "a few very large values at random places",
+    "crowded": "half of the indices alike",
+    "ends": "the first and the last index alone",
 }
 """Of regimes, in words that feedback can use."""
 
@@ -146,6 +152,8 @@ def change(regime: str, variant: int, seed: int) -> Change | None:
     """What a regime does to the draws of `get_inputs`; None for the given values."""
     if regime == "given":
         return None
+    if regime in CHOICES:
+        return functools.partial(_choose, regime, seed)
 
     def fill(numbers: Tensor, source: Source, index: int) -> None:
         if source.use == Use.CHOICE or not numbers.numel():
@@ -169,6 +177,30 @@ def change(regime: str, variant: int, seed: int) -> Change | None:
             numbers.copy_(values)
 
     return fill
+
+
+def has_choices(sources: Sequence[Source]) -> bool:
+    """Whether there are draws that the regimes of CHOICES change."""
+    return any(_is_choice(source) for source in sources)
+
+
+def _is_choice(source: Source) -> bool:
+    return source.use == Use.CHOICE and source.low < source.high and not source.read
+
+
+def _choose(regime: str, seed: int, numbers: Tensor, source: Source, index: int) -> None:
+    """Other whole numbers of a draw's range: half of them are one, or each is one of the two ends. Where all differ as
+    they are drawn, a reference may need that, and they stay."""
+    if not _is_choice(source) or numbers.numel() < 2 or len(numbers.unique()) == numbers.numel():
+        return
+    places = torch.Generator(numbers.device).manual_seed((seed + 7919 * index) % 2**63)
+    draw = lambda high, shape: torch.randint(high, shape, generator=places, device=numbers.device)
+    one = int(source.low) + int(draw(int(source.high - source.low) + 1, (1,)))
+    chosen = draw(2, numbers.shape) == 0
+    if regime == "crowded":
+        numbers[chosen] = one
+    else:
+        numbers.copy_(torch.where(chosen, int(source.low), int(source.high)))
 
 
 def touch(seed: int, in_range: bool = False) -> Change:

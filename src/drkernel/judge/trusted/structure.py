@@ -13,6 +13,7 @@ It is observed under the very seed then, and the draws that it looks at are left
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ _WHOLE = {
     "binomial", "_sample_dirichlet", "cauchy_",
 }  # fmt: skip
 """Draws that stay as they are, or are exchanged among themselves."""
+_UNIFORM = {"randint", "randint_like", "random_"}
+"""Those of which the range is known, from which other numbers may be taken."""
 _CREATED_IN_PLACE = {
     "uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "geometric_", "cauchy_",
 }  # fmt: skip
@@ -67,7 +70,7 @@ class Use(enum.IntEnum):
     RANGE = 2
     """An input is computed from it, and it lies in a range."""
     CHOICE = 3
-    """Indices, masks, lengths: as they are drawn, or exchanged among themselves."""
+    """Indices, masks, lengths: as they are drawn, or exchanged among themselves, or others of the same range."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ class Source:
     use: Use
     low: float
     high: float
-    """Its range; of normally distributed numbers, three standard deviations to both sides."""
+    """Its range; of normally distributed numbers, three standard deviations to both sides; of whole ones, the first and
+    the last of them, and twice the same where it is not known."""
     normal: bool = False
     """Whether its numbers are normally distributed."""
     name: str = ""
@@ -247,7 +251,15 @@ def _source(name: str, args: tuple, result: Tensor) -> Source:
         return Source(Use.RANGE, limits[0], limits[1], name=name)
     if name in _SKEWED:
         return Source(Use.RANGE, 0.0, float(result.max()) if result.numel() else 1.0, name=name)
-    return Source(Use.CHOICE, 0.0, 0.0, name=name)
+    return Source(Use.CHOICE, *_ends(name, args), name=name)
+
+
+def _ends(name: str, args: tuple) -> tuple[float, float]:
+    """The first and the last of the whole numbers that a draw has equal chances for; twice the same for others."""
+    bounds = tuple(itertools.takewhile(lambda a: isinstance(a, int), args[name != "randint" :]))
+    if name not in _UNIFORM or len(bounds) not in (1, 2):
+        return 0.0, 0.0
+    return float(bounds[0] if len(bounds) == 2 else 0), float(bounds[-1] - 1)
 
 
 def _memory(tensor: Tensor) -> int:
