@@ -83,6 +83,8 @@ class Row:
     """Whether the factors of each tl.dot lie in memory along the dimension that is summed."""
     dense_flops: float = 0.0
     """Of tl.dot with all its lanes: a small task fills few of a tile's. ATen: see windows.lanes."""
+    dense_arithmetic: float = 0.0
+    """Of a Triton kernel, `arithmetic` with all lanes, the masked ones, too."""
     full_grid: float = 0.0
     """Programs of a launch at the sizes that count; 0 where that is not known. Not sent."""
     full_calls: float = 0.0
@@ -194,6 +196,7 @@ _FIELD_TYPES: dict[str, Any] = {
     "tile": _Count,
     "k_major": bool,
     "dense_flops": _Amount,
+    "dense_arithmetic": _Amount,
     "block": _Count,
     "accesses": _Count,
     "reused": _Amount,

@@ -243,15 +243,16 @@ class RunnerClient:
             raise failure_of(error)
         return reply
 
-    def dry_run(self, init: Any, inputs: Any, train: bool) -> OpTrace:
-        """The numbers of programs that one forward launches, on meta tensors, by a model of its own."""
+    def dry_run(self, init: Any, inputs: Any, train: bool, seed: int) -> OpTrace:
+        """The numbers of programs that one forward launches, on meta tensors, by a model of its own, and what they
+        execute, of which some say; `seed` decides which."""
         metas: list[list] = []
 
         def put(tensor: Tensor) -> int:
             metas.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride())])
             return len(metas) - 1
 
-        given = {"init": encode(init, put), "args": encode(inputs, put), "metas": metas, "train": train}
+        given = {"init": encode(init, put), "args": encode(inputs, put), "metas": metas, "train": train, "seed": seed}
         return _trace(self._request(messages.Launched, do="dry", **given).trace)
 
     def claims(self) -> dict[str, Any]:

@@ -147,11 +147,11 @@ class Runner:
                 targets[name].copy_(self.inputs.view(Slot.parse(slots[index], self.inputs.size)))
         return {}
 
-    def _dry(self, init: Any, args: Any, metas: list, train: bool) -> dict[str, Any]:
+    def _dry(self, init: Any, args: Any, metas: list, train: bool, seed: int = 0) -> dict[str, Any]:
         """The launches of a forward on tensors without data, by a model of its own."""
         from drkernel.judge.untrusted.simulated import dry_run
 
-        return {"trace": dry_run.launched(self.build, init, args, metas, train).to_json()}
+        return {"trace": dry_run.launched(self.build, init, args, metas, train, seed).to_json()}
 
     def _call(
         self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list, budget: float

@@ -8,7 +8,7 @@ import pytest
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated import loop_free
 from drkernel.judge.devices.simulated.gpus import GPUS
-from drkernel.judge.devices.simulated.grids import joined
+from drkernel.judge.devices.simulated.grids import joined, without_masked_lanes
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import estimate_times
 
@@ -172,3 +172,15 @@ def test_a_workspace_grows_no_further_than_the_largest_tensor_of_the_dry_run():
     assert of(2**16, 2**10) < 0.1 * of() == 0.1 * of(2**30, 2**10)
     assert of(64) == of(1) == of(8192), "what the reference has grows as it does there, and nothing shrinks"
     assert of(64, programs=16 * 2048) >= 0.5 * of(programs=16 * 2048), "more programs have more to go through"
+
+
+def test_lanes_count_as_masked_where_they_are_not_at_full_size():
+    small = Row("k", "k", True, 1, 8, arithmetic=100.0, dense_arithmetic=1600.0, flops=50.0, dense_flops=3200.0)
+    of = lambda used, filled=1.0: without_masked_lanes(
+        small, Row("k", "k", True, arithmetic=used, dense_arithmetic=1.0, flops=filled, dense_flops=1.0)
+    )
+    assert of(1.0) == small == without_masked_lanes(small, None) == of(0.0, 0.0)
+    assert (of(0.5).arithmetic, of(1 / 16).arithmetic, of(1 / 64).arithmetic) == (200, 1600, 1600)
+    assert (of(1.0, 0.5).flops, of(1.0, 1 / 64).flops) == (100, 3200)
+    full = Row("k", "k", True, 1, 8, arithmetic=1.0, dense_arithmetic=16.0)
+    assert joined(OpTrace([small]), OpTrace([full]), False).rows[0].arithmetic == 1600

@@ -1,5 +1,7 @@
 """A submission's host code on tensors without data: how many programs it launches at sizes that no kernel runs at."""
 
+import time
+
 import pytest
 import torch
 import triton
@@ -36,10 +38,10 @@ def run(model):
     return launched(model, NOTHING, {"list": [{"tensor": 0}]}, LARGE, False)
 
 
-def test_grids_of_the_full_size_are_counted_and_no_kernel_runs():
+def test_grids_of_the_full_size_are_counted_without_any_data():
     (row,) = (row for row in run(Launching).rows if row.triton)
     assert (row.calls, row.programs) == (2, 132 + 2**30)
-    assert not row.bytes_total and not row.arithmetic
+    assert not row.bytes_total
 
 
 @pytest.mark.parametrize("read", [Tensor.item, float, int, bool])
@@ -109,3 +111,53 @@ def test_tensors_have_data_again_afterwards():
     run(Launching)
     x = torch.ones(4)
     assert (x + 1).tolist() == [2.0] * 4 and x.data_ptr()
+
+
+@triton.jit
+def every_eighth(x, out, n, S: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :] + 0 * tl.arange(0, S)[:, None]
+    mine = (i < n) & (tl.arange(0, S)[:, None] == i % S)
+    values = tl.sum(tl.load(x + i, mask=mine, other=0.0), 0)[None, :]
+    tile = tl.dot(tl.broadcast_to(values, (16, BLOCK)), tl.zeros((BLOCK, 16), tl.float32))
+    tl.store(out + i, values + tl.sum(tile) + 0 * i, mask=mine)
+
+
+@triton.jit
+def waits(x, out, n, S: tl.constexpr, BLOCK: tl.constexpr):
+    tl.atomic_add(x + tl.arange(0, BLOCK), 1.0)
+    while tl.atomic_cas(out.to(tl.pointer_type(tl.int32), bitcast=True), 1, 0) == 0:
+        x += 1
+
+
+@triton.jit
+def fails(x, out, n, S: tl.constexpr, BLOCK: tl.constexpr):
+    tl.static_assert(S < 0)
+
+
+def launch_of(kernel, lanes=1, shape=(1000,)):
+    class Model(nn.Module):
+        def forward(self, x):
+            out = torch.empty_like(x)
+            kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), S=lanes, BLOCK=64)
+            return out
+
+    (row,) = (
+        r
+        for r in launched(Model, NOTHING, {"list": [{"tensor": 0}]}, [["float32", shape, [1]]], False).rows
+        if r.triton
+    )
+    return row
+
+
+def test_lanes_that_are_masked_at_the_full_size_are_known():
+    full, sparse = launch_of(every_eighth, 1, [2**20]), launch_of(every_eighth, 8, [2**20])
+    assert full.arithmetic == full.dense_arithmetic > 0 and full.flops == full.dense_flops == 2**14 * 2 * 16 * 16 * 64
+    assert sparse.arithmetic == pytest.approx(sparse.dense_arithmetic / 8)
+    assert sparse.flops == pytest.approx(sparse.dense_flops / 8**1.5)
+
+
+def test_a_kernel_that_waits_or_fails_without_data_says_what_it_can():
+    start = time.monotonic()
+    waiting, failing = launch_of(waits), launch_of(fails)
+    assert (waiting.programs, failing.programs, failing.dense_arithmetic) == (16, 16, 0)
+    assert waiting.dense_arithmetic > 0 and time.monotonic() - start < 20

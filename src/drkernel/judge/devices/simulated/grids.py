@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
-from drkernel.judge.boundary.op_trace import OpTrace
+from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.boundary.shared_tensors import NotSerializable
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Submission
@@ -29,6 +29,9 @@ from drkernel.types import DrKernelError
 
 _NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
 """Where something needs data, or takes too long: right code may do so."""
+
+_EXECUTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops")
+"""What some programs of a dry run say; it is no price of kernels that the small run does not have."""
 
 
 def with_full_grids(prepared: PreparedTask, submission: Submission, start: Callable[[], Process]) -> OpTrace:
@@ -60,9 +63,10 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
     grids = {row.site: row.programs / row.calls for row in full.rows if row.triton and row.calls}
     largest = {row.site: max(t.numel for t in row.tensors) for row in full.rows if row.triton and row.tensors}
     before, after = calls(trace), calls(full)
+    at_full = {row.site: row for row in full.rows if row.triton}
     rows = [
         dataclasses.replace(
-            row,
+            without_masked_lanes(row, at_full.get(row.site)),
             is_smaller=is_smaller,
             loop_free=row.site.rpartition(":")[0] in simple,
             full_grid=grids.get(row.site, 0.0) if row.triton else 0.0,
@@ -73,7 +77,25 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
         )
         for row in trace.rows
     ]
-    return OpTrace(rows, full)
+    launches = [dataclasses.replace(row, **dict.fromkeys(_EXECUTED, 0.0)) for row in full.rows]
+    return OpTrace(rows, OpTrace(launches))
+
+
+def without_masked_lanes(row: Row, full: Row | None) -> Row:
+    """The row, of which no more lanes count as masked than are not at full size: a small run masks lanes since its data
+    are small, but who masks lanes at any size has them executed all the same."""
+    if full is None or not row.triton:
+        return row
+    return dataclasses.replace(
+        row,
+        arithmetic=_used(row.arithmetic, row.dense_arithmetic, full.arithmetic, full.dense_arithmetic),
+        flops=_used(row.flops, row.dense_flops, full.flops, full.dense_flops),
+    )
+
+
+def _used(count: float, dense: float, full_count: float, full_dense: float) -> float:
+    """The count where those lanes are left out that are masked in the small run alone."""
+    return max(count, min(dense, count * full_dense / full_count)) if full_count > 0 else count
 
 
 def _launched(
@@ -84,6 +106,6 @@ def _launched(
     try:
         client = RunnerClient(process, submission.client.deadline() - time.monotonic(), budget_factor=1.0)
         client.load(submission.written, prepared.task.answer_name, prepared.task.precision)
-        return client.dry_run(init, inputs, submission.case.plan.train)
+        return client.dry_run(init, inputs, submission.case.plan.train, submission.seeds("programs"))
     finally:
         process.end()

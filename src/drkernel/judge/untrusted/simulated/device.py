@@ -58,10 +58,11 @@ def record(skip: Collection[str] = (), budget: float = WORK_BUDGET) -> Iterator[
 
 
 @contextlib.contextmanager
-def record_grids() -> Iterator[OpTrace]:
-    """Counts launches and their programs. No launch is executed, so that tensors need no data."""
+def record_grids(seed: int = 0) -> Iterator[OpTrace]:
+    """Counts launches and their programs. No launch is executed but for a few of its programs, whose loads give nothing
+    (`sampled`), so that tensors need no data. `seed` decides which programs."""
     from drkernel.judge.untrusted.simulated.interpreter import Session
 
-    trace = OpTrace()
+    trace, _machines[0].seed = OpTrace(), seed
     with _machines[0].recording(Session(trace, (), WORK_BUDGET, dry=True)):
         yield trace

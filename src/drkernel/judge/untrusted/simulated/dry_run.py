@@ -1,6 +1,7 @@
 """What a submission launches at the published sizes, and how often: its model runs on tensors without data.
 
-Runs in simulated runners. Kernels are not executed. A number that is read back is 1: few grids depend on it.
+Runs in simulated runners. Kernels are not executed but for a few programs (`sampled`). A number that is read back is 1:
+few grids depend on it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ MOST_FORWARDS = 5
 """The first ones may pack weights, keep buffers and capture a graph. Two in a row that call the same are enough."""
 
 
-def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list, train: bool) -> OpTrace:
+def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list, train: bool, seed: int = 0) -> OpTrace:
     """The launches of the last forward, with the numbers of their programs, and its calls of ATen.
 
     Args:
         init, args: the arguments of the constructor and of forward, in the form of shared_tensors.
         metas: [dtype, shape, stride] of each tensor in them.
+        seed: see `record_grids`.
     """
     with _without_data(), torch.no_grad():
         tensors = [torch.empty_strided(shape, stride, dtype=DTYPES[kind]) for kind, shape, stride in metas]
@@ -39,7 +41,7 @@ def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list,
         called: list[tuple[str, int]] = []
         for _ in range(MOST_FORWARDS):
             before = called
-            with record_grids() as trace:
+            with record_grids(seed) as trace:
                 model(*decode(args, tensors.__getitem__))
             called = [(row.site, row.calls) for row in trace.rows]
             if called == before:

@@ -179,6 +179,8 @@ class Meter:
         addresses: what the addresses that kernels see have in addition to those of the memory.
     """
 
+    blind = False
+
     def __init__(self, row: Row, arguments: list[tuple[str, Any]], budget: float, addresses: int = 0):
         self.row = row
         self.budget = budget
@@ -329,6 +331,7 @@ class Meter:
             share = batch.unmasked_share()
             self.row.accesses += round(batch.accesses * float((share > 0).mean()))
             self.row.arithmetic += batch.arithmetic * float(share.mean())
+            self.row.dense_arithmetic += batch.arithmetic * float((share > 0).mean())
             self.row.flops += batch.flops + batch.padded_flops * float((share**1.5).mean())
             self.row.dense_flops += batch.dense_flops * float((share > 0).mean())
         self.row.reused += self.reused

@@ -1,0 +1,89 @@
+"""How many of its lanes a launch uses at sizes that no kernel runs at: some of its programs, on memory without data.
+
+A GPU executes masked lanes as it does others. In a small run many are masked since the data are small, which is no work
+at full size; but a kernel may mask most of its lanes at any size. So some programs of the full grid run on tensors
+without data, and what they count says which part of the lanes is still masked there. Runs in simulated runners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from drkernel.judge.boundary.op_trace import Row
+from drkernel.judge.untrusted.simulated.meter import Meter, WorkBudgetExceeded
+
+PROGRAMS = 4
+"""Programs of a launch that run."""
+BUDGET = 2e7
+"""Work (see Meter) of all of them: 0.1 to 0.2 s."""
+LAUNCHES = 8
+"""Different launches of one kernel of which programs run; more are taken to be like these."""
+
+COUNTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops")
+"""The fields of a row that `work` gives."""
+
+
+class _Blank:
+    """In the place of a `meter.Region`: memory that has one number everywhere."""
+
+    def __init__(self, number: float):
+        self._number = number
+
+    def elements(self, kind: np.dtype, count: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(1, self._number).astype(kind), np.zeros(count, np.int64)
+
+
+class _BlindMeter(Meter):
+    """Counts what programs do that run without data. Whole numbers that they load are 0."""
+
+    blind = True
+
+    def __init__(self, budget: float, number: float):
+        super().__init__(Row("", "", True), [], budget)
+        self._blank = _Blank(number)
+
+    def access(self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int) -> Any:
+        self.step(pointers.size, 0)
+        complete = bool(mask.all())
+        count = pointers.size if complete else int(np.count_nonzero(mask))
+        if count:
+            self._batch.access(mask, stored)
+        return self._blank, count, complete
+
+
+def work(run: Callable[[Meter, np.ndarray], None], sizes: tuple[int, ...], seed: int) -> np.ndarray:
+    """What a program of a grid of these sizes does, in COUNTED; zeros where none runs without data. Of those that have
+    no end within the budget, what they do until then.
+
+    Args:
+        run: executes the program at a place [1, 3] of the grid.
+        seed: decides which programs run.
+    """
+    draws = np.random.default_rng(seed)
+    places, number = _places((*sizes, 1, 1)[:3], draws), draws.uniform(0.1, 0.9)
+    found, left = [np.zeros(len(COUNTED))], BUDGET
+    for place in places:
+        meter = _BlindMeter(left, number)
+        try:
+            run(meter, place[None])
+        except WorkBudgetExceeded:
+            pass
+        except Exception:
+            break
+        meter.finish(1)
+        found.append(np.array([getattr(meter.row, name) for name in COUNTED], float))
+        if (left := left - meter.work) <= 0:
+            break
+    return np.sum(found, axis=0) / max(1, len(found) - 1)
+
+
+def _places(grid: tuple[int, ...], draws: np.random.Generator) -> np.ndarray:
+    """Places [n, 3] of a grid: all of few, else some that are spread evenly over each axis."""
+    total = int(np.prod(grid))
+    if total <= PROGRAMS:
+        return np.stack(np.unravel_index(np.arange(total), grid), axis=1).astype(np.int32)
+    axes = [(draws.permutation(PROGRAMS) + draws.random(PROGRAMS)) / PROGRAMS * size for size in grid]
+    return np.stack(axes, axis=1).astype(np.int32)
