@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from drkernel.judge import Judge
 from drkernel.types import Task
+from tests.judge import examples
 
-HERE = Path(__file__).parent
 collect_ignore_glob = ["submissions/*", "tasks/*"]  # never import them, for doctests or otherwise: some are harmful
 
 
 @pytest.fixture(scope="session")
 def tasks() -> dict[str, Task]:
-    return {path.stem: Task(path.stem, path.read_text()) for path in (HERE / "tasks").glob("*.py")}
+    return examples.tasks()
 
 
 @pytest.fixture(scope="session")

@@ -68,7 +68,12 @@ def _example(path: Path) -> Example:
 
 
 def tasks() -> dict[str, Task]:
-    return {path.stem: Task(path.stem, path.read_text()) for path in (HERE / "tasks").glob("*.py")}
+    """The files under tasks/ by name; those that end in _tf32 allow that."""
+    return {path.stem: _task(path) for path in (HERE / "tasks").glob("*.py")}
+
+
+def _task(path: Path) -> Task:
+    return Task(path.stem, path.read_text(), precision="tf32" if path.stem.endswith("_tf32") else "ieee")
 
 
 TAMED = (

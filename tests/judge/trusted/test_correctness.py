@@ -183,6 +183,15 @@ def test_weights_are_followed_through_names_transposes_and_concatenation():
     assert weight_perturbation.follow(old, {"weight": old["weight"]}, new) is None
 
 
+def test_matrices_may_lie_beyond_the_range_of_fp16():
+    values = {"matrix": torch.randn(64, 64) / 8, "bias": torch.randn(64), "zero": torch.zeros(2, 2)}
+    wide = weight_perturbation.beyond_half(values)
+    assert torch.equal(wide["bias"], values["bias"]) and torch.equal(wide["zero"], values["zero"])
+    factor = float(wide["matrix"][0, 0] / values["matrix"][0, 0])
+    assert torch.equal(wide["matrix"], values["matrix"] * factor) and float(torch.tensor(factor).log2()) % 1 == 0
+    assert float(wide["matrix"].half().isinf().double().mean()) > 0.5
+
+
 def test_construction_can_perturb_constants_alike_on_both_sides_without_touching_other_draws():
     torch.manual_seed(0)
     plain = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 5))

@@ -33,7 +33,7 @@ from drkernel.judge.trusted.slices import LARGE, Cut, SlicedExpected
 from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.structure import Source
 from drkernel.judge.trusted.tolerance import Expected
-from drkernel.judge.trusted.weight_perturbation import assign, perturbed
+from drkernel.judge.trusted.weight_perturbation import assign, beyond_half, perturbed
 from drkernel.judge.trusted.whole_numbers import later_if_possible
 from drkernel.tasks import module
 from drkernel.tasks.module import ArgumentEffects, Reference
@@ -147,16 +147,17 @@ class Seeds:
         return int.from_bytes(hmac.digest(self._key, repr(what).encode(), hashlib.sha256)[:6], "big")
 
 
-def build(reference: Reference, seed: int, perturbation: Perturbation = Perturbation.NONE) -> ReferenceModel:
-    """Builds the reference's model under a seed."""
+def build(
+    reference: Reference, seed: int, perturbation: Perturbation = Perturbation.NONE, wide: bool = False
+) -> ReferenceModel:
+    """Builds the reference's model under a seed; `wide`: where weights are overwritten, with `beyond_half`."""
     with perturbed_construction(perturbation is Perturbation.CONSTRUCTION):
         model = reference.model(seed)
     built = ReferenceModel(reference, model, seed, perturbation)
     if perturbation is Perturbation.OVERWRITE:
         named = (*model.named_parameters(), *model.named_buffers())
         built.initial_weights = {name: tensor.detach().clone() for name, tensor in named}
-        values = perturbed(model, seed)
-        assign(model, values)
+        assign(model, values := (beyond_half if wide else dict)(perturbed(model, seed)))
         built.perturbed_weights = {name: tensor.detach() for name, tensor in named if name in values}
     return built
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from drkernel.judge.trusted import cases, weight_perturbation
 from drkernel.judge.trusted.cases import Case, Perturbation, ReferenceModel, Seeds
 from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
-from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
+from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, WIDE_WEIGHTS, Plan
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
-from drkernel.judge.trusted.slices import Cut
+from drkernel.judge.trusted.slices import LARGE, Cut
 from drkernel.judge.trusted.verdicts import VerdictReached
 from drkernel.types import DrKernelError
 
@@ -77,7 +77,9 @@ class PairedModels:
         """
         reference = self._prepared.reference_of(number)
         perturbation = Perturbation.NONE if number == DEFAULT_WEIGHTS else self.perturbation
-        model = self._models[number] = cases.build(reference, self._seeds("model", number), perturbation)
+        model = self._models[number] = cases.build(
+            reference, self._seeds("model", number), perturbation, number == WIDE_WEIGHTS
+        )
         theirs = self.client.build(number, model)
         if not model.perturbed_weights:
             return
@@ -100,6 +102,26 @@ class PairedModels:
 
         `what` tells its seed from that of other cases of the same name.
         """
+        if plan.model == WIDE_WEIGHTS:
+            return self._with_wide_weights(plan)
+        return self._drawn(plan, *what)
+
+    def _with_wide_weights(self, plan: Plan) -> Case | None:
+        """A case that fp16 weights get wrong, where TF32 is allowed and fp16 is not; None where the reference leaves
+        its domain, or where another model takes much memory or cannot be given its weights."""
+        weights = self.published.perturbed_weights.values()
+        small = sum(value.nbytes for value in weights) < LARGE and not self._prepared.cuts
+        if self._prepared.task.precision != "tf32" or self._prepared.narrow or not (small and self.overwritten):
+            return None
+        if all(value.dim() < 2 for value in weights):
+            return None
+        with contextlib.suppress(DrKernelError):
+            case = self._drawn(plan)
+            if case and self.overwritten and case.expected.finite and case.expected.well_conditioned:
+                return case
+        return None
+
+    def _drawn(self, plan: Plan, *what: Any) -> Case | None:
         self.build_once(plan.model)
         model, seed = self._models[plan.model], self._seeds("inputs", plan.name, *what)
         return cases.draw(self._prepared.task, plan, model, seed, self._prepared.sources, self._cut(plan))

@@ -10,6 +10,8 @@ from drkernel.judge.trusted.regimes import DESCRIPTIONS, PURE
 PUBLISHED, DEFAULT_WEIGHTS, FIRST_HIDDEN = 0, 1, 2
 """Numbers of the models on both sides: the published shape with perturbed weights, the same with the weights that
 construction gives, and, counting up, the hidden shapes with perturbed weights."""
+WIDE_WEIGHTS = -1
+"""As PUBLISHED, with matrices whose numbers fp16 does not hold."""
 HIDDEN_SHAPES = 2
 FIRST_TIMED = FIRST_HIDDEN + HIDDEN_SHAPES
 """From here on: other shapes that are timed, with perturbed weights."""
@@ -22,7 +24,7 @@ class Plan:
     name: str
     """What is special, in words that feedback can use: `the given inputs`, `another shape`, `large values`, ..."""
     model: int = PUBLISHED
-    """Which model answers: PUBLISHED, DEFAULT_WEIGHTS, or FIRST_HIDDEN + k."""
+    """Which model answers: PUBLISHED, DEFAULT_WEIGHTS, WIDE_WEIGHTS, or FIRST_HIDDEN + k."""
     regime: str = "given"
     """The distribution of the inputs' values, see REGIMES."""
     train: bool = False
@@ -64,6 +66,7 @@ def special_plans(train: bool, lowered: bool, regimes: Iterable[str]) -> Iterato
     """
     for name in (*["near_one"] * lowered, *regimes):
         yield Plan(DESCRIPTIONS[name], PUBLISHED, name, train)
+    yield Plan("weights beyond the range of fp16", WIDE_WEIGHTS, "given", train)
 
 
 def mixed_plan(train: bool, model: int = PUBLISHED) -> Plan:

@@ -8,6 +8,7 @@ followed, both sides are constructed anew under `boundary.construction.perturbed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -17,6 +18,8 @@ from drkernel.judge.boundary.construction import MEAN, MOST_SMALL, VARIANCE, wit
 
 _SMALL, _RARE = 0.1, 256
 """Root mean square of a vector that matters; and one of how many elements of a matrix becomes an outlier."""
+_WIDE = 2.0**18
+"""Root mean square of a matrix beyond the range of fp16, which ends at 2**16."""
 
 
 def perturbed(model: nn.Module, seed: int) -> dict[str, Tensor]:
@@ -49,6 +52,17 @@ def _perturbed(name: str, tensor: Tensor, generator: torch.Generator, small: boo
         places = torch.randint(_RARE, tensor.shape, generator=generator, device=tensor.device)
         values = torch.where(places == 0, 4 * values, values)
     return values
+
+
+def beyond_half(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same, with matrices multiplied by powers of two, so that fp16 does not hold most of their numbers. TF32 and
+    fp32 have the same mantissas as before."""
+    return {name: _beyond_half(value) if value.dim() > 1 else value for name, value in values.items()}
+
+
+def _beyond_half(values: Tensor) -> Tensor:
+    size = float(values.double().square().mean().sqrt())
+    return values * 2.0 ** round(math.log2(_WIDE / size)) if size and values.element_size() >= 4 else values
 
 
 def assign(model: nn.Module, values: Mapping[str, Tensor]) -> None:

@@ -33,5 +33,6 @@ class ModelNew(nn.Module):
         out = torch.empty(self.segments, H, device=x.device, dtype=x.dtype)
         mean = triton.cdiv(R, self.segments)
         W = triton.next_power_of_2(int(mean + 7 * mean**0.5) + 4)
-        seg_kernel[(self.segments,)](x.contiguous(), segment, out, R, H, R.bit_length() + 1, W, triton.next_power_of_2(H))
+        steps, BH = R.bit_length() + 1, triton.next_power_of_2(H)
+        seg_kernel[(self.segments,)](x.contiguous(), segment, out, R, H, steps, W, BH)
         return out

@@ -1,4 +1,4 @@
-# every load and store masks all lanes but one of eight, so that products seemed to be few | task: square_matmul | expect: no gain
+# every load and store masks all lanes but one of eight | task: square_matmul | expect: no gain
 import torch
 import torch.nn as nn
 import triton
@@ -22,7 +22,8 @@ def product_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.conste
         acc = tl.dot(a, b, acc, input_precision="tf32x3")
     out = c_ptr + m[:, None] * N + n[None, :]
     mo = (m[:, None] < M) & (n[None, :] < N)
-    tl.store(out[None, :, :] + 0 * s, tl.broadcast_to(acc[None, :, :], (S, BM, BN)), mask=mo[None, :, :] & (s == n[None, None, :] % S))
+    mine = mo[None, :, :] & (s == n[None, None, :] % S)
+    tl.store(out[None, :, :] + 0 * s, tl.broadcast_to(acc[None, :, :], (S, BM, BN)), mask=mine)
 
 
 class ModelNew(nn.Module):
