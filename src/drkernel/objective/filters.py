@@ -180,9 +180,8 @@ def overlong(rollouts: Rollouts, uniforms: Tensor, *, rejected_in_baseline: bool
 
 
 def with_company(in_baseline: Tensor, rollouts: Rollouts) -> Tensor:
-    """The turns that count in a baseline, bool [B, T], where no turn is alone: where a rejection leaves at most one of
-    a group's turns with the same index, the rejected ones stay. A turn without a baseline would have its whole return as
-    advantage.
+    """The turns that count in a baseline, bool [B, T]. Where a rejection leaves at most one of a group's turns with the
+    same index, the rejected ones stay: a turn without a baseline would have its whole return as advantage.
 
     >>> from dataclasses import replace
     >>> mask = torch.ones(4, 1, dtype=torch.bool)
