@@ -12,7 +12,9 @@ import types
 from collections.abc import Iterator
 
 import pytest
+import torch
 
+from drkernel.judge.boundary.construction import seed_one_generator
 from drkernel.judge.trusted import denylist, origins
 from drkernel.judge.trusted.source_names import home_of, module_named
 
@@ -124,6 +126,13 @@ def _computes_names(function: object) -> bool:
 )
 def test_what_is_at_home_elsewhere_obeys_the_table_of_its_home(path):
     assert origins.forbidden(path, frozenset())
+
+
+def test_what_an_examiner_replaces_is_at_home_where_it_was(monkeypatch):
+    monkeypatch.setattr(torch, "manual_seed", seed_one_generator)
+    home_of.cache_clear()
+    assert origins.forbidden("torch.manual_seed", frozenset()) is None
+    home_of.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ def home_of(path: str) -> tuple[str, str]:
     if found is None or isinstance(found, ModuleType):
         return module_named(module) or module, name
     made_in, called = _made_in(found)
-    if made_in in ("builtins", "types") and not isinstance(found, type):
+    ours = made_in.startswith("drkernel.")  # what an examiner puts in its place
+    if ours or (made_in in ("builtins", "types") and not isinstance(found, type)):
         return module_named(module) or module, name
     plain = made_in.removeprefix("_")  # `_operator` is what operator is made of
     return _SAME.get(made_in, plain if plain in denylist.MODULES else made_in), called
