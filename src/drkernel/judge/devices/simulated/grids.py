@@ -30,9 +30,6 @@ from drkernel.types import DrKernelError
 _NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
 """Where something needs data, or takes too long: right code may do so."""
 
-_EXECUTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops")
-"""What some programs of a dry run say; it is no price of kernels that the small run does not have."""
-
 
 def with_full_grids(prepared: PreparedTask, submission: Submission, start: Callable[[], Process]) -> OpTrace:
     """The trace, whose rows know their full grids and calls where the submission runs without data.
@@ -77,8 +74,12 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
         )
         for row in trace.rows
     ]
-    launches = [dataclasses.replace(row, **dict.fromkeys(_EXECUTED, 0.0)) for row in full.rows]
-    return OpTrace(rows, OpTrace(launches))
+    return OpTrace(rows, OpTrace(list(map(_launches, full.rows))))
+
+
+def _launches(row: Row) -> Row:
+    """The row without what its programs do: of a kernel that the small run does not have, launches have a price."""
+    return dataclasses.replace(row, arithmetic=0.0, dense_arithmetic=0.0, flops=0.0, dense_flops=0.0)
 
 
 def without_masked_lanes(row: Row, full: Row | None) -> Row:
