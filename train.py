@@ -141,8 +141,7 @@ def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]
         prepared = prepare(trainer, played)
         completions.write_step(trainer, played, prepared)
     with timer("time/update"):
-        if trainer.config.engine.sleep:
-            trainer.engine.sleep()  # type: ignore[attr-defined]  # vLLM's engine alone has it
+        trainer.engine.sleep()
         metrics = learn(trainer, optimizer, prepared.batch, prepared.trainer_logprobs)
     trainer.state = dataclasses.replace(
         state,

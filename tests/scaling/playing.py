@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from drkernel.policy.engine import Completion, Sampling
+from drkernel.policy.engine import BaseEngine, Completion, Sampling
 from drkernel.scaling import records, study
 from drkernel.scaling.models import TokenModel
 from drkernel.scaling.strategies import Strategy
@@ -42,7 +42,7 @@ class Prompts:
         return len(text.split())
 
 
-class Engine:
+class Engine(BaseEngine):
     """Answers are a pure function of prompt and seed; how long they take is not."""
 
     def __init__(self, seed=0, context=1000, steps=10**9):

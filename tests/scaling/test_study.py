@@ -306,6 +306,19 @@ def test_the_engine_works_on_few_requests_and_its_time_is_shared_out_among_them(
     assert engine.most == 4 and engine.seconds <= charged <= 2 * engine.seconds + 0.05
 
 
+def test_the_time_that_an_engine_gives_to_a_judge_on_its_gpu_is_not_charged_to_completions(tmp_path):
+    class Sharing(Engine):
+        def step(self):
+            time.sleep(0.02)
+            self.paused_s += 0.02
+            return super().step()
+
+    engine = Sharing()
+    play(tmp_path, ScalingConfig("parallel", budget=6), model=model_of(engine, slots=4))
+    charged = sum(record.generate_s for record in records.read(tmp_path / records.RESULTS))
+    assert charged < engine.paused_s
+
+
 def test_progress_reaches_its_total(tmp_path):
     for options, context in ((STRATEGIES[7], 1000), (ScalingConfig("mixture", budget=40), 60)):
         folder = tmp_path / options.name / str(context)

@@ -6,9 +6,10 @@ import os
 import pytest
 
 from drkernel.config import Config, JudgeConfig
+from drkernel.policy.engine import BaseEngine
 from drkernel.scaling.settings import EndpointConfig, EvaluateConfig
 from drkernel.training import judging
-from drkernel.training.judging import GpuSharingEngine, described, paused_s, placed, reserved_gpus, workers
+from drkernel.training.judging import GpuSharingEngine, described, placed, reserved_gpus, workers
 from drkernel.types import DrKernelError
 
 
@@ -79,7 +80,7 @@ def test_an_engine_that_shares_its_gpu_computes_only_while_it_holds_the_lock(mon
         def release(self):
             seen.append("release")
 
-    class Engine:
+    class Engine(BaseEngine):
         context = 7
 
         def step(self):
@@ -93,4 +94,4 @@ def test_an_engine_that_shares_its_gpu_computes_only_while_it_holds_the_lock(mon
     engine = GpuSharingEngine(Engine(), "cuda")
     assert engine.step() == ["completion"] and engine.context == 7
     assert seen == [("acquire", False), "step", "synchronize", "release"]
-    assert paused_s(engine) == engine.paused_s > 0 and paused_s(Engine()) == 0
+    assert engine.paused_s > 0 and engine.play(str, (1, 2)) == "(1, 2)"

@@ -6,13 +6,18 @@ A completion depends on (weights, prompt_ids and parents, seed, max_tokens, samp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from drkernel.types import DrKernelError
 
 if TYPE_CHECKING:
     from drkernel.policy.model import Policy
+
+T = TypeVar("T")
+Share = tuple[int, int]
+"""(k, n): the k-th of n parts."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class Engine(Protocol):
     """The most tokens that a sequence may have."""
     own_kernels: bool
     """Whether its log-probabilities come from other code than the trainer's."""
+    paused_s: float
+    """Seconds that its steps have waited for a judge on the same GPU."""
 
     @property
     def busy(self) -> bool:
@@ -80,4 +87,24 @@ class Engine(Protocol):
     def sync(self, policy: Policy) -> None:
         """Takes over the policy's weights. No request may be in flight."""
 
-    def close(self) -> None: ...
+    def sleep(self) -> None:
+        """Gives the GPU's memory back until the next sync, where it was made to (`engine.sleep`); else nothing."""
+
+    def play(self, episodes: Callable[[Share], T], share: Share) -> T | None:
+        """Plays `episodes` with this rank's share (k of n) of the trajectories; None where another rank of the engine
+        plays for this one. Collective for the ranks of one engine."""
+
+    def close(self) -> None:
+        """Frees what it holds."""
+
+
+class BaseEngine:
+    """What an engine of one rank does where it neither sleeps nor shares anything."""
+
+    paused_s = 0.0
+
+    def sleep(self) -> None:
+        """Keeps its memory."""
+
+    def play(self, episodes: Callable[[Share], T], share: Share) -> T | None:
+        return episodes(share)

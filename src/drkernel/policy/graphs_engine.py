@@ -24,7 +24,7 @@ from transformers import PretrainedConfig
 
 from drkernel.policy.attention import to_device
 from drkernel.policy.decode_state import Next, Read, State, head_size
-from drkernel.policy.engine import Completion, Request
+from drkernel.policy.engine import BaseEngine, Completion, Request
 from drkernel.policy.model import Policy
 from drkernel.policy.sampling import uniforms
 from drkernel.policy.transfer import copy_weights, whole_copy
@@ -80,7 +80,7 @@ def unsupported(config: PretrainedConfig) -> str | None:
     return f"heads of {head_size(config)}" if head_size(config) > MAX_HEAD else None
 
 
-class GraphsEngine:
+class GraphsEngine(BaseEngine):
     """drkernel.policy.engine.Engine over a model of its own with the policy's weights, bfloat16 on a GPU.
 
     stop_ids end a completion; slots: sequences that decode together; context: most tokens of a sequence, all turns;

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from drkernel.policy.engine import Completion, Request
+from drkernel.policy.engine import BaseEngine, Completion, Request
 from drkernel.policy.kv import Decode, Prefill, Slots
 from drkernel.policy.model import Policy
 from drkernel.policy.sampling import sample, uniforms
@@ -49,7 +49,7 @@ class _Sequence:
         return len(self.tokens) - 1 - self.cached
 
 
-class TransformersEngine:
+class TransformersEngine(BaseEngine):
     """drkernel.policy.engine.Engine over a model of its own with the policy's weights.
 
     stop_ids end a completion; slots: sequences that decode together; context: most tokens of a sequence, all turns.

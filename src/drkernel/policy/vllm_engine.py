@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from drkernel.policy.engine import Completion, Request
+from drkernel.policy.engine import BaseEngine, Completion, Request
 from drkernel.policy.model import Policy
 from drkernel.policy.transfer import weights
 from drkernel.types import DrKernelError
@@ -38,7 +38,7 @@ SLEEP_LEVEL = 2
 """Weights and keys are dropped, not copied to the host: the sync that ends the sleep brings all weights."""
 
 
-class VllmEngine:
+class VllmEngine(BaseEngine):
     """drkernel.policy.engine.Engine. Under torch.distributed every rank must construct its own at the same time.
 
     kv_cache_gib: size of the key-value cache, given and not estimated: the same on each rank, and not fooled by other
@@ -175,10 +175,10 @@ class VllmEngine:
             raise RuntimeError("vLLM did not reset its prefix cache")
 
     def sleep(self) -> None:
-        """Gives weights' and cache's memory back until the next sync. No request may be in flight, and nobody else may
-        allocate on the GPU meanwhile: vLLM checks that its memory shrinks."""
+        """With `may_sleep`: gives weights' and cache's memory back until the next sync. No request may be in flight.
+        Nobody else may allocate on the GPU meanwhile: vLLM checks that its memory shrinks."""
         if not self._may_sleep:
-            raise DrKernelError("engine: found may_sleep=False, expected True for an engine that is put to sleep")
+            return
         assert not self.busy, "the engine sleeps only between rollouts"
         torch.cuda.synchronize()
         self._engine.sleep(SLEEP_LEVEL)

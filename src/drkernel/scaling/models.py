@@ -99,16 +99,11 @@ class TokenModel:
             request, task = self._waiting.popleft()
             self._engine.add(request)
             self._running[request.id] = request, task, self._clock
-        waited, started = self._waited, time.perf_counter()
+        paused, started = self._engine.paused_s, time.perf_counter()
         completions = self._engine.step()
-        busy = time.perf_counter() - started - (self._waited - waited)
+        busy = time.perf_counter() - started - (self._engine.paused_s - paused)  # the rest is the judge's
         self._clock += busy / max(1, len(self._running))
         return [self._finish(completion) for completion in completions]
-
-    @property
-    def _waited(self) -> float:
-        """Seconds that the engine gave way to a judge on its GPU, which are the judge's."""
-        return getattr(self._engine, "waited", 0.0)
 
     def _finish(self, completion: Completion) -> TaskCompletion:
         request, task, charged_from = self._running.pop(completion.id)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from drkernel.policy.engine import Completion, Engine, Request
+from drkernel.policy.engine import Completion, Engine, Request, Share
 from drkernel.training.ranks import TIMEOUT, Ranks
 from drkernel.types import DrKernelError
 
@@ -67,7 +67,11 @@ class GroupEngine:
         new, self._new = self._new, []
         return self._step(self._group.broadcast_object(lambda: new))
 
-    def lead_or_follow(self, play: Callable[[tuple[int, int]], T]) -> T | None:
+    def play(self, episodes: Callable[[Share], T], share: Share) -> T | None:
+        """Plays the group's share, on its first rank; a rank has none of its own."""
+        return self.lead_or_follow(episodes)
+
+    def lead_or_follow(self, play: Callable[[Share], T]) -> T | None:
         """What `play` returns on the group's first rank, which alone calls it with the group's shard (k, n); None on
         the others, whose engines take the same steps until it has ended, also with an error. Collective."""
         self._completed = hashlib.sha256()

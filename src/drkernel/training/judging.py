@@ -129,8 +129,3 @@ class GpuSharingEngine:
             return completed
         finally:
             self._gpu_lock.release()
-
-
-def paused_s(engine: Engine) -> float:
-    """Seconds that an engine's steps have waited for a judge on the same GPU."""
-    return getattr(engine, "paused_s", 0.0)

@@ -128,8 +128,7 @@ def make_players(
         return {"sampler": None, "engine": None, "judge": None, "progress": progress}, []
     judge = stack.enter_context(judge_of_node(config, ranks))
     engine = stack.enter_context(closing(make_engine(config, policy, prompts, ranks)))
-    if config.engine.sleep:
-        engine.sleep()  # type: ignore[attr-defined]  # vLLM's engine alone has it
+    engine.sleep()
     progress.log(described(config))
     tasks = load_validation(config)
     refuse = functools.partial(too_long, prompts=prompts, room=engine.context - config.engine.max_answer_tokens)
@@ -191,8 +190,8 @@ def keep_best(trainer: Trainer, value: float) -> None:
 def validate(trainer: Trainer, tasks: list[Task], metrics: dict[str, float]) -> dict[str, float]:
     """The step's metrics, with those of played tasks where `trainer.validate_every` asks for them. Collective."""
     found = validation.validate(trainer, tasks, metrics)
-    if trainer.config.engine.sleep and found is not metrics:
-        trainer.engine.sleep()  # type: ignore[attr-defined]
+    if found is not metrics:
+        trainer.engine.sleep()
     return found
 
 

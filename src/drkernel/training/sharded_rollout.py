@@ -14,8 +14,7 @@ from drkernel.objective.rollouts import Rollouts
 from drkernel.policy.engine import Completion
 from drkernel.rollout import Ahead, RolloutTimes, Stopped, rollout
 from drkernel.training.build import episode_config
-from drkernel.training.group_engine import GroupEngine
-from drkernel.training.judging import cores_for_judge, paused_s, workers
+from drkernel.training.judging import cores_for_judge, workers
 from drkernel.training.rollout_metrics import describe_all, describe_groups, why_no_signal
 from drkernel.training.trainer import Trainer
 from drkernel.types import Task, Trajectory
@@ -110,7 +109,7 @@ def play(
 
     Collective. Raises Stopped on all ranks where a signal came to one of them meanwhile.
     """
-    config, ranks, paused = trainer.config, trainer.ranks, paused_s(trainer.engine)
+    config, ranks, paused = trainer.config, trainer.ranks, trainer.engine.paused_s
 
     def play_shard(shard: tuple[int, int]) -> tuple[list[Trajectory], RolloutTimes]:
         return rollout(
@@ -131,11 +130,8 @@ def play(
 
     mine = None
     with cores_for_judge(workers(config)), contextlib.suppress(Stopped):
-        if isinstance(trainer.engine, GroupEngine):
-            mine, times = trainer.engine.lead_or_follow(play_shard) or ([], RolloutTimes())
-        else:
-            mine, times = play_shard((ranks.rank, ranks.size))
-    paused, finished = paused_s(trainer.engine) - paused, time.perf_counter()
+        mine, times = trainer.engine.play(play_shard, (ranks.rank, ranks.size)) or ([], RolloutTimes())
+    paused, finished = trainer.engine.paused_s - paused, time.perf_counter()
     if ranks.all_reduce_any(mine is None):
         raise Stopped
     assert mine is not None
