@@ -14,7 +14,8 @@ def _words(text: str) -> frozenset[str]:
 
 MODULES = _words("""
     torch torch.nn torch.nn.functional torch.nn.init torch.nn.parameter torch.nn.utils torch.nn.utils.rnn
-    torch.nn.utils.fusion torch.nn.utils.parametrizations torch.nn.attention torch.cuda torch.cuda.amp torch.cuda.nvtx
+    torch.nn.utils.fusion torch.nn.utils.parametrizations torch.nn.attention torch.nn.common_types
+    torch.cuda torch.cuda.amp torch.cuda.nvtx
     torch.cuda.graphs torch.cuda.streams torch.cuda.random torch.autograd torch.autograd.function
     torch.autograd.functional torch.autograd.grad_mode torch.autograd.profiler torch.profiler torch.library torch.ops
     torch.special torch.fft torch.linalg torch.amp torch.amp.autocast_mode torch.version torch.random torch.testing
@@ -121,6 +122,16 @@ MEMBERS = {
 
 MODULE_DUNDERS = _words("__version__ __name__ __doc__ __file__")
 """Of a module's members that start with an underscore, these may be used."""
+
+PRIVATE = {
+    "torch": _words("_assert"),
+    "torch.nn.init": _words("_calculate_fan_in_and_fan_out _calculate_correct_fan"),
+    "torch.nn.modules.utils": _words("_single _pair _triple _quadruple _ntuple _reverse_repeat_tuple"),
+    "torch.nn.modules.batchnorm": _words("_BatchNorm _NormBase"),
+    "torch.nn.modules.conv": _words("_ConvNd"),
+    "torch.nn.common_types": _words("_size_1_t _size_2_t _size_3_t"),
+}
+"""Members that start with an underscore and that people use all the same: pure functions, classes and types."""
 
 FROZEN = IMPORTS | {"builtins"}
 """Top-level modules whose attributes and items may not be assigned or deleted, except SETTABLE."""

@@ -21,6 +21,7 @@ from typing import Any
 from drkernel.judge.boundary.custom_operators import own_namespaces
 from drkernel.judge.trusted import denylist, origins
 from drkernel.judge.trusted.annotations import Types
+from drkernel.judge.trusted.computed_names import LoopNames, is_harmless
 from drkernel.judge.trusted.source_names import home_of, module_named
 from drkernel.tasks.scopes import COMPREHENSIONS, Names, bound_by, chain
 
@@ -49,7 +50,7 @@ class Check(ast.NodeVisitor):
     def __init__(self, names: Names, tree: ast.Module):
         self.names = names
         self.namespaces = _namespaces(tree)
-        self.types = Types(names, tree)
+        self.types, self.loop_names = Types(names, tree), LoopNames(tree)
         self.in_kernel = False
         self.may_be_module: set[int] = set()
         """Identities of nodes that may stand for a module."""
@@ -235,21 +236,23 @@ class Check(ast.NodeVisitor):
         return isinstance(node, ast.Name) and node.id == name and self.names.may_be_builtin(name)
 
     def _reflection(self, node: ast.Call, name: str) -> None:
-        """A literal name is checked like the attribute that it names.
+        """A literal name is checked like the attribute that it names, and so is each of a loop's literal names.
 
-        `f"layer{i}"` is allowed on own objects, where no forbidden attribute starts so.
+        `f"layer{i}"` is allowed on own objects, where no forbidden attribute starts so; see computed_names.
         """
         if len(node.args) < 2 or any(isinstance(argument, ast.Starred) for argument in node.args):
             raise Found(node, f"{name} with a computed name")
         target, attribute = node.args[:2]
-        if isinstance(attribute, ast.Constant) and isinstance(attribute.value, str):
+        is_literal = isinstance(attribute, ast.Constant) and isinstance(attribute.value, str)
+        for text in [attribute.value] if is_literal else self.loop_names.of(attribute):
             context = ast.Store() if name == "setattr" else ast.Load()
-            self.visit_Attribute(ast.copy_location(ast.Attribute(target, attribute.value, context), node))
+            self.visit_Attribute(ast.copy_location(ast.Attribute(target, text, context), node))
+        if is_literal or self.loop_names.of(attribute):
             return
-        start = attribute.values[0] if isinstance(attribute, ast.JoinedStr) and attribute.values else None
-        text = str(start.value) if isinstance(start, ast.Constant) else ""
-        if not text or self.names.origins(target) or any(a.startswith(text) for a in denylist.ATTRIBUTES):
-            raise Found(node, f"{name} with a computed name")
+        of_class = isinstance(target, ast.Call) and self._is(target.func, "type")
+        if self.names.origins(target) or of_class or not is_harmless(attribute):
+            advice = "a literal, an f-string that starts or ends with text, or add_module"
+            raise Found(node, f"{name} with a computed name (instead: {advice})")
 
     # definitions
 

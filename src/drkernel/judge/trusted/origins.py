@@ -22,7 +22,8 @@ def forbidden(path: str, namespaces: frozenset[str]) -> str | None:
         member, *members = members
         full = f"{module}.{member}"
         found = module_named(full)
-        private = member.startswith("_") and member not in denylist.MODULE_DUNDERS
+        listed = denylist.MODULE_DUNDERS | denylist.PRIVATE.get(module, frozenset())
+        private = member.startswith("_") and member not in listed
         others = module in denylist.ONLY and member not in denylist.ONLY[module]
         if private or others or member in denylist.MEMBERS.get(module, ()) or (found and not is_allowed(found)):
             return full

@@ -1,0 +1,61 @@
+"""Which attributes `getattr(x, NAME)` and `setattr(x, NAME, y)` may mean, where NAME is no literal.
+
+People write f"conv{i}", f"{kind}_proj", "fc{}".format(i), and loops over a tuple of names. Of the first three a start
+or an end is known, which no forbidden name has. Not of "fc" + x and "fc%d" % x: a subclass of str may answer as it
+likes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from drkernel.judge.trusted import denylist
+from drkernel.tasks.scopes import bound_by
+
+_REFUSED = denylist.ATTRIBUTES | denylist.METHODS | denylist.MODULE_METHODS
+
+
+class LoopNames:
+    """Names that a file binds only by loops over literal texts, with these texts."""
+
+    def __init__(self, tree: ast.Module):
+        loops = [n for n in ast.walk(tree) if isinstance(n, ast.For | ast.comprehension)]
+        found: dict[str, list[str]] = {}
+        for loop in loops:
+            if isinstance(loop.target, ast.Name) and (texts := _texts(loop.iter)):
+                found.setdefault(loop.target.id, []).extend(texts)
+        known = {id(loop.target) for loop in loops if _texts(loop.iter)}
+        others = {name for node in ast.walk(tree) if id(node) not in known for name in bound_by(node)}
+        shared = {name for n in ast.walk(tree) if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
+        self._texts = {name: texts for name, texts in found.items() if name not in others | shared}
+
+    def of(self, node: ast.expr) -> list[str]:
+        """What a name may stand for; empty where that is not known."""
+        return self._texts.get(node.id, []) if isinstance(node, ast.Name) else []
+
+
+def is_harmless(name: ast.expr) -> bool:
+    """Whether no forbidden attribute starts, or ends, as a computed name does."""
+    start, end = _known_ends(name)
+    return _is_safe(start, str.startswith) or _is_safe(end, str.endswith)
+
+
+def _texts(node: ast.expr) -> list[str]:
+    """The texts of a literal tuple or list; empty for all else."""
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
+    texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return texts if len(texts) == len(parts) else []
+
+
+def _is_safe(text: str, test: Callable[[str, str], bool]) -> bool:
+    return bool(text.strip("_")) and not any(test(name, text) for name in _REFUSED)
+
+
+def _known_ends(name: ast.expr) -> tuple[str, str]:
+    text = lambda node: node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    if isinstance(name, ast.JoinedStr) and name.values:
+        return text(name.values[0]), text(name.values[-1])
+    if isinstance(name, ast.Call) and isinstance(name.func, ast.Attribute) and name.func.attr == "format":
+        return text(name.func.value).partition("{")[0], ""
+    return "", ""
