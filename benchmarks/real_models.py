@@ -35,7 +35,7 @@ MISMATCH = {
     "not finite": "mismatch/not_finite",
 }
 """Between engine and trainer, nats per token; the gap is that of the check after a sync."""
-REJECTED = {"MRS": "mismatch/kept", "vetoed": "mismatch/vetoed", "PRS": "prs/kept", "groups": "zero_variance/kept"}
+REJECTED = {"MRS": "mrs/kept", "vetoed": "mismatch/vetoed", "PRS": "prs/kept", "groups": "zero_variance/kept"}
 
 
 def main(out: Path) -> None:

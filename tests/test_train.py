@@ -26,6 +26,7 @@ from drkernel.objective.rewards import REWARDS
 from drkernel.policy import Policy, load_prompts, load_tokenizer
 from drkernel.tasks import load_tasks
 from drkernel.training import update
+from drkernel.training.metric_names import is_known
 from drkernel.training.progress import Progress
 from drkernel.training.sampler import Sampler
 from drkernel.training.trainer import State
@@ -133,6 +134,7 @@ def test_a_step_says_where_its_seconds_went(world):
     started = time.perf_counter()
     metrics = train.step(here, optimizer)
     assert metrics["judge/failures"] == 0
+    assert [name for name in metrics if not is_known(name)] == []
     wall = time.perf_counter() - started
     seconds = {name.removeprefix("time/"): value for name, value in metrics.items() if name.startswith("time/")}
     assert seconds.keys() == {"sync", "generate", "judge", "peers", "rollout", "prepare", "update"}

@@ -69,7 +69,7 @@ def test_only_sampled_tokens_are_looked_at(level):
     keep, metrics = correct([-50.0, 0.0, 0.0, 0.0, 0.0, 0.0], mask=mask, level=level)
     assert keep == [0, 1, 1, 1, 1, 1]
     assert metrics["mismatch/abs_delta"] == 0
-    assert metrics["mismatch/kept"] == 1, "of the sampled tokens, all"
+    assert metrics["mrs/kept"] == 1, "of the sampled tokens, all"
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -83,7 +83,7 @@ def test_a_token_without_a_finite_log_probability_is_masked_and_counted(bad):
 def test_an_engine_without_log_probabilities_gets_an_answer_of_the_same_form():
     keep, metrics = correct([math.nan] * 6)
     assert keep == [0] * 6
-    assert metrics["mismatch/kept"] == 0
+    assert metrics["mrs/kept"] == 0
     assert metrics["mismatch/not_finite"] == 1
 
 
@@ -98,7 +98,7 @@ def test_perfect_agreement_measures_as_such():
     keep, metrics = correct([0.0] * 6)
     assert keep == [1] * 6
     assert metrics == {
-        "mismatch/kept": 1,
+        "mrs/kept": 1,
         "mismatch/vetoed": 0,
         "mismatch/delta": 0,
         "mismatch/abs_delta": 0,

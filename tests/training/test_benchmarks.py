@@ -90,7 +90,7 @@ def test_runs_are_gathered_into_tables(tmp_path):
     metrics = (REPOSITORY / "results/training-h200/run/metrics.jsonl").read_text()
     steps = [json.loads(line) for line in metrics.splitlines()[:3]]
     for step, kept, passed in zip(steps, (0.0, 0.25, 0.75), (0.5, 0.9, float("nan")), strict=True):
-        step |= {"mismatch/kept": kept, "prs/kept": passed}
+        step |= {"mrs/kept": kept, "prs/kept": passed}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps) + '{"step": 4, "rew')
     (folder / "peak.json").write_text('{"peak_gib": 12.5}')
     real_models.main(tmp_path)

@@ -62,7 +62,7 @@ def rollout_correction(
     Returns the mask of the tokens that stay, bool [T], within `loss_mask`, and metrics.
 
     The band bounds the mean of delta by 1e-3, about the noise of bf16; that noise falls with 1 / sqrt(tokens), so short
-    trajectories are rejected more often: watch `mismatch/kept` and `mismatch/abs_delta`.
+    trajectories are rejected more often: watch `mrs/kept` and `mismatch/abs_delta`.
 
     Two trajectories of two tokens, the second 1 % off; the prompt token in front is not looked at:
 
@@ -72,7 +72,7 @@ def rollout_correction(
     >>> keep, metrics = rollout_correction(train, rollout, ids, ids, mask)
     >>> keep.tolist()
     [False, True, True, False, False]
-    >>> metrics["mismatch/kept"].tolist()
+    >>> metrics["mrs/kept"].tolist()
     [2.0, 4.0]
     """
     if not 0 < lower <= upper:
@@ -83,7 +83,7 @@ def rollout_correction(
     vetoed = valid & (segment_sum((delta.exp() < veto).double(), turn_ids) > 0)
     keep = keep & ~vetoed
     return keep, _diagnose(delta, valid, loss_mask) | {
-        "mismatch/kept": mean_of(keep.double(), loss_mask),
+        "mrs/kept": mean_of(keep.double(), loss_mask),
         "mismatch/vetoed": mean_of(vetoed.double(), loss_mask),
     }
 
