@@ -31,7 +31,9 @@ class LoopNames:
         self._texts = {name: texts for name, texts in found.items() if name not in others | shared}
 
     def of(self, node: ast.expr) -> list[str]:
-        """What a name may stand for; empty where that is not known."""
+        """The texts that a literal or a name may stand for; none where that is not known."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return [node.value]
         return self._texts.get(node.id, []) if isinstance(node, ast.Name) else []
 
 

@@ -243,11 +243,11 @@ class Check(ast.NodeVisitor):
         if len(node.args) < 2 or any(isinstance(argument, ast.Starred) for argument in node.args):
             raise Found(node, f"{name} with a computed name")
         target, attribute = node.args[:2]
-        is_literal = isinstance(attribute, ast.Constant) and isinstance(attribute.value, str)
-        for text in [attribute.value] if is_literal else self.loop_names.of(attribute):
+        texts = self.loop_names.of(attribute)
+        for text in texts:
             context = ast.Store() if name == "setattr" else ast.Load()
             self.visit_Attribute(ast.copy_location(ast.Attribute(target, text, context), node))
-        if is_literal or self.loop_names.of(attribute):
+        if texts:
             return
         of_class = isinstance(target, ast.Call) and self._is(target.func, "type")
         if self.names.origins(target) or of_class or not is_harmless(attribute):
