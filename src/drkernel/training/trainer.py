@@ -19,7 +19,7 @@ from drkernel.policy.model import Policy
 from drkernel.policy.prompts import Prompts
 from drkernel.rollout import Stopped
 from drkernel.slurm.guard import SAVED
-from drkernel.training import checkpoint
+from drkernel.training import checkpoint, rejections
 from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
@@ -41,6 +41,7 @@ class State:
     cursor: int = 0  # tasks drawn so far
     groups: int = 0  # groups rolled out so far
     skipped: int = 0  # steps without an update
+    idle: int = 0  # steps in a row, up to the present one, that trained on nothing
     wandb_id: str | None = None
     metrics_offset: int = 0
     estimator: dict[str, Any] = field(default_factory=dict)  # of an advantage estimator that remembers something
@@ -95,13 +96,18 @@ def set_up_torch(config: Config, ranks: Ranks) -> None:
 
 
 def log(trainer: Trainer, metrics: dict[str, float]) -> None:
-    """One line of metrics.jsonl, and a shorter one on the console."""
+    """One line of metrics.jsonl, and a shorter one on the console; more where the step trained on nothing."""
     state = trainer.state
+    state.idle = state.idle + 1 if rejections.trained_on_nothing(metrics) else 0
     if trainer.run:
         trainer.run.log(state.step, metrics | {"tasks_drawn": state.cursor, "skipped_total": state.skipped})
     shown = "  ".join(f"{name} {metrics[name]:.2f}" for name in ("reward", "correct", "fast@1.2", "hacks", "lazy"))
     seconds = sum(value for name, value in metrics.items() if name.startswith("time/"))
-    trainer.progress.log(f"step {state.step}/{trainer.config.trainer.steps}  {shown}  ({seconds:.0f} s)")
+    trainer.progress.log(
+        f"step {state.step}/{trainer.config.trainer.steps}  {shown}{rejections.kept(metrics)}  ({seconds:.0f} s)"
+    )
+    for line in rejections.lines(trainer.config, state.step, metrics, state.idle):
+        trainer.progress.log(line)
 
 
 def folder_line(config: Config) -> str:

@@ -1,0 +1,57 @@
+"""What the console says of a step of which filters left little or nothing to train on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from drkernel.config import Config
+from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
+
+METRICS = {name: f"{name}/kept" for name in (*GROUP_FILTERS, *TURN_FILTERS)} | {"mrs": "mismatch/kept"}
+"""The metric of each filter that says what share it keeps."""
+SHOWN_BELOW = 0.5
+"""The line of a step shows the share of tokens that train where it is smaller than this."""
+IN_A_ROW = 3
+"""So many steps in a row without an update are a warning."""
+
+
+def trained_on_nothing(metrics: Mapping[str, float]) -> bool:
+    """Whether no token of a step trained, or its gradient was not finite."""
+    return not metrics.get("kept", 1.0) > 0 or metrics.get("skipped", 0) > 0
+
+
+def kept(metrics: Mapping[str, float]) -> str:
+    """The share of tokens that train, where it is small; else nothing.
+
+    >>> kept({"kept": 0.12}), kept({"kept": 0.9})
+    ('  kept 12 %', '')
+    """
+    share = metrics.get("kept", 1.0)
+    return f"  kept {100 * share:.0f} %" if share < SHOWN_BELOW else ""
+
+
+def lines(config: Config, step: int, metrics: Mapping[str, float], in_a_row: int) -> list[str]:
+    """For the user, where a step trained on nothing: which filter rejected what, with the options that say so.
+
+    in_a_row: how many steps in a row trained on nothing, this one included.
+    """
+    if not trained_on_nothing(metrics):
+        return []
+    on = config.filters.chosen(GROUP_FILTERS | TURN_FILTERS | TOKEN_FILTERS)
+    shares = {name: metrics[METRICS[name]] for name in on if METRICS[name] in metrics}
+    guilty = [name for name in shares if not shares[name] > 0] or [name for name in shares if shares[name] < 1]
+    said = [f"{name} keeps {100 * shares[name]:.0f} % ({_options(name, on[name])})" for name in guilty]
+    why = "; ".join(said) or "no filter is the cause"
+    if metrics.get("kept", 0.0) > 0:
+        why = f"the gradient is not finite, {100 * metrics['kept']:.0f} % of the tokens were to train"
+    found = [f"step {step} trained on nothing: {why}"]
+    if in_a_row >= IN_A_ROW:
+        advice = "the policy does not change; loosen the filter that is named, or filters=none shows what is left"
+        found.append(f"warning: {in_a_row} steps in a row trained on nothing: {advice}")
+    return found
+
+
+def _options(name: str, options: Mapping[str, Any]) -> str:
+    """The options of a filter as one types them."""
+    return ", ".join(f"filters.{name}.{key}={value}" for key, value in options.items() if value is not None)
