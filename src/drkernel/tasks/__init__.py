@@ -58,9 +58,9 @@ def load_tasks(
 
     Args:
         source: `generated`, `handwritten` (all in test), `handwritten:development` or `handwritten:final` (its halves),
-            `written` (2,170 by 15 authors), a folder (of Python files, or KernelBench's layout; folders `train` and
-            `test` in it state splits), a .jsonl or .parquet file, one .py file or a folder with one (in every split),
-            or `hub:<dataset id>`.
+            `written` (2,170 by fifteen authors), a folder (of Python files, or KernelBench's layout; folders `train`
+            and `test` in it state splits), a .jsonl or .parquet file, one .py file or a folder with one (in every
+            split), or `hub:<dataset id>`.
         split: train, validation, test; or all, for sources that are a benchmark as a whole.
         count: at most how many; None takes all. The generator needs a number.
         seed: which tasks are drawn, where there are more than `count`.
@@ -144,6 +144,10 @@ def _half(source: str) -> str | None:
 
 
 def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callable[[str], None] | None) -> list[Task]:
+    if not source.strip():
+        raise DrKernelError(
+            "tasks.source or tasks.eval_source is empty; expected generated, a folder, a file or hub:<id>"
+        )
     if source == "handwritten" or source.startswith("handwritten:"):
         return read_handwritten(levels, _half(source))
     if source == "written":

@@ -13,9 +13,13 @@ from drkernel.tasks.precision import with_precision
 from drkernel.tasks.splits import SPLITS, share_out
 from drkernel.types import DrKernelError, Task
 
-_LEVEL = re.compile(r"level_?(\d+)")
+_LEVEL = re.compile(r"level[ _-]?(\d+)", re.IGNORECASE)
 _PROBLEM = re.compile(r"(\d+)_(.+)\.py")
 _REQUIRED = ("Model", "get_inputs", "get_init_inputs")
+SPLIT_FOLDERS = {split: split for split in SPLITS} | {"val": "validation", "valid": "validation"}
+"""The names of folders that state a split."""
+_NAMED = 5
+"""Of so many files that are not read a message has the names."""
 
 
 def read_task(path: str | Path, task_id: str | None = None) -> Task:
@@ -28,7 +32,7 @@ def read_task(path: str | Path, task_id: str | None = None) -> Task:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows editors begin files with a mark
         tree = ast.parse(text, str(path))
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
         raise DrKernelError(f"task file {path}: {type(error).__name__}: {error}") from error
@@ -51,12 +55,14 @@ def read_folder(
 ) -> list[Task]:
     """The problems of `folder/level*/` or `folder/KernelBench/level*/`, by number; other folders by file name.
 
-    Folders `train`, `validation` and `test` inside state the splits of what is in them; else splits go by hash of the
-    id, level by level (`splits.share_out`). Ids are `kernelbench/level1/19`, so that they do not depend on where the
-    folder lies. With `on_skip`, broken files are skipped, and it is called with one line about each.
+    Folders `train`, `validation` (or `val`) and `test` inside state the splits of what is in them; else splits go by
+    hash of the id, level by level (`splits.share_out`). Ids are `kernelbench/level1/19`, so that they do not depend on
+    where the folder lies; a file whose name has no number has its name in place of it. Names that begin with `_` or `.`
+    are not read. With `on_skip`, broken files are skipped, and it is called with one line about each.
 
     Raises:
-        DrKernelError: no such folder, or broken files in it, all of which it names, and no `on_skip`.
+        DrKernelError: no such folder; two files of one id; or, without `on_skip`, broken files or files in no folder
+            that is read, all of which it names.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -73,10 +79,22 @@ def read_folder(
     return tasks
 
 
+def python_files(folder: Path) -> list[Path]:
+    """All Python files below a folder, but for names that begin with `_` or `.`, of files and of folders."""
+    found = (path for path in folder.rglob("*.py") if path.is_file())
+    return sorted(path for path in found if not any(part[0] in "_." for part in path.relative_to(folder).parts))
+
+
 def _with_splits(folder: Path, levels: Sequence[int] | None, broken: list[str]) -> list[Task]:
     """The tasks of a folder with their splits. What is the matter with other files is added to `broken`."""
-    if stated := [split for split in SPLITS if (folder / split).is_dir()]:
-        parts = {split: _read(folder / split, levels, broken) for split in stated}
+    inner = sorted(path for path in folder.iterdir() if path.is_dir() and path.name.lower() in SPLIT_FOLDERS)
+    if stated := {path: SPLIT_FOLDERS[path.name.lower()] for path in inner}:
+        if twice := [split for split in SPLITS if [*stated.values()].count(split) > 1]:
+            names = " and ".join(str(path) for path in inner if stated[path] == twice[0])
+            raise DrKernelError(f"task folder {folder}: {names} both state the split {twice[0]}; expected one folder")
+        _refuse_others(folder, [file for path in inner for file in python_files(path)], broken)
+        in_order = sorted(stated, key=lambda path: SPLITS.index(stated[path]))
+        parts = {stated[path]: _read(path, levels, broken) for path in in_order}
         return [replace(t, id=f"{split}/{t.id}", split=split) for split, tasks in parts.items() for t in tasks]
     tasks = _read(folder, levels, broken)
     splits: dict[str, str] = {}
@@ -87,33 +105,58 @@ def _with_splits(folder: Path, levels: Sequence[int] | None, broken: list[str]) 
 
 def _read(folder: Path, levels: Sequence[int] | None, broken: list[str]) -> list[Task]:
     root = folder / "KernelBench" if (folder / "KernelBench").is_dir() else folder
-    readers: list[Callable[[], Task]] = []
-    for inner in sorted(path for path in root.iterdir() if path.is_dir()):
-        match = _LEVEL.fullmatch(inner.name)
-        if match and (levels is None or int(match[1]) in levels):
-            problems = _problems(inner)
-            readers += [partial(_problem, path, number, name, int(match[1])) for number, name, path in problems]
-    if not readers and levels is None:
-        paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
-        readers = [partial(read_task, path) for path in paths]
-    tasks = []
-    for read in readers:
+    of_level = {
+        path: match for path in sorted(root.iterdir()) if path.is_dir() and (match := _LEVEL.fullmatch(path.name))
+    }
+    problems = {path: _problems(path) for path in of_level}
+    readers: list[tuple[Path, Callable[[], Task]]] = []
+    for inner, match in of_level.items():
+        if levels is None or int(match[1]) in levels:
+            readers += [(path, partial(_problem, path, number, int(match[1]))) for number, path in problems[inner]]
+    looked_at = [path for each in problems.values() for _, path in each]
+    if not looked_at and levels is None:
+        root = folder
+        looked_at = [path for path in python_files(folder) if path.parent == folder]
+        readers = [(path, partial(read_task, path)) for path in looked_at]
+    _refuse_others(root, looked_at, broken)
+    tasks: dict[str, tuple[Task, Path]] = {}
+    for path, read in readers:
         try:
-            tasks.append(read())
+            task = read()
         except DrKernelError as error:
             broken.append(str(error))
-    return tasks
+            continue
+        if task.id in tasks:
+            found = f"{tasks[task.id][1]} and {path} are both {task.id!r}"
+            raise DrKernelError(f"task folder {folder}: {found}; expected one file for each number of a level")
+        tasks[task.id] = task, path
+    return [task for task, _ in tasks.values()]
 
 
-def _problems(folder: Path) -> list[tuple[int, str, Path]]:
-    matches = [(_PROBLEM.fullmatch(path.name), path) for path in folder.glob("*.py")]
-    return sorted((int(match[1]), match[2], path) for match, path in matches if match)
+def _refuse_others(root: Path, known: Sequence[Path], broken: list[str]) -> None:
+    """Adds one line to `broken` where Python files below `root` are not among the known ones, which are read."""
+    others = sorted(set(python_files(root)) - set(known))
+    if others:
+        names = ", ".join(str(path) for path in others[:_NAMED])
+        names += f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        expected = "expected level1/NAME.py or NAME.py, or either of them in train/, validation/ and test/"
+        broken.append(f"{names}: in none of the folders that are read, {expected}")
 
 
-def _problem(path: Path, number: int, name: str, level: int) -> Task:
-    task = read_task(path, f"kernelbench/level{level}/{number}")
+def _problems(folder: Path) -> list[tuple[int | None, Path]]:
+    """(number, path) of the files of a level, by number; those without a number come last, by name."""
+    paths = [path for path in python_files(folder) if path.parent == folder]
+    numbers = {path: int(match[1]) if (match := _PROBLEM.fullmatch(path.name)) else None for path in paths}
+    by_number = sorted(paths, key=lambda path: (numbers[path] is None, numbers[path] or 0, path.name))
+    return [(numbers[path], path) for path in by_number]
+
+
+def _problem(path: Path, number: int | None, level: int) -> Task:
+    task = read_task(path, f"kernelbench/level{level}/{path.stem if number is None else number}")
+    match = _PROBLEM.fullmatch(path.name)
+    stated = {"problem_id": number, "name": match[2]} if match else {"name": path.stem}
     noted = {key: value for key, value in task.info.items() if key != "file"}
-    return replace(task, level=level, family=f"level{level}", info={"problem_id": number, "name": name, **noted})
+    return replace(task, level=level, family=f"level{level}", info={**stated, **noted})
 
 
 def _names(node: ast.stmt) -> list[str]:
