@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from drkernel.tasks import load_tasks, read_task
+from drkernel.tasks.splits import FEW, SPLITS, share_out, split_of
 from drkernel.types import DrKernelError
 from tests.tasks.test_loaders import RELU
 
@@ -95,3 +96,14 @@ def test_a_source_of_nothing_is_not_the_working_directory(source, tmp_path, monk
     monkeypatch.chdir(lay_out(tmp_path, "a.py", "b.py"))
     with pytest.raises(DrKernelError, match=r"tasks\.source or tasks\.eval_source is empty; expected generated"):
         load_tasks(source, split="train")
+
+
+@pytest.mark.parametrize(("number", "shares"), [(3, (1, 1, 1)), (8, (6, 1, 1)), (30, (24, 3, 3)), (49, (39, 5, 5))])
+def test_a_small_folder_shares_out_as_a_large_one_would(number, shares, tmp_path):
+    tasks = load_tasks(lay_out(tmp_path, *(f"a{i}.py" for i in range(number))), split="all")
+    assert tuple(sum(task.split == split for task in tasks) for split in SPLITS) == shares
+
+
+def test_a_task_of_many_goes_by_its_own_hash():
+    splits = share_out(f"key {i}" for i in range(FEW))
+    assert splits == {key: split_of(key) for key in splits} and set(splits.values()) == set(SPLITS)

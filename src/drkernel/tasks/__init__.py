@@ -10,9 +10,9 @@ from pathlib import Path
 from drkernel.tasks.families import DTYPES
 from drkernel.tasks.generator import VERSION, generate
 from drkernel.tasks.handwritten import HALVES, read_handwritten
-from drkernel.tasks.kernelbench import read_folder, read_task, write_task
+from drkernel.tasks.kernelbench import python_files, read_folder, read_task, write_task
 from drkernel.tasks.precision import AUTO, with_precision
-from drkernel.tasks.records import read_hub, read_records
+from drkernel.tasks.records import READERS, read_hub, read_records, tables
 from drkernel.tasks.splits import SPLITS
 from drkernel.tasks.written import read_written
 from drkernel.types import DrKernelError, Task
@@ -59,8 +59,8 @@ def load_tasks(
     Args:
         source: `generated`, `handwritten` (all in test), `handwritten:development` or `handwritten:final` (its halves),
             `written` (2,170 by fifteen authors), a folder (of Python files, or KernelBench's layout; folders `train`
-            and `test` in it state splits), a .jsonl or .parquet file, one .py file or a folder with one (in every
-            split), or `hub:<dataset id>`.
+            and `test` in it state splits), a .jsonl, .json or .parquet file or a folder of these, one .py file or a
+            folder with one (in every split), or `hub:<dataset id>`.
         split: train, validation, test; or all, for sources that are a benchmark as a whole.
         count: at most how many; None takes all. The generator needs a number.
         seed: which tasks are drawn, where there are more than `count`.
@@ -156,12 +156,19 @@ def _read(source: str, split: str, levels: Sequence[int] | None, on_skip: Callab
         return read_hub(source.removeprefix("hub:"))
     if source.endswith(".py"):
         return [replace(read_task(source), split=split if split in SPLITS else "test")]
-    if source.endswith((".jsonl", ".parquet")):
+    if source.endswith(tuple(READERS)):
         return read_records(source)
+    if Path(source).is_dir() and (found := tables(Path(source))):
+        if not (modules := python_files(Path(source))):
+            return read_records(*found)
+        if found[0].suffix != ".json":
+            both = f"found {modules[0]} and {found[0]}"
+            raise DrKernelError(f"tasks from {source}: {both}; expected Python files or tables, not both")
     if Path(source).is_dir():
         tasks = read_folder(source, levels, on_skip)
         return tasks if len(tasks) > 1 else [replace(t, split=split if split in SPLITS else "test") for t in tasks]
     expected = (
-        "generated, handwritten[:development|final], written, a folder, a .jsonl, .parquet or .py file, or hub:<id>"
+        "generated, handwritten[:development|final], written, a folder, a .jsonl, .json, .parquet or .py file, or "
+        "hub:<id>"
     )
     raise DrKernelError(f"tasks from {source}: no such source; expected {expected}")

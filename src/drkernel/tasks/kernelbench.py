@@ -44,6 +44,23 @@ def read_task(path: str | Path, task_id: str | None = None) -> Task:
     return with_precision(task)
 
 
+def not_a_module(source: str, entry_point: str = "Model") -> str:
+    """What keeps a source from being a task, in words, or nothing. It is parsed and not executed.
+
+    >>> not_a_module("def (")
+    'is no Python: line 1: invalid syntax'
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        return f"is no Python: line {error.lineno}: {error.msg}"
+    except ValueError as error:
+        return f"is no Python: {error}"
+    defined = {name for node in tree.body for name in _names(node)}
+    missing = [name for name in (entry_point, *_REQUIRED[1:]) if name not in defined]
+    return f"does not define {missing[0]!r}" if missing else ""
+
+
 def write_task(task: Task, path: str | Path) -> None:
     """Writes a task as a file that `read_task` gives back: the source, then `SMALL`."""
     small = "" if task.small is None else f"\nSMALL = {task.small!r}\n"

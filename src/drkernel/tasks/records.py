@@ -1,4 +1,4 @@
-"""Tasks from records: JSONL and parquet files, and datasets on the Hugging Face hub.
+"""Tasks from records: JSONL, JSON and parquet files, and datasets on the Hugging Face hub.
 
 There are four schemas, distinguished by their keys: drkernel's (`id`, `source`, ..., the fields of `Task`); the paper's
 query pool and validation set (`reward_model.ground_truth`, `extra_info`); its cold-start set (`original_python_code`);
@@ -11,16 +11,20 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from drkernel.tasks.kernelbench import not_a_module
 from drkernel.tasks.precision import AUTO, with_precision
+from drkernel.tasks.record_types import checked, shown
 from drkernel.tasks.splits import SPLITS, share_out, split_of
-from drkernel.types import PRECISIONS, DrKernelError, Task
+from drkernel.types import DrKernelError, Task
 
 Record = dict[str, Any]
+_NAMED = 5
+"""Of so many records that are no tasks a message says what is wrong."""
 _COLUMNS = (
     *(f.name for f in dataclasses.fields(Task)),
     *("data_source", "reward_model", "extra_info", "original_python_code", "uuid"),
@@ -29,22 +33,41 @@ _COLUMNS = (
 _KEPT = ("uuid", "problem_id", "name", "module_name", "repo_name", "type", "ops", "data_source")
 
 
-def read_records(path: str | Path) -> list[Task]:
-    """The tasks of a .jsonl or .parquet file, in order, each source once. Where no record states a split, they go by
-    hash (`splits.share_out`).
+def read_records(*paths: str | Path) -> list[Task]:
+    """The tasks of .jsonl, .json (one list) and .parquet files, in order, each source once. Where no record states a
+    split, they go by hash (`splits.share_out`).
 
     Raises:
-        DrKernelError: no such file, not JSONL or parquet, or a record in none of the schemas (with its line or row).
+        DrKernelError: no such file, not JSON or parquet, records in none of the schemas (with line or row), or two
+            tasks of one id.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise DrKernelError(f"task file {path}: no such file")
-    rows = _parquet(path) if path.suffix == ".parquet" else _jsonl(path)
-    found = _distinct(_task(record, f"task file {path}: {place}") for place, record in rows)
-    if any(task.split for task, _ in found):
-        return [task if task.split else replace(task, split=split_of(key)) for task, key in found]
-    splits = share_out(key for _, key in found)
-    return [replace(task, split=splits[key]) for task, key in found]
+    found: list[Found] = []
+    wrong: list[str] = []
+    for path in map(Path, paths):
+        if not path.is_file():
+            raise DrKernelError(f"task file {path}: no such file")
+        for place, record in READERS.get(path.suffix, _jsonl)(path):
+            try:
+                found.append(_task(record, f"task file {path}: {place}"))
+            except DrKernelError as error:
+                wrong.append(str(error))
+    if wrong:
+        more = f"; and {len(wrong) - _NAMED} more records that are no tasks" if len(wrong) > _NAMED else ""
+        raise DrKernelError("; ".join(wrong[:_NAMED]) + more)
+    tasks = _distinct(found)
+    if any(each.task.split for each in tasks):
+        return [_with_split(each) for each in tasks]
+    splits = share_out(each.key for each in tasks)
+    return [replace(each.task, split=splits[each.key]) for each in tasks]
+
+
+def tables(folder: Path) -> list[Path]:
+    """The tables of a folder, or of `data` in it as the hub has them: parquet and .jsonl files, else .json ones."""
+    for endings in ((".parquet", ".jsonl"), (".json",)):
+        for place in (folder, folder / "data"):
+            if found := sorted(path for path in place.glob("*") if path.suffix in endings):
+                return found
+    return []
 
 
 _EXPECTED = (
@@ -65,15 +88,15 @@ def read_hub(dataset: str) -> list[Task]:
         parts = datasets.load_dataset(dataset)
     except Exception as error:
         raise DrKernelError(f"hub:{dataset}: cannot be loaded: {type(error).__name__}: {error}; {_EXPECTED}") from error
-    tasks = []
+    found = []
     for part, rows in parts.items():
         named = {"split": part} if part in ("validation", "test") else {}
-        tasks += [_task({**named, **row}, f"hub:{dataset}: {part} row {i}") for i, row in enumerate(rows)]
-    return [task if task.split else replace(task, split=split_of(key)) for task, key in _distinct(tasks)]
+        found += [_task({**named, **row}, f"hub:{dataset}: {part} row {i}") for i, row in enumerate(rows)]
+    return [_with_split(each) for each in _distinct(found, expect_ids=False)]
 
 
 def _jsonl(path: Path) -> Iterator[tuple[str, Record]]:
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
@@ -81,6 +104,16 @@ def _jsonl(path: Path) -> Iterator[tuple[str, Record]]:
                 except json.JSONDecodeError as error:
                     raise DrKernelError(f"task file {path}: line {number}: not JSON: {error.msg}") from error
                 yield f"line {number}", record
+
+
+def _json(path: Path) -> Iterator[tuple[str, Record]]:
+    try:
+        records = json.loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise DrKernelError(f"task file {path}: not JSON: {error}") from error
+    if not isinstance(records, list):
+        raise DrKernelError(f"task file {path}: found {type(records).__name__}, expected a list of records")
+    yield from ((f"record {number}", record) for number, record in enumerate(records))
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
@@ -96,16 +129,32 @@ def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
     yield from ((f"row {number}", row) for number, row in enumerate(rows))
 
 
-def _task(record: Record, place: str) -> tuple[Task, str]:
-    """One record as a task, and what its split goes by where the record states none (then `split` is empty): the id in
-    our own schema, a hash of the source in the others. `place` says where it was found."""
+READERS: dict[str, Callable[[Path], Iterator[tuple[str, Record]]]] = {
+    ".jsonl": _jsonl,
+    ".json": _json,
+    ".parquet": _parquet,
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """One record as a task; `split` is empty where the record states none."""
+
+    task: Task
+    key: str
+    """What its split goes by then: the id in our own schema, a hash of the source in the others."""
+    place: str
+    """Where it was found, for errors."""
+
+
+def _task(record: Record, place: str) -> Found:
     if not isinstance(record, dict):
         raise DrKernelError(f"{place}: expected an object, found {type(record).__name__}")
     if "id" in record and "source" in record:
         return _own(record, place)
-    extra = {**record, **_object(record.get("extra_info"))}
+    extra = {**record, **_object(record, "extra_info", place)}
     source = (
-        _object(record.get("reward_model")).get("ground_truth")
+        _object(record, "reward_model", place).get("ground_truth")
         or record.get("original_python_code")
         or record.get("code")
     )
@@ -124,23 +173,26 @@ def _task(record: Record, place: str) -> tuple[Task, str]:
         entry_point=extra.get("entry_point") or "Model",
         split=_stated_split(extra),
         level=int(level[0]) if level else None,
-        family="+".join(_operators(extra.get("ops"))) or (f"level{level[0]}" if level else origin),
+        family="+".join(_operators(extra, place)) or (f"level{level[0]}" if level else origin),
         info=kept,
     )
-    return with_precision(task), digest
+    return Found(with_precision(task), digest, place)
 
 
-def _own(record: Record, place: str) -> tuple[Task, str]:
+def _own(record: Record, place: str) -> Found:
     known = {f.name for f in dataclasses.fields(Task)}
     if unknown := sorted(record.keys() - known):
         raise DrKernelError(f"{place}: unknown key {unknown[0]!r}; a task has {', '.join(sorted(known))}")
-    if not isinstance(record["source"], str) or record.get("split", "train") not in SPLITS:
-        raise DrKernelError(f"{place}: 'source' must be text and 'split' one of {', '.join(SPLITS)}")
-    given = {key: value for key, value in record.items() if value is not None}
-    stated = given.get("precision", AUTO)
-    if stated not in PRECISIONS:
-        raise DrKernelError(f"{place}: 'precision' is {stated!r}, expected one of {', '.join(PRECISIONS)}")
-    return with_precision(Task(**{"split": "", **given}), stated), record["id"]
+    given = checked({key: value for key, value in record.items() if value is not None}, place)
+    stated = given.pop("precision", AUTO)
+    task = Task(**{"split": "", **given})
+    if problem := not_a_module(task.source, task.entry_point):
+        raise DrKernelError(f"{place}: 'source' {problem}")
+    return Found(with_precision(task, stated), task.id, place)
+
+
+def _with_split(found: Found) -> Task:
+    return found.task if found.task.split else replace(found.task, split=split_of(found.key))
 
 
 def _stated_split(extra: Record) -> str:
@@ -150,19 +202,41 @@ def _stated_split(extra: Record) -> str:
     return "test" if "validation" in str(extra.get("data_source")) else ""
 
 
-def _object(value: Any) -> Record:
+def _object(record: Record, key: str, place: str) -> Record:
     """A nested object, given as such or as JSON text."""
-    value = json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+    value = _from_text(record.get(key), "{", key, place)
     return value if isinstance(value, dict) else {}
 
 
-def _operators(value: Any) -> list[str]:
-    value = json.loads(value) if isinstance(value, str) and value.startswith("[") else value
+def _operators(record: Record, place: str) -> list[str]:
+    value = _from_text(record.get("ops"), "[", "ops", place)
     return [str(name) for name in value] if isinstance(value, (list, tuple)) else []
 
 
-def _distinct(found: Iterable[tuple[Task, str]]) -> list[tuple[Task, str]]:
-    first: dict[str, tuple[Task, str]] = {}
-    for task, key in found:
-        first.setdefault(task.source, (task, key))
+def _from_text(value: Any, begins: str, key: str, place: str) -> Any:
+    if not (isinstance(value, str) and value.startswith(begins)):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise DrKernelError(f"{place}: {key!r}: found {shown(value)}, expected JSON: {error.msg}") from error
+
+
+def _distinct(found: Iterable[Found], expect_ids: bool = True) -> list[Found]:
+    """Each source once. Two sources of one id are refused; without `expect_ids`, for sets that nobody here can mend,
+    the ids of later ones get a hash of the source."""
+    sources: set[str] = set()
+    first: dict[str, Found] = {}
+    for each in found:
+        if each.task.source in sources:
+            continue
+        sources.add(each.task.source)
+        task_id = each.task.id
+        if task_id in first and not expect_ids:
+            task_id = f"{task_id}-{hashlib.sha256(each.task.source.encode()).hexdigest()[:8]}"
+            each = replace(each, task=replace(each.task, id=task_id))
+        elif task_id in first:
+            expected = "expected an id of its own for each source, by 'id', 'uuid', or 'level' and 'problem_id'"
+            raise DrKernelError(f"{first[task_id].place} and {each.place} are both {task_id!r}; {expected}")
+        first[task_id] = each
     return list(first.values())
