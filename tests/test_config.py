@@ -186,6 +186,28 @@ WRONG = [
     ("stage=coldstart coldstart.unjudged=-5", ["coldstart.unjudged=-5", "0 or more"]),
     ("stage=coldstart plan=true", ["plan=true with stage=coldstart", "rl or sft"]),
     ("trainer.save_every=0", ["trainer.save_every", "1 or more"]),
+    ("filters=[prs] filters.prs.tau=nan", ["filters.prs.tau=nan; expected 0 to 1"]),
+    ("filters=[prs] filters.prs.speedup_from=-1", ["filters.prs.speedup_from=-1; expected 0 or more"]),
+    ("filters=[mrs] filters.mrs.veto=2", ["filters.mrs.veto=2; expected 0 or more and below 1"]),
+    ("filters=[mrs] filters.mrs.lower=2", ["filters.mrs.lower=2; expected more than 0 and at most 1"]),
+    ("filters=[mrs] filters.mrs.lower=1 filters.mrs.upper=0.5", ["filters.mrs.upper=0.5; expected 1 or more"]),
+    ("policy.lr=1e30", ["policy.lr=1e+30; expected more than 0 and at most 1"]),
+    ("engine.temperature=1e30", ["engine.temperature=1e+30; expected 0 to 10"]),
+    ("policy.lora.rank=8 policy.lora.alpha=inf", ["policy.lora.alpha=inf", "expected"]),
+    ("trainer.lr_warmup=1000", ["trainer.lr_warmup=1000 with trainer.steps=16 never reaches policy.lr"]),
+    ("trainer.gpus=1000000000", ["trainer.gpus=1000000000; expected 1 to 4096"]),
+    ("name=../x", ["name=../x; expected a word"]),
+    ("filters.prs.tau=0.3", ["filters.prs.tau=0.3 does nothing: filters.prs is off", "filters=[zero_variance,prs]"]),
+    ("filters=none filters.zero_variance.min_std=0.1", ["filters.zero_variance is off; expected filters=[zero_var"]),
+    ("filters=[prs] filters.mrs.upper=2", ["filters.mrs.upper=2 does nothing", "expected filters=[prs,mrs]"]),
+    ("learning_rate=1", ["did you mean 'policy.lr' or 'sft.lr'?"]),
+    ("trainer.lr=1", ["did you mean 'policy.lr' or 'sft.lr'?"]),
+    ("algo.beta=1", ["did you mean 'algo.kl_coef'?"]),
+    ("engine.gpu_memory_utilization=1", ["did you mean 'engine.kv_cache_gib'?"]),
+    ("trainer.temperature=1", ["did you mean 'engine.temperature'?"]),
+    ("model=x", ["did you mean 'policy.path' or 'policy'?"]),
+    ("trainer.resume=true", ["unknown key 'trainer.resume'; the same command resumes a run"]),
+    ("engine.top_p=1", ["unknown key 'engine.top_p'; training samples from the whole distribution"]),
     ("policy.lora.rank=8 stage=coldstart", ["policy.lora.rank", "stage=coldstart"]),
     ("judge.gpu=H20", ["judge.gpu", "H20", "H200"]),
     ("judge.criterion=kernelbanch", ["judge.criterion", "kernelbanch", "kernelbench"]),
@@ -327,7 +349,6 @@ def test_the_widest_values_that_somebody_may_mean_are_taken():
 def test_every_number_has_a_range_or_may_be_any():
     any_number = {"seed", "tasks.seed", "tasks.generator", "trainer.lr_steps"}
     any_number |= {"trainer.stop_below", "reward.overlong_limit"}  # what they may be depends on other keys
-    any_number |= {"filters.prs.tau", "filters.prs.speedup_from"}
     for kind, ranges in ((Config, RANGES), (EvaluateConfig, settings.RANGES)):
         keys = {key for key in numbers(kind) if not key.startswith("policy.lora.")}  # LoraConfig.check
         assert keys - ranges.keys() - any_number == set()

@@ -5,6 +5,7 @@ It stands below `config`, so that a policy can be given adapters without a run's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ class LoraConfig:
         """Raises DrKernelError, naming the key, where a value makes no sense."""
         allowed = {
             "rank": (self.rank >= 0, "0 (no adapters) or more"),
-            "alpha": (self.alpha > 0, "more than 0"),
+            "alpha": (0 < self.alpha < math.inf, "more than 0"),
             "dropout": (0 <= self.dropout < 1, "a probability below 1"),
             "targets": (self.targets is None or self.targets, "names of linear layers, or null for all"),
         }

@@ -119,8 +119,8 @@ def expect_a_gradient(config: Any) -> None:
 
 
 def expect_name(name: str) -> None:
-    """Refuses a name that would put a run among the folders of all runs."""
-    if not name.strip("./ "):
+    """Refuses a name that would put a run among the folders of all runs, or outside of them."""
+    if not name.strip("./ ") or ".." in Path(name).parts or Path(name).is_absolute():
         raise DrKernelError(f"config: name={name}; expected a word, the first part of the run folder")
 
 
@@ -169,6 +169,9 @@ def expect_a_schedule(trainer: Any) -> None:
     if kind != "constant" and (steps is None or steps <= warm_up):
         expected = f"expected a step after the warm-up ({warm_up} steps), e.g. trainer.lr_steps={trainer.steps}"
         raise DrKernelError(f"config: trainer.lr_schedule={kind} ends at trainer.lr_steps={steps}; {expected}")
+    if kind == "constant" and warm_up > trainer.steps:
+        found = f"trainer.lr_warmup={warm_up} with trainer.steps={trainer.steps} never reaches policy.lr"
+        raise DrKernelError(f"config: {found}; expected at most trainer.steps")
     every, share = trainer.validate_every, trainer.stop_below
     if share is not None and not (every and 0 < share < 1):
         found = f"trainer.stop_below={share:g} with trainer.validate_every={every}"
@@ -191,6 +194,9 @@ def one_line_errors(kind: type) -> Iterator[None]:
         message = str(error)
     except (HydraException, OmegaConfBaseException) as error:
         message = explain(sys.argv[1:], error, kind)
+    except AssertionError as error:  # omegaconf's, for an option of a group that is null
+        if "Unexpected type for root: NoneType" not in str(error) or not (message := off(sys.argv[1:], kind)):
+            raise
     except ValueError as error:
         if not str(error).startswith("Config group override"):  # Hydra's own, for algo=3
             raise
@@ -249,6 +255,26 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
         return f"config: {found[1]}={found[2]} is none of {', '.join(options)}{_nearest(found[2], options)}"
     cause = str(error.__cause__ or "").partition("\n")[0]
     return f"config: {error}{cause and f': {cause}'}"
+
+
+def off(overrides: list[str], kind: type) -> str:
+    """One line for an override of a filter that is not on, or nothing where there is none.
+
+    >>> Mrs = dataclasses.make_dataclass("Mrs", [("upper", float)])
+    >>> Filters = dataclasses.make_dataclass("Filters", [("mrs", Mrs)])
+    >>> print(off(["filters.mrs.upper=2"], dataclasses.make_dataclass("Run", [("filters", Filters)])))
+    config: filters.mrs.upper=2 does nothing: filters.mrs is off; expected filters=[zero_variance,mrs]
+    """
+    chosen = next((each.partition("=")[2] for each in overrides if each.startswith("filters=")), "zero_variance")
+    on = [name for name in re.findall(r"\w+", chosen) if name != "none"]
+    for override in overrides:
+        group, _, name = override.partition("=")[0].rpartition(".")
+        parent, _, filter_name = group.rpartition(".")
+        if parent != "filters" or f"{group}.{name}" not in valid_keys(kind) or filter_name in on:
+            continue
+        wanted = ",".join([*on, filter_name])
+        return f"config: {override} does nothing: {group} is off; expected filters=[{wanted}]"
+    return ""
 
 
 def valid_keys(kind: type, prefix: str = "") -> list[str]:
@@ -314,6 +340,40 @@ def _get(config: Any, key: str) -> Any:
     return config
 
 
+SYNONYMS = {
+    **dict.fromkeys(("lr", "learning_rate", "actor_lr"), ("policy.lr", "sft.lr")),
+    **dict.fromkeys(("beta", "kl", "kl_beta", "kl_loss_coef"), ("algo.kl_coef",)),
+    **dict.fromkeys(("batch_size", "train_batch_size"), ("trainer.prompts", "trainer.samples")),
+    **dict.fromkeys(("num_generations", "group_size", "rollout_n"), ("trainer.samples",)),
+    **dict.fromkeys(("gpu_memory_utilization", "gpu_memory"), ("engine.kv_cache_gib",)),
+    **dict.fromkeys(("model", "model_path", "model_name"), ("policy.path", "policy")),
+    **dict.fromkeys(("max_new_tokens", "max_response_length"), ("engine.max_answer_tokens",)),
+    **dict.fromkeys(("max_model_len", "max_length", "max_seq_len"), ("engine.max_tokens",)),
+    **dict.fromkeys(("clip", "clip_range", "epsilon", "cliprange"), ("algo.clip_low", "algo.clip_high")),
+    **dict.fromkeys(("epochs", "num_epochs"), ("trainer.steps", "sft.epochs")),
+    **dict.fromkeys(("dataset", "data", "data_path", "train_files"), ("tasks.source", "sft.data")),
+    "entropy": ("algo.entropy_coef",),
+}
+"""What people type who come from other programs, by the last part of the key, and what it is called here."""
+ABSENT = {
+    "resume": "the same command resumes a run, or run_dir=FOLDER",
+    **dict.fromkeys(("top_p", "top_k"), "training samples from the whole distribution; see engine.temperature"),
+}
+"""What is not there under any name, and what is instead."""
+
+
 def _nearest(word: str, words: Collection[str]) -> str:
-    best = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
-    return f"; did you mean {best[0]!r}?" if best else ""
+    """What may have been meant. A synonym or an equal last part goes before what is spelt alike.
+
+    >>> _nearest("trainer.lr", ["policy.lr", "trainer.lr_end"]), _nearest("trainer.temperature", ["engine.temperature"])
+    ("; did you mean 'policy.lr'?", "; did you mean 'engine.temperature'?")
+    """
+    leaf = word.rpartition(".")[2]
+    known = [key for key in SYNONYMS.get(leaf, ()) if key in words]
+    if not known and leaf in ABSENT and "trainer.steps" in words:
+        return f"; {ABSENT[leaf]}"
+    same = [
+        key for key in words if "." in key and key.rpartition(".")[2] == leaf and not leaf.startswith(("min", "max"))
+    ]
+    best = known or (same if len(same) == 1 else []) or difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, best))}?" if best else ""
