@@ -244,6 +244,8 @@ def test_a_wrong_value_is_named_with_what_was_expected(override, words):
         ("scaling.budgte=2", "scaling.budget"),
         ("trainer.steps=3", "trainer.steps is for training"),
         ("tasks.count=9", "tasks.count is for training"),
+        ("policy.fp32_head=true", "policy.fp32_head is for training"),
+        ("reward.overlong_penalty=1", "reward.overlong_penalty is for training"),
         ("policy.path=train/seed=0/policy", '''"policy.path='train/seed=0/policy'"'''),
         ("compare=[seed=0,seed=1]", '''"compare=['first','second']"'''),
     ],

@@ -28,6 +28,7 @@ SIDEWAYS = {
     ("policy_config", "lora"),
     ("policy_config", "registry"),
     ("sft_config", "types"),
+    ("stage_keys", "lora"),
     ("stage_keys", "types"),
     ("config", "objective"),
     ("config", "tasks"),

@@ -45,7 +45,7 @@ from drkernel.policy_config import ENGINES, PROMPTS, THINKING, EngineConfig, Pol
 from drkernel.ranges import RANGES
 from drkernel.registry import options_class, options_of, with_options_of
 from drkernel.sft_config import LOSS_ON, MESSAGES, OPTIMIZERS, TOO_LONG, ColdstartConfig, SftConfig, expect_trajectories
-from drkernel.stage_keys import expect_chosen, expect_idle, expect_read
+from drkernel.stage_keys import expect_chosen, expect_effects, expect_read
 from drkernel.tasks.generator import VERSION
 from drkernel.trainer_config import TrainerConfig
 from drkernel.types import PRECISIONS
@@ -344,20 +344,12 @@ def load(composed: DictConfig) -> Config:
     expect_a_correction(config)
     expect_a_penalty(config)
     expect_shapes(config.judge.timed_shapes, config.judge.shapes)
-    expect_effects(config)
+    expect_chosen("reward.name", config.reward.name, _options(REWARDS), typed())
     expect_chosen("algo.advantage", config.algo.advantage, _options(ADVANTAGES), typed())
-    if config.algo.importance_cap is None:
-        expect_idle("algo.importance_level", typed(), "without algo.importance_cap", "a cap: algo.importance_cap=2")
     expect_a_schedule(config.trainer)
     expect_trajectories(config)
+    expect_effects(config, typed())
     return config
-
-
-def expect_effects(config: Judged) -> None:
-    """Refuses options of rewards and judge that somebody typed and that the other settings leave without effect."""
-    expect_chosen("reward.name", config.reward.name, _options(REWARDS), typed())
-    if config.judge.timed_shapes == 1:
-        expect_idle("judge.across_shapes", typed(), "with judge.timed_shapes=1", "judge.timed_shapes of 2 or more")
 
 
 def _options(registry: Mapping[str, Callable]) -> dict[str, Collection[str]]:

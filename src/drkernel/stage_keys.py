@@ -1,13 +1,18 @@
-"""Which keys a run reads. One that somebody typed and that its stage, or the reward or estimator that it chose, would
-not read is refused, never ignored.
+"""Which keys a run or a study reads. One that somebody typed and that its stage, the reward or estimator that it chose,
+or its other settings leave without effect is refused, never ignored.
 
 Only what was typed counts (`overrides.typed`): presets, such as `policy=qwen3_8b`, set keys for all stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
+from drkernel.lora import LoraConfig
 from drkernel.types import DrKernelError
 
 _FOR_RL = "a run with stage=rl"
@@ -65,16 +70,100 @@ def expect_chosen(
             raise DrKernelError(f"config: {override} does nothing with {key}={chosen}; expected {expected}")
 
 
-def expect_idle(idle: str, overrides: Iterable[tuple[str, str]], where: str, expected: str) -> None:
-    """Raises DrKernelError where somebody typed a key that other settings leave without effect.
+@dataclass(frozen=True)
+class Idle:
+    """Keys that some settings leave without effect."""
 
-    >>> expect_idle("a.level", [("a.level", "a.level=turn")], "without a.cap", "a.cap=2")
+    keys: tuple[str, ...]
+    here: Callable[[Any], bool]
+    """Whether a configuration, of a run or a study, has such settings."""
+    where: str
+    """The key that decides."""
+    expected: str
+    """What to set instead."""
+
+
+_LORA = tuple(f"policy.lora.{item.name}" for item in dataclasses.fields(LoraConfig) if item.name != "rank")
+_CLIPS = ("algo.clip_low", "algo.clip_high", "algo.dual_clip", "algo.ratio_level")
+_SCALED = ("sequence_mean_token_sum", "token_sum_over_constant")
+_OVERLONG = ("reward.overlong_window", "reward.overlong_limit")
+_SCHEDULE = "trainer.lr_schedule=linear or cosine"
+_OF_ENDPOINTS = tuple(f"endpoint.{key}" for key in ("model", "key_variable", "concurrency", "requests_per_minute"))
+_OF_ENDPOINTS += tuple(f"endpoint.{key}" for key in ("timeout_s", "retries", "patience_s"))
+_OF_ENDPOINTS += tuple(f"endpoint.{key}" for key in ("max_answer_tokens", "feedback_tokens"))
+_OF_ENDPOINTS += tuple(f"endpoint.{key}" for key in ("prompt_price", "answer_price"))
+_OF_POLICIES = ("policy.path", "policy.prompts", "policy.thinking", "engine.name")
+_OF_SLOTS = ("engine.slots", "engine.kv_cache_gib", "engine.eager")
+_OF_LENGTHS = ("engine.max_answer_tokens", "engine.max_tokens")
+IDLE_WHERE = (
+    Idle(_CLIPS, lambda c: c.algo.updates == 1, "algo.updates", "algo.updates of 2 or more"),
+    Idle(("algo.loss_scale",), lambda c: c.algo.aggregation not in _SCALED, "algo.aggregation", " or ".join(_SCALED)),
+    Idle(
+        ("algo.importance_level",),
+        lambda c: c.algo.importance_cap is None,
+        "algo.importance_cap",
+        "a cap: algo.importance_cap=2",
+    ),
+    Idle(_OVERLONG, lambda c: not c.reward.overlong_penalty, "reward.overlong_penalty", "reward.overlong_penalty=1"),
+    Idle(
+        ("judge.across_shapes",),
+        lambda c: c.judge.timed_shapes == 1,
+        "judge.timed_shapes",
+        "judge.timed_shapes of 2 or more",
+    ),
+    Idle(("judge.gpu",), lambda c: c.judge.device == "cuda", "judge.device", "judge.device=simulated"),
+    Idle(
+        ("engine.kv_cache_gib",),
+        lambda c: c.engine.name in ("graphs", "transformers"),
+        "engine.name",
+        "engine.name=vllm",
+    ),
+    Idle(("engine.agreement",), lambda c: c.engine.name == "transformers", "engine.name", "vllm or graphs"),
+    Idle(("trainer.lr_end",), lambda c: c.trainer.lr_schedule == "constant", "trainer.lr_schedule", _SCHEDULE),
+    Idle(
+        ("trainer.best_by",),
+        lambda c: not c.trainer.validate_every,
+        "trainer.validate_every",
+        "trainer.validate_every=10",
+    ),
+    Idle(_LORA, lambda c: not c.policy.lora.rank, "policy.lora.rank", "policy.lora.rank=32"),
+    Idle(
+        ("logger.samples",),
+        lambda c: c.logger.wandb == "disabled",
+        "logger.wandb",
+        "logger=wandb or logger=offline",
+    ),
+    Idle(_OF_ENDPOINTS, lambda c: not c.endpoint.url, "endpoint.url", "endpoint.url=http://HOST:PORT/v1"),
+    Idle(_OF_POLICIES, lambda c: _is_hosted(c), "endpoint.url", "endpoint.model, or no endpoint.url"),
+    Idle(_OF_SLOTS, lambda c: _is_hosted(c), "endpoint.url", "endpoint.concurrency, or no endpoint.url"),
+    Idle(_OF_LENGTHS, lambda c: _is_hosted(c), "endpoint.url", "endpoint.max_answer_tokens, or no endpoint.url"),
+    Idle(("judge.feedback_tokens",), lambda c: _is_hosted(c), "endpoint.url", "endpoint.feedback_tokens"),
+)
+"""For runs and studies: a condition is asked only where one of its keys was typed, which only a program with that key
+lets somebody do. What evaluate.py reads of no configuration is in `scaling.settings.IDLE`."""
+
+
+def _is_hosted(config: Any) -> bool:
+    """Whether a study's model is behind an endpoint; a run has none."""
+    return hasattr(config, "endpoint") and bool(config.endpoint.url)
+
+
+def expect_effects(config: Any, overrides: Iterable[tuple[str, str]]) -> None:
+    """Raises DrKernelError for the first of (key, override as typed) that other settings leave without effect.
+
+    >>> from types import SimpleNamespace
+    >>> config = SimpleNamespace(judge=SimpleNamespace(timed_shapes=1))
+    >>> expect_effects(config, [("judge.across_shapes", "judge.across_shapes=worst")])
     Traceback (most recent call last):
-    drkernel.types.DrKernelError: config: a.level=turn does nothing without a.cap; expected a.cap=2
+    drkernel.types.DrKernelError: config: judge.across_shapes=worst does nothing with judge.timed_shapes=1; expected \
+judge.timed_shapes of 2 or more
     """
     for key, override in overrides:
-        if key == idle:
-            raise DrKernelError(f"config: {override} does nothing {where}; expected {expected}")
+        for rule in IDLE_WHERE:
+            if key in rule.keys and rule.here(config):
+                value = attrgetter(rule.where)(config)
+                found = f"{rule.where}={'null' if value is None else value}"
+                raise DrKernelError(f"config: {override} does nothing with {found}; expected {rule.expected}")
 
 
 def is_read(stage: str, key: str) -> bool:

@@ -24,8 +24,11 @@ from drkernel import ranges
 from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
 from drkernel.judge.service import expect_shapes
 from drkernel.lora import LoraConfig
+from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import MACHINE, SECRET, expect_name, expect_room, resolve, typed
+from drkernel.registry import options_of
 from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, ScalingConfig
+from drkernel.stage_keys import expect_chosen, expect_effects
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
 
@@ -40,6 +43,7 @@ NOT_IN_NAME = ("name", "shard", "report", "scaling.trials", *MACHINE, SECRET)
 TIMED = ("engine.slots", "endpoint.concurrency", "judge.workers", "trainer.gpus", "trainer.threads")
 """... but for these where `scaling.seconds` is set: what a turn costs depends on how many share the machine."""
 IDLE = {"policy.lr", "tasks.count", "engine.agreement", "engine.sleep", "engine.tensor_parallel", "policy.lora"}
+IDLE |= {"policy.fp32_head", *(f"reward.overlong_{key}" for key in ("penalty", "window", "limit"))}
 IDLE |= {f"policy.lora.{item.name}" for item in dataclasses.fields(LoraConfig)}
 IDLE |= {f"trainer.{item.name}" for item in dataclasses.fields(TrainerConfig)} - {"trainer.gpus", "trainer.threads"}
 """Keys of the groups shared with training that no study depends on. A policy's file may have them."""
@@ -141,7 +145,10 @@ def load(composed: DictConfig) -> EvaluateConfig:
             raise DrKernelError(f"config: {override} does nothing in evaluate.py: {key} is for training")
     config = configuration.located(resolve(composed, EvaluateConfig, CHOICES, RANGES))
     expect_shapes(config.judge.timed_shapes, config.judge.shapes)
-    configuration.expect_effects(config)
+    expect_chosen(
+        "reward.name", config.reward.name, {name: options_of(entry) for name, entry in REWARDS.items()}, typed()
+    )
+    expect_effects(config, typed())
     if config.generates:
         expect_room(config.engine)
     expect_name(config.name)

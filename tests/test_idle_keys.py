@@ -1,0 +1,88 @@
+"""Keys that other settings leave without effect: refused where somebody typed them, whatever presets say."""
+
+import pytest
+
+from drkernel.config import Config
+from drkernel.overrides import valid_keys
+from drkernel.scaling.settings import EvaluateConfig
+from drkernel.stage_keys import IDLE_WHERE, expect_effects
+from drkernel.types import DrKernelError
+from tests.configs import evaluate_config, train_config
+
+TRAINING = [
+    ("algo.clip_low=0.1", "", "algo.updates=1", "algo.updates of 2 or more", "algo.updates=2"),
+    ("algo.clip_high=0.1", "", "algo.updates=1", "algo.updates of 2 or more", "algo.updates=2"),
+    ("algo.dual_clip=2", "", "algo.updates=1", "algo.updates of 2 or more", "algo=gspo"),
+    ("algo.ratio_level=geometric", "", "algo.updates=1", "algo.updates of 2 or more", "algo.updates=2"),
+    ("algo.loss_scale=9", "", "algo.aggregation=token_mean", "token_sum_over_constant", "+arm=paper"),
+    ("algo.importance_level=turn", "", "algo.importance_cap=null", "algo.importance_cap=2", "algo.importance_cap=2"),
+    (
+        "reward.overlong_window=9",
+        "",
+        "reward.overlong_penalty=0",
+        "reward.overlong_penalty=1",
+        "reward.overlong_penalty=1",
+    ),
+    (
+        "reward.overlong_limit=99",
+        "",
+        "reward.overlong_penalty=0",
+        "=1",
+        "reward.overlong_penalty=1 reward.overlong_window=9",
+    ),
+    ("judge.across_shapes=worst", "", "judge.timed_shapes=1", "judge.timed_shapes of 2", "judge.timed_shapes=2"),
+    ("judge.gpu=A100", "judge=cuda", "judge.device=cuda", "judge.device=simulated", ""),
+    ("engine.kv_cache_gib=9", "engine=graphs", "engine.name=graphs", "engine.name=vllm", "engine=auto"),
+    ("engine.agreement=1", "engine=transformers", "engine.name=transformers", "vllm or graphs", "engine=graphs"),
+    (
+        "trainer.lr_end=0.5",
+        "",
+        "trainer.lr_schedule=constant",
+        "linear or cosine",
+        "trainer.lr_schedule=cosine trainer.lr_steps=9",
+    ),
+    (
+        "trainer.best_by=correct",
+        "",
+        "trainer.validate_every=0",
+        "trainer.validate_every=10",
+        "trainer.validate_every=2",
+    ),
+    ("policy.lora.alpha=9", "", "policy.lora.rank=0", "policy.lora.rank=32", "policy.lora.rank=8"),
+    ("logger.samples=9", "logger=none", "logger.wandb=disabled", "logger=wandb", "logger=offline"),
+]
+"""(typed, other settings, where it does nothing, what is expected, settings under which it is read)."""
+STUDIES = [
+    ("endpoint.model=x", "", "endpoint.url=null", "endpoint.url=http", "endpoint.url=http://h/v1"),
+    ("policy.path=x", "endpoint.url=http://h/v1", "endpoint.url", "endpoint.model", ""),
+    ("engine.slots=9", "endpoint.url=http://h/v1", "endpoint.url", "endpoint.concurrency", ""),
+    ("engine.max_answer_tokens=9", "endpoint.url=http://h/v1", "endpoint.url", "endpoint.max_answer_tokens", ""),
+    ("judge.feedback_tokens=9", "endpoint.url=http://h/v1", "endpoint.url", "endpoint.feedback_tokens", ""),
+    ("judge.gpu=A100", "judge=cuda", "judge.device=cuda", "judge.device=simulated", ""),
+    ("judge.across_shapes=worst", "", "judge.timed_shapes=1", "judge.timed_shapes of 2", "judge.timed_shapes=2"),
+]
+CASES = [(train_config, *case) for case in TRAINING] + [(evaluate_config, *case) for case in STUDIES]
+
+
+@pytest.mark.parametrize(("load", "override", "others", "where", "expected", "read"), CASES)
+def test_a_typed_key_without_effect_is_refused_and_the_message_says_what_to_set(
+    load, override, others, where, expected, read
+):
+    typed = [(override.partition("=")[0], override)]
+    with pytest.raises(DrKernelError) as raised:
+        expect_effects(load(*others.split(), override), typed)
+    said = str(raised.value)
+    assert (
+        said.startswith(f"config: {override} does nothing with {where}")
+        and expected in said.partition("; expected ")[2]
+    )
+    expect_effects(load(*others.split(), override), [])  # where a preset says it
+    if load is train_config or read:
+        expect_effects(load(*read.split(), override), typed)
+
+
+def test_every_key_of_the_table_exists():
+    keys = {*valid_keys(Config), *valid_keys(EvaluateConfig)}
+    assert {key for rule in IDLE_WHERE for key in rule.keys} <= keys
+    tried = {case[1].partition("=")[0] for case in CASES}
+    assert all(tried.intersection(rule.keys) for rule in IDLE_WHERE), "each rule is tried"
