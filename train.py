@@ -61,7 +61,7 @@ from drkernel.training.run import Run, check_tasks
 from drkernel.training.sampler import Sampler
 from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
-from drkernel.training.sharded_rollout import Played, describe_rollouts, play
+from drkernel.training.sharded_rollout import StepRollouts, describe_rollouts, play
 from drkernel.training.timer import Timer
 from drkernel.training.trainer import Trainer, ended_early, folder_line, log, resume, run_steps, set_up_torch
 from drkernel.types import Batch, Task, Trajectory, WorkerLost
@@ -167,7 +167,7 @@ def sync(trainer: Trainer) -> dict[str, float]:
     return {"engine_gap": check_agreement(trainer.engine, trainer.policy, prompt, agreement)}
 
 
-def collect(trainer: Trainer) -> Played:
+def collect(trainer: Trainer) -> StepRollouts:
     """Roll out until `prompts` groups carry signal, or the refills are used up. Groups without signal are dropped, and
     those beyond `prompts`, where more were drawn: the ones that were drawn last.
 
@@ -178,7 +178,7 @@ def collect(trainer: Trainer) -> Played:
     """
     config, state = trainer.config, trainer.state
     filters = config.filters.chosen(GROUP_FILTERS)
-    played = Played(cursor=state.cursor, groups=state.groups, with_signal={name: set() for name in filters})
+    played = StepRollouts(cursor=state.cursor, groups=state.groups, with_signal={name: set() for name in filters})
     judged: list[Trajectory] = []
     for attempt in range(config.filters.max_refills + 1):
         missing = config.trainer.prompts - len({trajectory.group for trajectory in played.trajectories})
@@ -202,7 +202,7 @@ def collect(trainer: Trainer) -> Played:
     return played
 
 
-def prepare(trainer: Trainer, played: Played) -> Prepared:
+def prepare(trainer: Trainer, played: StepRollouts) -> Prepared:
     """Rewards, filters, returns, advantages, and one packed batch that holds all that the loss needs."""
     config, algo = trainer.config, trainer.config.algo
     rollouts = tabulate_rollouts(config.reward, played.trajectories)  # [B, T]

@@ -2,19 +2,19 @@
 
 import pytest
 
-from drkernel.scaling.strategies import Ask, Played, ScalingConfig, Strategy
+from drkernel.scaling.strategies import Ask, JudgedCall, ScalingConfig, Strategy
 
 
 def chain(*rewards, **others):
     """The turns of a single chain; `others` are lists of speed-ups, coverages, tokens or seconds."""
     values = [{key: column[call] for key, column in others.items()} for call in range(len(rewards))]
     plain = {"speedup": 0.0, "coverage": 0.0, "tokens": 100, "seconds": 1.0}
-    return [Played(call, 0, reward, **plain | values[call]) for call, reward in enumerate(rewards)]
+    return [JudgedCall(call, 0, reward, **plain | values[call]) for call, reward in enumerate(rewards)]
 
 
 def spread(chains, number):
     """The first `number` turns of so many chains, call after call."""
-    return [Played(call, call % chains, 1.0, 0.0, 0.0, 100, 1.0) for call in range(number)]
+    return [JudgedCall(call, call % chains, 1.0, 0.0, 0.0, 100, 1.0) for call in range(number)]
 
 
 def asked(history, full=(), **options):
@@ -34,7 +34,7 @@ def test_single_gives_one_answer_whatever_the_budget():
 
 def test_parallel_asks_for_all_answers_at_once_and_never_shows_a_turn():
     assert asked([], name="parallel", budget=3) == [(0, 0, 0, ()), (1, 1, 0, ()), (2, 2, 0, ())]
-    judged = [Played(1, 1, 4.0, 2.0, 1.0, 100, 1.0)]
+    judged = [JudgedCall(1, 1, 4.0, 2.0, 1.0, 100, 1.0)]
     assert asked(judged, name="parallel", budget=3) == [(0, 0, 0, ()), (2, 2, 0, ())]
     assert asked(spread(3, 3), name="parallel", budget=3) == []
 
@@ -54,7 +54,7 @@ def test_a_full_sequential_prompt_may_leave_nothing_out():
 def test_mixture_goes_on_with_each_chain_by_itself():
     options = {"name": "mixture", "chains": 2, "budget": 6}
     assert asked([], **options) == [(0, 0, 0, ()), (1, 1, 0, ())]
-    first_of_chain_1 = [Played(1, 1, 0.0, 0.0, 0.0, 100, 1.0)]
+    first_of_chain_1 = [JudgedCall(1, 1, 0.0, 0.0, 0.0, 100, 1.0)]
     assert asked(first_of_chain_1, **options) == [(0, 0, 0, ()), (3, 1, 1, (1,))]
     assert asked(spread(2, 5), **options) == [(5, 1, 2, (1, 3))]
     assert asked(spread(2, 6), **options) == []

@@ -13,7 +13,7 @@ from drkernel.policy import load_prompts, load_tokenizer
 from drkernel.training import completions
 from drkernel.training.rollout_metrics import tabulate_rollouts
 from drkernel.training.run import Run
-from drkernel.training.sharded_rollout import Played
+from drkernel.training.sharded_rollout import StepRollouts
 from drkernel.training.trainer import State, Trainer
 from drkernel.types import Trajectory, Turn, Verdict
 from tests.configs import train_config
@@ -62,7 +62,7 @@ def test_each_turn_says_whether_it_trains_and_why_not(world, prompts):
     ]
     dropped = [trajectory(prompts, 1, sample, WRONG) for sample in range(2)]
     failed = trajectory(prompts, 0, 3, right(3.0), LOST)
-    played = Played(0, 2, {"zero_variance": {0}}, kept, [*kept, failed, *dropped])
+    played = StepRollouts(0, 2, {"zero_variance": {0}}, kept, [*kept, failed, *dropped])
     prepared = train.prepare(trainer, played)
     completions.write_step(trainer, played, prepared)
     found = rows(trainer, "step_000005")
@@ -80,7 +80,9 @@ def test_each_turn_says_whether_it_trains_and_why_not(world, prompts):
 
 def test_each_turn_has_its_text_and_its_verdict(world, prompts):
     trainer = world("filters=none")
-    played = Played(0, 1, {}, every := [trajectory(prompts, 0, 0, right(2.0)), trajectory(prompts, 0, 1, WRONG)], every)
+    played = StepRollouts(
+        0, 1, {}, every := [trajectory(prompts, 0, 0, right(2.0)), trajectory(prompts, 0, 1, WRONG)], every
+    )
     completions.write_step(trainer, played, train.prepare(trainer, played))
     first, second = rows(trainer, "step_000005").values()
     assert first.completion == first.source == "class ModelNew: pass" and first.completion.startswith(first.prompt)
@@ -92,7 +94,9 @@ def test_each_turn_has_its_text_and_its_verdict(world, prompts):
 
 def test_tokens_that_a_token_filter_rejects_are_named(world, prompts):
     trainer = world("filters=none")
-    played = Played(0, 1, {}, every := [trajectory(prompts, 0, 0, right(2.0)), trajectory(prompts, 0, 1, WRONG)], every)
+    played = StepRollouts(
+        0, 1, {}, every := [trajectory(prompts, 0, 0, right(2.0)), trajectory(prompts, 0, 1, WRONG)], every
+    )
     prepared = train.prepare(trainer, played)
     mask = prepared.batch.loss_mask.clone()
     mask[prepared.batch.turn_ids == 1] = False
@@ -107,7 +111,7 @@ def test_tokens_that_a_token_filter_rejects_are_named(world, prompts):
 def test_a_turn_that_was_not_judged_is_kept_without_a_verdict(world, prompts):
     trainer = world("filters=none")
     every = [trajectory(prompts, 0, 0, right(2.0)), trajectory(prompts, 0, 1, None)]
-    played = Played(0, 1, {}, every, every)
+    played = StepRollouts(0, 1, {}, every, every)
     completions.write_step(trainer, played, train.prepare(trainer, played))
     _, second = rows(trainer, "step_000005").values()
     assert second.completion == "class ModelNew: pass" and second.reward == 0.0
@@ -125,7 +129,7 @@ def test_a_validation_is_kept_too(world, prompts):
 
 
 def test_without_a_run_folder_or_with_the_option_off_nothing_is_written(world, prompts):
-    played = Played(0, 1, {}, every := [trajectory(prompts, 0, 0, right(2.0))], every)
+    played = StepRollouts(0, 1, {}, every := [trajectory(prompts, 0, 0, right(2.0))], every)
     for trainer in (world("logger.completions=false"), dataclasses.replace(world(), run=None)):
         completions.write_step(trainer, played, train.prepare(trainer, played))
     assert not (world().run.path / "completions").exists()

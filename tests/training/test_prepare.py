@@ -16,7 +16,7 @@ from drkernel.rollout import RolloutTimes
 from drkernel.training import overlap
 from drkernel.training.ranks import Ranks
 from drkernel.training.rollout_metrics import describe_groups, make_estimator
-from drkernel.training.sharded_rollout import Played
+from drkernel.training.sharded_rollout import StepRollouts
 from drkernel.training.trainer import State
 from drkernel.types import Trajectory, Turn, Verdict, WorkerLost
 from tests.configs import train_config
@@ -38,7 +38,7 @@ def trainer_for(*overrides: str):
 
 
 def prepared(trajectories, *overrides: str):
-    return train.prepare(trainer_for(*overrides), Played(0, 0, {}, trajectories, trajectories))
+    return train.prepare(trainer_for(*overrides), StepRollouts(0, 0, {}, trajectories, trajectories))
 
 
 def test_a_turn_whose_peers_regressed_or_were_rejected_is_compared_with_the_rejected_ones():
@@ -109,7 +109,7 @@ def test_a_token_that_the_engine_gave_no_log_probability_for_has_no_part_in_a_re
     monkeypatch.setattr(train.update, "logprobs", lambda policy, batch, **_: -batch.loss_mask.float())
     trainer = trainer_for("reward=binary", "algo.importance_cap=2", "filters=none")
     trainer.policy, trainer.pass_options = None, {}
-    batch = train.prepare(trainer, Played(0, 0, {}, answers, answers)).batch
+    batch = train.prepare(trainer, StepRollouts(0, 0, {}, answers, answers)).batch
     assert batch.loss_mask.tolist() == [False, True, False, False, True, True]
     assert batch.advantages[1:].tolist() == [1.0, 0.0, 0.0, -1.0, -1.0]
 
@@ -126,7 +126,7 @@ def test_a_batch_is_scored_once_for_mismatch_and_for_ratios(monkeypatch):
     monkeypatch.setattr(
         train.update, "logprobs", lambda *given, **named: scored.append(real(*given, **named)) or scored[-1]
     )
-    step = train.prepare(trainer, Played(0, 0, {}, answers, answers))
+    step = train.prepare(trainer, StepRollouts(0, 0, {}, answers, answers))
     assert step.batch.loss_mask.tolist() == [False] * 3 + [False, True, True] * 2
     results = []
     for known in (step.trainer_logprobs, None):
@@ -151,7 +151,7 @@ def test_adapters_are_held_to_their_base_as_to_a_second_policy(monkeypatch):
     for own in (True, False):
         trainer.policy = copy.deepcopy(adapted)
         trainer.reference = trainer.policy if own else base
-        batch = train.prepare(trainer, Played(0, 0, {}, answers, answers)).batch
+        batch = train.prepare(trainer, StepRollouts(0, 0, {}, answers, answers)).batch
         results.append(train.learn(trainer, train.update.make_optimizer(trainer.policy, 1e-2, 0.0), batch))
     assert results[0] == results[1] and results[0]["policy/kl_to_reference"] > 0
 

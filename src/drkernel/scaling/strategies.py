@@ -49,7 +49,7 @@ class ScalingConfig:
 
 
 @dataclass(frozen=True)
-class Played:
+class JudgedCall:
     """What a strategy knows of a judged turn."""
 
     call: int
@@ -98,7 +98,7 @@ class Strategy:
         limits = (options.tokens, options.seconds, options.stop_at, options.patience)
         self._one_by_one = any(limit is not None for limit in limits)
 
-    def next(self, history: Sequence[Played], full: AbstractSet[int] = frozenset()) -> list[Ask]:
+    def next(self, history: Sequence[JudgedCall], full: AbstractSet[int] = frozenset()) -> list[Ask]:
         """All turns that may be asked for now, those included that already are; none where the trial is over.
 
         history: the judged turns in the order of their calls. full: chains whose context is full.
@@ -109,7 +109,7 @@ class Strategy:
         asks = sorted((a for a in asks if a.call < self.calls and a.chain not in full), key=lambda ask: ask.call)
         return asks[:1] if self._one_by_one else asks
 
-    def _stopped(self, history: Sequence[Played]) -> bool:
+    def _stopped(self, history: Sequence[JudgedCall]) -> bool:
         """Whether a limit is reached or a stop rule holds."""
         options = self.options
         reached = (
@@ -121,7 +121,7 @@ class Strategy:
         return any(limit is not None and value >= limit for limit, value in reached)
 
 
-def chains(history: Sequence[Played], number: int) -> list[Ask]:
+def chains(history: Sequence[JudgedCall], number: int) -> list[Ask]:
     """The next turn of each of `number` chains; call numbers go round the chains."""
     asks = []
     for chain in range(number):
@@ -130,27 +130,27 @@ def chains(history: Sequence[Played], number: int) -> list[Ask]:
     return asks
 
 
-def parallel(history: Sequence[Played], options: ScalingConfig) -> list[Ask]:
+def parallel(history: Sequence[JudgedCall], options: ScalingConfig) -> list[Ask]:
     """Chains of one turn."""
     return [ask for ask in chains(history, options.budget) if ask.turn == 0]
 
 
-def managed(history: Sequence[Played], options: ScalingConfig) -> list[Ask]:
+def managed(history: Sequence[JudgedCall], options: ScalingConfig) -> list[Ask]:
     """One more turn, after the kept ones in the order in which they were played."""
     kept = KEEP[options.keep](history, options.window, VALUES[options.by])
     shown = tuple(sorted(played.call for played in kept))
     return [Ask(len(history), 0, len(history), shown, tuple(played.call for played in kept))]
 
 
-Value = Callable[[Played], tuple[float, ...]]
+Value = Callable[[JudgedCall], tuple[float, ...]]
 
 
-def keep_top(history: Sequence[Played], size: int, value: Value) -> list[Played]:
+def keep_top(history: Sequence[JudgedCall], size: int, value: Value) -> list[JudgedCall]:
     """The best turns, the worst of them first. Of equals the later ones, so that failures do not repeat one prompt."""
     return sorted(history, key=lambda played: (value(played), played.call))[-size:]
 
 
-def keep_window(history: Sequence[Played], size: int, value: Value) -> list[Played]:
+def keep_window(history: Sequence[JudgedCall], size: int, value: Value) -> list[JudgedCall]:
     """The consecutive turns with the largest sum; of equals the earliest, as in the paper's code."""
     starts = range(max(1, len(history) - size + 1))
     total = lambda start: tuple(map(sum, zip(*map(value, history[start : start + size]), strict=True)))
@@ -158,7 +158,7 @@ def keep_window(history: Sequence[Played], size: int, value: Value) -> list[Play
     return list(history[best : best + size])
 
 
-def keep_last(history: Sequence[Played], size: int, value: Value) -> list[Played]:
+def keep_last(history: Sequence[JudgedCall], size: int, value: Value) -> list[JudgedCall]:
     return list(history[-size:])
 
 
@@ -168,7 +168,7 @@ VALUES: dict[str, Value] = {
     "speedup": lambda played: (played.speedup,),
     "coverage": lambda played: (played.coverage, played.reward),
 }
-STRATEGIES: dict[str, Callable[[Sequence[Played], ScalingConfig], list[Ask]]] = {
+STRATEGIES: dict[str, Callable[[Sequence[JudgedCall], ScalingConfig], list[Ask]]] = {
     "single": lambda history, options: chains(history, 1),
     "parallel": parallel,
     "sequential": lambda history, options: chains(history, 1),
@@ -177,7 +177,7 @@ STRATEGIES: dict[str, Callable[[Sequence[Played], ScalingConfig], list[Ask]]] = 
 }
 
 
-def _calls_without_progress(history: Sequence[Played]) -> int:
+def _calls_without_progress(history: Sequence[JudgedCall]) -> int:
     """Calls since the first one with the best reward; the first call itself is progress."""
     rewards = [played.reward for played in history]
     return len(rewards) - 1 - rewards.index(max(rewards)) if rewards else 0

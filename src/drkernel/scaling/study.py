@@ -20,7 +20,7 @@ from drkernel.scaling import records
 from drkernel.scaling.models import Model, TaskCompletion
 from drkernel.scaling.records import Record
 from drkernel.scaling.solutions import Solution
-from drkernel.scaling.strategies import Ask, Played, Strategy
+from drkernel.scaling.strategies import Ask, JudgedCall, Strategy
 from drkernel.types import DrKernelError, Task, Verdict
 
 CHECKING = 4
@@ -303,9 +303,9 @@ class _Study:
         self.tokens += completion.tokens
         self._go_on(trial)
 
-    def _played(self, record: Record) -> Played:
+    def _played(self, record: Record) -> JudgedCall:
         right = record.verdict.ok
-        return Played(
+        return JudgedCall(
             call=record.call,
             chain=record.chain,
             reward=self.reward(record.verdict),

@@ -25,7 +25,7 @@ from drkernel.policy.prompts import Prompts
 from drkernel.training.page import plain
 from drkernel.training.rollout_metrics import tabulate_rollouts
 from drkernel.training.run import Run
-from drkernel.training.sharded_rollout import Played
+from drkernel.training.sharded_rollout import StepRollouts
 from drkernel.training.trainer import Trainer
 from drkernel.types import Batch, Trajectory, Turn
 
@@ -76,7 +76,7 @@ class Prepared:
         return shares.double().view_as(self.rollouts.turn_mask)
 
 
-def write_step(trainer: Trainer, played: Played, prepared: Prepared) -> None:
+def write_step(trainer: Trainer, played: StepRollouts, prepared: Prepared) -> None:
     """The rollouts of the step that is being taken; ranks without a run folder write nothing."""
     config = trainer.config
     if not trainer.run or not config.logger.completions:

@@ -19,7 +19,7 @@ import torch
 
 from drkernel.policy.engine import Completion
 from drkernel.rollout import Ahead, RolloutTimes
-from drkernel.training.sharded_rollout import Played, draw
+from drkernel.training.sharded_rollout import StepRollouts, draw
 from drkernel.training.trainer import Trainer
 from drkernel.types import Task
 
@@ -34,7 +34,7 @@ class Attempt:
     """Further arguments of `play`: the first group, what was begun, and what is to be begun."""
 
 
-def draw_attempt(trainer: Trainer, played: Played, number: int, refills: bool) -> Attempt:
+def draw_attempt(trainer: Trainer, played: StepRollouts, number: int, refills: bool) -> Attempt:
     """The next tasks and their groups, which `played` then counts. With `trainer.overlap` the first attempt of a step
     plays the tasks that the step before has begun, and begins those of the next one. Collective."""
     if refills or not trainer.config.trainer.overlap:
@@ -54,13 +54,13 @@ def draw_attempt(trainer: Trainer, played: Played, number: int, refills: bool) -
     return now
 
 
-def keep(played: Played, attempt: Attempt) -> None:
+def keep(played: StepRollouts, attempt: Attempt) -> None:
     """Puts what an attempt has begun of the next step where the state will have it."""
     if ahead := attempt.options.get("ahead"):
         played.ahead["completions"] = plain(ahead.completions)
 
 
-def _drawn(trainer: Trainer, played: Played, number: int) -> Attempt:
+def _drawn(trainer: Trainer, played: StepRollouts, number: int) -> Attempt:
     tasks, played.cursor, waited = draw(trainer, played.cursor, number)
     played.groups += number
     return Attempt(tasks, waited, {"first_group": played.groups - number})

@@ -21,7 +21,7 @@ from drkernel.types import Task, Trajectory
 
 
 @dataclass
-class Played:
+class StepRollouts:
     """The rollouts of one step."""
 
     cursor: int
@@ -72,7 +72,7 @@ class Played:
         self.trajectories = [trajectory for trajectory in fresh if trajectory.group in taken]
 
 
-def describe_rollouts(trainer: Trainer, played: Played) -> dict[str, float]:
+def describe_rollouts(trainer: Trainer, played: StepRollouts) -> dict[str, float]:
     """The metrics of all rollouts of a step. Says so where none of them carried signal, and why."""
     reward = trainer.config.reward
     kept = {trajectory.group for trajectory in played.every}.intersection(*played.with_signal.values())

@@ -73,7 +73,7 @@ def validate(trainer: Trainer, tasks: list[Task], metrics: dict[str, float]) -> 
     state.pending, started = metrics, time.perf_counter()
     table, judged, every = evaluate(trainer, tasks, f"validation, step {state.step}")
     completions.write_validation(trainer, table, judged, every)
-    trainer.progress.log(judge_by(trainer.config, state, summary(table)[config.best_by]))
+    trainer.progress.log(update_best(trainer.config, state, summary(table)[config.best_by]))
     seconds = time.perf_counter() - started
     state.pending = {}
     return metrics | describe(table, config.best_by, len(every) - len(judged)) | {"time/validation": seconds}
@@ -93,7 +93,7 @@ def describe(table: Rollouts, measure: str, failures: int) -> dict[str, float]:
     }
 
 
-def judge_by(config: Config, state: State, found: Estimate) -> str:
+def update_best(config: Config, state: State, found: Estimate) -> str:
     """Compare a validation with the best one so far. Returns a line for the user.
 
     A best value that was found with another measure, or on other tasks, samples or turns, is forgotten.
