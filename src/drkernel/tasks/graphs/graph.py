@@ -31,7 +31,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from drkernel.tasks.graphs.dims import Dim, Shape, as_dim, parse
@@ -205,32 +204,6 @@ def evaluate(
         attributes = {name: _number(value, sizes) for name, value in node.attributes.items()}
         values[node.id] = OPS[node.op].eager([values[value] for value in node.inputs], own, attributes)
     return tuple(values[value] for value in graph.outputs)
-
-
-def make_inputs(graph: Graph, sizes: Mapping[str, int], seed: int) -> list[Tensor]:
-    """Random inputs as the reference's `get_inputs` makes them, though not the same numbers."""
-    generator = torch.Generator().manual_seed(seed)
-    return [_make(value, sizes, generator) for value in graph.inputs]
-
-
-def _make(value: Input, sizes: Mapping[str, int], generator: torch.Generator) -> Tensor:
-    shape = [dim.at(sizes) for dim in value.shape]
-    if value.distribution == "randint":
-        assert value.high is not None
-        return torch.randint(value.high.at(sizes), shape, generator=generator)
-    if value.distribution == "mask":
-        return torch.rand(shape, generator=generator) < 0.5
-    uniform = value.distribution in ("rand", "near_one", "probabilities")
-    made = (torch.rand if uniform else torch.randn)(shape, generator=generator)
-    changes: dict[str, Any] = {
-        "upper": torch.triu,
-        "lower": torch.tril,
-        "symmetric": lambda x: (x + x.mT) / 2,
-        "sign": torch.sign,
-        "near_one": lambda x: 0.95 + 0.1 * x,
-        "probabilities": lambda x: x.softmax(-1),
-    }
-    return changes.get(value.distribution, lambda x: x)(made).to(getattr(torch, value.dtype))
 
 
 def to_json(graph: Graph) -> dict[str, Any]:
