@@ -193,11 +193,11 @@ def stream(tasks) -> str:
 
 
 def test_an_operator_or_layout_of_a_later_version_is_drawn_by_that_version_alone(monkeypatch):
-    new = dataclasses.replace(OPERATORS["sigmoid"], name="new", since=7)
+    new = dataclasses.replace(OPERATORS["sigmoid"], name="new", since=8)
     everywhere = {name: extended(family) for name, family in FAMILIES.items()}
     monkeypatch.setitem(OPERATORS, "new", new)
-    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=7))
-    monkeypatch.setattr(generator, "NEWEST", 7)
+    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=8))
+    monkeypatch.setattr(generator, "NEWEST", 8)
     for name, family in everywhere.items():
         monkeypatch.setitem(FAMILIES, name, family)
     assert stream(generate("train", 120, 0, version=1)) == STREAMS["train", 0]
@@ -216,14 +216,14 @@ def extended(family):
 
 def test_the_other_dtypes_of_a_version_keep_their_tasks_too(monkeypatch):
     before = {dtype: stream(generate("train", 60, 0, dtypes=[dtype], version=1)) for dtype in DTYPES}
-    monkeypatch.setitem(OPERATORS, "new", dataclasses.replace(OPERATORS["sigmoid"], name="new", since=7))
-    monkeypatch.setattr(generator, "NEWEST", 7)
+    monkeypatch.setitem(OPERATORS, "new", dataclasses.replace(OPERATORS["sigmoid"], name="new", since=8))
+    monkeypatch.setattr(generator, "NEWEST", 8)
     for name, family in list(FAMILIES.items()):
         monkeypatch.setitem(FAMILIES, name, extended(family))
-    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=7))
+    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=8))
     assert {dtype: stream(generate("train", 60, 0, dtypes=[dtype], version=1)) for dtype in DTYPES} == before
     for dtype in DTYPES:
-        later = load_tasks("generated", split="train", count=120, dtypes=[dtype], generator=7)
+        later = load_tasks("generated", split="train", count=120, dtypes=[dtype], generator=8)
         assert any("new" in task.info["composition"] for task in later)
         assert {task.info.get("dtype", "float32") for task in later} == {dtype}
 

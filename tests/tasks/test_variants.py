@@ -93,19 +93,20 @@ def test_a_model_that_inherits_its_forward_varies_in_what_it_holds():
 
 def test_written_tasks_have_splits_and_families():
     assert {split: len(load_tasks("written", split=split)) for split in ("train", "validation", "test")} == {
-        "train": 1438,
-        "validation": 132,
+        "train": 1887,
+        "validation": 183,
         "test": 100,
     }
     assert {task.family for task in load_tasks("written", split="test")} == {"mixed"}
 
 
 @pytest.mark.slow
-def test_the_sixth_generator_varies_those_of_all_authors_the_fifth_the_first_ones():
-    tasks = load_tasks("generated", split="train", count=4, generator=6, families=["networks"])
-    assert all(task.id.startswith("written/networks/") for task in tasks)
-    with pytest.raises(DrKernelError, match="unknown task family 'networks'"):
-        load_tasks("generated", split="train", count=4, generator=5, families=["networks"])
+@pytest.mark.parametrize(("version", "family"), [(6, "networks"), (7, "architectures")])
+def test_a_version_varies_the_tasks_of_its_authors(version, family):
+    tasks = load_tasks("generated", split="train", count=4, generator=version, families=[family])
+    assert all(task.id.startswith(f"written/{family}/") for task in tasks)
+    with pytest.raises(DrKernelError, match=f"unknown task family '{family}'"):
+        load_tasks("generated", split="train", count=4, generator=version - 1, families=[family])
 
 
 @pytest.mark.slow
