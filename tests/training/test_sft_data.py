@@ -1,6 +1,7 @@
 """Trajectories in parquet become rows: plain ones as a rollout would have them, ready ones as the template has them."""
 
 import dataclasses
+import json
 
 import pyarrow
 import pytest
@@ -187,6 +188,39 @@ def test_records_with_thoughts_are_left_out_and_counted(chat, tmp_path):
     assert len(load(path, load_prompts("chat", chat.tokenizer, thinking="kept")).train) == 2
 
 
+@pytest.mark.parametrize(
+    ("answer", "note"),
+    [
+        ("<think>hmm</think>x", "with thoughts"),
+        ("hmm</think>x", "with thoughts"),
+        ("", "an empty"),
+        (" \n", "an empty"),
+    ],
+)
+def test_answers_with_thoughts_or_without_a_word_are_left_out_and_counted(answer, note, chat, tmp_path):
+    bad = messages(PROMPT, (answer, *ANSWERS[1:]))
+    data = load(write(tmp_path / "t.parquet", record(PROMPT), record(messages=bad)), chat)
+    assert len(data.train) == 1 and any(note in line for line in data.lines()[1:])
+    last = load(tmp_path / "t.parquet", chat, loss_on="best")
+    assert len(last.train) == 2, "an answer that does not train does no harm"
+
+
+def test_jsonl_is_read_like_parquet(chat, tmp_path):
+    (tmp_path / "t.jsonl").write_text("\n".join(json.dumps(record(f"{PROMPT} {i}")) for i in range(2)) + "\n\n")
+    write(tmp_path / "t.parquet", *(record(f"{PROMPT} {i}") for i in range(2)))
+    assert load(tmp_path / "t.jsonl", chat).digest == load(tmp_path / "t.parquet", chat).digest
+    (tmp_path / "t.parquet").unlink()
+    assert len(load(tmp_path, chat).train) == 2
+    for line, words in (
+        ("{", r"t\.jsonl: line 1: not JSON"),
+        ("[1]", r"line 1: found \[1\], expected an object"),
+        ('{"prompt": "x"}', "line 1: found columns prompt; expected 'messages'"),
+    ):
+        (tmp_path / "t.jsonl").write_text(line)
+        with pytest.raises(DrKernelError, match=words):
+            load(tmp_path / "t.jsonl", chat)
+
+
 def test_the_tasks_that_are_held_out_have_no_trajectory_that_trains(chat, tmp_path):
     codes = [f"{SOURCE}# {i}\n" for i in range(10)]
     records = [record(code, original_python_code=code) for code in codes for _ in range(3)]
@@ -247,6 +281,16 @@ def test_of_a_hub_data_set_one_split_trains(chat, tmp_path, monkeypatch):
         ({"messages": messages(PROMPT)[:1]}, r"row 0: .*found the roles user; expected user, assistant"),
         ({"messages": messages(PROMPT)[1:]}, r"row 0: .*roles assistant, user.*; expected user, assistant"),
         ({"best_round": 4}, r"row 0: column 'best_round': found 4, expected at most 3"),
+        ({"best_round": "two"}, r"row 0: column 'best_round': found 'two', expected a whole number"),
+        ({"best_round": 1.7}, r"row 0: column 'best_round': found 1\.7, expected a whole number"),
+        ({"best_round": float("nan")}, r"row 0: column 'best_round': found nan, expected a whole number"),
+        ({"original_python_code": 3}, r"row 0: column 'original_python_code': found 3, expected text"),
+        ({"enable_thinking": "false"}, r"row 0: column 'enable_thinking': found 'false', expected true or false"),
+        ({"reasons": "ok", "speedups": [1.0]}, r"row 0: column 'reasons': found 'ok', expected a list of texts"),
+        (
+            {"reasons": ["ok"], "speedups": ["1"]},
+            r"row 0: column 'speedups': found \['1'\], expected a list of numbers",
+        ),
         ({"precision": "fp8"}, r"row 0: column 'precision': found 'fp8', expected one of auto"),
     ],
 )
@@ -261,7 +305,7 @@ def test_a_file_that_is_not_there_or_no_parquet_is_named(chat, tmp_path):
         with pytest.raises(DrKernelError, match=words):
             load(path, chat)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DrKernelError, match=r"no \.parquet file in the folder"):
+    with pytest.raises(DrKernelError, match=r"no \.parquet or \.jsonl file in the folder"):
         load(tmp_path / "empty", chat)
 
 

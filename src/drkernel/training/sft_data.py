@@ -13,15 +13,17 @@ A record is plain where its first message is its `original_python_code`; `sft.me
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from drkernel.judge.feedback import fitted
 from drkernel.policy.prompts import ChatPrompts, Prompts, extract_code
+from drkernel.policy.thinking import CLOSE, OPEN
 from drkernel.sft_config import SftConfig
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.training.processes import spread
@@ -89,6 +91,14 @@ class Renderer:
         """The row of a record, or None; and what happened to it, if anything did."""
         if dialogue.thinking and getattr(self.prompts, "thinking", "none") == "none":
             return None, "with enable_thinking: prompts here ask for answers without thoughts"
+        answers = [
+            text for number, text in enumerate(dialogue.messages) if number % 2 and self._trains(number, dialogue)
+        ]
+        if not all(text.strip() for text in answers):
+            return None, "with an empty answer to train on"
+        without_thoughts = isinstance(self.prompts, ChatPrompts) and self.prompts.thinking == "none"
+        if without_thoughts and any(tag in text for text in answers for tag in (OPEN, CLOSE)):
+            return None, f"with thoughts ({OPEN}) in an answer: policy.thinking=kept trains on them"
         if not any(self._trains(number, dialogue) for number in range(len(dialogue.messages))):
             return None, f"without a turn to train on (sft.loss_on={self.options.loss_on})"
         parts = self._parts(dialogue)
@@ -205,8 +215,9 @@ def held_out(keys: set[str], share: float) -> set[str]:
 
 
 def read(source: str) -> Iterator[Dialogue]:
-    """The records of a parquet file, of all parquet files below a folder by name, or of one split of a hub data set:
-    `hub:OWNER/NAME` is its split `train`, `hub:OWNER/NAME/SPLIT` another.
+    """The records of a parquet or .jsonl file, of all parquet files below a folder by name (of all .jsonl files where
+    there are none), or of one split of a hub data set: `hub:OWNER/NAME` is its split `train`, `hub:OWNER/NAME/SPLIT`
+    another.
 
     Raises DrKernelError naming the file, the column or row, what was found and what was expected.
     """
@@ -214,17 +225,21 @@ def read(source: str) -> Iterator[Dialogue]:
         yield from _hub(source)
         return
     for file in files(source):
-        yield from _parquet(file)
+        yield from _jsonl(file) if file.suffix == ".jsonl" else _parquet(file)
 
 
 def files(source: str) -> list[Path]:
-    """The parquet files of a source that is here; none of one on the hub. Raises DrKernelError where it is not here."""
+    """The parquet or .jsonl files of a source that is here; none of one on the hub.
+
+    Raises DrKernelError where it is not here."""
     if source.startswith("hub:"):
         return []
     path = Path(source)
-    found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    found = [path]
+    if path.is_dir():
+        found = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.jsonl"))
     if not found or not all(file.is_file() for file in found):
-        raise DrKernelError(f"sft.data={source}: found no such file, or no .parquet file in the folder")
+        raise DrKernelError(f"sft.data={source}: found no such file, or no .parquet or .jsonl file in the folder")
     return found
 
 
@@ -241,6 +256,22 @@ def _parquet(path: Path) -> Iterator[Dialogue]:
     chosen = [name for name in COLUMNS if name in names]
     records = (r for batch in file.iter_batches(batch_size=256, columns=chosen) for r in batch.to_pylist())
     yield from (dialogue(record, f"{path}: row {number}") for number, record in enumerate(records))
+
+
+def _jsonl(path: Path) -> Iterator[Dialogue]:
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            place = f"{path}: line {number}"
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DrKernelError(f"sft.data: {place}: not JSON: {error.msg}") from None
+            if not isinstance(record, dict):
+                raise DrKernelError(f"sft.data: {place}: found {_short(record)}, expected an object")
+            _expect_messages(place, list(record))
+            yield dialogue(record, place)
 
 
 def _hub(source: str) -> Iterator[Dialogue]:
@@ -277,6 +308,7 @@ def dialogue(record: Mapping[str, Any], place: str) -> Dialogue:
     if not spoken or [m["role"] for m in spoken] != ["user", "assistant"] * (len(spoken) // 2):
         found = f"found the roles {', '.join(roles) or 'of nobody'}"
         raise DrKernelError(f"{place}: column 'messages': {found}; expected user, assistant, ... in turn")
+    _expect_types(record, place)
     precision = record.get("precision") or AUTO
     if precision not in PRECISIONS:
         expected = f"expected one of {', '.join(PRECISIONS)}"
@@ -298,6 +330,24 @@ def dialogue(record: Mapping[str, Any], place: str) -> Dialogue:
         right = tuple(s is not None or r == NOT_JUDGED for r, s in zip(reasons, speedups, strict=True))
     known |= {"best_round": best, "thinking": thinking, "precision": precision, "right": right}
     return Dialogue(place, system, contents, **known)
+
+
+def _expect_types(record: Mapping[str, Any], place: str) -> None:
+    """Raises DrKernelError for the first column that has a value of another type than it should."""
+    is_number = lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_list = lambda value, holds: isinstance(value, (list, tuple)) and all(v is None or holds(v) for v in value)
+    is_text = lambda value: isinstance(value, str)
+    wanted: dict[str, tuple[Callable[[Any], bool], str]] = {
+        **dict.fromkeys(("original_python_code", "entry_point", "precision"), (is_text, "text")),
+        "best_round": (lambda value: is_number(value) and value % 1 == 0, "a whole number"),
+        "enable_thinking": (lambda value: isinstance(value, bool), "true or false"),
+        "reasons": (lambda value: is_list(value, is_text), "a list of texts, one a turn"),
+        "speedups": (lambda value: is_list(value, is_number), "a list of numbers, one a turn"),
+    }
+    for column, (holds, expected) in wanted.items():
+        value = record.get(column)
+        if value is not None and not holds(value):
+            raise DrKernelError(f"{place}: column {column!r}: found {_short(value)}, expected {expected}")
 
 
 def _is_message(message: object) -> bool:
