@@ -47,11 +47,10 @@ from drkernel.overrides import one_line_errors
 from drkernel.policy.lora import without_adapters
 from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import too_long
-from drkernel.tasks.precision import summary
-from drkernel.training import build, completions, overlap, plan, report, sft, update, validation
+from drkernel.training import build, completions, opening, overlap, plan, report, sft, update, validation
 from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.completions import Prepared
-from drkernel.training.judging import described, judge_of_node, reserved_gpus
+from drkernel.training.judging import judge_of_node, reserved_gpus
 from drkernel.training.packing import minibatches, pack, rows_that_train
 from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
@@ -99,8 +98,8 @@ def train(config: Config, ranks: Ranks) -> None:
     ):
         room = engine.context - config.engine.max_answer_tokens
         refuse = functools.partial(too_long, prompts=prompts, room=room)
-        lines = (folder_line(config), warning, described(config), f"precision of training tasks: {summary(tasks)}")
-        for line in filter(None, lines):
+        validating = load_validation(config)
+        for line in opening.lines(config, warning, tasks, validating, held_out):
             progress.log(line)
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
         reference = build.make_reference(config, policy, ranks)
@@ -108,7 +107,7 @@ def train(config: Config, ranks: Ranks) -> None:
         own = (config, sampler, policy, prompts, engine, judge, progress, ranks)
         trainer = Trainer(*own, reference=reference, run=run, saver=saver, should_stop=stop)
         resume(trainer, optimizer)
-        to_validate = validation.usable_tasks(trainer, load_validation(config))
+        to_validate = validation.usable_tasks(trainer, validating)
         has_table = lambda: run and report.is_current(run.read("report.json"), trainer.state.step, config)
         over = ranks.broadcast_object(has_table) and trainer.state.step >= config.trainer.steps
         to_test = [] if over else validation.usable_tasks(trainer, held_out, validation.TESTED)

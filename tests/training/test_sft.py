@@ -211,6 +211,16 @@ def test_the_command_that_goes_on_can_be_pasted_and_has_the_preset_and_the_promp
     assert next_one.engine == plain.engine and next_one.trainer == plain.trainer and next_one.tasks == plain.tasks
 
 
+def test_a_chat_model_of_ones_own_goes_on_at_the_papers_learning_rate_and_the_lengths_typed(monkeypatch):
+    lengths = ["engine.max_tokens=4096", "engine.max_answer_tokens=1024", "judge.feedback_tokens=300"]
+    overrides = ["stage=sft", "policy.path=/tiny", "policy.prompts=chat", "sft.data=x", *lengths]
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", composed("train", *overrides, hydra=True))
+    words = shlex.split(sft.next_command(train_config(*overrides, run_dir="/runs/sft")))[2:]
+    assert words == ["policy.path=/runs/sft/policy", "policy.prompts=chat", "policy.lr=1e-06", *lengths]
+    next_one = train_config(*words)
+    assert next_one.policy.lr == 1e-6 and next_one.engine.max_tokens == 4096
+
+
 def test_a_step_that_waits_for_a_validation_which_is_off_now_is_over():
     state = SimpleNamespace(pending={"loss": 1.0}, step=2)
     trainer = SimpleNamespace(state=state, config=config_of("sft.data=x"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -16,11 +17,13 @@ import torch
 
 from drkernel import command_line
 from drkernel.config import Config
+from drkernel.overrides import typed
 from drkernel.policy.prompts import Prompts
 from drkernel.rollout import too_long
 from drkernel.training import offload, plan, report, sft_data, supervised, validation
 from drkernel.training.build import export_policy, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.judging import described, judge_of_node
+from drkernel.training.opening import usual_lr
 from drkernel.training.optimizers import OPTIMIZERS
 from drkernel.training.preemption import Preemption
 from drkernel.training.progress import Progress, make_console
@@ -87,15 +90,21 @@ def train(config: Config, ranks: Ranks) -> None:
 def next_command(config: Config) -> str:
     """The command, for a shell, of a reinforcement learning that begins with this run's policy.
 
-    It has the preset that this run chose, or the one whose prompts a policy from nothing was trained on.
+    It has the preset that this run chose, or the one whose prompts a policy from nothing was trained on. A chat model
+    without a preset of its own has the paper's learning rate, and the lengths that were typed here.
     """
-    chosen = command_line.variant("policy")
+    chosen, said = command_line.variant("policy"), dict(typed())
+    own = config.stage == "sft" and "policy.path" in said and "policy" not in said
     if config.stage == "coldstart":
         chosen = COLDSTARTED.get(config.policy.prompts)
-    words = [("policy", chosen), ("policy.path", f"{config.run_dir}/policy"), ("policy.prompts", config.policy.prompts)]
-    words += [("policy.template", config.policy.template)]
+    words = [("policy", None if own else chosen), ("policy.path", f"{config.run_dir}/policy")]
+    words += [("policy.prompts", config.policy.prompts), ("policy.template", config.policy.template)]
     words += [("policy.thinking", config.policy.thinking)] if config.policy.thinking == "kept" else []
-    return " ".join(["python train.py", *(command_line.override(key, value) for key, value in words if value)])
+    rate = [f"policy.lr={usual_lr(config):g}"] if own and config.policy.prompts == "chat" else []
+    kept = [key for key in said if key.startswith(("engine", "policy.lora.")) or key == "judge.feedback_tokens"]
+    as_typed = [*rate, *(shlex.quote(said[key]) for key in kept)]
+    written = (command_line.override(key, value) for key, value in words if value)
+    return " ".join(["python train.py", *written, *as_typed])
 
 
 def load_data(config: Config, prompts: Prompts, ranks: Ranks) -> SftData:
