@@ -201,7 +201,7 @@ def test_an_operator_or_layout_of_a_later_version_is_drawn_by_that_version_alone
     for name, family in everywhere.items():
         monkeypatch.setitem(FAMILIES, name, family)
     assert stream(generate("train", 120, 0, version=1)) == STREAMS["train", 0]
-    later = generate("train", 120, 0, version=7)
+    later = generate("train", 120, 0, version=8)
     assert any("new" in task.info["composition"] for task in later)
     assert any(task.info["layout"] == "new" for task in later)
 
