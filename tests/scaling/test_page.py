@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drkernel.scaling import measures, page, page_figures, report
+from drkernel.scaling import measures, page, page_figures, report, sections
 from drkernel.scaling.records import Record
 from drkernel.scaling.trials import Trials, aligned
 from drkernel.training.page import plain
@@ -149,7 +149,7 @@ def test_the_table_of_runs_shows_its_figures(browser, file, study, fragment, num
     for number, row in zip(numbers, rows, strict=True):
         run = runs[number].only(tasks).comparable(baseline)
         ours = measures.of_view(run, view, baseline) | measures.of_calls(run)
-        names = ("correct", *report.FASTS, "speedup", "honest")
+        names = ("correct", *sections.FASTS, "speedup", "honest")
         assert [cell.replace("\u00d7", "x") for cell in row[: len(names)]] == [report.text(n, ours[n]) for n in names]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from drkernel.scaling import measures, report
+from drkernel.scaling import measures, report, sections
 from drkernel.scaling.records import RESULTS, write
 from drkernel.scaling.trials import Trials
 from drkernel.types import DrKernelError, Verdict
@@ -56,7 +56,7 @@ def test_no_run_is_shown_at_a_budget_that_it_never_had(out, folder):
     runs = {name: Trials.of(rows) for name, rows in report.load([folder]).items()}
     with open(out / "table.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["measure"] == "fast@1.2"]
-    for axis, word in report.BUDGETS.items():
+    for axis, word in sections.BUDGETS.items():
         mine = [row for row in rows if row["section"] == f"At equal budgets of {word}"]
         for name, run in runs.items():
             last = max((row for row in mine if row["run"] == name), key=lambda row: float(row["key"]))

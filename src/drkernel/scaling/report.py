@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,25 @@ from rich.console import Console
 from rich.table import Table
 
 from drkernel.objective.metrics import Estimate
-from drkernel.scaling import criteria, degenerate, fast_tables, measures, page, plots
+from drkernel.scaling import criteria, degenerate, measures, page, plots
 from drkernel.scaling.intervals import Paired
-from drkernel.scaling.measures import BASELINES, PUBLISHED_THRESHOLDS, THRESHOLDS, fast
 from drkernel.scaling.records import RESULTS, Record, read
+from drkernel.scaling.sections import (
+    COSTS,
+    PUBLISHED,
+    Runs,
+    Section,
+    amount,
+    by_criterion,
+    differences,
+    exact,
+    sections,
+)
 from drkernel.scaling.settings import TASKS
 from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import DrKernelError
 
-FASTS = tuple(fast(p) for p in THRESHOLDS)
-PUBLISHED = tuple(fast(p) for p in PUBLISHED_THRESHOLDS)
 SHOWN = ("correct", "fast@1", "fast@1.2", "fast@1.5", "fast@2", "speedup", "honest")
-COSTS = ("cost/calls", "cost/tokens", "cost/seconds")
-BUDGETS = {"calls": "judge calls", "tokens": "generated tokens", "seconds": "seconds"}
-_BUDGETED = ("fast@1", "fast@1.2", "fast@1.5")
-"""What the tables at equal budgets show; table.csv has all thresholds."""
 
 
 def load(folders: Sequence[str | Path]) -> dict[str, list[Record]]:
@@ -75,13 +79,13 @@ def write(folders: Sequence[str | Path], out: str | Path, title: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     records, covered = {name: rows for name, (_, rows) in found.items()}, _covered(found)
     runs = aligned({name: Trials.of(rows) for name, rows in records.items()})
-    sections = [*_sections(runs, records, covered), *degenerate.sections(folders)]
+    parts = [*sections(Runs(runs, records, covered)), *degenerate.sections(folders)]
     notes = [*_missing(covered), *_not_judged(folders), *_decided_by(records), *degenerate.notes(folders)]
     (out / "index.html").write_text(page.render(records, title, sources(folders), notes), encoding="utf-8")
-    (out / "table.md").write_text(_markdown(title, records, sections, notes), encoding="utf-8")
+    (out / "table.md").write_text(_markdown(title, records, parts, notes), encoding="utf-8")
     with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(
-            [("section", "run", "key", "measure", "value", "low", "high", "samples"), *_lines(sections)]
+            [("section", "run", "key", "measure", "value", "low", "high", "samples"), *_lines(parts)]
         )
     plots.draw(runs, records, out)
 
@@ -95,10 +99,10 @@ def show(folders: Sequence[str | Path], console: Console) -> None:
     for note in notes:
         console.print(note, markup=False)
     console.print(_rich("best of history", SHOWN, {name: measures.summary(run) for name, run in runs.items()}))
-    if columns := {f"{name}, {key}": row for name, key, row in _columns(records)}:
+    if columns := {f"{name}, {key}": row for name, key, row in by_criterion(records)}:
         console.print(_rich("two criteria", PUBLISHED, columns))
     if len(runs) > 1:
-        changes = {f"{name}, {at}": row for name, at, row in _paired(runs, ["calls"])}
+        changes = {f"{name}, {at}": row for name, at, row in differences(runs, ["calls"])}
         title = f"paired with {next(iter(runs))} at equal judge calls"
         console.print(_rich(title, [name for name in SHOWN if name != "honest"], changes))
 
@@ -110,7 +114,7 @@ def _covered(found: dict[str, tuple[Path, list[Record]]]) -> dict[str, Estimate]
     for name, (folder, _) in found.items():
         study = {task["id"] for task in _tasks(folder)}
         study |= {task for other, tasks in completed.items() if found[other][0] == folder for task in tasks}
-        table[name] = _exact(len(completed[name]), len(study - set(degenerate.tasks(folder))))
+        table[name] = exact(len(completed[name]), len(study - set(degenerate.tasks(folder))))
     return table
 
 
@@ -139,24 +143,6 @@ def _decided_by(records: dict[str, list[Record]]) -> list[str]:
     return [f"{name}: judged by KernelBench's criterion" for name, rows in records.items() if criteria.decides(rows)]
 
 
-def _columns(records: dict[str, list[Record]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Fast@p by each criterion, of the runs whose verdicts carry both."""
-    for name, rows in records.items():
-        if criteria.carried(rows):
-            seen = {word: Trials.of(criteria.by(key, rows)) for key, word in criteria.NAMES.items()}
-            for view, text in fast_tables.VIEWS.items():
-                for word, run in seen.items():
-                    yield name, f"{word} · {text}", fast_tables.shares(run, view)
-
-
-def _between(records: dict[str, list[Record]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """What the criteria disagree on."""
-    for name, rows in records.items():
-        for each in criteria.between(rows):
-            row = {"turns": each.times, "speedup": each.speedup}
-            yield name, f"{each.task}: {each.text}", {key: _exact(x, each.times) for key, x in row.items() if x}
-
-
 def _rich(title: str, names: Sequence[str], rows: dict[str, dict[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left")
     for column in ("run", *names):
@@ -173,15 +159,6 @@ def percent(x: float) -> str:
     ('6.3', '-')
     """
     return f"{math.floor(1000 * x + 0.5) / 10:.1f}" if math.isfinite(x) else "-"
-
-
-def amount(x: float) -> str:
-    """A budget or a cost.
-
-    >>> amount(8.0), amount(37.25), amount(6449.0)
-    ('8', '37.25', '6449')
-    """
-    return f"{x:.4g}" if x < 1000 else f"{x:.0f}"
 
 
 def text(measure: str, found: Estimate | Paired | None) -> str:
@@ -213,124 +190,6 @@ def text(measure: str, found: Estimate | Paired | None) -> str:
         value, low, high = map(percent, numbers)
         value += "%"
     return f"{value} [{low}, {high}]" if math.isfinite(found.low) and found.low < found.high else value
-
-
-Section = tuple[str, str, Sequence[str], list[tuple[str, str, dict[str, Any]]]]
-"""Heading, what it says, the measures that Markdown shows, and rows of (run, key, measures)."""
-
-
-def _sections(
-    runs: dict[str, Trials], records: dict[str, list[Record]], covered: dict[str, Estimate]
-) -> Iterator[Section]:
-    """Everything that table.md and table.csv hold."""
-    totals = {name: {"tasks": covered[name]} | measures.summary(run) for name, run in runs.items()}
-    only = lambda names: [
-        (run, "", {name: total[name] for name in names if name in total}) for run, total in totals.items()
-    ]
-    shown = ("tasks", "correct", *FASTS, "speedup", "roofline", "honest", "lazy", *COSTS)
-    note = "Best completion of each trial. Shares are percentages with 95 % intervals over tasks; speed-up is the "
-    yield (
-        "Runs",
-        f"{note}geometric mean over correct ones; roofline is the median share of the GPU's limit over all correct "
-        "completions; honest and lazy are shares of all completions; costs are per trial.",
-        shown,
-        only(shown),
-    )
-    last = tuple(f"last/{name}" for name in ("correct", *FASTS, "speedup"))
-    yield "Last call", "The last completion of each trial.", last, only(last)
-    for baseline in sorted({name for run in runs.values() for name in run.over}):
-        note = (
-            "Best completion of each trial, over the tasks whose correct completions, of this and the other runs, were "
-            "all compared with this baseline."
-        )
-        names = tuple(f"{baseline}/{name}" for name in (*FASTS, "speedup"))
-        yield f"Against {BASELINES.get(baseline, baseline)}", note, names, only(names)
-    rows = [(name, key, row) for name, run in runs.items() for key, row in fast_tables.figures(run)]
-    note = (
-        "As published: correct and at least p times as fast as the baseline, p = 0 for correct alone. Single tries are "
-        "all completions of a bare prompt. Other baselines than eager: over the tasks that were compared with them."
-    )
-    yield "Fast@p", note, PUBLISHED, rows
-    if rows := list(_columns(records)):
-        note = "The same turns by this judge and by KernelBench's criterion, over eager."
-        yield "Two criteria", note, PUBLISHED, rows
-        note = "Turns that one of the two finds right. `speedup` is the largest by the criterion that finds it right."
-        yield "Between the criteria", note, ("turns", "speedup"), list(_between(records))
-    if len(runs) > 1:
-        note = (
-            "Percentage points on the tasks of both, paired by task, at the largest budget that both had; `speedup` is "
-            "the ratio on tasks that both solve."
-        )
-        names = ("correct", *FASTS, "speedup", *(f"last/{f}" for f in FASTS))
-        yield f"Paired with {next(iter(runs))} at equal budgets", note, names, list(_paired(runs, BUDGETS))
-    for axis, word in BUDGETS.items():
-        rows = list(_at_budgets(runs, axis))
-        note = "Best completion so far; - beyond what any trial of the run has cost."
-        if any(row for _, _, row in rows):
-            yield f"At equal budgets of {word}", note, _BUDGETED, rows
-    for heading, table in _parts(runs):
-        if table:
-            yield heading, "", ("correct", *FASTS, "roofline"), table
-    rows = [(name, f"k = {k}", row) for name, run in runs.items() for k, row in measures.of_k_samples(run).items()]
-    note = (
-        "Unbiased estimates from the completions whose prompts held no earlier turn; `speedup` is the geometric mean "
-        "over tasks, and keeps the reference where no completion is faster."
-    )
-    yield "The best of k independent completions", note, ("pass", *FASTS, "speedup"), rows
-    yield "Verdicts", "Share of all completions.", ("share",), list(_reasons(records))
-    rows = [
-        (name, part, {"solved": _exact(*found)})
-        for name, run in runs.items()
-        for part, found in measures.by_operator(run).items()
-    ]
-    yield (
-        "Operators",
-        "Share of trials with a correct completion among the tasks that hold the operator.",
-        ("solved",),
-        rows,
-    )
-
-
-def _at_budgets(runs: dict[str, Trials], axis: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    budgets = measures.table_budgets(list(runs.values()), axis)
-    ends = {name: measures.last_budget(run, axis) for name, run in runs.items()}
-    curves = {name: {p: measures.curve(run, budgets, axis, p) for p in THRESHOLDS} for name, run in runs.items()}
-    for place, budget in enumerate(budgets):
-        for name, found in curves.items():
-            had = {fast(p): found[p][place] for p in THRESHOLDS} if budget <= ends[name] else {}
-            yield name, amount(budget), had
-
-
-def _paired(runs: dict[str, Trials], axes: Iterable[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """How the other runs differ from the first, at the largest budget that both had on each axis."""
-    first, *others = runs.values()
-    for name, other in zip(list(runs)[1:], others, strict=True):
-        for axis in axes:
-            budget = measures.common_reach(first, other, axis)
-            if budget > 0:
-                unit = BUDGETS[axis].removesuffix("s" if budget == 1 else "")
-                yield name, f"at {amount(budget)} {unit}", measures.compare(first, other, budget, axis)
-
-
-def _parts(runs: dict[str, Trials]) -> Iterator[tuple[str, list[tuple[str, str, dict[str, Any]]]]]:
-    places = {name: measures.per_turn(run) for name, run in runs.items()}
-    yield "Turn by turn", [(n, f"turn {k + 1}", row) for n, table in places.items() for k, row in enumerate(table)]
-    for heading, key in (
-        ("By level", lambda run: run.levels),
-        ("By family", lambda run: [f or None for f in run.families]),
-    ):
-        found = {name: measures.breakdown(run, key(run)) for name, run in runs.items()}
-        yield heading, [(name, str(part), row) for name, table in found.items() for part, row in table.items()]
-
-
-def _reasons(records: dict[str, list[Record]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for name, rows in records.items():
-        for (status, reason), count in measures.reasons(rows).most_common():
-            yield name, f"{status}: {reason}", {"share": _exact(count / len(rows), len(rows))}
-
-
-def _exact(share: float, samples: int) -> Estimate:
-    return Estimate(share, math.nan, math.nan, samples)
 
 
 def _markdown(title: str, records: dict[str, list[Record]], sections: Sequence[Section], notes: Sequence[str]) -> str:
