@@ -201,6 +201,19 @@ def test_the_command_prints_the_table_and_loads_nothing(tmp_path):
     assert not list(tmp_path.rglob("config.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("overrides", "ranks", "words"),
+    [
+        (["engine.tensor_parallel=3"], 8, r"engine\.tensor_parallel=3 with 8 ranks on a node"),
+        (["engine.tensor_parallel=5"], 5, r"engine\.tensor_parallel=5 with 32 attention heads; expected a divisor"),
+        (["stage=sft", "sft.data=/nowhere.parquet"], 8, r"sft\.data=/nowhere\.parquet: found no such file"),
+    ],
+)
+def test_a_plan_refuses_what_the_run_refuses(overrides, ranks, words):
+    with pytest.raises(DrKernelError, match=words):
+        plan.show(load("policy=qwen3_8b", *overrides), ranks, Console(file=io.StringIO()))
+
+
 def test_parts_of_8b_with_adapters_on_one_gpu():
     """A base of 2 bytes per parameter; adapters of rank 32 on seven matrices of each of 36 blocks, 16 bytes each."""
     config = load("policy=qwen3_8b", "policy.lora.rank=32")

@@ -217,7 +217,7 @@ def test_a_chat_model_of_ones_own_goes_on_at_the_papers_learning_rate_and_the_le
     monkeypatch.setattr(HydraConfig.instance(), "cfg", composed("train", *overrides, hydra=True))
     words = shlex.split(sft.next_command(train_config(*overrides, run_dir="/runs/sft")))[2:]
     assert words == ["policy.path=/runs/sft/policy", "policy.prompts=chat", "policy.lr=1e-06", *lengths]
-    next_one = train_config(*words)
+    next_one = composed("train", *words)
     assert next_one.policy.lr == 1e-6 and next_one.engine.max_tokens == 4096
 
 

@@ -43,6 +43,7 @@ from transformers import AutoConfig
 from drkernel.config import Config
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.lora import pairs
+from drkernel.training import sft_data
 from drkernel.training.group_engine import expect_groups
 from drkernel.training.judging import placed
 from drkernel.training.loading import RANDOM
@@ -301,9 +302,21 @@ def verdict(config: Config, shape: Shape, ranks: int, card: float) -> str:
 
 
 def show(config: Config, ranks: int, console: Console) -> None:
-    """Prints the plan as a table. Raises DrKernelError where the policy's shape is not known."""
+    """Prints the plan as a table.
+
+    Raises DrKernelError where the policy's shape is not known, and where the run would be refused: ranks or heads that
+    engine.tensor_parallel does not divide, trajectories that are not here.
+    """
+    if config.stage == "sft" and config.sft.data:
+        sft_data.files(config.sft.data)
     if (shape := shape_of(config.policy.path)) is None:
         raise DrKernelError(f"plan: {config.policy.path} has no config.json with a decoder's sizes; expected one")
+    if config.generates:
+        together = config.engine.tensor_parallel
+        expect_groups(Ranks(size=ranks, local_size=ranks), together)
+        if shape.heads % together:
+            found = f"engine.tensor_parallel={together} with {shape.heads} attention heads"
+            raise DrKernelError(f"config: {found}; expected a divisor of the heads")
     has_gpu = torch.cuda.is_available()
     card = torch.cuda.get_device_properties(0).total_memory / GIB if has_gpu else GPUS[config.judge.gpu].memory_gib
     name = torch.cuda.get_device_name(0) if has_gpu else config.judge.gpu
