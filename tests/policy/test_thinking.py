@@ -161,7 +161,7 @@ def test_what_needs_a_chat_template_is_refused_without_one(tokenizer, tmp_path):
 class Silent:
     """An engine that keeps what it is asked."""
 
-    context = 10_000
+    context, paused_s = 10_000, 0.0
 
     def __init__(self):
         self.asked = []

@@ -108,7 +108,7 @@ def test_every_source_has_the_precision_that_its_dtypes_or_its_records_say(tmp_p
     assert {t.precision for t in load_tasks(str(path), split="all", precision="tf32")} == {"tf32"}
     assert {t.precision for t in load_tasks("generated", split="test", count=5, precision="low")} == {"low"}
     path.write_text(json.dumps({"id": "a", "source": half, "precision": "fp8"}))
-    with pytest.raises(DrKernelError, match="line 1: 'precision' is 'fp8', expected one of auto, ieee"):
+    with pytest.raises(DrKernelError, match="line 1: 'precision': found 'fp8', expected one of auto, ieee"):
         load_tasks(str(path), split="all")
 
 
