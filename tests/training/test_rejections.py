@@ -5,11 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
+from drkernel.training.metric_names import METRICS
 from drkernel.training.trainer import State, log
 from tests.configs import train_config as load
 
 SHOWN = dict.fromkeys(("reward", "correct", "fast@1.2", "hacks", "lazy"), 0.5)
-NOTHING = SHOWN | {"kept": 0.0, "skipped": 1, "mismatch/kept": 0.0, "prs/kept": 0.8, "zero_variance/kept": 1.0}
+NOTHING = SHOWN | {"kept": 0.0, "skipped": 1, "mrs/kept": 0.0, "prs/kept": 0.8, "zero_variance/kept": 1.0}
 
 
 def said(config, *steps: dict) -> list[str]:
@@ -37,7 +39,7 @@ def test_a_step_that_filters_leave_nothing_of_names_the_filter_and_its_range():
     [
         (SHOWN | {"kept": 0.0, "skipped": 1}, "no filter is the cause"),
         (SHOWN | {"kept": 0.9, "skipped": 1}, "the gradient is not finite, 90 % of the tokens were to train"),
-        (NOTHING | {"mismatch/kept": 0.1}, r"prs keeps 80 % .*filters\.prs\.tau=0\.55.*; mrs keeps 10 % "),
+        (NOTHING | {"mrs/kept": 0.1}, r"prs keeps 80 % .*filters\.prs\.tau=0\.55.*; mrs keeps 10 % "),
     ],
 )
 def test_a_step_that_no_filter_rejects_alone_says_what_there_is_to_say(metrics, words):
@@ -55,3 +57,8 @@ def test_a_step_that_trains_on_most_of_its_tokens_has_the_line_that_it_always_ha
     assert said(load(), SHOWN | {"kept": 0.97, "skipped": 0}) == [
         "step 1/16  reward 0.50  correct 0.50  fast@1.2 0.50  hacks 0.50  lazy 0.50  (0 s)"
     ]
+
+
+@pytest.mark.parametrize("name", [*GROUP_FILTERS, *TURN_FILTERS, *TOKEN_FILTERS])
+def test_a_step_logs_what_share_each_filter_keeps(name):
+    assert f"{name}/kept" in METRICS

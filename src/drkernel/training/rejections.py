@@ -8,8 +8,6 @@ from typing import Any
 from drkernel.config import Config
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
 
-METRICS = {name: f"{name}/kept" for name in (*GROUP_FILTERS, *TURN_FILTERS)} | {"mrs": "mismatch/kept"}
-"""The metric of each filter that says what share it keeps."""
 SHOWN_BELOW = 0.5
 """The line of a step shows the share of tokens that train where it is smaller than this."""
 IN_A_ROW = 3
@@ -39,7 +37,7 @@ def lines(config: Config, step: int, metrics: Mapping[str, float], in_a_row: int
     if not trained_on_nothing(metrics):
         return []
     on = config.filters.chosen(GROUP_FILTERS | TURN_FILTERS | TOKEN_FILTERS)
-    shares = {name: metrics[METRICS[name]] for name in on if METRICS[name] in metrics}
+    shares = {name: metrics[key] for name in on if (key := f"{name}/kept") in metrics}
     guilty = [name for name in shares if not shares[name] > 0] or [name for name in shares if shares[name] < 1]
     said = [f"{name} keeps {100 * shares[name]:.0f} % ({_options(name, on[name])})" for name in guilty]
     why = "; ".join(said) or "no filter is the cause"
