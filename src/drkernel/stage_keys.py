@@ -88,13 +88,23 @@ _CLIPS = ("algo.clip_low", "algo.clip_high", "algo.dual_clip", "algo.ratio_level
 _SCALED = ("sequence_mean_token_sum", "token_sum_over_constant")
 _OVERLONG = ("reward.overlong_window", "reward.overlong_limit")
 _SCHEDULE = "trainer.lr_schedule=linear or cosine"
-_OF_ENDPOINTS = tuple(f"endpoint.{key}" for key in ("model", "key_variable", "concurrency", "requests_per_minute"))
-_OF_ENDPOINTS += tuple(f"endpoint.{key}" for key in ("timeout_s", "retries", "patience_s"))
-_OF_ENDPOINTS += tuple(f"endpoint.{key}" for key in ("max_answer_tokens", "feedback_tokens"))
-_OF_ENDPOINTS += tuple(f"endpoint.{key}" for key in ("prompt_price", "answer_price"))
+_OF_ENDPOINTS = tuple(
+    f"endpoint.{key}"
+    for key in (
+        *("model", "key_variable", "concurrency", "requests_per_minute", "timeout_s", "retries", "patience_s"),
+        *("max_answer_tokens", "feedback_tokens", "prompt_price", "answer_price"),
+    )
+)
 _OF_POLICIES = ("policy.path", "policy.prompts", "policy.thinking", "engine.name")
 _OF_SLOTS = ("engine.slots", "engine.kv_cache_gib", "engine.eager")
 _OF_LENGTHS = ("engine.max_answer_tokens", "engine.max_tokens")
+
+
+def _is_hosted(config: Any) -> bool:
+    """Whether a study's model is behind an endpoint; a run has none."""
+    return hasattr(config, "endpoint") and bool(config.endpoint.url)
+
+
 IDLE_WHERE = (
     Idle(_CLIPS, lambda c: c.algo.updates == 1, "algo.updates", "algo.updates of 2 or more"),
     Idle(("algo.loss_scale",), lambda c: c.algo.aggregation not in _SCALED, "algo.aggregation", " or ".join(_SCALED)),
@@ -134,18 +144,13 @@ IDLE_WHERE = (
         "logger=wandb or logger=offline",
     ),
     Idle(_OF_ENDPOINTS, lambda c: not c.endpoint.url, "endpoint.url", "endpoint.url=http://HOST:PORT/v1"),
-    Idle(_OF_POLICIES, lambda c: _is_hosted(c), "endpoint.url", "endpoint.model, or no endpoint.url"),
-    Idle(_OF_SLOTS, lambda c: _is_hosted(c), "endpoint.url", "endpoint.concurrency, or no endpoint.url"),
-    Idle(_OF_LENGTHS, lambda c: _is_hosted(c), "endpoint.url", "endpoint.max_answer_tokens, or no endpoint.url"),
-    Idle(("judge.feedback_tokens",), lambda c: _is_hosted(c), "endpoint.url", "endpoint.feedback_tokens"),
+    Idle(_OF_POLICIES, _is_hosted, "endpoint.url", "endpoint.model, or no endpoint.url"),
+    Idle(_OF_SLOTS, _is_hosted, "endpoint.url", "endpoint.concurrency, or no endpoint.url"),
+    Idle(_OF_LENGTHS, _is_hosted, "endpoint.url", "endpoint.max_answer_tokens, or no endpoint.url"),
+    Idle(("judge.feedback_tokens",), _is_hosted, "endpoint.url", "endpoint.feedback_tokens"),
 )
 """For runs and studies: a condition is asked only where one of its keys was typed, which only a program with that key
 lets somebody do. What evaluate.py reads of no configuration is in `scaling.settings.IDLE`."""
-
-
-def _is_hosted(config: Any) -> bool:
-    """Whether a study's model is behind an endpoint; a run has none."""
-    return hasattr(config, "endpoint") and bool(config.endpoint.url)
 
 
 def expect_effects(config: Any, overrides: Iterable[tuple[str, str]]) -> None:

@@ -20,15 +20,17 @@ class LoopNames:
     """Names that a file binds only by loops over literal texts, with these texts."""
 
     def __init__(self, tree: ast.Module):
-        loops = [n for n in ast.walk(tree) if isinstance(n, ast.For | ast.comprehension)]
-        found: dict[str, list[str]] = {}
-        for loop in loops:
+        nodes = list(ast.walk(tree))
+        targets: dict[ast.AST, tuple[str, list[str]]] = {}
+        for loop in (node for node in nodes if isinstance(node, ast.For | ast.comprehension)):
             if isinstance(loop.target, ast.Name) and (texts := _texts(loop.iter)):
-                found.setdefault(loop.target.id, []).extend(texts)
-        known = {id(loop.target) for loop in loops if _texts(loop.iter)}
-        others = {name for node in ast.walk(tree) if id(node) not in known for name in bound_by(node)}
-        shared = {name for n in ast.walk(tree) if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
-        self._texts = {name: texts for name, texts in found.items() if name not in others | shared}
+                targets[loop.target] = loop.target.id, texts
+        others = {name for node in nodes if node not in targets for name in bound_by(node)}
+        others |= {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+        self._texts: dict[str, list[str]] = {}
+        for name, texts in targets.values():
+            if name not in others:
+                self._texts.setdefault(name, []).extend(texts)
 
     def of(self, node: ast.expr) -> list[str]:
         """The texts that a literal or a name may stand for; none where that is not known."""

@@ -37,7 +37,6 @@ from drkernel.judge.trusted.paired_models import PairedModels
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, Plan
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
 from drkernel.judge.trusted.shape_times import ShapeTime, combined, timed
-from drkernel.judge.trusted.slices import LARGE
 from drkernel.judge.trusted.verdicts import VerdictReached, priced, verdict_of_failure
 from drkernel.types import Verdict
 
@@ -257,9 +256,7 @@ class Examination(Generic[P]):
 
     def _has_room(self, plan: Plan) -> bool:
         """Whether a second model, with the default weights, takes little memory."""
-        weights = self.pair.published.perturbed_weights.values()
-        small = sum(value.nbytes for value in weights) < LARGE
-        return small or plan.model != DEFAULT_WEIGHTS
+        return plan.model != DEFAULT_WEIGHTS or self.pair.has_small_weights
 
     def _builds_all(self, shapes: int) -> bool:
         """Builds the models of the hidden shapes; a submission that cannot be built for one is not general."""

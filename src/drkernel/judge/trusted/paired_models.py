@@ -106,11 +106,16 @@ class PairedModels:
             return self._with_wide_weights(plan)
         return self._drawn(plan, *what)
 
+    @property
+    def has_small_weights(self) -> bool:
+        """Whether a further model with weights of its own takes little memory."""
+        return sum(value.nbytes for value in self.published.perturbed_weights.values()) < LARGE
+
     def _with_wide_weights(self, plan: Plan) -> Case | None:
         """A case that fp16 weights get wrong, where TF32 is allowed and fp16 is not; None where the reference leaves
         its domain, or where another model takes much memory or cannot be given its weights."""
         weights = self.published.perturbed_weights.values()
-        small = sum(value.nbytes for value in weights) < LARGE and not self._prepared.cuts
+        small = self.has_small_weights and not self._prepared.cuts
         if self._prepared.task.precision != "tf32" or self._prepared.narrow or not (small and self.overwritten):
             return None
         if all(value.dim() < 2 for value in weights):

@@ -193,10 +193,11 @@ def _note_degenerate(prepared: PreparedTask, sized: Reference, seeds: Seeds, pau
             return str(error), True
 
     doubts = [doubt(train) for train, *_ in alternatives]
-    prepared.degenerate = min(doubts)[0]
+    least = min(doubts)
+    prepared.degenerate = least[0]
     if not prepared.degenerate and (sized is prepared.reference or doubts[-1][0]):  # elsewhere norms have more numbers
         pairs = zip(alternatives, doubts, strict=True)
-        prepared.mode_alternatives = [modes for modes, found in pairs if found == min(doubts)]
+        prepared.mode_alternatives = [modes for modes, found in pairs if found == least]
 
 
 def expect_usable(prepared: Prepared, degenerate: str) -> Prepared:

@@ -111,7 +111,7 @@ def _published_forms(task: Task) -> frozenset | None:
 @functools.lru_cache(maxsize=64)
 def _forms_of(source: str, entry_point: str, constants: tuple[tuple[str, int], ...] = ()) -> frozenset | None:
     try:
-        with without_data(), Forms() as forms:
+        with without_data(), _counted_attention(), Forms() as forms:
             reference = Reference(Task("", source, entry_point), dict(constants))
             reference.forward(reference.model(0).eval(), reference.inputs(0))
     except Exception:
