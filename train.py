@@ -27,12 +27,14 @@ import dataclasses
 import functools
 import math
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import hydra
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
+from torch.optim import Optimizer
 
 from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
@@ -62,7 +64,7 @@ from drkernel.training.saving import Saver
 from drkernel.training.seeds import generator
 from drkernel.training.sharded_rollout import StepRollouts, describe_rollouts, play
 from drkernel.training.timer import Timer
-from drkernel.training.trainer import Trainer, ended_early, folder_line, log, resume, run_steps, set_up_torch
+from drkernel.training.trainer import Trainer, folder_line, log, resume, run_steps, set_up_torch
 from drkernel.types import Batch, Task, Trajectory, WorkerLost
 
 
@@ -82,12 +84,29 @@ def main(composed: DictConfig) -> None:
 def train(config: Config, ranks: Ranks) -> None:
     """Build everything, resume, and take steps until the run is complete or a signal ends it."""
     set_up_torch(config, ranks)
+    with built(config, ranks) as (trainer, optimizer, preemption, validating, held_out):
+        resume(trainer, optimizer)
+        to_validate = validation.usable_tasks(trainer, validating)
+        over = has_table(trainer) and trainer.state.step >= config.trainer.steps
+        to_test = [] if over else validation.usable_tasks(trainer, held_out, validation.TESTED)
+
+        def next_step() -> None:
+            metrics = trainer.state.pending or step(trainer, optimizer)
+            log(trainer, validation.validate(trainer, to_validate, metrics))
+
+        if run_steps(trainer, optimizer, preemption, next_step):
+            finish(trainer, to_test)
+    ranks.close()
+
+
+@contextmanager
+def built(config: Config, ranks: Ranks) -> Iterator[tuple[Trainer, Optimizer, Preemption, list[Task], list[Task]]]:
+    """What a run is made of, what changes its weights, what may end it early, validation and test tasks. Collective."""
     warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
     tasks, held_out = load_sets(config)
     ranks.broadcast_object(lambda: check_tasks(run, tasks, held_out))
-    policy = make_policy(config, ranks)
-    prompts = make_prompts(config)
+    policy, prompts = make_policy(config, ranks), make_prompts(config)
     optimizer = build.make_optimizer(config, policy)
     with (
         Preemption() as preemption,
@@ -96,40 +115,20 @@ def train(config: Config, ranks: Ranks) -> None:
         Progress(console) as progress,
         Saver(ranks, config.trainer.save_async) as saver,
     ):
-        room = engine.context - config.engine.max_answer_tokens
-        refuse = functools.partial(too_long, prompts=prompts, room=room)
+        refuse = functools.partial(too_long, prompts=prompts, room=engine.context - config.engine.max_answer_tokens)
         validating = load_validation(config)
         for line in opening.lines(config, warning, tasks, validating, held_out):
             progress.log(line)
         sampler = Sampler(tasks, config.seed, judge, progress.log, too_long=refuse, ranks=ranks)
         reference = build.make_reference(config, policy, ranks)
-        stop = preemption.should_stop
         own = (config, sampler, policy, prompts, engine, judge, progress, ranks)
-        trainer = Trainer(*own, reference=reference, run=run, saver=saver, should_stop=stop)
-        resume(trainer, optimizer)
-        to_validate = validation.usable_tasks(trainer, validating)
-        has_table = lambda: run and report.is_current(run.read("report.json"), trainer.state.step, config)
-        over = ranks.broadcast_object(has_table) and trainer.state.step >= config.trainer.steps
-        to_test = [] if over else validation.usable_tasks(trainer, held_out, validation.TESTED)
-
-        def next_step() -> None:
-            metrics = trainer.state.pending or step(trainer, optimizer)
-            log(trainer, validation.validate(trainer, to_validate, metrics))
-
-        if run_steps(trainer, optimizer, preemption, next_step):
-            if not ranks.broadcast_object(has_table):
-                finish(trainer, to_test)
-            if run and (table := run.read("report.json")):
-                report.show(table, console)
-            if run:
-                report.publish(run)
-            progress.log(folder_line(config))
+        trainer = Trainer(*own, reference=reference, run=run, saver=saver, should_stop=preemption.should_stop)
+        yield trainer, optimizer, preemption, validating, held_out
     if run:
         run.close()
-    ranks.close()
 
 
-def step(trainer: Trainer, optimizer: torch.optim.Optimizer) -> dict[str, float]:
+def step(trainer: Trainer, optimizer: Optimizer) -> dict[str, float]:
     """Sync weights to the engine, roll out, prepare a batch, update. Returns the step's metrics and moves the state."""
     state, timer = trainer.state, Timer()
     with timer("time/sync"):
@@ -250,7 +249,7 @@ def correct_mismatch(trainer: Trainer, batch: Batch) -> tuple[Batch, MetricSums,
 
 
 def learn(
-    trainer: Trainer, optimizer: torch.optim.Optimizer, batch: Batch, trainer_logprobs: Tensor | None = None
+    trainer: Trainer, optimizer: Optimizer, batch: Batch, trainer_logprobs: Tensor | None = None
 ) -> dict[str, float]:
     """`algo.updates` optimizer steps on the clipped loss, each on its share of the rows.
 
@@ -276,19 +275,23 @@ def learn(
     return update.merge_steps(steps) | means(add(*trainer.ranks.all_gather_object(lambda: mine))) | {"lr": rate}
 
 
+def has_table(trainer: Trainer) -> bool:
+    """Whether the run folder has the table of the present step. Collective."""
+    run, step, config = trainer.run, trainer.state.step, trainer.config
+    return bool(
+        trainer.ranks.broadcast_object(lambda: run and report.is_current(run.read("report.json"), step, config))
+    )
+
+
 def finish(trainer: Trainer, held_out: list[Task]) -> None:
-    """Export the policy, and compare it with the policy that the run began with on the test tasks."""
-    config, ranks, run = trainer.config, trainer.ranks, trainer.run
-    export_policy(config, trainer.policy, trainer.prompts, ranks)
-    tables, failures = {}, 0
-    sync_first = functools.partial(build.sync_first_policy, config, trainer.policy, trainer.engine, ranks)
-    for name, sync_policy in (("before", sync_first), ("after", None)):
-        tables[name], judged, every = validation.evaluate(trainer, held_out, f"test split, {name}", sync_policy)
-        failures += len(every) - len(judged)
-    samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
-    title = report.title(trainer.sampler.tasks, held_out, samples, turns, failures)
-    if run:
-        report.write(run, trainer.state.step, **tables, title=title, ended_early=ended_early(trainer))
+    """Export the policy, compare it on the test tasks with the one that the run began with, show both. Collective."""
+    if not has_table(trainer):
+        export_policy(trainer.config, trainer.policy, trainer.prompts, trainer.ranks)
+        validation.compare(trainer, held_out)
+    if run := trainer.run:
+        report.show(run.read("report.json"), trainer.progress.console)
+        report.publish(run)
+    trainer.progress.log(folder_line(trainer.config))
 
 
 if __name__ == "__main__":

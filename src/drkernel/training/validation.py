@@ -7,6 +7,7 @@ depends on a validation: with and without it a run trains the same policy.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +15,11 @@ from typing import Any
 from drkernel.config import Config
 from drkernel.objective.metrics import Estimate, summary
 from drkernel.objective.rollouts import Rollouts, without_judge_failures
-from drkernel.training import completions
-from drkernel.training.report import evaluation
+from drkernel.training import completions, report
+from drkernel.training.build import sync_first_policy
 from drkernel.training.rollout_metrics import tabulate_rollouts
 from drkernel.training.sharded_rollout import play
-from drkernel.training.trainer import State, Trainer
+from drkernel.training.trainer import State, Trainer, ended_early
 from drkernel.types import DrKernelError, Task, Trajectory
 
 TESTED = "tasks.eval_source: {} of the test split"
@@ -44,6 +45,20 @@ def evaluate(
     every, _ = play(trainer, tasks, config.trainer.eval_samples, turns, first_group=0, seed=-1, title=title)
     judged = without_judge_failures(every)
     return tabulate_rollouts(reward, judged), judged, every
+
+
+def compare(trainer: Trainer, tasks: list[Task]) -> None:
+    """Write the table before and after: the policy that the run began with on these tasks, and the present one.
+    Collective."""
+    config, tables, failures = trainer.config, {}, 0
+    sync_first = functools.partial(sync_first_policy, config, trainer.policy, trainer.engine, trainer.ranks)
+    for name, sync_policy in (("before", sync_first), ("after", None)):
+        tables[name], judged, every = evaluate(trainer, tasks, f"test split, {name}", sync_policy)
+        failures += len(every) - len(judged)
+    samples, turns = config.trainer.eval_samples, config.trainer.eval_turns or config.trainer.turns
+    title = report.title(trainer.sampler.tasks, tasks, samples, turns, failures)
+    if run := trainer.run:
+        report.write(run, trainer.state.step, **tables, title=title, ended_early=ended_early(trainer))
 
 
 def usable_tasks(trainer: Trainer, tasks: list[Task], what: str = "") -> list[Task]:
@@ -98,7 +113,7 @@ def update_best(config: Config, state: State, found: Estimate) -> str:
 
     A best value that was found with another measure, or on other tasks, samples or turns, is forgotten.
     """
-    kind: dict[str, Any] = {"measure": config.trainer.best_by} | evaluation(config)
+    kind: dict[str, Any] = {"measure": config.trainer.best_by} | report.evaluation(config)
     best = state.best if state.best.items() >= kind.items() else {}
     said = f"validation at step {state.step}: {config.trainer.best_by} {found}"
     if not best or found.value > best["value"]:
