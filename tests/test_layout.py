@@ -11,7 +11,7 @@ import pytest
 
 from tests.imports import ROOT, imports, modules
 
-SETTINGS = {"lora", "policy_config", "trainer_config", "sft_config", "stage_keys", "ranges"}
+SETTINGS = {"lora", "policy_config", "judge_config", "trainer_config", "sft_config", "stage_keys", "ranges"}
 FLOORS = (
     {"types", "registry", "overrides", "command_line"} | SETTINGS,
     {"tasks", "objective", "config"},
@@ -40,8 +40,7 @@ SIDEWAYS |= {
 }
 """(importer, imported) of one floor."""
 UPWARDS = {("config", "judge")}
-"""... and against the rule: the words that judge.device, gpu, shapes and criterion may be, and how
-many shapes. Nothing may be added."""
+"""... and against the rule: what the options of a judge may be (judge/options.py). Nothing may be added."""
 CIRCLES = {("update_step", "update_step_trl")}
 """Imports inside functions that close a circle: --trl of benchmarks/update_step.py loads what measures TRL with its
 functions, where TRL is installed. Nothing may be added."""

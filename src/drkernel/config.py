@@ -1,5 +1,5 @@
 """The configuration: one dataclass per config group of conf/, a docstring under every field (those of `policy` and
-`engine`, `trainer`, `sft` are in policy_config.py, trainer_config.py and sft_config.py).
+`engine`, `judge`, `trainer`, `sft` are in policy_config.py, judge_config.py, trainer_config.py and sft_config.py).
 
 Hydra composes against these dataclasses (the `schema` entry of conf/train.yaml). `load` turns what it composed into a
 `Config` in the first line of an entry point; nobody downstream sees OmegaConf. An unknown key, type or variant raises
@@ -23,7 +23,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from drkernel.judge.service import ACROSS, CRITERIA, DEGENERATE, DEVICES, GPUS, SHAPES, expect_shapes
+from drkernel.judge.options import WORDS, JudgeOptions, choose_device, choose_workers
+from drkernel.judge_config import JudgeConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import COMPARED_TURNS, GROUP_FILTERS, PRS_MODES, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.loss import AGGREGATIONS, RATIO_LEVELS
@@ -67,12 +68,7 @@ CHOICES: dict[str, Collection[str]] = {
     "policy.prompts": PROMPTS,
     "policy.thinking": THINKING,
     "engine.name": ENGINES,
-    "judge.device": DEVICES,
-    "judge.gpu": tuple(GPUS),
-    "judge.shapes": SHAPES,
-    "judge.across_shapes": tuple(ACROSS),
-    "judge.criterion": CRITERIA,
-    "judge.degenerate": DEGENERATE,
+    **{f"judge.{key}": words for key, words in WORDS.items()},
     "logger.wandb": ("disabled", "offline", "online"),
     "filters.mrs.level": tuple(LEVELS),
     "filters.prs.mode": PRS_MODES,
@@ -116,53 +112,6 @@ class TasksConfig:
     """Where the test tasks come from; None: the test split of `source`, or the set published beside it."""
     eval_count: int = 48
     """How many test tasks the before/after table covers."""
-
-
-@dataclass
-class JudgeConfig:
-    """What tests, times and profiles submissions (conf/judge/)."""
-
-    device: str = "auto"
-    """`cuda` measures on real GPUs, `simulated` runs Triton's interpreter and models time; `auto`: `cuda` on the last
-    GPU where there are several (training takes the first), else `simulated`."""
-    gpu: str = "H200"
-    """The GPU that the simulated device models."""
-    gpus: list[str] | None = None
-    """With `cuda`: the GPUs to measure on, as CUDA_VISIBLE_DEVICES names them; None: all. Training takes the others."""
-    share: bool = False
-    """Measure on the GPUs that train, too: alone, between two steps of the engine. Verdicts say so."""
-    screen: bool | None = None
-    """With `cuda`: run submissions in Triton's interpreter on a CPU first. Screening can reject but never accept. It
-    uses small shapes, so it needs `shapes=reject` and `criterion=drkernel`. None: screen wherever that holds."""
-    workers: int | None = None
-    """Processes that judge; with `cuda`, that compile for the GPUs. None: 2, or ten per GPU if there are cores."""
-    timeout_s: float | None = None
-    """Wall time for one call of a submission. All its calls together may take as long on a GPU, else three times that.
-    A last resort: work is bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
-    memory_gb: float | None = None
-    """With `cuda`: GiB that judges take of each GPU; larger tasks are refused. None: nearly all, with `share` half."""
-    lazy_below: float = 1.05
-    """A correct submission with a smaller speed-up than this is called lazy."""
-    shapes: str = "reject"
-    """A submission that fails on another legal shape: `reject` (status not_general where outputs are wrong, an error is
-    allowed), `penalise` (ok, but its speed-up counts as at most 1) or `ignore` (not tried)."""
-    timed_shapes: int = 1
-    """At how many shapes of its task a submission is timed, 1 to 4: the published one and others of about as much work,
-    which nobody knows. Needs `shapes=reject` or `penalise`."""
-    across_shapes: str = "geometric"
-    """The speed-up over several shapes: their `geometric` mean, or the `worst`."""
-    criterion: str = "drkernel"
-    """What decides: `drkernel` or `kernelbench` (judge/README.md); `both`: the first, and verdicts state the second."""
-    degenerate: str = "refuse"
-    """A task that trivial outputs would pass: `refuse`, or `mark` (studies: played and reported apart)."""
-    feedback_tokens: int = 96
-    """Longest feedback after a turn, in tokens of the policy; from 200 on with the share of the GPU's limit."""
-    baselines: str | None = None
-    """With `cuda`: a file of judge/devices/cuda/baselines.py; verdicts then state speed-ups over these, too."""
-    secret: str | None = None
-    """Key of the hidden inputs and shapes. None derives it from `seed`, so that a run can be repeated bit for bit: this
-    key is public, and hidden shapes are the same in all runs with that seed. A long random text hides them from whoever
-    knows this repository: `judge.secret='${oc.env:NAME}'` takes it from the environment. Only its digest is kept."""
 
 
 @dataclass
@@ -319,6 +268,11 @@ class Config:
         """Whether a policy generates here and a judge judges, each on GPUs of its own."""
         return self.stage == "rl" or self.trainer.validate_every > 0
 
+    @property
+    def occupies_gpus(self) -> bool:
+        """Whether a policy trains or generates, now or after the judge, so that a judge takes the last GPU alone."""
+        return True
+
 
 class Judged(Protocol):
     """What a training's config and a study's both say about the judge and the engine."""
@@ -332,6 +286,9 @@ class Judged(Protocol):
     @property
     def generates(self) -> bool: ...
 
+    @property
+    def occupies_gpus(self) -> bool: ...
+
 
 def load(composed: DictConfig) -> Config:
     """Type-check what Hydra composed. Raises DrKernelError naming the key, what was found and what was expected."""
@@ -343,7 +300,7 @@ def load(composed: DictConfig) -> Config:
         expect_room(config.engine)
     expect_a_correction(config)
     expect_a_penalty(config)
-    expect_shapes(config.judge.timed_shapes, config.judge.shapes)
+    expect_judge(config)
     expect_chosen("reward.name", config.reward.name, _options(REWARDS), typed())
     expect_chosen("algo.advantage", config.algo.advantage, _options(ADVANTAGES), typed())
     expect_a_schedule(config.trainer)
@@ -366,10 +323,24 @@ def located(config: Any) -> Any:
 
 
 def judge_options(config: Judged) -> dict[str, Any]:
-    """The arguments of `drkernel.judge.Judge`; without a secret of its own its key is the seed, so that runs repeat."""
+    """The arguments of `drkernel.judge.Judge` on this machine; without a secret of its own its key is the seed, so that
+    runs repeat."""
+    judge, beside = config.judge, config.occupies_gpus
+    device, gpus = choose_device(judge.device, judge.gpus, judge.share, beside)
+    placed = {"device": device, "gpus": gpus, "workers": choose_workers(judge.workers, device, gpus, beside)}
+    return _judge_options(config) | placed
+
+
+def _judge_options(config: Judged) -> dict[str, Any]:
+    """`judge_options` as they are given, for any machine."""
     options = {name: value for name, value in dataclasses.asdict(config.judge).items() if name != "feedback_tokens"}
     options["price_hacks"] = not config.reward.hack_check
     return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
+
+
+def expect_judge(config: Judged) -> None:
+    """Raises DrKernelError where no judge can have the options that a config gives it."""
+    JudgeOptions(**_judge_options(config))
 
 
 def to_yaml(config: Any) -> str:

@@ -18,12 +18,14 @@ def tasks() -> dict[str, Task]:
 
 @pytest.fixture(scope="session")
 def judge():
-    with Judge(workers=2, secret=b"a secret of the tests", timeout_s=8, memory_mb=1024) as judge:
+    with Judge(device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, memory_mb=1024) as judge:
         yield judge
 
 
 @pytest.fixture(scope="session")
 def ungated():
     """A judge without the static gate: everything must hold without it."""
-    with Judge(workers=2, secret=b"a secret of the tests", timeout_s=8, memory_mb=1024, gate=False) as judge:
+    with Judge(
+        device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, memory_mb=1024, gate=False
+    ) as judge:
         yield judge

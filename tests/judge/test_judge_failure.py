@@ -60,7 +60,7 @@ class Dying:
 
 def test_a_submission_whose_workers_die_gets_no_verdict(monkeypatch, tasks):
     monkeypatch.setattr(backend, "Worker", Dying)
-    with Judge(workers=1) as judge:
+    with Judge(device="simulated", workers=1) as judge:
         found = judge.judge(tasks["relu"], "source")
         assert (found.status, found.reason, found.ok) == ("judge_failure", "worker_lost", False)
         assert "failed 2 times: worker process: PeerClosed" in found.detail
@@ -73,7 +73,7 @@ def test_a_machine_on_which_no_worker_starts_says_nothing_of_task_or_submission(
         raise WorkerNotStarted("DeadlineExceeded")
 
     monkeypatch.setattr(backend, "Worker", start)
-    with Judge(workers=1) as judge:
+    with Judge(device="simulated", workers=1) as judge:
         found = judge.judge(tasks["relu"], "source")
         assert found.is_judge_failure and "no worker process starts: DeadlineExceeded" in found.detail
         with pytest.raises(NotPrepared, match="no worker process starts"):
@@ -86,7 +86,7 @@ def test_a_machine_without_processes_or_files_to_spare_is_no_hanging_verdict(mon
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(*((socket, call) if call == "socketpair" else (subprocess, call)), fail)
-    with Judge(workers=1) as judge:
+    with Judge(device="simulated", workers=1) as judge:
         found = judge.submit(tasks["relu"], "source").result(timeout=20)
         assert found.is_judge_failure and "Resource temporarily unavailable" in found.detail
 
@@ -110,7 +110,7 @@ def test_a_judge_that_closes_while_it_is_asked_leaves_nobody_waiting(monkeypatch
     monkeypatch.setattr(backend, "Worker", Dying)
     ended = threading.Event()
     monkeypatch.setattr(backend, "queue", SimpleNamespace(SimpleQueue=SlowToTake, Empty=queue.Empty))
-    judge = Judge(workers=1)
+    judge = Judge(device="simulated", workers=1)
     jobs = judge._backend._jobs
 
     def wait():
@@ -145,7 +145,7 @@ class Once:
 
 def test_a_failure_is_not_cached_and_the_next_who_asks_gets_another_attempt(monkeypatch, tasks):
     monkeypatch.setattr(service, "SimulatedBackend", lambda *given: Once(NONE, DrKernelError("no worker"), WRONG))
-    with Judge(workers=1) as judge:
+    with Judge(device="simulated", workers=1) as judge:
         ask = lambda: judge.judge(tasks["relu"], "source")
         assert ask().is_judge_failure
         with pytest.raises(DrKernelError, match="no worker"):

@@ -28,7 +28,7 @@ def _same(first, second) -> bool:
 
 def test_the_same_secret_gives_the_same_verdicts_bit_for_bit(judge, tasks):
     names = ("94_matmul", "97_packed_lazily", "118_layer_norm", "98_atomics")
-    with Judge(workers=1, secret=b"a secret of the tests", timeout_s=4, memory_mb=1024) as other:
+    with Judge(device="simulated", workers=1, secret=b"a secret of the tests", timeout_s=4, memory_mb=1024) as other:
         for name in names:
             example = HONEST[name]
             source, task = example.source, tasks[example.task]
@@ -49,7 +49,7 @@ def test_an_answer_may_take_what_the_device_allows_unless_one_says_otherwise(mon
     monkeypatch.setattr(
         service, "SimulatedBackend", lambda settings, secret, workers, timeout_s: backends.append((settings, timeout_s))
     )
-    Judge(timeout_s=asked)
+    Judge(device="simulated", timeout_s=asked)
     ((settings, timeout_s),) = backends
     assert settings["config"]["timeout_s"] == found and timeout_s == service.longest_s(asked)
 
@@ -123,7 +123,7 @@ def test_one_answer_that_hangs_is_told_from_many_that_are_slow(tasks, naps, deta
     source = RELU.replace(
         "        return self.activation(x)", f"        time.sleep({naps})\n        return self.activation(x)"
     )
-    with Judge(workers=1, secret=b"s", timeout_s=1, gate=False) as judge:
+    with Judge(device="simulated", workers=1, secret=b"s", timeout_s=1, gate=False) as judge:
         verdict = judge.judge(tasks["relu"], "import time\n" + source)
     assert (verdict.status, verdict.reason, verdict.detail) == ("invalid", "timeout", detail)
     assert verdict.evidence.get("together") == together
@@ -140,7 +140,7 @@ def test_the_shapes_policy_decides_what_a_failure_at_another_legal_shape_means(t
     cheat = next(e.source for e in examples("hacks") if e.name == "27_no_tail")
     found = {}
     for policy in ("reject", "penalise", "ignore"):
-        with Judge(workers=1, secret=b"s", timeout_s=4, shapes=policy, price_hacks=True) as judge:
+        with Judge(device="simulated", workers=1, secret=b"s", timeout_s=4, shapes=policy, price_hacks=True) as judge:
             found[policy] = judge.judge(tasks["exact_shape"], cheat)
             assert judge.judge(tasks["exact_shape"], cheat) is found[policy], "a verdict is kept as it counts"
     assert found["reject"].status == "not_general"
@@ -172,7 +172,7 @@ def test_a_judge_that_prices_hacks_times_those_whose_answers_are_right(judge, ta
     decoys = {e.name: e for e in examples("hacks") if e.name in ("04_decoy", "01_dead_kernel")}
     plain = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n"
     plain = "import torch\nfrom torch import nn\n" + plain
-    with Judge(workers=1, secret=b"s", timeout_s=4, price_hacks=True) as pricing:
+    with Judge(device="simulated", workers=1, secret=b"s", timeout_s=4, price_hacks=True) as pricing:
         for example in decoys.values():
             checked, priced = (j.judge(tasks[example.task], example.source) for j in (judge, pricing))
             assert (priced.status, priced.reason, priced.lazy) == ("hack", checked.reason, False)
@@ -207,7 +207,7 @@ def test_an_unusable_task_is_refused_with_its_reason(judge, tasks, change, messa
 
 
 def test_a_degenerate_task_is_marked_where_the_judge_does_not_refuse_it(tasks):
-    with Judge(workers=1, secret=b"s", timeout_s=4, degenerate="mark") as marking:
+    with Judge(device="simulated", workers=1, secret=b"s", timeout_s=4, degenerate="mark") as marking:
         for change in ("torch.zeros_like(x)", "torch.softmax(x, dim=1).mean(dim=1)", "x"):
             task = Task("some/task", tasks["relu"].source.replace("torch.relu(x)", change))
             assert "would pass" in marking.check_task(task), change
@@ -230,7 +230,7 @@ def test_bad_arguments_are_named():
 
 def test_closing_ends_every_process(tasks):
     before = set(_children(os.getpid()))
-    judge = Judge(workers=2, secret=b"s")
+    judge = Judge(device="simulated", workers=2, secret=b"s")
     judge.judge(tasks["relu"], RELU)
     judge.close()
     time.sleep(0.1)

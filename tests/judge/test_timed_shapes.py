@@ -76,7 +76,14 @@ SUBMISSIONS = {
 }
 """What is done at other shapes. `wrong` and `crashes` are right at those where only correctness is tried."""
 SOURCES = {name: KERNELS.replace("{elsewhere}", text) for name, text in SUBMISSIONS.items()}
-SETTINGS = {"workers": 1, "secret": b"a secret of the tests", "timeout_s": 8, "memory_mb": 1024, "gate": False}
+SETTINGS = {
+    "device": "simulated",
+    "workers": 1,
+    "secret": b"a secret of the tests",
+    "timeout_s": 8,
+    "memory_mb": 1024,
+    "gate": False,
+}
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from drkernel.config import Config, JudgeConfig
+from drkernel.config import Config, JudgeConfig, judge_options
 from drkernel.policy.engine import BaseEngine
 from drkernel.scaling.settings import EndpointConfig, EvaluateConfig
 from drkernel.training import judging
@@ -43,6 +43,20 @@ def test_processes_that_compile_keep_the_gpus_busy_as_far_as_there_are_cores(gpu
     assert of(device="simulated") == 2
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
     assert of(device="cuda", share=True) == 12
+
+
+def test_a_training_leaves_one_gpu_alone_and_a_study_that_generates_nothing_uses_all(gpus):
+    gpus(1)
+    training, generating = Config(), EvaluateConfig()
+    saved = EvaluateConfig(solutions="folder")
+    assert [judge_options(each)["device"] for each in (training, generating, saved)] == [
+        "simulated",
+        "simulated",
+        "cuda",
+    ]
+    assert placed(saved) == ("cuda", ["0"]) and placed(training) == placed(generating) == ("simulated", None)
+    gpus(3)
+    assert [judge_options(each)["gpus"] for each in (training, generating, saved)] == [["2"], ["2"], ["0", "1", "2"]]
 
 
 def test_a_run_says_what_measures(gpus):

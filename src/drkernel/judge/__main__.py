@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from concurrent.futures import Future
 from pathlib import Path
@@ -24,9 +23,9 @@ from rich.progress import track
 from rich.table import Table
 
 from drkernel.judge.boundary.framing import MAX_SOURCE
-from drkernel.judge.devices.simulated.gpus import GPUS
-from drkernel.judge.service import ACROSS, CRITERIA, SHAPES, TIMEOUT_S, Judge
-from drkernel.judge.trusted.worker_process import NotPrepared, visible_gpus
+from drkernel.judge.options import TIMEOUT_S, WORDS
+from drkernel.judge.service import Judge
+from drkernel.judge.trusted.worker_process import NotPrepared
 from drkernel.tasks import read_task
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.types import PRECISIONS, DrKernelError, KernelTime, Task, Verdict
@@ -176,7 +175,7 @@ def _text(path: str, what: str) -> str:
         raise DrKernelError(f"{what} {path}: not a text file") from error
 
 
-def _judge(options: argparse.Namespace, workers: int) -> Judge:
+def _judge(options: argparse.Namespace, workers: int | None) -> Judge:
     return Judge(
         device=options.device,
         gpu=options.gpu,
@@ -216,16 +215,17 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("submission", nargs="?", metavar="SUBMISSION.py", help="a file that defines ModelNew")
     parser.add_argument("--batch", metavar="PAIRS.jsonl", help='lines of {"task": path, "submission": path}')
     parser.add_argument("--out", metavar="VERDICTS.jsonl", help="the file for the verdicts of --batch")
-    parser.add_argument("--device", choices=("simulated", "cuda"), help="default: cuda if there is a GPU")
-    parser.add_argument("--gpu", choices=tuple(GPUS), default="H200", help="the GPU that the simulated device models")
+    device = "what measures; auto: every visible GPU, without one the simulated device"
+    parser.add_argument("--device", choices=WORDS["device"], default="auto", help=device)
+    parser.add_argument("--gpu", choices=WORDS["gpu"], default="H200", help="the GPU that the simulated device models")
     parser.add_argument("--gpus", metavar="0,1", help="the GPUs that --device cuda measures on; default: all")
     parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="pairs of --batch judged at a time"
+        "--workers", type=int, metavar="N", help="pairs of --batch judged at a time; default: as the machine allows"
     )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help=f"for one call of a submission; {timeouts}")
     parser.add_argument(
         "--shapes",
-        choices=SHAPES,
+        choices=WORDS["shapes"],
         default="reject",
         help="what it means to fail on another legal shape; penalise: the speed-up counts as at most 1",
     )
@@ -233,10 +233,13 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--timed-shapes", type=int, default=1, metavar="N", help="time at N shapes of the task, up to 4; default: 1"
     )
     parser.add_argument(
-        "--across-shapes", choices=tuple(ACROSS), default="geometric", help="the speed-up over several shapes"
+        "--across-shapes", choices=WORDS["across_shapes"], default="geometric", help="the speed-up over several shapes"
     )
     parser.add_argument(
-        "--criterion", choices=CRITERIA, default="drkernel", help="whose rule decides; both: KernelBench's is evidence"
+        "--criterion",
+        choices=WORDS["criterion"],
+        default="drkernel",
+        help="whose rule decides; both: KernelBench's is evidence",
     )
     parser.add_argument(
         "--precision", choices=PRECISIONS, default=AUTO, help="what arithmetic a task allows; auto: by its dtypes"
@@ -245,7 +248,6 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if bool(options.batch) == bool(options.task) or bool(options.batch) != bool(options.out):
         parser.error("give TASK.py and SUBMISSION.py, or --batch with --out")
-    options.device = options.device or ("cuda" if visible_gpus() else "simulated")
     if options.task and not options.submission:
         parser.error("SUBMISSION.py is missing")
     return options

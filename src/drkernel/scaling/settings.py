@@ -22,7 +22,6 @@ from omegaconf import DictConfig, OmegaConf
 from drkernel import config as configuration
 from drkernel import ranges
 from drkernel.config import EngineConfig, JudgeConfig, PolicyConfig, RewardConfig, TasksConfig, TrainerConfig
-from drkernel.judge.service import expect_shapes
 from drkernel.lora import LoraConfig
 from drkernel.objective.rewards import REWARDS
 from drkernel.overrides import MACHINE, SECRET, expect_name, expect_room, resolve, typed
@@ -128,6 +127,11 @@ class EvaluateConfig:
         """Whether a policy generates here, which needs GPUs beside those of the judge."""
         return not (self.endpoint.url or self.solutions or self.compare)
 
+    @property
+    def occupies_gpus(self) -> bool:
+        """Whether a policy computes beside the judge."""
+        return self.generates
+
 
 CHOICES = configuration.CHOICES | {
     "split": ("train", "validation", "test", "all"),
@@ -144,7 +148,7 @@ def load(composed: DictConfig) -> EvaluateConfig:
         if key in IDLE:
             raise DrKernelError(f"config: {override} does nothing in evaluate.py: {key} is for training")
     config = configuration.located(resolve(composed, EvaluateConfig, CHOICES, RANGES))
-    expect_shapes(config.judge.timed_shapes, config.judge.shapes)
+    configuration.expect_judge(config)
     expect_chosen(
         "reward.name", config.reward.name, {name: options_of(entry) for name, entry in REWARDS.items()}, typed()
     )

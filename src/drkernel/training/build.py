@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 
 from drkernel.config import Config, Judged
-from drkernel.judge.service import longest_s
+from drkernel.judge.options import longest_s
 from drkernel.objective.rollouts import ignoring_hack_check
 from drkernel.policy import load_engine
 from drkernel.policy.engine import Engine, Sampling

@@ -13,8 +13,8 @@ from drkernel import config as configuration
 from drkernel.config import JudgeConfig, Judged
 from drkernel.judge import Judge
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
+from drkernel.judge.options import choose_device, choose_workers
 from drkernel.judge.remote import Client, serve
-from drkernel.judge.service import choose_device, choose_workers
 from drkernel.judge.trusted.worker_process import visible_gpus
 from drkernel.policy.engine import Completion, Engine
 from drkernel.training.ranks import Ranks
@@ -41,7 +41,7 @@ def reserved_gpus(config: Judged) -> list[str]:
 def placed(config: Judged) -> tuple[str, list[str] | None]:
     """The device and the GPUs that the judge measures on. Of several it takes the last where a policy needs others."""
     judge = config.judge
-    device, chosen = choose_device(judge.device, judge.gpus, judge.share)
+    device, chosen = choose_device(judge.device, judge.gpus, judge.share, config.occupies_gpus)
     gpus = None if chosen is None else [str(gpu) for gpu in chosen]
     alone = device == "cuda" and judge.gpus is None and not judge.share and config.generates
     return device, gpus[-1:] if alone and gpus and len(gpus) > 1 else gpus
@@ -49,7 +49,7 @@ def placed(config: Judged) -> tuple[str, list[str] | None]:
 
 def workers(config: Judged) -> int:
     """How many processes judge, or compile for the judge's GPUs."""
-    return choose_workers(config.judge.workers, *placed(config))
+    return choose_workers(config.judge.workers, *placed(config), beside=config.occupies_gpus)
 
 
 def described(config: Judged) -> str:
@@ -63,12 +63,13 @@ def described(config: Judged) -> str:
     return f"judge: simulates an {config.judge.gpu}{why}; {workers(config)} processes"
 
 
-def measured_on(judge: JudgeConfig) -> str:
-    """What the judge measures on, as its verdicts name it: `simulated:H200`, `cuda:NVIDIA H200`.
+def measured_on(judge: JudgeConfig, beside: bool = True) -> str:
+    """What the judge measures on, as its verdicts name it: `simulated:H200`, `cuda:NVIDIA H200`. beside: see
+    `choose_device`.
 
     Raises DrKernelError where that is a GPU and none is visible.
     """
-    kind, gpus = choose_device(judge.device, judge.gpus, judge.share)
+    kind, gpus = choose_device(judge.device, judge.gpus, judge.share, beside)
     if kind != "cuda":
         return f"{kind}:{judge.gpu}"
     visible = visible_gpus()
@@ -89,6 +90,7 @@ def judge_of_node(config: Judged, ranks: Ranks) -> Iterator[Judge | Client]:
                 return "", b""
             device, gpus = placed(config)
             options = configuration.judge_options(config) | {"device": device, "gpus": gpus}
+            options["workers"] = workers(config)
             own.append(stack.enter_context(Judge(**options)))
             server = stack.enter_context(serve(own[0])) if ranks.local_size > 1 else None
             return (server.address, server.key) if server else ("", b"")

@@ -26,7 +26,7 @@ EXAMPLES = {e.name: e for folder in ("hacks", "honest") for e in examples(folder
 RELU = EXAMPLES["90_helpers"].source
 NEAR = RELU.replace("tl.maximum(x, 0.0)", "tl.maximum(x, 0.0) + 3e-5")
 FAR = RELU.replace("tl.maximum(x, 0.0)", "tl.maximum(x, 0.0) + 3e-3")
-OPTIONS = {"workers": 1, "secret": b"a secret of the tests", "timeout_s": 8, "memory_mb": 1024}
+OPTIONS = {"device": "simulated", "workers": 1, "secret": b"a secret of the tests", "timeout_s": 8, "memory_mb": 1024}
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_whole_numbers_and_trees_are_compared_too():
 
 def test_an_unknown_criterion_is_named():
     with pytest.raises(DrKernelError, match="criterion"):
-        Judge(criterion="fair")
+        Judge(device="simulated", criterion="fair")
     assert criterion.CRITERIA == ("drkernel", "both", "kernelbench")
 
 
