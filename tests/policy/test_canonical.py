@@ -204,6 +204,16 @@ def test_a_submission_keeps_the_constructor_of_the_source():
     assert canonical(OTHERWISE).submission("x = 1\n") is None
 
 
+def test_a_policy_reads_six_digits_of_a_number_and_its_submission_has_all():
+    """Six are too few for an answer in float32: an error of 2e-6."""
+    form = canonical(PLAIN.replace("* self.gain", "/ 2 ** 0.5"))
+    assert "t2 = t1 / 1.41421\n" in form.text
+    answer = "def kernel(x):\n    return x / 1.41421\ndef forward(self, in0):\n    return t1 / 1.41421\n"
+    found = form.submission(answer)
+    assert found.count("/ 1.4142135623730951\n") == 2 and "1.41421\n" not in found
+    assert form.answer(found) == answer
+
+
 def test_a_size_that_hides_an_import_is_left_out_unless_the_module_reads_it():
     for constructor, kept in (("F", True), ("8", False)):
         source = OTHERWISE.replace("CHANNELS = 8 * 2", "CHANNELS = 8 * 2\nF = 16")

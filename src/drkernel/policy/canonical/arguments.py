@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from drkernel.policy.canonical.numbers import rounded
+
 
 @dataclass(eq=False)
 class Ref:
@@ -176,8 +178,7 @@ def written(value: Any) -> str:
         case bool() | None | torch.dtype():
             return str(value)
         case float():
-            text = repr(value) if math.isfinite(value) else f'float("{value}")'
-            return text if len(text) <= 8 or not math.isfinite(value) else repr(float(f"{value:.6g}"))
+            return rounded(value) if math.isfinite(value) else f'float("{value}")'
         case list() | tuple():
             return f"({', '.join(map(written, value))}{',' * (len(value) == 1)})"
         case slice() | EllipsisType():

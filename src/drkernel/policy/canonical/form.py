@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drkernel.policy.canonical.edits import expanded, lines_of, shortened
+from drkernel.policy.canonical.numbers import Rounded, with_all_digits
 from drkernel.policy.canonical.told import Told
 from drkernel.policy.canonical.trace import Untold, trace
 
@@ -38,6 +39,8 @@ class Canonical:
     """Canonical name (`m0`) by path (`net.0`): modules and tensors of the module, and its whole numbers."""
     told: Told = field(default_factory=Told)
     """The lines, which answers need not repeat (edits.py)."""
+    digits: Mapping[str, str] = field(default_factory=dict)
+    """Numbers of which the text has fewer digits, by what it has (numbers.py)."""
 
     def answer(self, submission: str, entry_point: str = "Model") -> str:
         """What a policy writes for a submission to the source: its kernels, functions and methods, in canonical names,
@@ -51,14 +54,15 @@ class Canonical:
         functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
         parts: list[ast.AST] = []
         methods: list[ast.AST] = []
+        told = Rounded(self.digits)
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and node.name in (entry_point, f"{entry_point}New"):
                 given = re.findall(r"^def (\w+)", self.frame.constructor, re.MULTILINE)
                 own = [p for p in node.body if isinstance(p, ast.FunctionDef) and p.name not in ("__init__", *given)]
-                renamed = [_Canonical(self.paths, _arguments(method)).visit(method) for method in own]
+                renamed = [told.visit(_Canonical(self.paths, _arguments(method)).visit(method)) for method in own]
                 methods += [shortened(m, self.told, functions) if m.name == "forward" else m for m in renamed]
             elif not isinstance(node, ast.ClassDef) and ast.unparse(node) not in self.frame.statements:
-                parts.append(node)
+                parts.append(told.visit(node))
         return "\n".join(ast.unparse(ast.fix_missing_locations(node)) for node in [*parts, *methods]) + "\n"
 
     def submission(self, answer: str, name: str = "ModelNew") -> str | None:
@@ -72,8 +76,9 @@ class Canonical:
         own = {canonical: path for path, canonical in self.paths.items()}
         replaced = lambda found: _indexed(f"self.{own[found[1]]}") if found[1] in own else found[0]
         methods = re.sub(r"\bself\.([mn]\d+)\b", replaced, expanded(start + methods, self.told, functions))
+        methods = with_all_digits(methods, self.digits)
         body = textwrap.indent(self.frame.constructor + methods, "    ")
-        return f"{self.frame.before}{kernels}class {name}({self.frame.bases}):\n{body}"
+        return f"{self.frame.before}{with_all_digits(kernels, self.digits)}class {name}({self.frame.bases}):\n{body}"
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ def canonical(source: str, entry_point: str = "Model") -> Canonical:
     shown = SHOWN if lines and len(lines) > MOST_LINES else len(told.lines) - 1
     cut = ["..."] if shown < len(told.lines) - 1 else []
     text = "\n".join([head, *(f"    {line}" for line in [*told.lines[:shown], *cut, told.lines[-1]])]) + "\n"
-    return Canonical(text, frame, told.paths, Told(lines, told.shapes, told.dtypes, shown))
+    return Canonical(text, frame, told.paths, Told(lines, told.shapes, told.dtypes, shown), told.digits)
 
 
 def _frame(tree: ast.Module, entry: ast.ClassDef) -> Frame:

@@ -23,9 +23,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from drkernel.policy.canonical.arguments import leaves
 from drkernel.policy.canonical.calls import ALIASES, PUT, SHAPED, Call, Ref, called
 from drkernel.policy.canonical.held import holds_tensors, numbers_of, tensors, whole
 from drkernel.policy.canonical.literals import Literals
+from drkernel.policy.canonical.numbers import with_more_digits
 from drkernel.policy.canonical.other_sizes import Run, fitted, has_sizes, resized
 from drkernel.policy.canonical.sizes import general, without_window
 from drkernel.tasks.module import Reference
@@ -58,6 +60,8 @@ class Trace:
     whole numbers that the module holds."""
     numbers: Mapping[str, int]
     """These numbers by path."""
+    digits: Mapping[str, str]
+    """Numbers of calls of which the lines have fewer digits, by what they have (numbers.py)."""
 
 
 def trace(source: str, entry_point: str) -> Trace:
@@ -139,7 +143,9 @@ def _run(source: str, entry_point: str) -> tuple[Trace, _Recorder]:
     lines = tuple(recorder.lines(result))
     paths = recorder.paths | {path: f"n{place}" for place, path in enumerate(numbers)}
     shown = tuple(map(_told, inputs))
-    return Trace(shown, lines, tuple(recorder.general), recorder.shapes, recorder.dtypes, paths, numbers), recorder
+    digits = with_more_digits(value for call in recorder.calls for value in leaves([call.tensors, call.words]))
+    told = Trace(shown, lines, tuple(recorder.general), recorder.shapes, recorder.dtypes, paths, numbers, digits)
+    return told, recorder
 
 
 class _OnMeta(TorchFunctionMode):
@@ -325,7 +331,7 @@ class _Recorder(TorchFunctionMode):
 
 def _made(result: Any) -> tuple[list[Tensor], list[Ref]]:
     """The tensors in a result, and what stands for them."""
-    made = [value for value in _flat(result) if isinstance(value, Tensor)]
+    made = [value for value in leaves(result) if isinstance(value, Tensor)]
     return made, [Ref("", tuple(value.shape), _dtype(value)) for value in made]
 
 
@@ -377,17 +383,6 @@ def _told(value: Any) -> str:
         return repr(value)
     kind = _dtype(value)
     return f"{kind} {tuple(value.shape)}" if kind != "float32" else str(tuple(value.shape))
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    """The leaves of tuples, lists and dictionaries."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        for part in value:
-            yield from _flat(part)
-    else:
-        yield value
 
 
 def _replaced(value: Any, change: Callable[[Any], Any]) -> Any:
