@@ -24,9 +24,9 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from drkernel.overrides import one_line_errors
-from drkernel.scaling import records, report, settings, solutions, study
-from drkernel.scaling.settings import EvaluateConfig
+from drkernel.config import EvaluateConfig, load_study, one_line_errors
+from drkernel.config.study import shard
+from drkernel.scaling import records, report, solutions, study, study_folder
 from drkernel.scaling.setup import identity, model_label, open_model, progress_callback, study_tasks, verdict_reward
 from drkernel.scaling.strategies import Strategy
 from drkernel.tasks.precision import summary
@@ -40,7 +40,7 @@ from drkernel.types import DrKernelError
 @hydra.main(version_base="1.3", config_path="conf", config_name="evaluate")
 def main(composed: DictConfig) -> None:
     with one_line_errors(EvaluateConfig):
-        config = settings.load(composed)
+        config = load_study(composed)
         reserved = reserved_gpus(config)
         if config.compare:
             folders = [Path(folder) for folder in config.compare]
@@ -55,11 +55,11 @@ def main(composed: DictConfig) -> None:
 def evaluate(config: EvaluateConfig, ranks: Ranks) -> None:
     """Plays what is missing of this rank's tasks. The first rank of an unsharded study then writes the report."""
     folder, tasks = Path(config.run_dir), study_tasks(config)
-    number, shards = settings.shard(config)
+    number, shards = shard(config)
     number, shards = number + shards * ranks.rank, shards * ranks.size
     own = folder / "shards" / f"{number}-of-{shards}" if shards > 1 else folder
     make_folder(own)
-    ranks.broadcast_object(lambda: settings.keep(config, own if config.shard else folder, tasks, identity(config)))
+    ranks.broadcast_object(lambda: study_folder.keep(config, own if config.shard else folder, tasks, identity(config)))
     known, path = ranks.broadcast_object(lambda: study.known(folder)), own / records.RESULTS
     with judge_of_node(config, ranks) as judge, Progress(make_console(quiet=not ranks.is_main)) as progress:
         progress.log(f"study folder: {config.run_dir}")

@@ -36,16 +36,14 @@ from omegaconf import DictConfig
 from torch import Tensor
 from torch.optim import Optimizer
 
-from drkernel import config as configuration
 from drkernel.coldstart import stage as coldstart
-from drkernel.config import Config
+from drkernel.config import Config, load_run, one_line_errors
 from drkernel.objective.advantages import alone
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS, decide, keep_groups
 from drkernel.objective.metric_sums import MetricSums, add, mean_of, means
 from drkernel.objective.mismatch import importance_weights
 from drkernel.objective.returns import reward_to_go, without_regressions
 from drkernel.objective.rollouts import without_judge_failures
-from drkernel.overrides import one_line_errors
 from drkernel.policy.lora import without_adapters
 from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import too_long
@@ -71,7 +69,7 @@ from drkernel.types import Batch, Task, Trajectory, WorkerLost
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
 def main(composed: DictConfig) -> None:
     with one_line_errors(Config):
-        config = configuration.load(composed)
+        config = load_run(composed)
         if config.plan:
             plan.show(config, config.trainer.gpus, make_console())
         elif (code := launch(config.trainer.gpus, reserved_gpus(config))) is not None:

@@ -7,8 +7,7 @@ import tempfile
 import torch
 from transformers import PretrainedConfig
 
-from drkernel.config import Config
-from drkernel.lora import LoraConfig
+from drkernel.config import Config, LoraConfig
 from drkernel.training import plan
 from drkernel.training.flops import peak_of
 

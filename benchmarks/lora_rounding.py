@@ -18,8 +18,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from drkernel.config import REPOSITORY
-from drkernel.lora import LoraConfig
+from drkernel.config import REPOSITORY, LoraConfig
 from drkernel.policy.lora import adapted, add_adapters, dithered, draw_adapters
 from drkernel.policy.model import Policy, load_tokenizer
 from drkernel.policy.prompts import load_prompts

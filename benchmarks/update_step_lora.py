@@ -26,7 +26,7 @@ import update_step as bench
 from expectations import planned_gib, relative_error, shown, utilisation
 from shapes import SHAPES, config_of
 
-from drkernel.lora import LoraConfig
+from drkernel.config import LoraConfig
 from drkernel.policy.lora import adapted, draw_adapters
 from drkernel.policy.model import Policy
 from drkernel.policy.transfer import weights

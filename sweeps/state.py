@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from drkernel.overrides import MAY_CHANGE
+from drkernel.config.keys import MAY_CHANGE
 from drkernel.slurm import queue
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

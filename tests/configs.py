@@ -16,10 +16,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from drkernel import config as configuration
-from drkernel.config import REPOSITORY, Config
-from drkernel.scaling import settings
-from drkernel.scaling.settings import EvaluateConfig
+from drkernel.config import REPOSITORY, Config, EvaluateConfig, load_run, load_study
 
 
 def composed(program: str, *overrides: str, hydra: bool = False) -> DictConfig:
@@ -59,9 +56,9 @@ def _composed(program: str, overrides: tuple[str, ...], hydra: bool) -> DictConf
 
 @functools.cache
 def _train_config(overrides: tuple[str, ...], cwd: str) -> Config:  # what paths mean depends on the working directory
-    return configuration.load(_composed("train", overrides, hydra=False))
+    return load_run(_composed("train", overrides, hydra=False))
 
 
 @functools.cache
 def _evaluate_config(overrides: tuple[str, ...], cwd: str) -> EvaluateConfig:
-    return settings.load(_composed("evaluate", overrides, hydra=False))
+    return load_study(_composed("evaluate", overrides, hydra=False))

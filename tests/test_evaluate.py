@@ -13,8 +13,10 @@ import pytest
 import torch
 
 import evaluate
-from drkernel.overrides import SECRET, valid_keys
-from drkernel.scaling import records, settings, setup
+from drkernel.config import EvaluateConfig
+from drkernel.config.keys import SECRET, valid_keys
+from drkernel.config.study import IDLE, MAY_CHANGE, NOT_IN_NAME, TIMED
+from drkernel.scaling import records, setup, study_folder
 from drkernel.training.judging import measured_on
 from drkernel.training.ranks import Ranks
 from drkernel.types import DrKernelError, Task
@@ -91,16 +93,16 @@ def test_answers_of_a_study_judged_as_solutions_get_the_same_verdicts(study, tmp
 
 def test_a_folder_belongs_to_one_study(tmp_path):
     config = load(run_dir=tmp_path)
-    settings.keep(config, tmp_path, [], {})
-    settings.keep(load("scaling.trials=3", "judge.workers=1", "shard=1/4", run_dir=tmp_path), tmp_path, [], {})
+    study_folder.keep(config, tmp_path, [], {})
+    study_folder.keep(load("scaling.trials=3", "judge.workers=1", "shard=1/4", run_dir=tmp_path), tmp_path, [], {})
     for folder in (tmp_path, tmp_path / "shards" / "0-of-2"):
         with pytest.raises(DrKernelError, match=r"made with scaling\.budget=8, now it is 4"):
-            settings.keep(load("scaling.budget=4", run_dir=tmp_path), folder, [], {})
+            study_folder.keep(load("scaling.budget=4", run_dir=tmp_path), folder, [], {})
 
 
-@pytest.mark.parametrize("key", settings.TIMED)
+@pytest.mark.parametrize("key", TIMED)
 def test_where_seconds_are_the_budget_what_they_depend_on_may_not_change(key, tmp_path):
-    start = lambda *overrides: settings.keep(load(*overrides, run_dir=tmp_path), tmp_path, [], {})
+    start = lambda *overrides: study_folder.keep(load(*overrides, run_dir=tmp_path), tmp_path, [], {})
     start("scaling.seconds=60", f"{key}=3")
     with pytest.raises(DrKernelError, match=rf"made with {key}=3, now it is 5"):
         start("scaling.seconds=60", f"{key}=5")
@@ -108,7 +110,7 @@ def test_where_seconds_are_the_budget_what_they_depend_on_may_not_change(key, tm
 
 def test_a_study_is_tied_to_what_answers_and_what_judges(tmp_path):
     one, two = tmp_path / "shards" / "0-of-2", tmp_path / "shards" / "1-of-2"
-    start = lambda folder, **identity: settings.keep(load(run_dir=tmp_path), folder, [], identity)
+    start = lambda folder, **identity: study_folder.keep(load(run_dir=tmp_path), folder, [], identity)
     start(one, device="cuda:NVIDIA H200", weights="abc")
     start(two, device="cuda:NVIDIA H200", weights="abc")
     for folder in (one, two, tmp_path):
@@ -119,22 +121,22 @@ def test_a_study_is_tied_to_what_answers_and_what_judges(tmp_path):
         with pytest.raises(DrKernelError, match=r"made with weights=abc, now it is abd"):
             start(folder, device="cuda:NVIDIA H200", weights="abd")
     for folder in (one, two):
-        (folder / settings.IDENTITY).unlink()
+        (folder / study_folder.IDENTITY).unlink()
     start(tmp_path, device="simulated:H200", weights="abd")  # a study of earlier days gets one
-    assert json.loads((tmp_path / settings.IDENTITY).read_text()) == {"device": "simulated:H200", "weights": "abd"}
+    assert json.loads((tmp_path / study_folder.IDENTITY).read_text()) == {"device": "simulated:H200", "weights": "abd"}
 
 
 def test_a_study_is_tied_to_its_tasks(tmp_path):
     a, b = Task("a", "class Model: ..."), Task("b", "class Model: ...")
-    start = lambda *tasks: settings.keep(load(run_dir=tmp_path), tmp_path, tasks, {})
-    settings.keep(load("shard=0/2", run_dir=tmp_path), tmp_path / "shards" / "0-of-2", [a, b], {})
+    start = lambda *tasks: study_folder.keep(load(run_dir=tmp_path), tmp_path, tasks, {})
+    study_folder.keep(load("shard=0/2", run_dir=tmp_path), tmp_path / "shards" / "0-of-2", [a, b], {})
     start(b, a)
     for others in ((a, replace(b, source="class Model: pass")), (a,), (a, b, replace(a, id="c"))):
         with pytest.raises(
             DrKernelError, match=r"/tasks\.jsonl: this study was made with task (b|c)=\w+, now it is \w+"
         ):
             start(*others)
-    (tmp_path / settings.TASKS).write_text("{}\n")
+    (tmp_path / study_folder.TASKS).write_text("{}\n")
     with pytest.raises(DrKernelError, match=r"/tasks\.jsonl: not what a study leaves there"):
         start(a, b)
 
@@ -142,24 +144,24 @@ def test_a_study_is_tied_to_its_tasks(tmp_path):
 def test_the_fingerprint_of_a_policy_is_that_of_its_weights(tmp_path):
     policy = tmp_path / "policy"
     shutil.copytree(ROOT / "assets" / "seed", policy)
-    before = settings.fingerprint(str(policy))
-    assert before == settings.fingerprint(str(ROOT / "assets" / "seed")) and len(before) == 16
+    before = study_folder.fingerprint(str(policy))
+    assert before == study_folder.fingerprint(str(ROOT / "assets" / "seed")) and len(before) == 16
     (policy / "generation_config.json").unlink()
-    assert settings.fingerprint(str(policy)) == before
+    assert study_folder.fingerprint(str(policy)) == before
     weights = (policy / "model.safetensors").read_bytes()
     for changed in (weights[:-1] + bytes([weights[-1] ^ 1]), weights + b"x", bytes([weights[0] ^ 1]) + weights[1:]):
         (policy / "model.safetensors").write_bytes(changed)
-        assert settings.fingerprint(str(policy)) != before
-    assert settings.fingerprint("Qwen/Qwen3-8B") == "Qwen/Qwen3-8B"
+        assert study_folder.fingerprint(str(policy)) != before
+    assert study_folder.fingerprint("Qwen/Qwen3-8B") == "Qwen/Qwen3-8B"
     for missing in (tmp_path / "none", tmp_path):
         with pytest.raises(DrKernelError, match=r"policy\.path: no config\.json in "):
-            settings.fingerprint(str(missing))
+            study_folder.fingerprint(str(missing))
 
 
 def test_the_identity_of_a_study_names_weights_or_model_and_the_device(monkeypatch):
     hosted = SimpleNamespace(model="as the server names it")
     monkeypatch.setattr(setup, "open_endpoint", lambda config: contextlib.nullcontext(hosted))
-    weights, simulated = settings.fingerprint(str(ROOT / "assets" / "seed")), "judge.device=simulated"
+    weights, simulated = study_folder.fingerprint(str(ROOT / "assets" / "seed")), "judge.device=simulated"
     assert setup.identity(load(simulated)) == {"device": "simulated:H200", "weights": weights}
     assert setup.identity(load(simulated, "judge.gpu=A100", "solutions=x")) == {"device": "simulated:A100"}
     found = setup.identity(load(simulated, "endpoint.url=http://host/v1"))
@@ -202,7 +204,7 @@ def test_a_strategys_variant_has_its_name(name):
 def test_keys_that_say_how_a_machine_is_used_do_not_name_a_studys_folder():
     hydra = composed("evaluate", hydra=True).hydra
     unnamed = tuple(hydra.job.config.override_dirname.exclude_keys)
-    assert unnamed == settings.NOT_IN_NAME and set(unnamed) - {SECRET} <= set(settings.MAY_CHANGE)
+    assert unnamed == NOT_IN_NAME and set(unnamed) - {SECRET} <= set(MAY_CHANGE)
     assert {"engine.kv_cache_gib", "judge.timeout_s", "trainer.gpus"} <= set(unnamed)
 
 
@@ -257,7 +259,7 @@ def test_a_wrong_command_line_is_one_clear_line_and_exit_code_2(override, words,
 
 
 def test_what_only_training_needs_may_be_in_a_policy_s_file_but_not_typed():
-    assert set(valid_keys(settings.EvaluateConfig)) > settings.IDLE
+    assert set(valid_keys(EvaluateConfig)) > IDLE
     assert load("policy=qwen3_8b").policy.lr == 1e-6
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from tests.imports import ROOT, imports, modules
 
-SETTINGS = {"lora", "policy_config", "judge_config", "trainer_config", "sft_config", "stage_keys", "ranges"}
 FLOORS = (
-    {"types", "registry", "overrides", "command_line"} | SETTINGS,
+    {"types"},
     {"tasks", "objective", "config"},
     {"judge", "policy", "slurm"},
     {"rollout"},
@@ -21,15 +20,6 @@ FLOORS = (
 )
 """The parts of drkernel, ground first. Programs stand on top: all modules outside the package."""
 SIDEWAYS = {
-    ("overrides", "types"),
-    ("overrides", "ranges"),
-    ("ranges", "types"),
-    ("lora", "types"),
-    ("policy_config", "lora"),
-    ("policy_config", "registry"),
-    ("sft_config", "types"),
-    ("stage_keys", "lora"),
-    ("stage_keys", "types"),
     ("config", "objective"),
     ("config", "tasks"),
 }

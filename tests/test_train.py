@@ -18,7 +18,7 @@ from pyarrow import parquet
 from rich.console import Console
 
 import train
-from drkernel import config as configuration
+from drkernel.config.judge import judge_options
 from drkernel.judge import Judge
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
@@ -46,7 +46,7 @@ def world():
     prompts = load_prompts("compact", load_tokenizer(config.policy.path))
     tasks = load_tasks("generated", split="train", count=8)
     with (
-        Judge(**configuration.judge_options(config)) as judge,
+        Judge(**judge_options(config)) as judge,
         closing(train.make_engine(config, policy, prompts)) as engine,
         Progress(Console(quiet=True)) as progress,
     ):

@@ -23,11 +23,10 @@ from drkernel.coldstart.trajectories import (
     record,
     unjudged_record,
 )
-from drkernel.config import REPOSITORY
+from drkernel.config import REPOSITORY, SftConfig
 from drkernel.judge import feedback
 from drkernel.policy import load_prompts, load_tokenizer
 from drkernel.policy.model import Policy
-from drkernel.sft_config import SftConfig
 from drkernel.tasks import free, generate, load_tasks
 from drkernel.training import sft_data
 from drkernel.training.ranks import Ranks

@@ -4,8 +4,8 @@ from functools import partial
 import pytest
 import torch
 
+from drkernel.config.registry import bind
 from drkernel.objective.advantages import ADVANTAGES, grpo, rloo, trloo
-from drkernel.registry import bind
 
 ESTIMATORS = {name: entry for name, entry in ADVANTAGES.items() if not isinstance(entry, type)}
 ESTIMATORS["grpo with std"] = partial(grpo, std=True)

@@ -7,10 +7,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from drkernel.lora import Base, LoraConfig, pairs
+from drkernel.config import LoraConfig
 from drkernel.policy import Policy, check_agreement, export, load_engine, new_policy
 from drkernel.policy.attention import ATTENTION
-from drkernel.policy.lora import adapted, add_adapters, dithered, draw_adapters, is_adapter, without_adapters
+from drkernel.policy.lora import adapted, add_adapters, dithered, draw_adapters, is_adapter, pairs, without_adapters
+from drkernel.policy.model import Base
 from drkernel.policy.transfer import adapters, export_adapters, weights
 from drkernel.types import Batch, DrKernelError
 

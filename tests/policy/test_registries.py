@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from drkernel.config import CHOICES
+from drkernel.config.choices import CHOICES
+from drkernel.config.engine import ENGINES
+from drkernel.config.policy import PROMPTS
 from drkernel.policy import load_engine, load_prompts
 from drkernel.policy.prompts import CompactPrompts
-from drkernel.policy_config import ENGINES, PROMPTS
 from drkernel.types import DrKernelError
 from tests.configs import train_config
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from drkernel.scaling.strategies import Ask, JudgedCall, ScalingConfig, Strategy
+from drkernel.config import ScalingConfig, scaling
+from drkernel.scaling.strategies import KEEP, STRATEGIES, VALUES, Ask, JudgedCall, Strategy
 
 
 def chain(*rewards, **others):
@@ -146,6 +147,10 @@ def test_with_a_stop_rule_calls_wait_for_each_other_since_each_may_be_the_last()
     assert asked(spread(8, 1), name="parallel", stop_at=2.0) == [(1, 1, 0, ())]
     assert asked(spread(2, 2), name="mixture", chains=2, patience=5) == [(2, 0, 1, (0,))]
     assert asked(spread(2, 2), full=[0], name="mixture", chains=2, patience=5) == [(3, 1, 1, (1,))]
+
+
+def test_the_configuration_offers_what_there_is():
+    assert (set(scaling.STRATEGIES), scaling.KEEP, scaling.VALUES) == (set(STRATEGIES), tuple(KEEP), tuple(VALUES))
 
 
 def test_labels_tell_variants_apart():

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from drkernel.config import ScalingConfig
 from drkernel.judge import NotPrepared, feedback
 from drkernel.scaling import records, study
 from drkernel.scaling.models import TaskCompletion, TokenModel
 from drkernel.scaling.solutions import Solution
-from drkernel.scaling.strategies import ScalingConfig, Strategy
+from drkernel.scaling.strategies import Strategy
 from drkernel.types import DrKernelError, Task, Verdict
 from tests.scaling.playing import TASKS, Engine, Interrupted, Judge, Prompts, content, model_of, play
 

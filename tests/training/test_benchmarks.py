@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import Qwen3Config
 
-from drkernel.config import REPOSITORY, to_yaml
+from drkernel.config import REPOSITORY
+from drkernel.config.conversion import to_yaml
 from drkernel.training import flops, plan
 from drkernel.types import DrKernelError
 from tests.training.test_plan import load

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from drkernel import tasks
-from drkernel.lora import LoraConfig
+from drkernel.config import LoraConfig
 from drkernel.policy import new_policy
 from drkernel.policy.lora import add_adapters
 from drkernel.policy.model import autocast

@@ -8,7 +8,8 @@ import pytest
 from pyarrow import parquet
 
 import train
-from drkernel.config import REPOSITORY, MrsConfig
+from drkernel.config import REPOSITORY
+from drkernel.config.filters import MrsConfig
 from drkernel.policy import load_prompts, load_tokenizer
 from drkernel.training import completions
 from drkernel.training.rollout_metrics import tabulate_rollouts

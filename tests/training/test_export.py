@@ -7,8 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from drkernel.config import REPOSITORY
-from drkernel.lora import LoraConfig
+from drkernel.config import REPOSITORY, LoraConfig
 from drkernel.policy import Policy, load_tokenizer, transfer
 from drkernel.policy.lora import adapted, add_adapters
 from drkernel.training import checkpoint, sharding, update

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from drkernel.config import Config, JudgeConfig, judge_options
+from drkernel.config import Config, EndpointConfig, EvaluateConfig, JudgeConfig
+from drkernel.config.judge import judge_options
 from drkernel.policy.engine import BaseEngine
-from drkernel.scaling.settings import EndpointConfig, EvaluateConfig
 from drkernel.training import judging
 from drkernel.training.judging import GpuSharingEngine, described, placed, reserved_gpus, workers
 from drkernel.types import DrKernelError

@@ -9,8 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from drkernel.config import REPOSITORY, Config, PolicyConfig
-from drkernel.lora import LoraConfig
+from drkernel.config import REPOSITORY, Config, LoraConfig, PolicyConfig
 from drkernel.policy import Policy, check_agreement, export, load_engine, load_prompts, load_tokenizer
 from drkernel.policy.lora import adapted, add_adapters
 from drkernel.policy.transfer import adapters, export_adapters, weights

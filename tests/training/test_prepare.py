@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import train
-from drkernel.config import RewardConfig
-from drkernel.lora import LoraConfig
+from drkernel.config import LoraConfig, RewardConfig
 from drkernel.policy import new_policy
 from drkernel.policy.lora import add_adapters, draw_adapters
 from drkernel.rollout import RolloutTimes

@@ -7,10 +7,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from drkernel.config import SftConfig
 from drkernel.judge.feedback import fitted
 from drkernel.policy import load_prompts
 from drkernel.policy.tokenizer import train_tokenizer
-from drkernel.sft_config import SftConfig
 from drkernel.training import sft_data
 from drkernel.training.ranks import Ranks
 from drkernel.training.sft_data import CUT, Renderer

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from drkernel import sft_config
+from drkernel.config import sft
 from drkernel.policy.model import new_policy
 from drkernel.training import checkpoint, sharding, supervised, update
 from drkernel.training.optimizers import OPTIMIZERS, MuonWithAdamW, StackedMuon
@@ -90,7 +90,7 @@ def test_the_loss_is_the_mean_over_the_tokens_that_train_and_falls(optimizer):
 
 
 def test_each_optimizer_is_a_word_that_the_config_takes():
-    assert tuple(OPTIMIZERS) == sft_config.OPTIMIZERS
+    assert tuple(OPTIMIZERS) == sft.OPTIMIZERS
 
 
 def test_muon_takes_the_matrices_of_blocks_and_adamw_all_else():

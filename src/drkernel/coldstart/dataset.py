@@ -30,7 +30,8 @@ from drkernel.coldstart.trajectories import (
     record,
     unjudged_record,
 )
-from drkernel.config import JudgeConfig, judge_options
+from drkernel.config import JudgeConfig
+from drkernel.config.judge import judge_options
 from drkernel.judge import Judge
 from drkernel.tasks.generator import generate
 from drkernel.training.judging import measured_on

@@ -27,7 +27,7 @@ from drkernel.policy.canonical import canonical
 from drkernel.policy.model import load_tokenizer
 from drkernel.policy.tokenizer import END, decode
 from drkernel.scaling.records import RESULTS, Record, read, unpack
-from drkernel.scaling.settings import TASKS
+from drkernel.scaling.study_folder import TASKS
 from drkernel.training.sft_data import NOT_JUDGED
 from drkernel.types import DrKernelError, Task
 

@@ -18,6 +18,6 @@ optimizer step is
 
 The capitals are the registries: REWARDS, GROUP_FILTERS, TURN_FILTERS, TOKEN_FILTERS, ADVANTAGES, AGGREGATIONS, LEVELS,
 RATIO_LEVELS.
-A configuration may name what they hold and set its keyword-only parameters, and nothing else (`drkernel.registry`).
+A configuration may name what they hold and set its keyword-only parameters (`config.registry`), and nothing else.
 Nothing here reads a configuration, a file, a clock or a random number, and nothing talks to another process.
 """

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from drkernel.config.engine import ENGINES
 from drkernel.policy.engine import Engine
 from drkernel.policy.model import Policy
-from drkernel.policy_config import ENGINES
 from drkernel.types import DrKernelError
 
 

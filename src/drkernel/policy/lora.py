@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from drkernel.lora import LoraConfig
+from drkernel.config import LoraConfig
 from drkernel.policy.dtensor import fill, local
 from drkernel.policy.model import Policy, plain_name
 from drkernel.types import DrKernelError
@@ -177,3 +177,13 @@ def _matrix(inputs: int, outputs: int, device: torch.device) -> nn.Linear:
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
+
+
+def pairs(shapes: Mapping[str, tuple[int, int]], settings: LoraConfig) -> int:
+    """Parameters of the adapters of some linear layers; shapes: (inputs, outputs) by the layer's last name.
+
+    >>> pairs({"q_proj": (8, 4), "v_proj": (8, 2)}, LoraConfig(rank=2, targets=["q_proj"]))
+    24
+    """
+    chosen = shapes if settings.targets is None else settings.targets
+    return settings.rank * sum(sum(shapes[name]) for name in chosen if name in shapes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -27,7 +28,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from drkernel.lora import Base, LoraConfig
+from drkernel.config import LoraConfig
 from drkernel.policy.attention import ATTENTION, Packed, to_device
 from drkernel.policy.scoring import token_scores
 from drkernel.types import Batch, DrKernelError
@@ -36,6 +37,16 @@ M = TypeVar("M")
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.")
 """What activation checkpointing and torch.compile put into the names of weights."""
 logging.disable_progress_bar()  # the entry points have progress bars of their own
+
+
+@dataclass(frozen=True)
+class Base:
+    """The frozen weights that adapters belong to."""
+
+    source: str
+    """A folder, a hub id or `random:<folder>`."""
+    digest: str
+    """16 hex digits over the weights as they were loaded (training/loading.py)."""
 
 
 class Scores(NamedTuple):

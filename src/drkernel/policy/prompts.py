@@ -16,11 +16,11 @@ from typing import Protocol
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
+from drkernel.config.policy import PROMPTS
 from drkernel.policy.canonical import canonical
 from drkernel.policy.templates import TEMPLATE, Template, load_template
 from drkernel.policy.thinking import Stripper, answer_in, is_open
 from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, TASK, decode, encode
-from drkernel.policy_config import PROMPTS
 from drkernel.types import DrKernelError, Task
 
 

@@ -27,7 +27,7 @@ from drkernel.scaling.sections import (
     exact,
     sections,
 )
-from drkernel.scaling.settings import TASKS
+from drkernel.scaling.study_folder import TASKS
 from drkernel.scaling.trials import Trials, aligned
 from drkernel.types import DrKernelError
 

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import torch
 
-from drkernel.config import REPOSITORY
+from drkernel.config import REPOSITORY, EvaluateConfig
 from drkernel.policy.endpoint import ChatEndpoint
 from drkernel.policy.engine import Sampling
 from drkernel.policy.model import Policy
 from drkernel.policy.templates import TEMPLATE, load_template
 from drkernel.rollout import RolloutProgress
-from drkernel.scaling import settings
 from drkernel.scaling.chat import ChatModel
 from drkernel.scaling.models import Model, TokenModel
-from drkernel.scaling.settings import EvaluateConfig
+from drkernel.scaling.study_folder import fingerprint
 from drkernel.tasks import load_tasks, test_source
 from drkernel.training.build import make_engine, make_prompts
 from drkernel.training.judging import measured_on, workers
@@ -68,7 +67,7 @@ def identity(config: EvaluateConfig) -> dict[str, str]:
         with open_endpoint(config) as endpoint:
             found["model"] = endpoint.model
     elif not config.solutions:
-        found["weights"] = settings.fingerprint(config.policy.path)
+        found["weights"] = fingerprint(config.policy.path)
     return found
 
 

@@ -41,8 +41,7 @@ from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceSt
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.staging import BlockingAsyncStager
 
-from drkernel.lora import Base
-from drkernel.policy.model import Policy
+from drkernel.policy.model import Base, Policy
 from drkernel.training.ranks import Ranks
 from drkernel.training.run import write_text
 from drkernel.training.seeds import restore_rng, rng_state, seed_rng

@@ -26,11 +26,11 @@ from torch.distributed.checkpoint import HuggingFaceStorageReader
 from torch.distributed.checkpoint.api import CheckpointException
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
-from drkernel.command_line import override
-from drkernel.lora import Base, LoraConfig
+from drkernel.config import LoraConfig
+from drkernel.config.command_line import override
 from drkernel.policy import transfer
 from drkernel.policy.lora import add_adapters, is_adapter, write_adapters
-from drkernel.policy.model import Policy, load_tokenizer
+from drkernel.policy.model import Base, Policy, load_tokenizer
 from drkernel.training import checkpoint
 from drkernel.training.loading import RANDOM, base_digest
 from drkernel.training.ranks import Ranks

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from drkernel import config as configuration
 from drkernel.config import JudgeConfig, Judged
+from drkernel.config.judge import judge_options
 from drkernel.judge import Judge
 from drkernel.judge.devices.cuda.gpu_lock import gpu_lock
 from drkernel.judge.options import choose_device, choose_workers
@@ -89,7 +89,7 @@ def judge_of_node(config: Judged, ranks: Ranks) -> Iterator[Judge | Client]:
             if ranks.local_rank:
                 return "", b""
             device, gpus = placed(config)
-            options = configuration.judge_options(config) | {"device": device, "gpus": gpus}
+            options = judge_options(config) | {"device": device, "gpus": gpus}
             options["workers"] = workers(config)
             own.append(stack.enter_context(Judge(**options)))
             server = stack.enter_context(serve(own[0])) if ranks.local_size > 1 else None

@@ -23,11 +23,11 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PretrainedConfig
 
-from drkernel.lora import Base, LoraConfig
+from drkernel.config import LoraConfig
 from drkernel.policy.attention import ATTENTION
 from drkernel.policy.dtensor import fill, local
 from drkernel.policy.lora import add_adapters, draw_adapters, is_adapter
-from drkernel.policy.model import Policy
+from drkernel.policy.model import Base, Policy
 from drkernel.training.checkpoint import one_line
 from drkernel.training.ranks import Ranks
 from drkernel.training.sharding import compute_dtype, parameters, shard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drkernel.config import Config
-from drkernel.overrides import typed
+from drkernel.config.command_line import typed
 from drkernel.tasks.precision import summary
 from drkernel.training.judging import described
 from drkernel.training.trainer import folder_line

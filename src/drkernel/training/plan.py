@@ -42,7 +42,7 @@ from transformers import AutoConfig
 
 from drkernel.config import Config
 from drkernel.judge.devices.simulated.gpus import GPUS
-from drkernel.lora import pairs
+from drkernel.policy.lora import pairs
 from drkernel.training import sft_data
 from drkernel.training.group_engine import expect_groups
 from drkernel.training.judging import placed

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from drkernel.config import AlgoConfig, RewardConfig
+from drkernel.config.registry import bind
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.metric_sums import MetricSums, mean_of, means
 from drkernel.objective.metrics import fast_at
 from drkernel.objective.rewards import REWARDS, overlong_due
 from drkernel.objective.rollouts import Rollouts, last_turn, tabulate, without_judge_failures
-from drkernel.registry import bind
 from drkernel.types import Status, Trajectory
 
 

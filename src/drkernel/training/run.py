@@ -30,11 +30,13 @@ from typing import Any
 
 import yaml
 
-from drkernel import config as configuration
 from drkernel.config import REPOSITORY, Config
-from drkernel.overrides import may_change, without_secret
+from drkernel.config.command_line import without_secret
+from drkernel.config.conversion import to_yaml
+from drkernel.config.effects import is_read
+from drkernel.config.keys import may_change
+from drkernel.config.run import with_defaults
 from drkernel.slurm import snapshot
-from drkernel.stage_keys import is_read
 from drkernel.training.judging import measured_on
 from drkernel.types import DrKernelError, Task
 
@@ -58,7 +60,7 @@ class Run:
         self._check_same_template()
         self._token = uuid.uuid4().hex
         write_text(self.path / OWNER, self._token)
-        describe(self.path, configuration.to_yaml(self.config), judge=device)
+        describe(self.path, to_yaml(self.config), judge=device)
         self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")  # noqa: SIM115
         self._wandb: Any = None
 
@@ -164,8 +166,8 @@ class Run:
         path = self.path / "config.yaml"
         if not path.exists():
             return
-        texts = path.read_text(), configuration.to_yaml(self.config)
-        trees = (configuration.with_defaults(yaml.safe_load(_without_snapshots(text))) for text in texts)
+        texts = path.read_text(), to_yaml(self.config)
+        trees = (with_defaults(yaml.safe_load(_without_snapshots(text))) for text in texts)
         before, now = (flatten(tree) for tree in trees)
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key) and not may_change(key) and is_read(self.config.stage, key):

@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 
-from drkernel import command_line
-from drkernel.config import Config
-from drkernel.overrides import typed
+from drkernel.config import Config, command_line
+from drkernel.config.command_line import typed
 from drkernel.policy.prompts import Prompts
 from drkernel.rollout import too_long
 from drkernel.training import offload, plan, report, sft_data, supervised, validation

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from drkernel.config import SftConfig
 from drkernel.judge.feedback import fitted
 from drkernel.policy.prompts import ChatPrompts, Prompts, extract_code
 from drkernel.policy.thinking import CLOSE, OPEN
-from drkernel.sft_config import SftConfig
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.training.processes import spread
 from drkernel.training.ranks import Ranks

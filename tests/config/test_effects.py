@@ -2,10 +2,9 @@
 
 import pytest
 
-from drkernel.config import Config
-from drkernel.overrides import valid_keys
-from drkernel.scaling.settings import EvaluateConfig
-from drkernel.stage_keys import IDLE_WHERE, expect_effects
+from drkernel.config import Config, EvaluateConfig
+from drkernel.config.effects import IDLE_WHERE, expect_effects
+from drkernel.config.keys import valid_keys
 from drkernel.types import DrKernelError
 from tests.configs import evaluate_config, train_config
 

@@ -1,7 +1,7 @@
 """Which keys a run or a study reads. One that somebody typed and that its stage, the reward or estimator that it chose,
 or its other settings leave without effect is refused, never ignored.
 
-Only what was typed counts (`overrides.typed`): presets, such as `policy=qwen3_8b`, set keys for all stages.
+Only what was typed counts (`command_line.typed`): presets, such as `policy=qwen3_8b`, set keys for all stages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from drkernel.lora import LoraConfig
+from drkernel.config.lora import LoraConfig
 from drkernel.types import DrKernelError
 
 _FOR_RL = "a run with stage=rl"
@@ -150,7 +150,7 @@ IDLE_WHERE = (
     Idle(("judge.feedback_tokens",), _is_hosted, "endpoint.url", "endpoint.feedback_tokens"),
 )
 """For runs and studies: a condition is asked only where one of its keys was typed, which only a program with that key
-lets somebody do. What evaluate.py reads of no configuration is in `scaling.settings.IDLE`."""
+lets somebody do. What evaluate.py reads of no configuration is in `study.IDLE`."""
 
 
 def expect_effects(config: Any, overrides: Iterable[tuple[str, str]]) -> None:

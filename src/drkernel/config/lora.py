@@ -1,12 +1,8 @@
-"""Settings of low-rank adaptation (LoRA, arXiv 2106.09685): which weights train, and how large a step of theirs is.
-
-It stands below `config`, so that a policy can be given adapters without a run's configuration.
-"""
+"""Settings of low-rank adaptation (LoRA, arXiv 2106.09685): which weights train, and how large a step of theirs is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from drkernel.types import DrKernelError
@@ -50,23 +46,3 @@ class LoraConfig:
         for key, (right, expected) in allowed.items():
             if not right:
                 raise DrKernelError(f"config: policy.lora.{key}={getattr(self, key)}; expected {expected}")
-
-
-@dataclass(frozen=True)
-class Base:
-    """The frozen weights that adapters belong to."""
-
-    source: str
-    """A folder, a hub id or `random:<folder>`."""
-    digest: str
-    """16 hex digits over the weights as they were loaded (training/loading.py)."""
-
-
-def pairs(shapes: Mapping[str, tuple[int, int]], settings: LoraConfig) -> int:
-    """Parameters of the adapters of some linear layers; shapes: (inputs, outputs) by the layer's last name.
-
-    >>> pairs({"q_proj": (8, 4), "v_proj": (8, 2)}, LoraConfig(rank=2, targets=["q_proj"]))
-    24
-    """
-    chosen = shapes if settings.targets is None else settings.targets
-    return settings.rank * sum(sum(shapes[name]) for name in chosen if name in shapes)

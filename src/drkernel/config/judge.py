@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+from drkernel.config.engine import EngineConfig
+from drkernel.config.policy import PolicyConfig
+from drkernel.config.reward import RewardConfig
+from drkernel.judge.options import JudgeOptions, choose_device, choose_workers
 
 
 @dataclass
@@ -52,3 +59,40 @@ class JudgeConfig:
     """Key of the hidden inputs and shapes. None derives it from `seed`, so that a run can be repeated bit for bit: this
     key is public, and hidden shapes are the same in all runs with that seed. A long random text hides them from whoever
     knows this repository: `judge.secret='${oc.env:NAME}'` takes it from the environment. Only its digest is kept."""
+
+
+class Judged(Protocol):
+    """What a training's config and a study's both say about the judge and the engine."""
+
+    seed: int
+    policy: PolicyConfig
+    engine: EngineConfig
+    judge: JudgeConfig
+    reward: RewardConfig
+
+    @property
+    def generates(self) -> bool: ...
+
+    @property
+    def occupies_gpus(self) -> bool: ...
+
+
+def judge_options(config: Judged) -> dict[str, Any]:
+    """The arguments of `drkernel.judge.Judge` on this machine; without a secret of its own its key is the seed, so that
+    runs repeat."""
+    judge, beside = config.judge, config.occupies_gpus
+    device, gpus = choose_device(judge.device, judge.gpus, judge.share, beside)
+    placed = {"device": device, "gpus": gpus, "workers": choose_workers(judge.workers, device, gpus, beside)}
+    return _judge_options(config) | placed
+
+
+def _judge_options(config: Judged) -> dict[str, Any]:
+    """`judge_options` as they are given, for any machine."""
+    options = {name: value for name, value in dataclasses.asdict(config.judge).items() if name != "feedback_tokens"}
+    options["price_hacks"] = not config.reward.hack_check
+    return options | {"secret": (options["secret"] or f"drkernel run {config.seed}").encode()}
+
+
+def expect_judge(config: Judged) -> None:
+    """Raises DrKernelError where no judge can have the options that a config gives it."""
+    JudgeOptions(**_judge_options(config))

@@ -12,24 +12,25 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from drkernel import config as configuration
-from drkernel import overrides
-from drkernel.config import CHOICES, Config, judge_options, to_yaml
+from drkernel.config import Config, EvaluateConfig, errors, load_run
+from drkernel.config.choices import CHOICES
+from drkernel.config.command_line import without_secret
+from drkernel.config.conversion import to_yaml
+from drkernel.config.effects import UNREAD, expect_read
+from drkernel.config.folder_names import slug
+from drkernel.config.judge import judge_options
+from drkernel.config.keys import MAY_CHANGE, SECRET, valid_keys
+from drkernel.config.ranges import OF_STUDIES, RANGES
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.filters import GROUP_FILTERS, TOKEN_FILTERS, TURN_FILTERS
 from drkernel.objective.rewards import REWARDS
-from drkernel.overrides import MAY_CHANGE, SECRET, slug, without_secret
-from drkernel.ranges import RANGES
-from drkernel.scaling import settings
-from drkernel.scaling.settings import EvaluateConfig
-from drkernel.stage_keys import UNREAD, expect_read
 from drkernel.training.rollout_metrics import make_estimator, make_reward
 from drkernel.types import DrKernelError
 from tests import commands
 from tests.configs import composed, every_variant, variants
 from tests.configs import train_config as load
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NAMES = [*GROUP_FILTERS, *TURN_FILTERS, *TOKEN_FILTERS]
 FILTERS = ("none", "full", *NAMES, *(f"[{one},{other}]" for one, other in combinations(NAMES, 2)))
 
@@ -252,10 +253,10 @@ def expect_one_line(message: str, words: list[str]) -> None:
 @pytest.mark.parametrize(("override", "words"), WRONG)
 def test_a_wrong_configuration_is_one_clear_line_and_exit_code_2(override, words, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["train.py", *override.split(), "logger=none"])
-    with pytest.raises(SystemExit) as end, overrides.one_line_errors(Config):
+    with pytest.raises(SystemExit) as end, errors.one_line_errors(Config):
         tree = composed("train", *sys.argv[1:], hydra=True)
         monkeypatch.setattr(HydraConfig.instance(), "cfg", tree)  # what was typed
-        configuration.load(OmegaConf.masked_copy(tree, [key for key in tree if key != "hydra"]))
+        load_run(OmegaConf.masked_copy(tree, [key for key in tree if key != "hydra"]))
     assert end.value.code == 2
     expect_one_line(capsys.readouterr().err, words)
 
@@ -321,7 +322,7 @@ def test_keys_that_a_stage_reads_are_let_through():
     for stage, keys in read.items():
         expect_read(stage, [(key, f"{key}=x") for key in keys])
     assert set(UNREAD) == set(CHOICES["stage"])
-    assert {key for keys in UNREAD.values() for key in keys} <= {*overrides.valid_keys(Config), *ADDED}
+    assert {key for keys in UNREAD.values() for key in keys} <= {*valid_keys(Config), *ADDED}
 
 
 @pytest.mark.parametrize(
@@ -349,10 +350,10 @@ def test_the_widest_values_that_somebody_may_mean_are_taken():
 def test_every_number_has_a_range_or_may_be_any():
     any_number = {"seed", "tasks.seed", "tasks.generator", "trainer.lr_steps"}
     any_number |= {"trainer.stop_below", "reward.overlong_limit"}  # what they may be depends on other keys
-    for kind, ranges in ((Config, RANGES), (EvaluateConfig, settings.RANGES)):
+    for kind, ranges in ((Config, RANGES), (EvaluateConfig, RANGES | OF_STUDIES)):
         keys = {key for key in numbers(kind) if not key.startswith("policy.lora.")}  # LoraConfig.check
         assert keys - ranges.keys() - any_number == set()
-    assert settings.RANGES.keys() <= {*numbers(Config), *numbers(EvaluateConfig)}
+    assert (RANGES | OF_STUDIES).keys() <= {*numbers(Config), *numbers(EvaluateConfig)}
 
 
 def numbers(kind, prefix="") -> list[str]:
@@ -375,20 +376,20 @@ def test_a_penalty_of_nothing_leaves_its_window_alone():
 
 @pytest.mark.parametrize(("rank", "printed"), [(None, 1), ("0", 1), ("1", 0)])
 def test_an_error_of_all_ranks_is_printed_by_the_first_alone(rank, printed, monkeypatch, capsys):
-    monkeypatch.setattr(overrides, "FIRST_RANK_PRINTS_S", 0.0)
+    monkeypatch.setattr(errors, "FIRST_RANK_PRINTS_S", 0.0)
     if rank is None:
         monkeypatch.delenv("RANK", raising=False)
     else:
         monkeypatch.setenv("RANK", rank)
     error = DrKernelError("no such policy")
     error.on_every_rank = True
-    with pytest.raises(SystemExit) as end, overrides.one_line_errors(Config):
+    with pytest.raises(SystemExit) as end, errors.one_line_errors(Config):
         raise error
     assert end.value.code == 2 and capsys.readouterr().err == "error: no such policy\n" * printed
 
 
 def test_an_error_of_one_rank_is_printed_by_it(monkeypatch, capsys):
     monkeypatch.setenv("RANK", "1")
-    with pytest.raises(SystemExit), overrides.one_line_errors(Config):
+    with pytest.raises(SystemExit), errors.one_line_errors(Config):
         raise DrKernelError("this rank's disk is full")
     assert "disk is full" in capsys.readouterr().err

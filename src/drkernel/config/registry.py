@@ -10,9 +10,10 @@ function, one line in its registry, and a YAML file that names it.
     AGGREGATIONS                                  objective/loss.py          algo.aggregation
     LEVELS                                        objective/mismatch.py      filters.mrs.level, algo.importance_level
     RATIO_LEVELS                                  objective/loss.py          algo.ratio_level
-    ENGINES, PROMPTS                              policy_config.py           engine.name, policy.prompts
+    ENGINES                                       config/engine.py           engine.name
+    PROMPTS                                       config/policy.py           policy.prompts
 
-Those of the last line are `Imported`: what they name takes seconds to import, or may be missing.
+Those of the last two lines are `Imported`: what they name takes seconds to import, or may be missing.
 """
 
 from __future__ import annotations

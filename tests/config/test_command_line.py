@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from drkernel.command_line import override
+from drkernel.config.command_line import override
 from tests.configs import composed
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHOWN = re.compile(r"^ {4,}(?:\w+=\S+ )*(?:srun |torchrun [^ ]+ )*python (train|evaluate)\.py(.*)$", re.M)
 

@@ -1,0 +1,93 @@
+"""The folder of a study: what reproduces it, and what refuses to mix two studies in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from drkernel.config import EvaluateConfig
+from drkernel.config.conversion import to_yaml
+from drkernel.config.study import MAY_CHANGE, TIMED
+from drkernel.training.run import describe, flatten, write_text
+from drkernel.types import DrKernelError, Task
+
+IDENTITY = "identity.json"
+"""The model and the judge's device, in the folder of a study or of a shard."""
+TASKS = "tasks.jsonl"
+"""A study's tasks: a line is {"id", "source", ...}. The report shows them, and says which have no completion."""
+_MIB = 1 << 20
+
+
+def keep(config: EvaluateConfig, folder: Path, tasks: Sequence[Task], identity: Mapping[str, str]) -> None:
+    """Write what reproduces a study, or one of its shards, which may start together, and its tasks to its folder.
+
+    identity: the model and the judge's device. Raises DrKernelError where the folder, or the study's, belongs to
+    another study, or where the study or one of its shards had another identity or other tasks.
+    """
+    study, text = Path(config.run_dir), to_yaml(config)
+    free = set(MAY_CHANGE) - set(TIMED if config.scaling.seconds is not None else ())
+    for place in (folder, study):
+        _expect_same(place / "config.yaml", _flat, _flat(text), free)
+    for place in (folder, study, *sorted(study.glob("shards/*"))):
+        _expect_same(place / IDENTITY, json.loads, identity)
+        _expect_same(place / TASKS, _digests, {f"task {task.id}": task.digest for task in tasks})
+    folder.mkdir(parents=True, exist_ok=True)
+    describe(folder, text)
+    write_text(folder / IDENTITY, json.dumps(identity, indent=1) + "\n")
+    write_text(folder / TASKS, "".join(json.dumps(dataclasses.asdict(task)) + "\n" for task in tasks))
+
+
+def fingerprint(policy: str) -> str:
+    """Which weights a policy has, at the cost of reading a little: 16 hex digits over config.json and, of each
+    safetensors file, its size and its first and last MiB. A hub id stands for itself.
+
+    Raises DrKernelError where the path is neither a policy's folder nor a hub id.
+    """
+    folder = Path(policy)
+    if not folder.exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", policy):
+        return policy
+    if not (folder / "config.json").is_file():
+        raise DrKernelError(f"policy.path: no config.json in {policy}; expected a Hugging Face folder or a hub id")
+    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    for path in sorted(folder.glob("*.safetensors")):
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            digest.update(f"{path.name} {size} ".encode() + file.read(_MIB))
+            file.seek(max(0, size - _MIB))
+            digest.update(file.read(_MIB))
+    return digest.hexdigest()[:16]
+
+
+def _expect_same(
+    path: Path, read: Callable[[str], Mapping], now: Mapping[str, Any], free: Collection[str] = ()
+) -> None:
+    """DrKernelError where a study's file, if there is one, has another value under a key that is not free to change."""
+    try:
+        before = read(path.read_text(encoding="utf-8")) if path.exists() else now
+    except (ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+        raise DrKernelError(f"{path}: not what a study leaves there ({type(error).__name__}: {error})") from None
+    for key in sorted((before.keys() | now.keys()) - set(free)):
+        if before.get(key) != now.get(key):
+            raise DrKernelError(
+                f"{path}: this study was made with {key}={before.get(key)}, now it is {now.get(key)}; "
+                "choose another name=... or remove the folder"
+            )
+
+
+def _flat(text: str) -> dict[str, Any]:
+    return flatten(yaml.safe_load(text))
+
+
+def _digests(lines: str) -> dict[str, str]:
+    """By task, from a study's tasks.jsonl."""
+    tasks = [Task(**json.loads(line)) for line in lines.split("\n") if line]
+    return {f"task {task.id}": task.digest for task in tasks}
