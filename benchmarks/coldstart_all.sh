@@ -10,7 +10,7 @@ out=${1:?where to write} parts=${2:-4} tasks=${3:-25000} judged=${4:-900}
 python=${PYTHON:-python}
 mkdir -p "$out/sets"
 
-common="--generator 2 --device simulated --fused-share 0.75 --plain"
+common="--generator graphs --device simulated --fused-share 0.75 --plain"
 $python -m drkernel.coldstart $common --seed 1 --tasks "$judged" --trajectories 6 --out "$out/sets/judged.parquet"
 for part in $(seq 2 $((parts + 1))); do
     $python -m drkernel.coldstart $common --seed "$part" --tasks 1 --mistakes 0 --trajectories 1 --unjudged "$tasks" \
@@ -33,8 +33,8 @@ study() {
 }
 $python benchmarks/published_sizes.py "$out/published"
 for policy in large seed small; do
-    study $policy compositions tasks.generator=2 tasks.eval_count=150 scaling=parallel scaling.budget=2
-    study $policy turns tasks.generator=2 tasks.eval_count=150 scaling=sequential scaling.budget=3
+    study $policy compositions tasks.generator=graphs tasks.eval_count=150 scaling=parallel scaling.budget=2
+    study $policy turns tasks.generator=graphs tasks.eval_count=150 scaling=sequential scaling.budget=3
     study $policy published_greedy tasks.eval_source="$out/published" tasks.eval_count=94 scaling=single engine.temperature=0
     study $policy published tasks.eval_source="$out/published" tasks.eval_count=94 scaling=parallel scaling.budget=4
     study $policy development tasks=handwritten tasks.eval_source=handwritten:development tasks.eval_count=50 \

@@ -42,7 +42,7 @@ def main() -> None:
 def tasks_of(source: str) -> list[Task]:
     name, _, number = source.partition(":")
     if name == "generated":
-        return generate("train", int(number), 4242, version=2, dtypes=("float32",))
+        return generate("train", int(number), 4242, generator="graphs", dtypes=("float32",))
     if name == "free":
         return list(islice(stream("train", 4242), int(number)))
     return load_tasks(source, split="all")

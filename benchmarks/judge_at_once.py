@@ -2,7 +2,7 @@
 
     python benchmarks/judge_at_once.py OUT [--device cuda] [--workers N] [--count 100] [--seed 3]
 
-Tasks are drawn by version 2 of the generator: those with a convolution or a product and at least two operators behind
+Tasks are drawn by the generator `graphs`: those with a convolution or a product and at least two operators behind
 it, as on KernelBench's level 2. Each gets one right answer and nothing is prepared before. One task more is judged
 first, so that the judge has started when the clock does. OUT/verdicts.jsonl has each verdict with its seconds, as they
 come; OUT/table.md has the summary. Where no verdict comes for QUIET_S, it says what the examiners do, and each writes
@@ -41,7 +41,7 @@ def level_2(count: int, seed: int) -> list[tuple[Task, Solution]]:
     found: list[tuple[Task, Solution]] = []
     drawn = 0
     while len(found) < count:
-        tasks = generate("train", drawn + PORTION * (count - len(found)) + 1, seed, version=2)
+        tasks = generate("train", drawn + PORTION * (count - len(found)) + 1, seed, generator="graphs")
         for task in tasks[drawn:]:
             operators = task.info["composition"]
             if len(operators) >= 3 and operators[0].startswith(HEAVY) and (right := judging.correct_solutions(task)):

@@ -100,6 +100,14 @@ def test_a_folder_belongs_to_one_study(tmp_path):
             study_folder.keep(load("scaling.budget=4", run_dir=tmp_path), folder, [], {})
 
 
+def test_a_study_that_names_its_generator_by_a_number_is_refused_with_the_name(tmp_path):
+    study_folder.keep(load(run_dir=tmp_path), tmp_path, [], {})
+    kept = tmp_path / "config.yaml"
+    kept.write_text(kept.read_text().replace("generator: operators", "generator: 1"))
+    with pytest.raises(DrKernelError, match=r"config\.yaml: tasks\.generator: found 1, .* expected operators"):
+        study_folder.keep(load(run_dir=tmp_path), tmp_path, [], {})
+
+
 @pytest.mark.parametrize("key", TIMED)
 def test_where_seconds_are_the_budget_what_they_depend_on_may_not_change(key, tmp_path):
     start = lambda *overrides: study_folder.keep(load(*overrides, run_dir=tmp_path), tmp_path, [], {})

@@ -20,7 +20,7 @@ WRONG = "def forward(self, in0):\n    return own(in0)\n"
 @pytest.fixture
 def study(tmp_path):
     """One task with a right and a wrong answer, and one whose answer has no end."""
-    tasks = generate("train", 2, 3, version=2, families=["mlp"])
+    tasks = generate("train", 2, 3, generator="graphs", families=["mlp"])
     tokenizer = train_tokenizer([WRONG] * 100, 300)
     tokenizer.save_pretrained(tmp_path / "policy")
     prompts = CanonicalPrompts(tokenizer)

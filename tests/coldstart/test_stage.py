@@ -11,11 +11,12 @@ from drkernel.policy.prompts import PROMPTS
 from drkernel.tasks import generate
 from tests import commands
 
-SET = Options(1, 0, "train", 0, 2, ("float32",), 1, 1, 1, 0, 0.75, plain=True)
+SET = Options(1, 0, "train", 0, "graphs", ("float32",), 1, 1, 1, 0, 0.75, plain=True)
 TINY = ["coldstart.hidden=64", "coldstart.layers=1", "coldstart.kv_heads=1", "coldstart.vocabulary=400"]
 TINY += ["logger=none", "sft.batch_tokens=4096", "trainer.threads=1", "trainer.compile=false", "judge.device=simulated"]
-REINFORCED = ["tasks.generator=2", "tasks.count=8", "tasks.eval_count=2", "trainer.eval_samples=1", "trainer.turns=1"]
+REINFORCED = ["tasks.generator=graphs", "tasks.count=8", "tasks.eval_count=2", "trainer.eval_samples=1"]
 REINFORCED += [
+    "trainer.turns=1",
     "trainer.steps=1",
     "trainer.prompts=2",
     "trainer.samples=2",
@@ -32,7 +33,7 @@ REINFORCED += [
 @pytest.mark.slow
 @pytest.mark.parametrize("prompts", PROMPTS)
 def test_a_policy_from_nothing_learns_and_goes_on(prompts, tmp_path):
-    write(tmp_path / "set.parquet", unjudged_records(generate("train", 12, 7, version=2), SET))
+    write(tmp_path / "set.parquet", unjudged_records(generate("train", 12, 7, generator="graphs"), SET))
     chosen = [f"policy.prompts={prompts}", "engine.max_tokens=8192", "coldstart.positions=8192"]
     made = ["coldstart=seed", f"sft.data={tmp_path / 'set.parquet'}", "sft.epochs=6", "sft.max_steps=6", *TINY]
     run(tmp_path / "made", *made, *(word for word in chosen if not word.startswith("engine")))

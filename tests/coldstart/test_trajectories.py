@@ -92,7 +92,7 @@ def test_turns_get_better_and_mistakes_are_repaired():
 
 
 def test_an_answer_that_nobody_judged_is_one_round_and_the_best_one(tmp_path):
-    task = generate("train", 1, 0, version=2, families=["pools"])[0]
+    task = generate("train", 1, 0, generator="graphs", families=["pools"])[0]
     solution = draw_unjudged(task, 1.0, random.Random(0))
     assert solution and solution.kind == "fused" and "class ModelNew" in solution.source
     drawn = [draw_unjudged(task, 0.3, random.Random(seed)) for seed in range(40)]
@@ -108,7 +108,7 @@ def test_answers_are_written_from_the_lines_of_a_task_where_they_have_one():
     for task in islice(free.stream("train", 0), 6):
         solution = draw_unjudged(task, 0.3, random.Random(0))
         assert (solution.source if solution else None) == by_lines(task)
-    for task in generate("train", 6, 0, version=2, families=["gates", "softmaxes"]):
+    for task in generate("train", 6, 0, generator="graphs", families=["gates", "softmaxes"]):
         assert (answer := by_lines(task)) is None or draw_unjudged(task, 0.3, random.Random(1)).source == answer
 
 

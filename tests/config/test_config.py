@@ -222,6 +222,8 @@ WRONG = [
     ("engine.tensor_parallel=0", ["engine.tensor_parallel=0", "1 or more"]),
     ("stage=sft sft.data=x algo=grpo", ["algo=grpo does nothing", "stage=rl"]),
     ("sft.data=x", ["sft.data=x does nothing with stage=rl", "expected stage=sft"]),
+    ("tasks.generator=7", ["tasks.generator: found 7, which is called written now; expected written"]),
+    ("tasks.generator=graf", ["tasks.generator: found graf; expected one of operators, graphs, programs"]),
     ("stage=coldstart policy.template=x.yaml", ["policy.template=x.yaml does nothing", "policy.prompts=chat"]),
 ]
 """What composing and checking a configuration refuses, and words of the line that says why."""
@@ -348,7 +350,7 @@ def test_the_widest_values_that_somebody_may_mean_are_taken():
 
 
 def test_every_number_has_a_range_or_may_be_any():
-    any_number = {"seed", "tasks.seed", "tasks.generator", "trainer.lr_steps"}
+    any_number = {"seed", "tasks.seed", "trainer.lr_steps"}
     any_number |= {"trainer.stop_below", "reward.overlong_limit"}  # what they may be depends on other keys
     for kind, ranges in ((Config, RANGES), (EvaluateConfig, RANGES | OF_STUDIES)):
         keys = {key for key in numbers(kind) if not key.startswith("policy.lora.")}  # LoraConfig.check

@@ -263,7 +263,7 @@ def outputs(submission: str, source: str) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_form_computes_what_the_task_computes(seed):
-    for task in generate("train", 40, 70 + seed, version=2):
+    for task in generate("train", 40, 70 + seed, generator="graphs"):
         source = shrunk(task)
         form = canonical(source)
         ours, expected = outputs(form.submission(form.text), source)
@@ -345,7 +345,7 @@ def test_what_follows_from_sizes_does_at_others(name):
 
 @pytest.mark.slow
 def test_every_task_that_there_is_has_a_form():
-    tasks = [*generate("train", 60, 3, version=2), *generate("train", 40, 3, version=1)]
+    tasks = [*generate("train", 60, 3, generator="graphs"), *generate("train", 40, 3, generator="operators")]
     untold = [t.id for t in load_tasks("handwritten", split="all") if canonical(t.source).text == t.source]
     assert len(untold) <= 8, untold
     for task in tasks:
@@ -358,7 +358,7 @@ def test_every_task_that_there_is_has_a_form():
 def test_answers_are_right_as_submissions():
     with Judge(device="simulated", workers=1, secret=b"a secret of the tests") as judge:
         pending = []
-        for task in generate("train", 8, 41, version=2):
+        for task in generate("train", 8, 41, generator="graphs"):
             right = [s.source for s in solutions(task, 0, plain=True) if s.kind in ("fused", "partial")]
             for source in [*right, *filter(None, [by_lines(task)])]:
                 form = canonical(task.source)

@@ -169,7 +169,7 @@ def test_a_line_that_is_no_python_leaves_no_lines():
 @pytest.mark.slow
 def test_a_submission_and_what_is_left_of_it_are_the_same():
     """Over generated tasks: what an answer stands for is shortened to the same answer."""
-    for task in generate("train", 60, 5, version=2):
+    for task in generate("train", 60, 5, generator="graphs"):
         source, form = by_lines(task), canonical(task.source)
         if source:
             answer = form.answer(source)
@@ -181,7 +181,7 @@ def test_a_submission_and_what_is_left_of_it_are_the_same():
 def test_the_name_of_the_result_stands_for_the_reference_at_any_size(seed):
     """The form is of the task's own sizes; what follows from it runs at the small ones."""
     wrong = []
-    for task in generate("train", 50, 20 + seed, version=2):
+    for task in generate("train", 50, 20 + seed, generator="graphs"):
         form = canonical(task.source)
         if not form.told.lines:
             continue

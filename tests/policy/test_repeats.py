@@ -110,10 +110,10 @@ def test_of_a_long_program_a_policy_reads_the_beginning():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [2, 3])
-def test_answers_by_lines_come_back_as_they_were(version):
+@pytest.mark.parametrize("generator", ["graphs", "programs_55"])
+def test_answers_by_lines_come_back_as_they_were(generator):
     long = 0
-    for task in [*generate("train", 40, 7, version=version), Task("long", network(blocks=30))]:
+    for task in [*generate("train", 40, 7, generator=generator), Task("long", network(blocks=30))]:
         if (submission := by_lines(task)) is None:
             continue
         form = canonical(task.source)

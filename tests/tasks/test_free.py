@@ -40,21 +40,21 @@ def test_families_come_in_turn_and_steps_belong_to_one_split(tasks):
         next(free.stream("train", 3, ["free_nothing"]))
 
 
-def test_the_generators_third_version_draws_them():
-    tasks = generate("train", 8, 0, ["free_formulas"], ["float32", "bfloat16"], version=3)
+def test_a_generator_draws_them():
+    tasks = generate("train", 8, 0, ["free_formulas"], ["float32", "bfloat16"], generator="programs_55")
     assert {task.family for task in tasks} == {"free_formulas"}
     assert {task.info["dtype"] for task in tasks} == {"float32", "bfloat16"}
     with pytest.raises(DrKernelError, match=r"tasks\.families: unknown task family 'softmax'; expected one of free_"):
-        generate("train", 1, 0, ["softmax"], version=3)
+        generate("train", 1, 0, ["softmax"], generator="programs_55")
     (right,) = solutions(next(task for task in tasks if by_lines(task)))
     assert right.kind == "partial"
 
 
 @pytest.mark.slow
-def test_the_fourth_version_has_further_steps_and_leaves_the_third_as_it_was():
+def test_the_second_edition_has_further_steps_and_leaves_the_first_as_it_was():
     digest = hashlib.sha256("".join(task.source for task in islice(free.stream("train", 3), 20)).encode()).hexdigest()
     assert digest.startswith("d60191e7951e")
-    tasks = generate("train", 40, 0, version=4)
+    tasks = generate("train", 40, 0, generator="programs")
     earlier = {step.__name__ for sorts in draw.EDITIONS[1].values() for steps in sorts for step in steps}
     drawn = {step for task in tasks for step in task.info["composition"]}
     assert len(drawn - earlier) > 8

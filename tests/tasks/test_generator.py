@@ -10,11 +10,14 @@ import torch
 
 from drkernel.tasks import generator, load_tasks
 from drkernel.tasks.families import DTYPES, FAMILIES, is_sound
-from drkernel.tasks.generator import generate
+from drkernel.tasks.free.draw import EDITIONS
+from drkernel.tasks.free.pairs import loss
+from drkernel.tasks.generator import GENERATORS, generate
 from drkernel.tasks.layouts import LAYOUTS
 from drkernel.tasks.module import Reference
 from drkernel.tasks.operators import OPERATORS
 from drkernel.tasks.splits import SPLITS, split_of
+from drkernel.tasks.written import read_written
 from drkernel.types import DrKernelError, Task
 
 
@@ -179,12 +182,12 @@ STREAMS = {
     ("test", 0): "21c7d5374bd20258",
     ("test", 7): "9240fb62b6bc4a71",
 }
-"""Digests of the first 120 tasks of version 1. They never change: what is new states a later version in `since`."""
+"""Digests of the first 120 tasks of `operators`. They never change: what is new states a later edition in `since`."""
 
 
 @pytest.mark.parametrize(("split", "seed"), STREAMS)
-def test_version_1_gives_the_tasks_that_it_always_gave(split, seed):
-    assert stream(generate(split, 120, seed, version=1)) == STREAMS[split, seed]
+def test_operators_gives_the_tasks_that_it_always_gave(split, seed):
+    assert stream(generate(split, 120, seed, generator="operators")) == STREAMS[split, seed]
 
 
 def stream(tasks) -> str:
@@ -192,16 +195,16 @@ def stream(tasks) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def test_an_operator_or_layout_of_a_later_version_is_drawn_by_that_version_alone(monkeypatch):
-    new = dataclasses.replace(OPERATORS["sigmoid"], name="new", since=8)
+def test_an_operator_or_layout_of_a_later_edition_is_drawn_by_that_edition_alone(monkeypatch):
+    new = dataclasses.replace(OPERATORS["sigmoid"], name="new", since=2)
     everywhere = {name: extended(family) for name, family in FAMILIES.items()}
     monkeypatch.setitem(OPERATORS, "new", new)
-    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=8))
-    monkeypatch.setattr(generator, "NEWEST", 8)
+    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=2))
+    monkeypatch.setitem(GENERATORS, "later", generator._operators(2))
     for name, family in everywhere.items():
         monkeypatch.setitem(FAMILIES, name, family)
-    assert stream(generate("train", 120, 0, version=1)) == STREAMS["train", 0]
-    later = generate("train", 120, 0, version=8)
+    assert stream(generate("train", 120, 0, generator="operators")) == STREAMS["train", 0]
+    later = generate("train", 120, 0, generator="later")
     assert any("new" in task.info["composition"] for task in later)
     assert any(task.info["layout"] == "new" for task in later)
 
@@ -214,16 +217,18 @@ def extended(family):
     return dataclasses.replace(family, **places)
 
 
-def test_the_other_dtypes_of_a_version_keep_their_tasks_too(monkeypatch):
-    before = {dtype: stream(generate("train", 60, 0, dtypes=[dtype], version=1)) for dtype in DTYPES}
-    monkeypatch.setitem(OPERATORS, "new", dataclasses.replace(OPERATORS["sigmoid"], name="new", since=8))
-    monkeypatch.setattr(generator, "NEWEST", 8)
+def test_the_other_dtypes_of_an_edition_keep_their_tasks_too(monkeypatch):
+    before = {dtype: stream(generate("train", 60, 0, dtypes=[dtype], generator="operators")) for dtype in DTYPES}
+    monkeypatch.setitem(OPERATORS, "new", dataclasses.replace(OPERATORS["sigmoid"], name="new", since=2))
+    monkeypatch.setitem(GENERATORS, "later", generator._operators(2))
     for name, family in list(FAMILIES.items()):
         monkeypatch.setitem(FAMILIES, name, extended(family))
-    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=8))
-    assert {dtype: stream(generate("train", 60, 0, dtypes=[dtype], version=1)) for dtype in DTYPES} == before
+    monkeypatch.setitem(LAYOUTS, "new", dataclasses.replace(LAYOUTS["flat"], since=2))
+    assert {
+        dtype: stream(generate("train", 60, 0, dtypes=[dtype], generator="operators")) for dtype in DTYPES
+    } == before
     for dtype in DTYPES:
-        later = load_tasks("generated", split="train", count=120, dtypes=[dtype], generator=8)
+        later = load_tasks("generated", split="train", count=120, dtypes=[dtype], generator="later")
         assert any("new" in task.info["composition"] for task in later)
         assert {task.info.get("dtype", "float32") for task in later} == {dtype}
 
@@ -233,6 +238,23 @@ def test_a_family_that_is_named_twice_has_two_shares():
     assert sum(task.family == "softmax" for task in tasks) > 1.5 * sum(task.family == "scan" for task in tasks)
 
 
-def test_an_unknown_version_is_refused():
-    with pytest.raises(DrKernelError, match=r"tasks\.generator: found version 9, expected 1 to 7"):
-        generate("train", 1, 0, version=9)
+def test_an_unknown_generator_is_refused_and_the_error_names_those_that_there_are():
+    with pytest.raises(DrKernelError, match=r"found graph; expected one of operators, graphs, programs, "):
+        generate("train", 1, 0, generator="graph")
+
+
+@pytest.mark.parametrize("named", [(1, "operators"), (2, "graphs"), (3, "programs_55"), (4, "programs")])
+@pytest.mark.parametrize("kind", [int, str])
+def test_a_number_of_former_days_is_refused_with_the_name(named, kind):
+    number, name = named
+    with pytest.raises(DrKernelError, match=rf"found {number}, which is called {name} now; expected {name}$"):
+        generator.expect_known(kind(number))
+
+
+def test_a_number_behind_a_name_says_how_much_there_is_to_draw_from():
+    written_by = lambda name: [task for task in read_written() if task.family in GENERATORS[name].families()]
+    for name in ("written_1670", "written_850"):
+        assert f"written_{len(written_by(name))}" == name
+    assert len(written_by("written")) == len(read_written())
+    kinds = EDITIONS[1].values()
+    assert f"programs_{len({step for sorts in kinds for steps in sorts for step in steps} | {loss})}" == "programs_55"

@@ -56,8 +56,8 @@ def test_the_papers_sets_are_trained_and_tested_on(monkeypatch):
 def test_the_generator_of_the_config_is_asked_for_its_dtypes(monkeypatch):
     asked = []
     monkeypatch.setattr(tasks, "generate", lambda *given: asked.append(given) or generate("train", 2, 0))
-    load_sets(load("tasks.generator=1", "tasks.count=5", "tasks.seed=3", "tasks.dtypes=[bfloat16]"))
-    assert asked == [("train", 5, 3, None, ["bfloat16"], 1), ("test", 48, 0, None, ["bfloat16"], 1)]
+    load_sets(load("tasks.generator=operators", "tasks.count=5", "tasks.seed=3", "tasks.dtypes=[bfloat16]"))
+    assert asked == [("train", 5, 3, None, ["bfloat16"], "operators"), ("test", 48, 0, None, ["bfloat16"], "operators")]
 
 
 def test_the_reference_of_a_policy_with_adapters_is_its_own_base(monkeypatch):

@@ -67,6 +67,14 @@ def test_a_run_is_measured_on_one_kind_of_device(tmp_path):
         Run(config_for(tmp_path))
 
 
+def test_a_run_that_names_its_generator_by_a_number_is_refused_with_the_name(tmp_path):
+    Run(config_for(tmp_path)).close()
+    kept = tmp_path / "config.yaml"
+    kept.write_text(kept.read_text().replace("generator: operators", "generator: 1"))
+    with pytest.raises(DrKernelError, match=r"config\.yaml: tasks\.generator: found 1, .* expected operators"):
+        Run(config_for(tmp_path))
+
+
 def test_another_configuration_may_not_continue_the_run(tmp_path):
     Run(config_for(tmp_path)).close()
     with pytest.raises(DrKernelError, match=r"made with algo\.gamma=1\.0, now it is 0\.0"):

@@ -22,7 +22,7 @@ from drkernel.coldstart.dataset import Options, make
 from drkernel.config import ColdstartConfig, Config, JudgeConfig
 from drkernel.judge.service import DEVICES, GPUS
 from drkernel.tasks.families import DTYPES
-from drkernel.tasks.generator import VERSION
+from drkernel.tasks.generator import DEFAULT, GENERATORS
 from drkernel.tasks.splits import SPLITS
 from drkernel.training.progress import Progress, make_console
 from drkernel.types import DrKernelError
@@ -52,7 +52,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     option("--out", type=Path, required=True, help="the parquet file")
     option("--split", choices=SPLITS, default="train", help="whose tasks; train")
     option("--seed", type=int, default=0, help="of tasks, draws and hidden inputs; 0")
-    option("--generator", type=int, default=VERSION, help=f"version of the generator; {VERSION}")
+    option("--generator", default=DEFAULT, help=f"what draws: {', '.join(GENERATORS)}; {DEFAULT}")
     option("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES[:1]), help="of inputs and weights; float32")
     option("--turns", type=int, default=3, help="per trajectory; 3")
     option("--trajectories", type=int, default=defaults.trajectories, help="per task; 8")

@@ -54,7 +54,8 @@ class Options:
     split: str
     seed: int
     """Of tasks and draws."""
-    generator: int
+    generator: str
+    """What draws the tasks (`tasks.generator.GENERATORS`)."""
     dtypes: Sequence[str]
     turns: int
     """Of a trajectory of a judged task."""

@@ -1,6 +1,6 @@
 """Second turns after a policy's own mistakes: what it wrote, what the judge said of it, and the answer by lines.
 
-    python evaluate.py split=train tasks.generator=2 tasks.eval_count=4000 judge=simulated \\
+    python evaluate.py split=train tasks.generator=graphs tasks.eval_count=4000 judge=simulated \\
         policy.path=RUN/policy policy.prompts=canonical hydra.run.dir=STUDY
     python -m drkernel.coldstart.repairs STUDY --out repairs.parquet
 

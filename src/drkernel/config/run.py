@@ -39,6 +39,7 @@ from drkernel.config.tasks import TasksConfig
 from drkernel.config.trainer import TrainerConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.rewards import REWARDS
+from drkernel.tasks.generator import expect_known
 
 
 @dataclass
@@ -84,6 +85,7 @@ def load_run(composed: DictConfig) -> Config:
     config = located(resolve(composed, Config, CHOICES, RANGES))
     expect_read(config.stage, typed())
     expect_name(config.name)
+    expect_known(config.tasks.generator)
     expect_a_gradient(config)
     if config.generates:
         expect_room(config.engine)

@@ -29,6 +29,7 @@ from drkernel.config.scaling import ScalingConfig
 from drkernel.config.tasks import TasksConfig
 from drkernel.config.trainer import TrainerConfig
 from drkernel.objective.rewards import REWARDS
+from drkernel.tasks.generator import expect_known
 from drkernel.types import DrKernelError
 
 MAY_CHANGE = (
@@ -112,6 +113,7 @@ def load_study(composed: DictConfig) -> EvaluateConfig:
     if config.generates:
         expect_room(config.engine)
     expect_name(config.name)
+    expect_known(config.tasks.generator)
     shard(config)
     return config
 

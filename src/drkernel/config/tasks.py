@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from drkernel.tasks.generator import VERSION
+from drkernel.tasks.generator import DEFAULT
 
 
 @dataclass
@@ -18,10 +18,11 @@ class TasksConfig:
     """How many training tasks to take; None takes all (a generator must be told)."""
     seed: int = 0
     """Which tasks the generator draws; the split of a composition never depends on it."""
-    generator: int = VERSION
-    """Version of the generator: 1 composes operators, 2 draws graphs of them, among them small networks, 3 writes
-    programs statement by statement, 4 does so with more kinds of statements, 5 and later vary written tasks. The tasks
-    of version 1 and a seed never change. Those of later versions change with the code: name the commit, too."""
+    generator: str = DEFAULT
+    """What draws them: `operators` composes a few operators; `graphs` draws PyTorch at large, among it small networks;
+    `programs` are written statement by statement; `written` varies the 2,170 written tasks. Earlier ones, with
+    fewer steps or tasks: `programs_55`, `written_1670`, `written_850`. The tasks of `operators` and a seed never
+    change. Those of the others change with the code: name the commit, too."""
     levels: list[int] | None = None
     """KernelBench levels to keep; None keeps all."""
     families: list[str] | None = None

@@ -16,6 +16,7 @@ import yaml
 from drkernel.config import EvaluateConfig
 from drkernel.config.conversion import to_yaml
 from drkernel.config.study import MAY_CHANGE, TIMED
+from drkernel.tasks.generator import DEFAULT, expect_known
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
 
@@ -75,6 +76,7 @@ def _expect_same(
         before = read(path.read_text(encoding="utf-8")) if path.exists() else now
     except (ValueError, TypeError, KeyError, yaml.YAMLError) as error:
         raise DrKernelError(f"{path}: not what a study leaves there ({type(error).__name__}: {error})") from None
+    expect_known(before.get("tasks.generator", DEFAULT), f"{path}: tasks.generator")
     for key in sorted((before.keys() | now.keys()) - set(free)):
         if before.get(key) != now.get(key):
             raise DrKernelError(

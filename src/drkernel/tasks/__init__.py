@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from drkernel.tasks.families import DTYPES
-from drkernel.tasks.generator import VERSION, generate
+from drkernel.tasks.generator import DEFAULT, generate
 from drkernel.tasks.handwritten import HALVES, read_handwritten
 from drkernel.tasks.kernelbench import python_files, read_folder, read_task, write_task
 from drkernel.tasks.precision import AUTO, with_precision
@@ -49,7 +49,7 @@ def load_tasks(
     seed: int = 0,
     levels: Sequence[int] | None = None,
     families: Sequence[str] | None = None,
-    generator: int = VERSION,
+    generator: str = DEFAULT,
     dtypes: Sequence[str] = DTYPES[:1],
     precision: str = AUTO,
     on_skip: Callable[[str], None] | None = None,
@@ -66,7 +66,7 @@ def load_tasks(
         seed: which tasks are drawn, where there are more than `count`.
         levels: KernelBench levels to keep.
         families: values of `Task.family` to keep.
-        generator: the version of the generator, which alone looks at it.
+        generator: what draws generated tasks, a name of `tasks.generator.GENERATORS`.
         dtypes: of inputs and weights of generated tasks; see `generate`.
         precision: of all tasks; `auto` leaves each what it states or what its dtypes say (`tasks.precision`).
         on_skip: called with one line about each broken file of a folder, which is then skipped; without it they raise.
@@ -122,7 +122,7 @@ def _generated(
     seed: int,
     levels: object,
     families: Sequence[str] | None,
-    version: int,
+    generator: str,
     dtypes: Sequence[str],
 ) -> list[Task]:
     if count is None:
@@ -131,7 +131,7 @@ def _generated(
         raise DrKernelError("tasks from generated: they have no levels; choose families instead")
     if split == "all":
         raise DrKernelError(f"tasks from generated: choose one split of {', '.join(SPLITS)}")
-    return generate(split, count, seed, families, dtypes, version)
+    return generate(split, count, seed, families, dtypes, generator)
 
 
 def _half(source: str) -> str | None:

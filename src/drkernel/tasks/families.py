@@ -56,13 +56,13 @@ class Family:
     first: tuple[str, ...] = ()
     """One of these stages opens the composition."""
     since: int = 1
-    """The version of the generator that it came with."""
+    """The edition of the generator `operators` that it came with."""
 
-    def of(self, version: int) -> Family:
+    def of(self, edition: int) -> Family:
         """The family without the operators and layouts that came later."""
-        there = lambda names: tuple(name for name in names if OPERATORS[name].since <= version)
+        there = lambda names: tuple(name for name in names if OPERATORS[name].since <= edition)
         pre, post = there(self.pre), there(self.post)
-        layouts = tuple(name for name in self.layouts if LAYOUTS[name].since <= version)
+        layouts = tuple(name for name in self.layouts if LAYOUTS[name].since <= edition)
         return replace(self, cores=there(self.cores), layouts=layouts, pre=pre, post=post, first=there(self.first))
 
 
@@ -121,9 +121,9 @@ def has_range(dtype: str, composition: tuple[str, ...]) -> bool:
     return dtype != "float16" or "square" not in composition
 
 
-def families_of(version: int) -> dict[str, Family]:
-    """The families of a version of the generator, by name."""
-    return {name: family.of(version) for name, family in FAMILIES.items() if family.since <= version}
+def families_of(edition: int) -> dict[str, Family]:
+    """The families of an edition of the generator `operators`, by name."""
+    return {name: family.of(edition) for name, family in FAMILIES.items() if family.since <= edition}
 
 
 def layout_of(family: Family, composition: tuple[str, ...], rng: random.Random) -> str:

@@ -6,17 +6,16 @@ and style of the task, so test tasks ask for compositions that training never sh
 Inputs and weights have one dtype. Each dtype has a stream of tasks of its own: those of float32 are the same, in the
 same order, whichever other dtypes lie between them.
 
-Version 1 composes operators by `tasks.families`; version 2 draws graphs of operators (`tasks.graphs`); version 3 writes
-programs statement by statement (`tasks.free`), whose composition is the order of their steps; version 4 does so with
-more steps. Version 5 varies written tasks (`tasks.written`), whose splits go by the task that is varied;
-versions 6 and 7 do so with those of more authors.
+GENERATORS has them by name. A number behind a name says how many steps or written tasks an earlier generator had; these
+are kept, so that what runs and policies of their time drew can be drawn again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from drkernel.tasks import free, written
@@ -27,17 +26,84 @@ from drkernel.tasks.splits import SPLITS, split_of
 from drkernel.tasks.writer import describe, write
 from drkernel.types import DrKernelError, Task
 
-VERSION = 1
-"""The version that is drawn where none is named. Version 1 is frozen (digests in tests/tasks/test_generator.py): what
-is added to families, operators or layouts states the version that it comes with (`since`), and version 1 does not draw
-it. Later versions change with the code: with a seed, name the commit. `tasks.json` of a run has its tasks' digest."""
-NEWEST = 7
-GRAPHS = 2
-FREE = {3: 1, 4: 2}
-WRITTEN = {5: written.FIRST_FAMILIES, 6: written.NEXT_FAMILIES, 7: written.FAMILIES}
-"""The versions that draw graphs, free programs with the edition of their steps, and variants of written tasks of these
-families; all others draw from `tasks.families`."""
 _Named = tuple[str, Family]
+
+
+@dataclass(frozen=True)
+class Generator:
+    """What draws tasks."""
+
+    families: Callable[[], Mapping[str, Any]]
+    """What `families` may name."""
+    stream: Callable[[str, int, list[str], str], Iterator[Task]]
+    """Tasks without end, of a split, a seed, families and a dtype."""
+    formerly: int = 0
+    """The number that stood for it before generators had names. No seed depends on it."""
+    has_dtypes: bool = True
+    """Whether `dtypes` chooses; else tasks have dtypes of their own."""
+
+
+def _operators(edition: int, formerly: int = 0) -> Generator:
+    return Generator(
+        lambda: families_of(edition),
+        lambda split, seed, names, dtype: _stream(split, seed, _families_of(dtype, names, edition), dtype),
+        formerly,
+    )
+
+
+def _graphs(split: str, seed: int, names: list[str], dtype: str) -> Iterator[Task]:
+    return graph_stream.stream(split, seed, graph_stream.families_of(dtype, names), dtype)
+
+
+def _programs(edition: int, formerly: int) -> Generator:
+    return Generator(
+        lambda: dict.fromkeys(free.FAMILIES),
+        lambda split, seed, names, dtype: free.stream(split, seed, names, dtype, edition),
+        formerly,
+    )
+
+
+def _written(families: Sequence[str], formerly: int) -> Generator:
+    return Generator(
+        lambda: dict.fromkeys(families),
+        lambda split, seed, names, dtype: written.stream(split, seed, names),
+        formerly,
+        has_dtypes=False,
+    )
+
+
+GENERATORS = {
+    # compositions of a few operators (`tasks.families`)
+    "operators": _operators(edition=1, formerly=1),
+    # PyTorch at large, among it small networks (`tasks.graphs`)
+    "graphs": Generator(lambda: graph_draw.FAMILIES, _graphs, formerly=2),
+    # statement by statement (`tasks.free`); the composition is the order of the steps
+    "programs": _programs(edition=2, formerly=4),
+    "programs_55": _programs(edition=1, formerly=3),
+    # variants of written tasks (`tasks.written`), each in the split of its task
+    "written": _written(written.FAMILIES, formerly=7),
+    "written_1670": _written(written.NEXT_FAMILIES, formerly=6),
+    "written_850": _written(written.FIRST_FAMILIES, formerly=5),
+}
+"""By name. The tasks of `operators` are frozen (digests in tests/tasks/test_generator.py): what is added to families,
+operators or layouts states the edition that it comes with (`since`), and belongs to another generator. Those of others
+change with the code: with a seed, name the commit. `tasks.json` of a run has its tasks' digest."""
+DEFAULT = "operators"
+
+
+def expect_known(name: Any, place: str = "tasks.generator") -> None:
+    """Raises DrKernelError where a place, which the message begins with, names no generator.
+
+    >>> expect_known(7)
+    Traceback (most recent call last):
+    drkernel.types.DrKernelError: tasks.generator: found 7, which is called written now; expected written
+    """
+    if name in GENERATORS:
+        return
+    for new, entry in GENERATORS.items():
+        if str(name) == str(entry.formerly):
+            raise DrKernelError(f"{place}: found {name}, which is called {new} now; expected {new}")
+    raise DrKernelError(f"{place}: found {name}; expected one of {', '.join(GENERATORS)}")
 
 
 def generate(
@@ -46,7 +112,7 @@ def generate(
     seed: int,
     families: Sequence[str] | None = None,
     dtypes: Sequence[str] = DTYPES[:1],
-    version: int = VERSION,
+    generator: str = DEFAULT,
 ) -> list[Task]:
     """`count` distinct tasks of a split. With the same seed, more tasks begin with the fewer.
 
@@ -54,18 +120,18 @@ def generate(
         split: train, validation or test.
         count: how many.
         seed: of all random choices.
-        families: names to draw from, in turn; None for all that version and dtype have.
+        families: names to draw from, in turn; None for all that generator and dtype have.
         dtypes: of DTYPES, drawn with equal shares; one that is named twice has two.
-        version: which operators and families there are to draw from, from 1 to NEWEST.
+        generator: a name of GENERATORS.
 
     Raises:
-        DrKernelError: unknown split, family, dtype or version, or no family or dtype at all.
+        DrKernelError: unknown split, family, dtype or generator, or no family or dtype at all.
     """
-    if not 1 <= version <= NEWEST:
-        raise DrKernelError(f"tasks.generator: found version {version}, expected 1 to {NEWEST}")
+    expect_known(generator)
+    chosen = GENERATORS[generator]
     if split not in SPLITS:
         raise DrKernelError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}")
-    known = _known(version)
+    known = chosen.families()
     names = list(known) if families is None else list(families)
     if not names:
         raise DrKernelError("generated tasks: the list of families is empty")
@@ -74,30 +140,15 @@ def generate(
     if not dtypes or (unknown := [dtype for dtype in dtypes if dtype not in DTYPES]):
         found = repr(unknown[0]) if dtypes else "none"
         raise DrKernelError(f"tasks.dtypes: found {found}, expected some of {', '.join(DTYPES)}")
+    if not chosen.has_dtypes and list(dtypes) != [DTYPES[0]]:
+        raise DrKernelError("tasks.dtypes: variants of written tasks have dtypes of their own")
+    streams = {dtype: chosen.stream(split, seed, names, dtype) for dtype in dtypes}
     tasks: dict[str, Task] = {}
-    if version in FREE:
-        streams = {dtype: free.stream(split, seed, names, dtype, FREE[version]) for dtype in dtypes}
-    elif version in WRITTEN:
-        if list(dtypes) != [DTYPES[0]]:
-            raise DrKernelError("tasks.dtypes: variants of written tasks have dtypes of their own")
-        streams = {DTYPES[0]: written.stream(split, seed, names)}
-    elif version == GRAPHS:
-        streams = {d: graph_stream.stream(split, seed, graph_stream.families_of(d, names), d) for d in dtypes}
-    else:
-        named = [(name, known[name]) for name in names]
-        streams = {dtype: _stream(split, seed, _families_of(dtype, named), dtype) for dtype in dtypes}
     for task in _mixed(split, seed, streams, dtypes):
         if len(tasks) >= count:
             break
         tasks.setdefault(task.id, task)
     return list(tasks.values())
-
-
-def _known(version: int) -> Mapping[str, Any]:
-    """What `families` may name."""
-    if version in FREE or version in WRITTEN:
-        return dict.fromkeys(free.FAMILIES if version in FREE else WRITTEN[version])
-    return graph_draw.FAMILIES if version == GRAPHS else families_of(version)
 
 
 def _mixed(split: str, seed: int, streams: dict[str, Iterator[Task]], dtypes: Sequence[str]) -> Iterator[Task]:
@@ -107,12 +158,13 @@ def _mixed(split: str, seed: int, streams: dict[str, Iterator[Task]], dtypes: Se
         yield next(streams[rng.choice(dtypes)])
 
 
-def _families_of(dtype: str, families: list[_Named]) -> list[_Named]:
-    """Those of the families that have tasks of a dtype."""
-    found = [(name, family) for name, family in families if dtype == "float32" or name in FAMILIES_OF_16_BITS]
+def _families_of(dtype: str, names: list[str], edition: int) -> list[_Named]:
+    """Those of the families of an edition that have tasks of a dtype."""
+    known = families_of(edition)
+    found = [(name, known[name]) for name in names if dtype == "float32" or name in FAMILIES_OF_16_BITS]
     if not found:
-        names, expected = ", ".join(name for name, _ in families), ", ".join(FAMILIES_OF_16_BITS)
-        raise DrKernelError(f"tasks.families: none of {names} has {dtype} tasks; these have: {expected}")
+        expected = ", ".join(FAMILIES_OF_16_BITS)
+        raise DrKernelError(f"tasks.families: none of {', '.join(names)} has {dtype} tasks; these have: {expected}")
     return found
 
 

@@ -32,7 +32,7 @@ class Layout:
     first: str = "torch.randn({shape})"
     """How the first input is made."""
     since: int = 1
-    """The version of the generator that it came with. Its other fields stay as they are."""
+    """The edition of the generator `operators` that it came with. Its other fields stay as they are."""
 
 
 _ROW_NAMES = (("ROWS", "COLS"), ("BATCH", "DIM"), ("M", "N"), ("batch_size", "features"), ("B", "D"))

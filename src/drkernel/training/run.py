@@ -37,6 +37,7 @@ from drkernel.config.effects import is_read
 from drkernel.config.keys import may_change
 from drkernel.config.run import with_defaults
 from drkernel.slurm import snapshot
+from drkernel.tasks.generator import DEFAULT, expect_known
 from drkernel.training.judging import measured_on
 from drkernel.types import DrKernelError, Task
 
@@ -169,6 +170,7 @@ class Run:
         texts = path.read_text(), to_yaml(self.config)
         trees = (with_defaults(yaml.safe_load(_without_snapshots(text))) for text in texts)
         before, now = (flatten(tree) for tree in trees)
+        expect_known(before.get("tasks.generator", DEFAULT), f"{path}: tasks.generator")
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key) and not may_change(key) and is_read(self.config.stage, key):
                 raise DrKernelError(

@@ -83,7 +83,7 @@ def test_answers_are_the_same_at_each_call_and_differ_by_seed() -> None:
     assert {a.source for a in answers(task, seed=1)} != {a.source for a in answers(task, seed=2)}
 
 
-def test_solutions_of_version_2_are_answers() -> None:
+def test_solutions_of_graphs_are_answers() -> None:
     task = drawn(1, "linear_chain")[0]
     assert solutions(task, 2) == [Solution("partial", by_lines(task) or "", "by_lines"), *answers(task, 2)]
     assert solutions(task, 0) == answers(task, 0)

@@ -307,7 +307,7 @@ def test_a_convolution_that_has_a_kernel_of_its_own_is_not_computed_by_another()
 @pytest.mark.slow
 @pytest.mark.xdist_group("lines")
 def test_answers_to_generated_networks_are_right(judge):
-    tasks = generate("train", 24, 43, version=2, families=["wild_images", "wild_rows", "convnet", "mlp"])
+    tasks = generate("train", 24, 43, generator="graphs", families=["wild_images", "wild_rows", "convnet", "mlp"])
     pending = [judge.submit(task, source) for task in tasks if (source := by_lines(task))]
     assert {future.result().status for future in pending} == {"ok"} and len(pending) > 12
 

@@ -10,7 +10,7 @@ from drkernel.tasks.graphs.ops import OPS
 
 
 def test_a_graph_survives_json():
-    for task in generate("train", 60, 0, version=2):
+    for task in generate("train", 60, 0, generator="graphs"):
         text = json.dumps(task.info["graph"])
         assert json.dumps(to_json(from_json(json.loads(text)))) == text
 

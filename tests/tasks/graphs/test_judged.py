@@ -1,4 +1,4 @@
-"""The judge takes what version 2 of the generator draws."""
+"""The judge takes what the generator `graphs` draws."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def judge():
 @pytest.mark.xdist_group("judged")  # one judge
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_judge_refuses_almost_no_task(judge, dtype):
-    tasks, refused = generate("train", 200, 31, dtypes=[dtype], version=2), []
+    tasks, refused = generate("train", 200, 31, dtypes=[dtype], generator="graphs"), []
     for task in tasks:
         try:
             judge.check_task(task)

@@ -1,4 +1,4 @@
-"""What version 2 writes has to be read: names, numbers and ways of passing them vary."""
+"""What the generator `graphs` writes has to be read: names, numbers and ways of passing them vary."""
 
 import ast
 import builtins
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("surface")  # one worker draws the tasks
 
 @pytest.fixture(scope="module")
 def tasks():
-    return generate("train", 1000, 77, version=2)
+    return generate("train", 1000, 77, generator="graphs")
 
 
 parsed = functools.cache(ast.parse)

@@ -1,4 +1,4 @@
-"""Tasks of version 2 of the generator: sources against graphs."""
+"""Tasks of the generator `graphs`: sources against graphs."""
 
 import math
 import os
@@ -20,26 +20,26 @@ from tests.tasks.graphs.compare import assert_same
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_source_computes_what_its_graph_says(dtype):
-    for task in generate("train", 90, 11, version=2, dtypes=[dtype]):
+    for task in generate("train", 90, 11, generator="graphs", dtypes=[dtype]):
         assert_same(task)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 def test_many_sources_compute_what_their_graphs_say(split):
-    for task in generate(split, 300, 12, version=2):
+    for task in generate(split, 300, 12, generator="graphs"):
         assert_same(task)
 
 
 def test_they_do_at_other_sizes_too():
-    for task in generate("train", 60, 13, ["pointwise", "reductions", "linear_chain", "mlp"], version=2):
+    for task in generate("train", 60, 13, ["pointwise", "reductions", "linear_chain", "mlp"], generator="graphs"):
         name = next(iter(task.small))
         assert_same(task, {name: task.small[name] + 1})
 
 
 @pytest.mark.slow
 def test_no_composition_is_in_two_splits():
-    found = {split: generate(split, 150, 0, version=2) for split in SPLITS}
+    found = {split: generate(split, 150, 0, generator="graphs") for split in SPLITS}
     for split, tasks in found.items():
         assert all(split_of(task.info["key"]) == task.split == split for task in tasks)
         assert all(task.id.startswith(f"generated/{'+'.join(task.info['composition'])}") for task in tasks)
@@ -47,37 +47,38 @@ def test_no_composition_is_in_two_splits():
 
 @pytest.mark.slow
 def test_every_family_is_in_train_and_nearly_every_operator():
-    tasks = generate("train", 2500, 0, version=2)
+    tasks = generate("train", 2500, 0, generator="graphs")
     assert {task.family for task in tasks} == set(FAMILIES)
     assert len({op for task in tasks for op in task.info["composition"]}) > 0.95 * len(OPS)
 
 
 def test_a_longer_draw_begins_with_the_shorter_one_and_repeats_nothing():
-    long = generate("train", 80, 3, version=2)
-    assert long[:30] == generate("train", 30, 3, version=2)
+    long = generate("train", 80, 3, generator="graphs")
+    assert long[:30] == generate("train", 30, 3, generator="graphs")
     assert len({task.source for task in long}) == 80
 
 
 def test_an_unknown_family_is_named():
     with pytest.raises(DrKernelError, match="unknown task family 'glu'; expected one of pointwise"):
-        generate("train", 1, 0, ["glu"], version=2)
+        generate("train", 1, 0, ["glu"], generator="graphs")
     with pytest.raises(DrKernelError, match=r"tasks\.families: none of scans has float16 tasks; these have: pointwise"):
-        generate("train", 1, 0, ["scans"], dtypes=["float16"], version=2)
+        generate("train", 1, 0, ["scans"], dtypes=["float16"], generator="graphs")
 
 
 @pytest.mark.slow
 def test_tasks_are_the_same_in_another_process():
     code = (
-        "from drkernel.tasks.generator import generate; print([t.digest for t in generate('test', 60, 5, version=2)])"
+        "from drkernel.tasks.generator import generate; "
+        "print([t.digest for t in generate('test', 60, 5, generator='graphs')])"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str([task.digest for task in generate("test", 60, 5, version=2)])
+    assert done.stdout.strip() == str([task.digest for task in generate("test", 60, 5, generator="graphs")])
 
 
 @pytest.mark.slow
 def test_sources_are_written_in_many_ways():
-    text = "".join(task.source for task in generate("train", 600, 0, version=2))
+    text = "".join(task.source for task in generate("train", 600, 0, generator="graphs"))
     for part in (
         "super(Model, self)",
         "super().__init__",
@@ -101,7 +102,7 @@ def test_sources_are_written_in_many_ways():
 
 @pytest.mark.slow
 def test_published_sizes_run_and_have_the_shapes_that_the_graph_says():
-    for task in generate("train", 250, 14, version=2):
+    for task in generate("train", 250, 14, generator="graphs"):
         graph = from_json(task.info["graph"])
         with torch.device("meta"):
             reference = Reference(task)
@@ -114,7 +115,7 @@ def test_published_sizes_run_and_have_the_shapes_that_the_graph_says():
 
 @pytest.mark.slow
 def test_an_answer_that_repeats_the_constructor_owns_the_same_parameters():
-    for task in generate("train", 300, 15, version=2):
+    for task in generate("train", 300, 15, generator="graphs"):
         init = task.info["init"]
         if not init["lines"]:
             assert not task.info["parameters"]

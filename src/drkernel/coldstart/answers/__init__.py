@@ -1,4 +1,4 @@
-"""Answers to generated tasks of version 2, by construction.
+"""Answers to tasks of the generator `graphs`, by construction.
 
     task -> graph -> steps (partition.py) -> library calls and kernels -> a submission (submission.py)
 

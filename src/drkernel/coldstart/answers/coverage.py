@@ -1,4 +1,4 @@
-"""What the answers to generated tasks of version 2 are worth: drawn, written, judged on the simulated device, counted.
+"""What the answers to tasks of the generator `graphs` are worth: drawn, written, judged (simulated device), counted.
 
     python -m drkernel.coldstart.answers.coverage --tasks 400 [--dtype bfloat16] [--families conv_chain,losses]
 

@@ -29,7 +29,7 @@ SMALL_INNER = 128
 
 
 def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False, plain: bool = False) -> list[Solution]:
-    """The answers of a task of version 2, the same at each call: right ones, the fused ones last, then mistakes.
+    """The answers of a task of `graphs`, the same at each call: right ones, the fused ones last, then mistakes.
 
     Args:
         task: from `tasks.graphs`.

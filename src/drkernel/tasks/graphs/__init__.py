@@ -1,1 +1,1 @@
-"""Tasks as graphs of operators: version 2 of the generator. `graph.py` says what a graph is."""
+"""Tasks as graphs of operators: the generator `graphs`. `graph.py` says what a graph is."""

@@ -6,7 +6,7 @@ product, ...), and a composition has at most one.
 To add an operator: write its entry in the file of its kind (`Operator` documents each field). A stage then takes part
 in all families that draw from all stages; a core must be among the `cores` of a family (`tasks.families`), which those
 in the tuples of their kind are already. An incomplete entry is an error that names what is missing. Give it `since`,
-the next version of the generator (`tasks.generator.VERSION`): earlier versions do not draw it, so their tasks stay.
+the next edition, and let tasks/generator.py name a generator for it: earlier ones do not draw it, so their tasks stay.
 """
 
 from __future__ import annotations

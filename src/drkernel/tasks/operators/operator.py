@@ -109,7 +109,7 @@ class Operator:
     not_in_triton: bool = False
     """`tl.<name>(v)` looks plausible and does not work."""
     since: int = 1
-    """The version of the generator that it came with (`tasks.generator.VERSION`). Its other fields stay as they are:
+    """The edition of the generator `operators` that it came with. Its other fields stay as they are:
     what is drawn depends on how many spellings and literals there are."""
 
     @property

@@ -24,7 +24,7 @@ LOG1P = "v = tl.log(u) + tl.where(tl.abs(v) < 1, (v - (u - 1)) / u, 0.0)"
 
 
 def op(name: str, eager: Callable[..., Tensor], spellings: tuple, triton: tuple[str, ...] = (), **more: Any) -> Op:
-    """An entry. Lines and states that the generator's first version has are taken from there.
+    """An entry. Lines and states that the generator `operators` has are taken from there.
 
     Args:
         eager: of the input, and of those attributes that `draw` gives.
