@@ -43,7 +43,7 @@ from tests.judge.examples import Example, descendants, examples, tasks
 HOSTILE = {28, 41, 53, *range(43, 49), *range(62, 67), *range(70, 84), 203, 205, 206, 208, 212, 213, 215, 216, 217}
 HONEST = ("84_elementwise", "87_online_softmax", "106_try", "98_atomics", "103_workspace", "112_graph")
 HONEST_SHARE, MAX_DEVIATION, MAX_GAIN = 0.1, 0.1, 1.15
-MEMORY_GROWTH, GPU_GROWTH_MB = 1.3, 64
+MEMORY_GROWTH, GPU_GROWTH_MIB = 1.3, 64
 _PERIOD_S, _IDLE_S, _END_S = 1.0, 4.0, 10.0
 
 
@@ -80,11 +80,11 @@ class Watch:
 def state() -> dict:
     """Processes below this one and their resident memory, files in the shared folders, and memory used on GPUs."""
     workers = descendants()
-    resident = sum(_resident_mb(pid) for pid in workers)
-    return {"processes": len(workers), "resident_mb": resident, "files": len(files()), "gpu_mb": gpu_mb()}
+    resident = sum(_resident_mib(pid) for pid in workers)
+    return {"processes": len(workers), "resident_mib": resident, "files": len(files()), "gpu_mib": gpu_mib()}
 
 
-def _resident_mb(pid: int) -> float:
+def _resident_mib(pid: int) -> float:
     with contextlib.suppress(OSError, IndexError, ValueError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
     return 0.0
@@ -94,7 +94,7 @@ def files() -> set[str]:
     return {f"{folder}/{name}" for folder in ("/tmp", "/dev/shm", "/var/tmp") for name in os.listdir(folder)}
 
 
-def gpu_mb() -> float | None:
+def gpu_mib() -> float | None:
     """Memory in use on all GPUs; None where nvidia-smi does not say."""
     command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     try:
@@ -197,11 +197,11 @@ def of_states(states: dict[str, dict], new_files: list[str]) -> Iterator[str]:
         yield f"{closed['processes'] - before['processes']} processes outlive the judge"
     if after and after["processes"] > warm["processes"]:
         yield f"{after['processes'] - warm['processes']} more processes after the campaign than before it"
-    if after and after["resident_mb"] > MEMORY_GROWTH * warm["resident_mb"]:
-        yield f"resident memory grew from {warm['resident_mb']:.0f} to {after['resident_mb']:.0f} MB"
-    known = half and after and None not in (half["gpu_mb"], after["gpu_mb"])
-    if half and after and known and after["gpu_mb"] > half["gpu_mb"] + GPU_GROWTH_MB:
-        yield f"GPU memory grew from {half['gpu_mb']:.0f} to {after['gpu_mb']:.0f} MB in the second half"
+    if after and after["resident_mib"] > MEMORY_GROWTH * warm["resident_mib"]:
+        yield f"resident memory grew from {warm['resident_mib']:.0f} to {after['resident_mib']:.0f} MiB"
+    known = half and after and None not in (half["gpu_mib"], after["gpu_mib"])
+    if half and after and known and after["gpu_mib"] > half["gpu_mib"] + GPU_GROWTH_MIB:
+        yield f"GPU memory grew from {half['gpu_mib']:.0f} to {after['gpu_mib']:.0f} MiB in the second half"
     if left := [name for name in new_files if "drkernel" in name and not name.endswith(".lock")]:
         yield f"files left: {', '.join(left[:10])}"
 
@@ -217,10 +217,10 @@ def table(
 ) -> list[str]:
     lines = [f"{len(listed)} submissions on {verdicts[0].device} in {wall:.0f} s: {len(problems)} problems", ""]
     lines += [f"- {problem}" for problem in problems]
-    lines += ["", "| | processes | resident MB | files | GPU MB |", "|---|---|---|---|---|"]
+    lines += ["", "| | processes | resident MiB | files | GPU MiB |", "|---|---|---|---|---|"]
     for name, now in states.items():
-        gpu = "" if now["gpu_mb"] is None else f"{now['gpu_mb']:.0f}"
-        lines.append(f"| {name} | {now['processes']} | {now['resident_mb']:.0f} | {now['files']} | {gpu} |")
+        gpu = "" if now["gpu_mib"] is None else f"{now['gpu_mib']:.0f}"
+        lines.append(f"| {name} | {now['processes']} | {now['resident_mib']:.0f} | {now['files']} | {gpu} |")
     lines += ["", f"New files in the shared folders, whoever made them: {', '.join(new_files[:20]) or 'none'}", ""]
     lines += ["| honest | verdicts | status | median speed-up | most off |", "|---|---|---|---|---|"]
     for name, found in sorted(by_honest(listed, verdicts).items()):
@@ -252,7 +252,7 @@ def plot(listed: list, verdicts: list[Verdict], samples: list[dict], path: Path)
         axes[0, 0].plot(*zip(*((place, s / median) for place, s in points), strict=True), ".", markersize=4, label=name)
     axes[0, 0].set(ylabel="honest speed-up / its median", xlabel="submission", ylim=(0.8, 1.2))
     axes[0, 0].legend(fontsize=6)
-    for axis, key in zip(list(axes.flat)[1:], ("processes", "resident_mb", "gpu_mb"), strict=True):
+    for axis, key in zip(list(axes.flat)[1:], ("processes", "resident_mib", "gpu_mib"), strict=True):
         shown = [(sample["done"], sample[key]) for sample in samples if sample[key] is not None]
         if shown:
             axis.plot(*zip(*shown, strict=True), linewidth=1)

@@ -251,7 +251,7 @@ def confined(_: int) -> dict[str, Any]:
 
     os.environ.update(setup.ENVIRONMENT)
     spec = ProcessSpec("drkernel.judge.untrusted.cuda.runner:prepare", "judge_machine:locked_in", areas=0, gpu=True)
-    zygote = Zygote(Limits(memory_mb=8192, cpu_s=100), spec)
+    zygote = Zygote(Limits(host_memory_mib=8192, cpu_s=100), spec)
     missing = zygote.wait_ready()
     setup.start(everywhere=False)
     areas = [DeviceArea.make(size) for size in (SMALL, LARGE)]

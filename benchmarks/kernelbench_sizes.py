@@ -1,7 +1,7 @@
 """How the judge copes with KernelBench's sizes: seconds to a verdict, verdicts and GPU memory, for each published size.
 
     python benchmarks/kernelbench_sizes.py OUT [--device cuda] [--workers N] [--only NAME ...] [--limit-s 3000]
-                                           [--timeout 60] [--rounds alone together] [--together 8] [--memory-gb 70]
+                                           [--timeout 60] [--rounds alone together] [--together 8] [--memory-gib 70]
 
 Each task is judged alone, one after the other: an honest answer, which also waits for the preparation of the task, and
 then a wrong one. After that all are judged again, eight at a time, by a new judge. OUT/rows.jsonl has one row for each
@@ -125,7 +125,7 @@ def main(options: argparse.Namespace) -> int:
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
     given = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout, "cache": False}
-    return given | ({"memory_gb": options.memory_gb} if options.memory_gb else {})
+    return given | ({"memory_gib": options.memory_gib} if options.memory_gib else {})
 
 
 def alone(judge: Judge, entries: list[Entry], options: argparse.Namespace, memory: Memory, end: float) -> Iterator[Row]:
@@ -222,6 +222,6 @@ if __name__ == "__main__":
         "--timeout", type=float, default=None, help="the judge's timeout_s; its own default if left out"
     )
     parser.add_argument("--together", type=int, default=8, help="submissions at a time in the second round")
-    parser.add_argument("--memory-gb", type=float, help="the judge's memory_gb")
+    parser.add_argument("--memory-gib", type=float, help="the judge's memory_gib")
     parser.add_argument("--rounds", nargs="+", choices=ROUNDS, default=ROUNDS, help="which of the two rounds")
     sys.exit(main(parser.parse_args()))

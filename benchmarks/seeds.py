@@ -22,7 +22,7 @@ from drkernel.training.report import SHOWN
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-CURVES = ("reward", "correct", "fast@1.2", "lazy", "hacks", "entropy", "grad_norm", "speedup")
+CURVES = ("reward", "correct", "fast@1.2", "lazy", "hack", "entropy", "grad_norm", "speedup")
 
 
 def main(out: Path, runs: list[Path]) -> None:

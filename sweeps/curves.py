@@ -11,7 +11,7 @@ PANELS = {
     "reward (each setting's own)": ("reward",),
     "Fast@1": ("fast@1",),
     "Fast@1.2": ("fast@1.2",),
-    "share of hacks": ("hacks",),
+    "share of hacks": ("hack",),
     "share of lazy completions": ("lazy",),
     "entropy (nats per token)": ("entropy",),
     "gradient norm": ("grad_norm",),

@@ -18,7 +18,9 @@ def tasks() -> dict[str, Task]:
 
 @pytest.fixture(scope="session")
 def judge():
-    with Judge(device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, memory_mb=1024) as judge:
+    with Judge(
+        device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024
+    ) as judge:
         yield judge
 
 
@@ -26,6 +28,6 @@ def judge():
 def ungated():
     """A judge without the static gate: everything must hold without it."""
     with Judge(
-        device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, memory_mb=1024, gate=False
+        device="simulated", workers=2, secret=b"a secret of the tests", timeout_s=8, host_memory_mib=1024, gate=False
     ) as judge:
         yield judge

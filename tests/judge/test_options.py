@@ -29,7 +29,7 @@ def machine(monkeypatch):
         ({"criterion": "mine"}, r"judge: criterion is 'mine', expected one of drkernel"),
         ({"workers": 0}, r"judge: workers is 0, expected more than 0"),
         ({"timeout_s": 0.0}, r"judge: timeout_s is 0\.0, expected more than 0"),
-        ({"memory_gb": -1.0}, r"judge: memory_gb is -1\.0, expected more than 0"),
+        ({"memory_gib": -1.0}, r"judge: memory_gib is -1\.0, expected more than 0"),
         ({"timed_shapes": 5}, r"judge: timed_shapes is 5, expected 1 to 4"),
         ({"device": "simulated", "share": True}, r"judge: share \(True\) needs device 'cuda', found 'simulated'"),
         ({"screen": True, "criterion": "both"}, r"judge: screen needs criterion 'drkernel', found 'both'"),

@@ -28,7 +28,9 @@ def _same(first, second) -> bool:
 
 def test_the_same_secret_gives_the_same_verdicts_bit_for_bit(judge, tasks):
     names = ("94_matmul", "97_packed_lazily", "118_layer_norm", "98_atomics")
-    with Judge(device="simulated", workers=1, secret=b"a secret of the tests", timeout_s=4, memory_mb=1024) as other:
+    with Judge(
+        device="simulated", workers=1, secret=b"a secret of the tests", timeout_s=4, host_memory_mib=1024
+    ) as other:
         for name in names:
             example = HONEST[name]
             source, task = example.source, tasks[example.task]

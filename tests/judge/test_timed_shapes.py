@@ -81,7 +81,7 @@ SETTINGS = {
     "workers": 1,
     "secret": b"a secret of the tests",
     "timeout_s": 8,
-    "memory_mb": 1024,
+    "host_memory_mib": 1024,
     "gate": False,
 }
 

@@ -26,7 +26,7 @@ ANSWERED = sorted(str(path.relative_to(SUBMISSIONS).with_suffix("")) for path in
 
 @pytest.fixture(scope="module")
 def judge():
-    with Judge(device="simulated", workers=1, secret=b"handwritten", timeout_s=30, memory_mb=2048) as judge:
+    with Judge(device="simulated", workers=1, secret=b"handwritten", timeout_s=30, host_memory_mib=2048) as judge:
         yield judge
 
 

@@ -10,7 +10,7 @@ from drkernel.training.metric_names import METRICS
 from drkernel.training.trainer import State, log
 from tests.configs import train_config as load
 
-SHOWN = dict.fromkeys(("reward", "correct", "fast@1.2", "hacks", "lazy"), 0.5)
+SHOWN = dict.fromkeys(("reward", "correct", "fast@1.2", "hack", "lazy"), 0.5)
 NOTHING = SHOWN | {"kept": 0.0, "skipped": 1, "mrs/kept": 0.0, "prs/kept": 0.8, "zero_variance/kept": 1.0}
 
 
@@ -55,7 +55,7 @@ def test_three_in_a_row_are_a_warning_and_one_that_trains_begins_anew():
 
 def test_a_step_that_trains_on_most_of_its_tokens_has_the_line_that_it_always_had():
     assert said(load(), SHOWN | {"kept": 0.97, "skipped": 0}) == [
-        "step 1/16  reward 0.50  correct 0.50  fast@1.2 0.50  hacks 0.50  lazy 0.50  (0 s)"
+        "step 1/16  reward 0.50  correct 0.50  fast@1.2 0.50  hack 0.50  lazy 0.50  (0 s)"
     ]
 
 

@@ -16,7 +16,7 @@ from drkernel.config.lora import LoraConfig
 from drkernel.types import DrKernelError
 
 _FOR_RL = "a run with stage=rl"
-_OF_SFT = "sft.lr, sft.lr_warmup or sft.lr_end"
+_OF_SFT = "sft.lr, sft.lr_warmup_share or sft.lr_end"
 _SUPERVISED = {
     "policy.lr": "sft.lr",
     "trainer.steps": "sft.epochs or sft.max_steps",

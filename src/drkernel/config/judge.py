@@ -35,7 +35,7 @@ class JudgeConfig:
     timeout_s: float | None = None
     """Wall time for one call of a submission. All its calls together may take as long on a GPU, else three times that.
     A last resort: work is bounded deterministically. None: 20 on the simulated device, 8 on a GPU."""
-    memory_gb: float | None = None
+    memory_gib: float | None = None
     """With `cuda`: GiB that judges take of each GPU; larger tasks are refused. None: nearly all, with `share` half."""
     lazy_below: float = 1.05
     """A correct submission with a smaller speed-up than this is called lazy."""

@@ -18,6 +18,7 @@ SYNONYMS = {
     **dict.fromkeys(("epochs", "num_epochs"), ("trainer.steps", "sft.epochs")),
     **dict.fromkeys(("dataset", "data", "data_path", "train_files"), ("tasks.source", "sft.data")),
     "entropy": ("algo.entropy_coef",),
+    "lr_warmup": ("trainer.lr_warmup", "sft.lr_warmup_share"),
 }
 """What people type who come from other programs, by the last part of the key, and what it is called here."""
 ABSENT = {

@@ -30,7 +30,7 @@ class SftConfig:
     """Passes over the trajectories."""
     lr: float = 2e-5
     """Peak learning rate; adapters (policy.lora) want about ten times as much."""
-    lr_warmup: float = 0.1
+    lr_warmup_share: float = 0.1
     """Share of the steps over which the learning rate rises; then a cosine."""
     lr_end: float = 0.0
     """The last learning rate, as a share of `lr`."""

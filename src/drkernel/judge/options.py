@@ -30,7 +30,7 @@ WORDS = {
     "degenerate": DEGENERATE,
 }
 """The options that take one of a few words."""
-_OF_CUDA = ("gpus", "share", "memory_gb", "screen", "baselines")
+_OF_CUDA = ("gpus", "share", "memory_gib", "screen", "baselines")
 """Those that only real GPUs have."""
 
 
@@ -59,9 +59,9 @@ class JudgeOptions:
     bit (except for `seconds`). None draws a new one."""
     timeout_s: float | None = None
     """Longest wall time of one reply of a submission, and half of its CPU time in all; None: TIMEOUT_S."""
-    memory_mb: int = 4096
+    host_memory_mib: int = 4096
     """MiB of host memory that a submission may allocate."""
-    memory_gb: float | None = None
+    memory_gib: float | None = None
     """With `cuda`, GiB of each GPU's memory that examiners and submissions may take together; None: nearly all, half
     with `share`. Examinations that do not fit beside each other take turns. A task that does not fit alone is
     unusable."""
@@ -103,7 +103,7 @@ class JudgeOptions:
         for key, words in WORDS.items():
             if (found := getattr(self, key)) not in words:
                 raise DrKernelError(f"judge: {key} is {found!r}, expected one of {', '.join(words)}")
-        for key in ("workers", "timeout_s", "memory_mb", "memory_gb"):
+        for key in ("workers", "timeout_s", "host_memory_mib", "memory_gib"):
             if (number := getattr(self, key)) is not None and not number > 0:
                 raise DrKernelError(f"judge: {key} is {number}, expected more than 0")
         if not 1 <= self.timed_shapes <= MOST:

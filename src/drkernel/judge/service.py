@@ -24,7 +24,7 @@ from drkernel.types import DrKernelError, Task, Verdict
 
 __all__ = ["DEVICES", "GPUS", "Judge", "longest_s", "penalised"]
 _OF_EXAMINATIONS = (
-    *("timeout_s", "lazy_below", "shapes", "gate", "price_hacks", "criterion", "degenerate", "memory_gb"),
+    *("timeout_s", "lazy_below", "shapes", "gate", "price_hacks", "criterion", "degenerate", "memory_gib"),
     *("timed_shapes", "across_shapes"),
 )
 """The options that examiners have, too."""
@@ -42,7 +42,7 @@ class Judge:
         assert given.workers and given.timeout_s, "placed() decides"
         secret, worker_timeout_s = given.secret or os.urandom(32), longest_s(given.timeout_s)
         config = {field: getattr(given, field) for field in _OF_EXAMINATIONS}
-        limits = {"memory_mb": given.memory_mb, "cpu_s": int(2 * given.timeout_s) + 1}
+        limits = {"host_memory_mib": given.host_memory_mib, "cpu_s": int(2 * given.timeout_s) + 1}
         settings: dict[str, Any]
         self._backend: Backend
         if given.device == "cuda":

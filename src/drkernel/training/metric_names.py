@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 METRICS: dict[str, str] = {
     **dict.fromkeys(("step", "tasks_drawn", "skipped_total"), "steps taken, tasks drawn and steps skipped so far"),
-    **dict.fromkeys(("reward", "correct", "fast@1", "fast@1.2", "hacks", "lazy"), "means over turns"),
+    **dict.fromkeys(("reward", "correct", "fast@1", "fast@1.2", "hack", "lazy"), "means over turns"),
     **dict.fromkeys(("speedup", "coverage"), "means over correct turns"),
     "trained/*": "the same eight, of the turns that group and turn filters keep",
     "groups/played": "groups rolled out",

@@ -88,7 +88,7 @@ def plot(metrics: list[dict[str, Any]], table: dict[str, dict[str, Estimate]], f
     panels = {
         "reward (mean over turns)": ["reward", "trained/reward"],
         "share of all completions": ["correct", "fast@1.2"],
-        "share of hacks and lazy": ["hacks", "lazy"],
+        "share of hacks and lazy": ["hack", "lazy"],
         "speed-up of correct completions": ["speedup"],
         "entropy (nats per token)": ["entropy"],
         "gradient norm": ["grad_norm"],

@@ -93,7 +93,7 @@ def reward_sums(rollouts: Rollouts, mask: Tensor) -> MetricSums:
         "correct": rollouts.correct,
         "fast@1": fast_at(rollouts.correct, rollouts.speedup, 1.0),
         "fast@1.2": fast_at(rollouts.correct, rollouts.speedup, 1.2),
-        "hacks": rollouts.hack,
+        "hack": rollouts.hack,
         "lazy": rollouts.lazy,
     }
     sums = {name: mean_of(values.double(), mask) for name, values in every.items()}

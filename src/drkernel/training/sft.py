@@ -158,7 +158,7 @@ def step(
 ) -> dict[str, float]:
     """One optimizer step on the chosen rows, and the loss of what is held out where it is due. Moves the state."""
     state, options, timer = trainer.state, trainer.config.sft, Timer()
-    rate = options.lr * supervised.schedule(state.step, epochs.steps, options.lr_warmup, options.lr_end)
+    rate = options.lr * supervised.schedule(state.step, epochs.steps, options.lr_warmup_share, options.lr_end)
     rows = [data.train[i] for i in chosen]
     limits = trainer.config.trainer
     with timer("time/update"):

@@ -101,7 +101,7 @@ def log(trainer: Trainer, metrics: dict[str, float]) -> None:
     state.idle = state.idle + 1 if rejections.trained_on_nothing(metrics) else 0
     if trainer.run:
         trainer.run.log(state.step, metrics | {"tasks_drawn": state.cursor, "skipped_total": state.skipped})
-    shown = "  ".join(f"{name} {metrics[name]:.2f}" for name in ("reward", "correct", "fast@1.2", "hacks", "lazy"))
+    shown = "  ".join(f"{name} {metrics[name]:.2f}" for name in ("reward", "correct", "fast@1.2", "hack", "lazy"))
     seconds = sum(value for name, value in metrics.items() if name.startswith("time/"))
     trainer.progress.log(
         f"step {state.step}/{trainer.config.trainer.steps}  {shown}{rejections.kept(metrics)}  ({seconds:.0f} s)"

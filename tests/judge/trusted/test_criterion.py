@@ -26,7 +26,13 @@ EXAMPLES = {e.name: e for folder in ("hacks", "honest") for e in examples(folder
 RELU = EXAMPLES["90_helpers"].source
 NEAR = RELU.replace("tl.maximum(x, 0.0)", "tl.maximum(x, 0.0) + 3e-5")
 FAR = RELU.replace("tl.maximum(x, 0.0)", "tl.maximum(x, 0.0) + 3e-3")
-OPTIONS = {"device": "simulated", "workers": 1, "secret": b"a secret of the tests", "timeout_s": 8, "memory_mb": 1024}
+OPTIONS = {
+    "device": "simulated",
+    "workers": 1,
+    "secret": b"a secret of the tests",
+    "timeout_s": 8,
+    "host_memory_mib": 1024,
+}
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +186,7 @@ class LikeCuda(SimulatedDevice):
         submission.refuse("differs_when_timed", "which does not count")
         return super().measure(prepared, submission.restart())
 
-zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), SIMULATED_RUNNER)
+zygote = Zygote(Limits(host_memory_mib=4096, cpu_s=17), SIMULATED_RUNNER)
 aten.install()
 seed_one_generator()
 zygote.wait_ready()

@@ -34,7 +34,7 @@ class LikeCuda(SimulatedDevice):
     def measure(self, prepared, submission):
         return super().measure(prepared, submission.restart())
 
-zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), SIMULATED_RUNNER)
+zygote = Zygote(Limits(host_memory_mib=4096, cpu_s=17), SIMULATED_RUNNER)
 aten.install()
 seed_one_generator()
 zygote.wait_ready()

@@ -23,7 +23,7 @@ from drkernel.judge.boundary.zygote import Zygote
 from drkernel.types import DrKernelError, Task
 from tests.judge.examples import examples, tasks
 
-zygote = Zygote(Limits(memory_mb=4096, cpu_s=17), SIMULATED_RUNNER)
+zygote = Zygote(Limits(host_memory_mib=4096, cpu_s=17), SIMULATED_RUNNER)
 aten.install()
 seed_one_generator()
 examiner = Examiner(zygote, ExamConfig(timeout_s=5.0, gate=False), b"a secret")

@@ -63,7 +63,7 @@ _GPU_READABLE += ("/proc/filesystems", "/proc/version", "/proc/stat", "/etc/nvid
 class Limits:
     """Resource limits of one runner."""
 
-    memory_mb: int = 4096
+    host_memory_mib: int = 4096
     """Host memory beyond what the process maps when it is sealed."""
     cpu_s: int = 20
     """CPU seconds over all its threads."""
@@ -173,7 +173,7 @@ def _limit(limits: Limits, gpu: bool, threads_only: bool) -> None:
     sizes = Path("/proc/self/statm").read_text().split()
     memory, mapped = (resource.RLIMIT_DATA, sizes[5]) if gpu else (resource.RLIMIT_AS, sizes[0])
     bounds = {
-        memory: int(mapped) * resource.getpagesize() + limits.memory_mb * 2**20,
+        memory: int(mapped) * resource.getpagesize() + limits.host_memory_mib * 2**20,
         resource.RLIMIT_CPU: limits.cpu_s,
         resource.RLIMIT_FSIZE: 0,
         resource.RLIMIT_NOFILE: limits.files + (512 if gpu else 0),

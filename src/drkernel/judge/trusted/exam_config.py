@@ -20,7 +20,7 @@ class ExamConfig:
     price_hacks: bool = False
     criterion: str = "drkernel"
     degenerate: str = "refuse"
-    memory_gb: float | None = None
+    memory_gib: float | None = None
     timed_shapes: int = 1
     across_shapes: str = "geometric"
 

@@ -6,7 +6,7 @@ const PANELS = [
     ["correct", "validation/correct", "validation/first/correct"]],
   ["Fast@1.2", "share that is correct and 1.2 times as fast", ["fast@1.2", "validation/fast@1.2", "validation/first/fast@1.2"]],
   ["Speed-up and coverage", "means over correct turns", ["speedup", "coverage"]],
-  ["Hacks and lazy", "shares of turns", ["hacks", "lazy", "validation/hack"]],
+  ["Hacks and lazy", "shares of turns", ["hack", "lazy", "validation/hack"]],
   ["Groups", "shares of the groups of a step", ["groups/all_solved", "groups/none_solved", "groups/with_signal", "groups/dropped"]],
   ["Supervised loss", "nats per token, of what is held out", ["held_out"]],
   ["Entropy", "nats per token", ["entropy"]],

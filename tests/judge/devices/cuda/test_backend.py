@@ -29,7 +29,7 @@ RELU = next(example for example in examples("honest") if example.name.startswith
 
 
 def settings(**config) -> dict:
-    limits = {"memory_mb": 4096, "cpu_s": 17}
+    limits = {"host_memory_mib": 4096, "cpu_s": 17}
     return {"config": dataclasses.asdict(ExamConfig(**config)), "limits": limits, "colocated": False}
 
 

@@ -28,7 +28,7 @@ def verdicts(tasks):
     sources["wrong"] = sources["general"].replace("pass", "x = x if x.numel() < 2**22 or published else x + 1")
     found = {}
     for across in ("geometric", "worst"):
-        settings = SETTINGS | {"device": "cuda", "workers": None, "memory_mb": 4096, "screen": False}
+        settings = SETTINGS | {"device": "cuda", "workers": None, "host_memory_mib": 4096, "screen": False}
         with Judge(**settings, timed_shapes=4, across_shapes=across) as judge:
             pending = {name: judge.submit(TASK, source) for name, source in sources.items()}
             if across == "geometric":

@@ -52,7 +52,7 @@ def look_up(connection, areas, sandbox) -> None:
 def main(pipe: Connection) -> None:
     """A process of its own for both zygotes: the simulated device's tests change Triton in theirs for good."""
     tracers = Zygote(
-        Limits(memory_mb=8192, cpu_s=100), ProcessSpec(f"{tracer.__name__}:prepare", f"{tracer.__name__}:main")
+        Limits(host_memory_mib=8192, cpu_s=100), ProcessSpec(f"{tracer.__name__}:prepare", f"{tracer.__name__}:main")
     )
     lookups = Zygote(Limits(), ProcessSpec(f"{WORKSHOP}:prepare_look_up", f"{WORKSHOP}:look_up"))
     for zygote in (tracers, lookups):

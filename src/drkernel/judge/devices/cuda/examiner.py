@@ -93,7 +93,7 @@ class GpuExaminer:
         """Fraction of the GPU's memory that examiners and runners may take."""
         share = self._memory * gpu.total_memory / examiners_per_gpu
         self._buffers = DeviceBuffers(min(2 * large_from(share) + _BESIDE, int(_AREAS * share / 4)), large_from(share))
-        whole = config.memory_gb * 2**30 if config.memory_gb else _USABLE * self._memory * gpu.total_memory
+        whole = config.memory_gib * 2**30 if config.memory_gib else _USABLE * self._memory * gpu.total_memory
         self._total = whole / gpu.total_memory
         """Fraction of the GPU's memory that examiners and runners of this GPU may take together."""
         idle = examiners_per_gpu * (_IDLE_BYTES + 4 * self._buffers.own_in.size)

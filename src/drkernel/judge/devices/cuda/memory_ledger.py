@@ -101,7 +101,7 @@ def expect_room(task: Task, needs: Footprint, limit: int) -> None:
     if needs.least > limit:
         needed, most = needs.least / GIB, limit / GIB
         text = f"it needs {needed:.1f} GiB of the GPU ({needs}), and examinations may take {most:.1f} GiB"
-        raise DrKernelError(f"task {task.id}: {text} (judge.memory_gb)")
+        raise DrKernelError(f"task {task.id}: {text} (judge.memory_gib)")
 
 
 def expect_memory(exclusive: bool, work: Callable[[], T]) -> T:
