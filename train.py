@@ -47,7 +47,7 @@ from drkernel.objective.rollouts import without_judge_failures
 from drkernel.policy.lora import without_adapters
 from drkernel.policy.transfer import check_agreement
 from drkernel.rollout import too_long
-from drkernel.training import build, completions, opening, overlap, plan, report, sft, update, validation
+from drkernel.training import build, completions, opening, overlap, plan, report, sft, step_time, update, validation
 from drkernel.training.build import export_policy, load_sets, load_validation, make_engine, make_policy, make_prompts
 from drkernel.training.completions import Prepared
 from drkernel.training.judging import judge_of_node, reserved_gpus
@@ -72,6 +72,7 @@ def main(composed: DictConfig) -> None:
         config = load_run(composed)
         if config.plan:
             plan.show(config, config.trainer.gpus, make_console())
+            step_time.show(config, config.trainer.gpus, make_console())
         elif (code := launch(config.trainer.gpus, reserved_gpus(config))) is not None:
             sys.exit(code)
         else:

@@ -56,7 +56,8 @@ class Config:
     run_dir: str = "outputs/train/default"
     """Where everything of this run goes; stable, so that the same command resumes it."""
     plan: bool = False
-    """Print what the run would take of each GPU's memory (training/plan.py), and do nothing else."""
+    """Print what the run would take of each GPU's memory (training/plan.py), and an estimate of a step's seconds
+    (training/step_time.py), and do nothing else."""
     tasks: TasksConfig = field(default_factory=TasksConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)

@@ -181,14 +181,14 @@ def _engine(config: Config, shape: Shape) -> tuple[float, float]:
     """Bytes of its weights and of its cache."""
     if not config.generates:
         return 0.0, 0.0
-    if _vllm(config):
+    if is_vllm(config):
         return 2 * shape.parameters / config.engine.tensor_parallel, config.engine.kv_cache_gib * GIB
     size = 4 if config.engine.name == "transformers" else 2
     per_token = 2 * shape.layers * shape.kv_heads * shape.head_size
     return size * shape.parameters, size * per_token * config.engine.slots * config.engine.max_tokens
 
 
-def _vllm(config: Config) -> bool:
+def is_vllm(config: Config) -> bool:
     """Whether vLLM generates. On a machine without a GPU the plan is for one that has both; `auto` is `graphs` on one
     that has no vLLM."""
     if not config.generates:
@@ -238,7 +238,7 @@ def _changes(config: Config, shape: Shape, ranks: int, card: float) -> Iterator[
     for gpus in (ranks, *(number for number in MORE_GPUS if number > ranks)):
         here = config if gpus == ranks else trainer(config, gpus=gpus)
         recomputing = trainer(here, recompute=1.0, micro_batch_tokens=longest(here))
-        sleeping = [engine(here, sleep=True), engine(recomputing, sleep=True)] if _vllm(config) else []
+        sleeping = [engine(here, sleep=True), engine(recomputing, sleep=True)] if is_vllm(config) else []
         elsewhere = [trainer(changed, offload="optimizer") for changed in (here, recomputing, *sleeping)]
         together = [
             engine(changed, tensor_parallel=n)
@@ -247,7 +247,7 @@ def _changes(config: Config, shape: Shape, ranks: int, card: float) -> Iterator[
         ]
         for changed in (here, recomputing, *sleeping, *elsewhere, *together):
             yield changed, gpus
-            if not _vllm(config):
+            if not is_vllm(config):
                 continue
             spare = card - total(memory(engine(changed, kv_cache_gib=0.0), shape, gpus))
             if (cache := min(int(spare), int(changed.engine.kv_cache_gib))) >= max(1.0, 4 * least):
