@@ -1,6 +1,6 @@
 """Answers written from the canonical form of a task alone: its lines become kernels, as they stand.
 
-    t2 = self.m1(t1)                        't3 = t2[i] + in0[i]; t4 = F.relu(t3); t5 = F.softmax(t4, dim=1)'
+    t2 = self.m1(t1)                        't3 = t2 + in0; t4 = F.relu(t3); t5 = F.softmax(t4, dim=1)'
     t3 = t2 + in0                           def kernel1(t2_ptr, in0_ptr, o_ptr, N, BLOCK):
     t4 = F.relu(t3)                             ...
     t5 = F.softmax(t4, dim=1)     ->            t3 = t2 + in0
@@ -12,7 +12,7 @@
                                                 return t6
 
 They are what a small policy can write for a network of many layers, whoever wrote it. Before each kernel they say its
-lines; a value that the kernel loads has its place there, so that the arguments can be read off, one after the other.
+lines, from which its arguments follow.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ from drkernel.types import Task
 MOST_KERNELS = 3
 LEAST_SAVED = 0.05
 """A kernel is written where it saves at least this share of what the best one saves."""
-LONGEST_PLACE = 12
-"""Characters of an index that a kernel's lines repeat."""
 
 
 def by_lines(task: Task) -> str | None:
@@ -58,32 +56,13 @@ def by_lines(task: Task) -> str | None:
     chosen = [kernel for kernel, value in likely[:MOST_KERNELS] if value >= LEAST_SAVED * best]
     numbers = {kernel: number for number, kernel in enumerate((k for k in first if k in chosen), 1)}
     calls = {g.makes: g.call(numbers[g.kernel]) for g in every if g.kernel in numbers}
-    texts = {number: first[kernel].text(number) for kernel, number in numbers.items()}
-    plans = {number: _plan(told, first[kernel], texts[number]) for kernel, number in numbers.items()}
-    kernels = [f"{plans[number]}\n{text}" for number, text in texts.items()]
+    kernels = [f"{_plan(told, first[kernel].made)}\n{first[kernel].text(number)}" for kernel, number in numbers.items()]
     return _submission(form, kernels, calls, task.answer_name)
 
 
-def _plan(told: Told, group: Group | Tiles | Attention, text: str) -> str:
-    """The lines that a kernel computes, as a statement; what it loads has its place where it is first read.
-
-    Args:
-        text: the kernel's.
-    """
-    plan = "; ".join(told.makers[name].told.partition("  #")[0] for name in group.made)
-    for value in group.arguments:
-        place = _place(group.name(value), text)
-        plan = re.sub(rf"(?<![\w.])({re.escape(value)})(?![\w.(\[])", rf"\1[{place}]", plan, count=1)
-    return repr(plan)
-
-
-def _place(name: str, text: str) -> str:
-    """Where a kernel loads a tensor: the index, or `...` where that is long."""
-    found = re.search(
-        rf"\b{name} = tl\.load\({name}_ptr(?: \+ (.+?))?(?:, mask=.+)?\)(?:\.to\(tl\.\w+\))?$", text, re.M
-    )
-    index = found and (found[1] or "0")
-    return index if index and len(index) <= LONGEST_PLACE else "..."
+def _plan(told: Told, made: Sequence[str]) -> str:
+    """The lines that make these values, as a statement."""
+    return repr("; ".join(told.makers[name].told.partition("  #")[0] for name in made))
 
 
 def _submission(form: Canonical, kernels: Sequence[str], calls: Mapping[str, str], name: str) -> str:
