@@ -122,6 +122,9 @@ def _computes_names(function: object) -> bool:
         "torch.get_device_module",
         "contextlib.redirect_stdout",
         "typing_extensions.get_annotations",
+        "torch.FloatStorage",
+        "torch.cuda.FloatStorage",
+        "torch.StorageBase",
     ],
 )
 def test_what_is_at_home_elsewhere_obeys_the_table_of_its_home(path):

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from drkernel.judge.boundary.custom_operators import implementation, is_followed, record_without_modes
+from drkernel.judge.boundary.custom_operators import implementation, record_without_modes
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.windows import CONVOLUTIONS, lanes, share_read, terms
+from drkernel.judge.boundary.witness import executing
 
 SECTOR = 32
 """Bytes that a GPU's caches move at least."""
@@ -69,6 +69,9 @@ SORTS = frozenset(
 MOMENTS = frozenset({"var", "std", "var_mean", "std_mean"})
 """Operators that tell how far numbers lie from their mean."""
 
+_FLOPS = {packet.__name__: count for packet, count in flop_registry.items()}
+"""Formulas of torch by operator, each behind a wrapper that finds tensors in a way that anybody may change."""
+
 _COUNTED = ("aten", "prims", "torchvision")
 """Namespaces of operators that run as kernels of a library."""
 
@@ -92,23 +95,19 @@ class Recorder(TorchDispatchMode):
 
     Args:
         merge: whether equal operators on equal sizes share a row.
-        strict: whether operators raise whose work is not known: other libraries' that have no kernels for a GPU, and
-            those that hide behind a dispatch key.
         look: whether factors of products are looked at, which takes data; see Row.needless.
         dry: whether tensors have no data. Custom operators run their implementations even so.
     """
 
-    def __init__(self, trace: OpTrace, merge: bool = True, strict: bool = False, look: bool = False, dry: bool = False):
+    def __init__(self, trace: OpTrace, merge: bool = True, look: bool = False, dry: bool = False):
         super().__init__()
         self.trace = trace
         self.shapes: list[list[torch.Size]] = []
-        self._merge, self._strict, self._look, self._dry = merge, strict, look, dry
+        self._merge, self._look, self._dry = merge, look, dry
         self._rows: dict[tuple, Row] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        if self._strict and not _is_known(func):
-            raise NotImplementedError(f"the operator {func} has no kernel on this device")
         result = (implementation(func) if self._dry else func)(*args, **kwargs)
         if moves_data(func):
             self._record(func, args, kwargs, result)
@@ -124,7 +123,7 @@ class Recorder(TorchDispatchMode):
             name += OUTER if args[1] not in (-1, args[0].dim() - 1) else ""
         elif name == "native_batch_norm":
             name += TRAINING if args[5] else ""
-        strided = func._overloadpacket not in flop_registry
+        strided = func._overloadpacket.__name__ not in _FLOPS
         scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
         flops = _flops(func, args, kwargs, result)
         share = share_read(func, args, kwargs)
@@ -225,7 +224,7 @@ def keep_fused_operators_whole() -> None:
         recorder = _get_current_dispatch_mode()
         if not isinstance(recorder, Recorder):
             return original(*args, **kwargs)
-        with _pop_mode_temporarily():
+        with _pop_mode_temporarily(), executing():
             result = original(*args, **kwargs)
         recorder.add("rms_norm", [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)], [result])
         return result
@@ -233,19 +232,14 @@ def keep_fused_operators_whole() -> None:
     torch.rms_norm = rms_norm
 
 
-_MARKS = frozenset({"_record_function_enter", "_record_function_enter_new", "_record_function_exit"})
-"""Operators that take a text, or what such a one has made, and compute nothing."""
-
-
 def moves_data(func: Any) -> bool:
     """Whether a GPU would run a kernel for this operator."""
-    return not func.is_view and func._overloadpacket.__name__ not in FREE and func.namespace in _COUNTED
+    return not func.is_view and func._overloadpacket.__name__ not in FREE and is_counted(func)
 
 
-def _is_known(func: Any) -> bool:
-    """Whether the operator, or what it consists of, is counted, or it only marks a block for a profiler."""
-    is_mark = func.namespace == "profiler" and func.overloadpacket.__name__ in _MARKS
-    return func.namespace in _COUNTED or is_mark or is_followed(func)
+def is_counted(func: Any) -> bool:
+    """Whether the operator is one of a library that has kernels for a GPU."""
+    return func.namespace in _COUNTED
 
 
 def _algorithm(name: str, read: list[Tensor], written: list[Tensor]) -> str:
@@ -280,17 +274,22 @@ def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> t
     for index, argument in enumerate(func._schema.arguments):
         value = args[index] if index < len(args) else kwargs.get(argument.name)
         mutated = argument.alias_info is not None and argument.alias_info.is_write
-        for tensor in tree_leaves(value):
+        for tensor in _parts(value):
             if not isinstance(tensor, Tensor):
                 continue
             if mutated:
                 written[_region(tensor)] = tensor
             if not (mutated and (argument.name == "out" or name in IGNORES_SELF)):
                 read[_region(tensor)] = tensor
-    for tensor in tree_leaves(result[:1] if name == "log_sigmoid_forward" else result):  # CUDA leaves its buffer empty
+    for tensor in _parts(result[:1] if name == "log_sigmoid_forward" else result):  # CUDA leaves its buffer empty
         if isinstance(tensor, Tensor):
             written[_region(tensor)] = tensor
     return list(read.values()), list(written.values())
+
+
+def _parts(value: Any) -> list[Any]:
+    """What lists and tuples hold, however deep."""
+    return [inner for part in value for inner in _parts(part)] if isinstance(value, (list, tuple)) else [value]
 
 
 def _region(tensor: Tensor) -> tuple:
@@ -332,23 +331,33 @@ def _is_diagonal(matrix: Tensor) -> bool:
 
 
 def _flops(func: Any, args: tuple, kwargs: dict, result: Any) -> float:
-    packet = func._overloadpacket
-    packet = getattr(torch.ops.aten, packet.__name__.removesuffix("_"), packet)  # in place, the work is the same
-    if packet.__name__ in CONVOLUTIONS:
+    name = func._overloadpacket.__name__.removesuffix("_")  # in place, the work is the same
+    if name in CONVOLUTIONS:
         return terms(func, args, kwargs, result)
-    if (count := flop_registry.get(packet)) is not None:
-        return float(count(*args, **kwargs, out_val=result))
-    if (special := _EXTRA_FLOPS.get(packet.__name__)) is not None:
+    if (count := _FLOPS.get(name)) is not None:
+        by_shape = getattr(count, "__wrapped__", None)
+        if by_shape is None:
+            return float(count(*args, **kwargs, out_val=result))
+        return float(by_shape(*_shapes(args), **_shapes(kwargs), out_shape=_shapes(result)))
+    if (special := _EXTRA_FLOPS.get(name)) is not None:
         return float(special(args, result))
-    name = packet.__name__
     multiplies = name in PRODUCTS or ("linalg_" in name and name not in _NO_PRODUCTS)
     return _as_product(args, kwargs, result) if multiplies else 0.0
 
 
+def _shapes(value: Any) -> Any:
+    """A value with shapes in the place of tensors."""
+    if isinstance(value, dict):
+        return {name: _shapes(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shapes(part) for part in value]
+    return value.shape if isinstance(value, Tensor) else value
+
+
 def _as_product(args: tuple, kwargs: dict, result: Any) -> float:
     """Of a matrix product with operands of these sizes: [M, K] and [K, N] give [M, N] by sqrt(MK * KN * MN) terms."""
-    read = sorted(t.numel() for t in tree_leaves((args, list(kwargs.values()))) if isinstance(t, Tensor))
-    written = max((t.numel() for t in tree_leaves(result) if isinstance(t, Tensor)), default=0)
+    read = sorted(t.numel() for t in _parts((args, list(kwargs.values()))) if isinstance(t, Tensor))
+    written = max((t.numel() for t in _parts(result) if isinstance(t, Tensor)), default=0)
     return 2.0 * (read[-1] * read[-2 if len(read) > 1 else -1] * written) ** 0.5 if read else 0.0
 
 
@@ -360,7 +369,7 @@ def _attention(args: tuple, result: Any) -> float:
 
 def _recurrent(args: tuple, result: Any) -> float:
     """LSTM and GRU layers: each step of each sequence multiplies with every weight once."""
-    weights = [t for t in tree_leaves(args) if isinstance(t, Tensor) and t.dim() == 2]
+    weights = [t for t in _parts(args) if isinstance(t, Tensor) and t.dim() == 2]
     return 2.0 * args[0].shape[0] * args[0].shape[1] * sum(w.numel() for w in weights)
 
 

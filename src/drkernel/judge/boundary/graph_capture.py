@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from drkernel.judge.boundary.aten import moves_data, without_compiler
 from drkernel.judge.boundary.custom_operators import unrecorded
+from drkernel.judge.boundary.witness import executing
 
 
 @without_compiler
@@ -41,4 +42,5 @@ def replay_operator(func: Any, args: tuple, kwargs: dict, result: Any) -> None:
     with torch.no_grad(), torch._C.DisableTorchFunction(), unrecorded():
         for old, new in zip(tree_leaves(result), tree_leaves(fresh), strict=True):
             if isinstance(old, Tensor) and old is not new:
-                old.copy_(new)
+                with executing():
+                    old.copy_(new)

@@ -94,7 +94,7 @@ ONLY = {
 MEMBERS = {
     "torch": _words("""
         compile load save from_file frombuffer use_deterministic_algorithms set_deterministic_debug_mode classes
-        UntypedStorage TypedStorage fork wait set_default_tensor_type DispatchKey DispatchKeySet from_dlpack to_dlpack
+        fork wait set_default_tensor_type DispatchKey DispatchKeySet from_dlpack to_dlpack
         get_device_module
     """),
     "torch.nn": _words("DataParallel"),

@@ -7,7 +7,7 @@ table of its home allows. So what a module imports for itself opens nothing.
 from __future__ import annotations
 
 from drkernel.judge.trusted import denylist
-from drkernel.judge.trusted.source_names import holds_modules, home_of, is_class, module_named
+from drkernel.judge.trusted.source_names import holds_modules, home_of, is_class, is_storage, module_named
 
 
 def is_allowed(module: str) -> bool:
@@ -27,7 +27,7 @@ def forbidden(path: str, namespaces: frozenset[str]) -> str | None:
         others = module in denylist.ONLY and member not in denylist.ONLY[module]
         if private or others or member in denylist.MEMBERS.get(module, ()) or (found and not is_allowed(found)):
             return full
-        if module == "torch.ops" and member not in namespaces:
+        if is_storage(full) or (module == "torch.ops" and member not in namespaces):
             return full
         if not found:
             hidden = next((part for part in members if part.startswith("_") and not part.startswith("__")), None)

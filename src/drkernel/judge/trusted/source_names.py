@@ -12,6 +12,8 @@ import importlib
 import sys
 from types import ModuleType
 
+import torch
+
 from drkernel.judge.trusted import denylist
 
 _SAME = {"posixpath": "os.path"}
@@ -91,3 +93,10 @@ def holds_modules(path: str) -> bool:
 def is_class(path: str) -> bool:
     """Whether a member is a class."""
     return isinstance(_member(*path.rpartition(".")[::2]), type)
+
+
+@functools.lru_cache(100_000)
+def is_storage(path: str) -> bool:
+    """Whether a member is a class of storages, whose bytes the host may read and write."""
+    found = _member(*path.rpartition(".")[::2])
+    return isinstance(found, type) and issubclass(found, (torch.StorageBase, torch.TypedStorage, torch.UntypedStorage))

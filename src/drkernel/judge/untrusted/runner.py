@@ -6,6 +6,7 @@ bytes that the examiner compares. It alone knows the inputs to come and the expe
 
 from __future__ import annotations
 
+import gc
 import linecache
 import math
 import os
@@ -78,6 +79,7 @@ def prepare() -> None:
     seed_one_generator()
     torch._C._set_deterministic_algorithms(True, warn_only=True)  # fills uninitialised memory with NaN
     warnings.simplefilter("ignore")
+    gc.disable()
     _warm_up()
 
 
@@ -156,12 +158,11 @@ class Runner:
     def _call(
         self, model: int, args: Any, slots: list, train: bool, seed: int, skip: list, budget: float
     ) -> dict[str, Any]:
-        values = self.areas.values(args, slots)
-        module = in_mode(self.models[model], train)
         torch.manual_seed(seed)
         watch = _OperatorResults()
         with torch.no_grad(), self.record(skip=skip, budget=budget) as trace, watch if skip else nullcontext():
-            result = module(*values)
+            values = self.areas.values(args, slots)  # it destroys objects of the last call, and their code may run
+            result = in_mode(self.models[model], train)(*values)
         reply = self.areas.copy_out(result)
         reply["overwrites"] = any(checksum(tensor) != before for tensor, before in self._last)
         described = zip(tensors_in(result), reply["tensors"], strict=True)

@@ -42,6 +42,22 @@ SNIPPETS = {
         assert x.dtype == torch.float16 and x.cpu().float().numpy().sum() == 3
         assert x.to(torch.ones(2, device="cuda")).dtype == torch.float32
     """,
+    "the host's memory is another one": """
+        import numpy as np
+        array, memory = np.ones(3, np.float32), bytearray(3)
+        made = [torch.from_numpy(array), torch.as_tensor(array), torch.asarray(array)]
+        made += [torch.asarray(memory, dtype=torch.uint8)]
+        kept = made[0].numpy()
+        for tensor in made:
+            tensor.fill_(5)
+        assert array.sum() == 3 and kept.sum() == 3 and sum(memory) == 0
+        for method in ("apply_", "map_"):
+            try:
+                getattr(made[0], method)(print)
+            except TypeError:
+                continue
+            raise AssertionError(method)
+    """,
     "modules": """
         model = nn.Sequential(nn.Linear(4, 4, device="cuda"), nn.ReLU(), nn.LayerNorm(4)).cuda().to("cuda").eval()
         assert next(model.parameters()).is_cuda and model(torch.randn(2, 4, device="cuda")).device.type == "cuda"

@@ -1,5 +1,6 @@
 """What a launch is counted as, where its author would like it to be counted as less."""
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -7,6 +8,7 @@ import triton.language as tl
 from triton.runtime.errors import InterpreterError
 
 from drkernel.judge.boundary.op_trace import site_of
+from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue
 from drkernel.judge.untrusted.simulated.device import record
 
 
@@ -39,6 +41,29 @@ def test_loads_that_are_masked_do_not_make_other_work_less():
 
 def test_products_of_two_kinds_count_as_the_slower_one():
     assert counted(DECOYS=0, HALF_LAST=True).math == "fp32"
+
+
+def test_an_addition_costs_the_same_whatever_its_type_says_of_itself(monkeypatch):
+    number = BlockValue(np.ones((1, 8), np.float32), tl.float32)
+    builder, costs = BatchBuilder(), []
+    monkeypatch.setattr(builder, "count", lambda data, cost: costs.append(cost))
+    builder.binary_op(number, number, np.add)
+    monkeypatch.setitem(vars(tl.float32), "is_floating", lambda: False)
+    builder.binary_op(number, number, np.add)
+    assert costs == [1, 1]
+
+
+def test_tensors_and_operators_are_what_pytorch_knows_of_them(monkeypatch):
+    x, y = torch.rand(64, 64), torch.empty(64, 64)
+    with record() as plain:
+        torch.neg(x, out=y)
+    x.numel = y.numel = lambda: 1
+    x.stride = y.stride = lambda *dim: 0 if dim else (0, 0)
+    monkeypatch.setattr(torch.ops.aten.neg.out, "is_view", True)
+    monkeypatch.setattr(torch.ops.aten.neg.out, "_op", torch.sort)
+    with record() as trace:
+        torch.neg(x, out=y)
+    assert trace.to_json() == plain.to_json() and torch.equal(y, -x)
 
 
 @triton.jit

@@ -231,7 +231,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def cast_impl(self, src: BlockValue, dst_type: Any) -> BlockValue:
         target = dst_type.scalar
         data = encoded(decoded(src.data, src.dtype.scalar), target)
-        result = self._done(data, target, _simple_cost(target))
+        result = self._done(data, target, _simple_cost(data, target))
         result.attr = {key: src.attr[key] for key in ("filled", "along") if key in src.attr}
         return result
 
@@ -263,7 +263,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         result = op(*(decoded(operand.data, dtype) for operand in operands))
         if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
             result = encoded(result, dtype)
-        return self._done(result, dtype, COSTS.get(op, _simple_cost(dtype)))
+        return self._done(result, dtype, COSTS.get(op, _simple_cost(operands[0].data, dtype)))
 
     def create_idiv(self, lhs: BlockValue, rhs: BlockValue) -> BlockValue:
         data = (lhs.data - np.fmod(lhs.data, rhs.data)) // rhs.data
@@ -370,9 +370,9 @@ def _view(arg: BlockValue, data: np.ndarray, attr: dict | None = None) -> BlockV
     return BlockValue(data, arg.dtype.scalar, attr)
 
 
-def _simple_cost(dtype: Any) -> float:
-    """Cost of an addition, comparison, ... of numbers of this type."""
-    return 1 if dtype.is_floating() else INTEGER
+def _simple_cost(data: np.ndarray, dtype: Any) -> float:
+    """Cost of an addition, comparison, ... of such numbers. What they are is seen: a dtype may be made to lie."""
+    return 1 if decoded(data[:0], dtype).dtype.kind == "f" else INTEGER
 
 
 def _is_tf32(precision: Any) -> bool:

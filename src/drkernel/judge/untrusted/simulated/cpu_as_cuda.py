@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from drkernel.judge.boundary.custom_operators import entered
@@ -33,6 +35,10 @@ _ANSWERS = {
     Tensor.cuda: lambda tensor, *_, **__: tensor,
     Tensor.data_ptr: lambda tensor: tensor.data_ptr() + ADDRESSES,
 }
+_SHARING = frozenset({torch.as_tensor, torch.asarray})
+"""Functions that make tensors of the host's memory, and torch.from_numpy, which asks no mode."""
+_ON_HOST = ("apply_", "map_", "map2_")
+"""Methods that call Python code with each number, which tensors of a GPU do not have."""
 _TO_HOST = ("numpy", "tolist", "__dlpack__")
 """Methods that give a tensor's data to the host at once; all others use these, or operators."""
 
@@ -45,10 +51,25 @@ def install(machine: Any) -> None:
     methods = {name: getattr(Tensor, name) for name in _TO_HOST}
     replace(Tensor, **{name: _counted(machine, method) for name, method in methods.items()})
     once = {getattr(Tensor, name): method for name, method in methods.items()}  # torch hands a mode what is replaced
-    machine.fake_cuda = FakeCudaMode(CPU, _ANSWERS | once)
+    replace(Tensor, **dict.fromkeys(_ON_HOST, _refused))
+    from_numpy = torch.from_numpy
+    replace(torch, from_numpy=lambda array: from_numpy(array).clone())
+    machine.fake_cuda = _HostApart(CPU, _ANSWERS | once)
     machine.fake_cuda.__enter__()
     _follow_threads(machine)
-    lock(Tensor, FakeCudaMode)
+    lock(Tensor, FakeCudaMode, _HostApart)
+
+
+class _HostApart(FakeCudaMode):
+    """No tensor shares the host's memory, which the host may write at any time."""
+
+    def _call(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        return result.clone() if func in _SHARING and not (args and isinstance(args[0], Tensor)) else result
+
+
+def _refused(tensor: Tensor, *_: Any) -> None:
+    raise TypeError("this method is only implemented on CPU tensors")
 
 
 def _counted(machine: Any, function: Callable) -> Callable:
@@ -61,7 +82,8 @@ def _counted(machine: Any, function: Callable) -> Callable:
     def copy(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         if machine.session is not None:
             machine.session.copied_to_host(tensor)
-        return function(tensor, *args, **kwargs)
+        found = function(tensor, *args, **kwargs)
+        return found.copy() if isinstance(found, np.ndarray) else found
 
     return copy
 

@@ -50,7 +50,7 @@ def record(skip: Collection[str] = (), budget: float = WORK_BUDGET) -> Iterator[
     """
     if not _machines:
         raise DrKernelError("simulated device: record() before install()")
-    from drkernel.judge.untrusted.simulated.interpreter import Session
+    from drkernel.judge.untrusted.simulated.recorder import Session
 
     trace = OpTrace()
     with _machines[0].recording(Session(trace, skip, budget)):
@@ -61,7 +61,7 @@ def record(skip: Collection[str] = (), budget: float = WORK_BUDGET) -> Iterator[
 def record_grids(seed: int = 0) -> Iterator[OpTrace]:
     """Counts launches and their programs. No launch is executed but for a few of its programs, whose loads give nothing
     (`sampled`), so that tensors need no data. `seed` decides which programs."""
-    from drkernel.judge.untrusted.simulated.interpreter import Session
+    from drkernel.judge.untrusted.simulated.recorder import Session
 
     trace, _machines[0].seed = OpTrace(), seed
     with _machines[0].recording(Session(trace, (), WORK_BUDGET, dry=True)):

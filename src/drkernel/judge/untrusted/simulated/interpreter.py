@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import inspect
 import linecache
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,16 @@ from triton.runtime import autotuner, errors
 from triton.runtime import interpreter as upstream
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from drkernel.judge.boundary.aten import Recorder, keep_fused_operators_whole
+from drkernel.judge.boundary.aten import keep_fused_operators_whole
 from drkernel.judge.boundary.custom_operators import record_without_modes, unrecorded
-from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
+from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.witness import executing
 from drkernel.judge.untrusted.simulated import block_pointers, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
 from drkernel.judge.untrusted.simulated.loops import LoopTransformer, LoopValue, static_range, use_own_names
 from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
+from drkernel.judge.untrusted.simulated.recorder import Session, plain
 from drkernel.judge.untrusted.simulated.semantic import BatchSemantic
 from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
 
@@ -45,33 +48,8 @@ BATCH_ELEMENTS = 1 << 16
 NESTED_SPLITS = 8
 """How often a batch may split into groups that split again. Each split starts the programs anew."""
 
-COPIED_AT_ONCE = 8
-"""Elements that are copied to the host at the price of one: a price for what the host may compute from them."""
-
 LAUNCH_BUDGET = 1e9
 """Work (see Meter) that a launch outside of a recording may cost."""
-
-
-class Session:
-    """One recording: what launches are counted in."""
-
-    def __init__(self, trace: OpTrace, skip: Collection[str], budget: float, dry: bool = False):
-        self.trace, self.dry = trace, dry
-        self.skip = frozenset(skip)
-        self.budget = budget
-        self.recorder = Recorder(trace, strict=not dry, dry=dry)
-        self._rows: dict[Any, Row] = {}
-
-    def row(self, kernel: upstream.InterpretedFunction) -> Row:
-        """The trace's row of a kernel."""
-        if kernel not in self._rows:
-            self._rows[kernel] = Row(kernel.__name__[:200], site_of(kernel)[:200], True)
-            self.trace.rows.append(self._rows[kernel])
-        return self._rows[kernel]
-
-    def copied_to_host(self, tensor: torch.Tensor) -> None:
-        """Counts a copy of all elements to the host, like one `item()` for a few of them."""
-        self.recorder.add("_local_scalar_dense", [tensor], [], calls=1 + tensor.numel() // COPIED_AT_ONCE)
 
 
 class Machine:
@@ -104,7 +82,7 @@ class Machine:
         """A block whose launches and operators go to a session."""
         outer, self.session = self.session, session
         try:
-            with session.recorder:
+            with session.watch() if outer is None else contextlib.nullcontext(), session.recorder, _collecting():
                 yield
         finally:
             self.session = outer
@@ -227,6 +205,18 @@ class Machine:
         return upstream._implicit_cvt(argument)
 
 
+@contextlib.contextmanager
+def _collecting() -> Iterator[None]:
+    """Garbage is collected in this block, and not around it where runners are: what it computes is recorded."""
+    before = gc.isenabled()
+    gc.enable()
+    try:
+        yield
+    finally:
+        if not before:
+            gc.disable()
+
+
 def _grid(kernel: upstream.InterpretedFunction, grid: Any) -> tuple[int, ...]:
     """The sizes of a grid, checked."""
     sizes = tuple(int(size) for size in (grid if isinstance(grid, (tuple, list)) else (grid,)))
@@ -243,7 +233,7 @@ def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
         for item in value if isinstance(value, tuple) else (value,):
             item = item.base if isinstance(item, (TensorDescriptor, triton.runtime.jit.TensorWrapper)) else item
             if isinstance(item, torch.Tensor):
-                yield name, item
+                yield name, plain(item)
 
 
 def _body(kernel: upstream.InterpretedFunction) -> Callable:
@@ -323,7 +313,8 @@ def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: An
         else:
             with unrecorded():
                 for name in self.reset_to_zero:
-                    torch.Tensor.zero_(everything[name])  # an object with such a method could compute
+                    with executing():
+                        torch.Tensor.zero_(everything[name])  # an object with such a method could compute
     if config.pre_hook is not None:
         config.pre_hook(everything)
     self.fn.run(*args, **kwargs, **config.all_kwargs())

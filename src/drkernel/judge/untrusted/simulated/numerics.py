@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from drkernel.judge.boundary.custom_operators import unrecorded
+from drkernel.judge.boundary.witness import executing
 
 
 def bf16_to_fp32(bits: np.ndarray) -> np.ndarray:
@@ -49,16 +50,17 @@ def _round_bits(values: np.ndarray, drop: int) -> np.ndarray:
     return (bits + np.uint32((1 << (drop - 1)) - 1) + odd) & np.uint32(0xFFFFFFFF ^ ((1 << drop) - 1))
 
 
-_numpy = torch.Tensor.numpy
-"""The method itself: where the CPU stands for a GPU, tensors have another that counts a copy to the host."""
+_numpy, _from_numpy = torch.Tensor.numpy, torch.from_numpy
+"""What does not copy: where the CPU stands for a GPU, others that do stand in their place."""
 
 
 def from_torch(function: Callable) -> Callable[..., np.ndarray]:
     """A torch function on numpy arrays, invisible to the recorder."""
 
     def call(*arrays: np.ndarray) -> np.ndarray:
-        with torch._C.DisableTorchFunction(), unrecorded():
-            return _numpy(function(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)))
+        tensors = [_from_numpy(np.ascontiguousarray(array)) for array in arrays]
+        with torch._C.DisableTorchFunction(), unrecorded(), executing():
+            return _numpy(function(*tensors))
 
     return call
 

@@ -1,0 +1,45 @@
+# ranges of a profiler that end out of order hide an operator | task: p_sort | expect: no gain
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+from torch.autograd.profiler import record_function
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) / 2, mask=i < n)
+
+
+KEPT = {}
+
+
+@torch.library.custom_op("attack::open", mutates_args=())
+def opened(x: torch.Tensor) -> torch.Tensor:
+    KEPT["r"] = record_function("a")
+    KEPT["r"].__enter__()
+    return torch.empty_like(x)
+
+
+def work(x):
+    m = torch.cuda.CUDAGraph()._mode
+    opened(x)
+    m.old_dispatch_mode_flags.append(True)
+    m.old_non_infra_dispatch_mode_flags.append(True)
+    m.old_without_ignore_compile_internals_dispatch_mode_flags.append(True)
+    m.__exit__(None, None, None)
+    t = x * 2
+    s = torch.sort(t, dim=1).values
+    m.__enter__()
+    KEPT["r"].__exit__(None, None, None)
+    return s
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        s = work(x)
+        n = x.shape[0] * x.shape[1]
+        y = torch.empty(x.shape, device=x.device, dtype=x.dtype)
+        copy_kernel[(triton.cdiv(n, 1024),)](s, y, n, BLOCK=1024)
+        return y

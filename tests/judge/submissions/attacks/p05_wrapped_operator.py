@@ -1,0 +1,40 @@
+# functools.wraps sets what an operator calls | task: p_sort | expect: no gain
+import functools
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) / 2, mask=i < n)
+
+
+class Source:
+    pass
+
+
+def never(self):
+    raise AttributeError("x")
+
+
+def work(x):
+    source = Source()
+    source._op = lambda x: torch.sort(x * 2, dim=1).values
+    try:
+        functools.wraps(source)(torch.ops.aten.neg.default)
+    except AttributeError:
+        pass
+    return torch.neg(x)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        s = work(x)
+        n = x.shape[0] * x.shape[1]
+        y = torch.empty(x.shape, device=x.device, dtype=x.dtype)
+        copy_kernel[(triton.cdiv(n, 1024),)](s, y, n, BLOCK=1024)
+        return y
