@@ -270,6 +270,15 @@ def test_rows_are_sorted_or_have_their_largest_side_by_side(columns):
     assert len(value.argmax(-1).unique()) > 4
 
 
+def test_half_of_the_columns_of_shifted_values_are_ordered_along_another_dimension():
+    values = torch.randn(64, 200)
+    numbers, source = values.clone(), structure.Source(Use.VALUES, -3.0, 3.0, True)
+    regimes.change("mirrored", 1, 5)(numbers, source, 0)
+    first = numbers.topk(4, dim=0).indices.sort(0).values
+    assert 30 < int((first[3] - first[0] == 3).sum()) < 100
+    assert torch.allclose(numbers.sort(0).values, (-1.5 * values).sort(0).values, atol=1e-5)
+
+
 def test_ordered_rows_hold_the_numbers_that_were_drawn():
     values = torch.randn(30, 70)
     numbers, source = values.clone(), structure.Source(Use.VALUES, -3.0, 3.0, True)

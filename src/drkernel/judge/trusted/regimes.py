@@ -132,7 +132,7 @@ REGIMES: dict[str, int] = {
 domain on the first; in the last one, all numbers stay in the range of their draw."""
 
 DESCRIPTIONS = {
-    "mirrored": "shifted values",
+    "mirrored": "shifted values, of which some columns are sorted",
     "large": "large values",
     "heavy": "negative, heavy-tailed values",
     "integers": "small integers",
@@ -171,6 +171,8 @@ def change(regime: str, variant: int, seed: int) -> Change | None:
             _fill_mixed(values, source, min(variant, 3), places)
         else:
             _fill(values, source, _PURE[regime][min(variant, len(_PURE[regime]) - 1)], places)
+        if regime == "mirrored":
+            _order_across(values, places)
         if last or source.use == Use.RANGE:
             _into_range(values, source)
         if values is not numbers:
@@ -240,6 +242,19 @@ def _fill_mixed(values: Tensor, source: Source, variant: int, places: torch.Gene
     for fill, part in zip(fills, parts, strict=True):
         if part.numel():
             _fill(part, source, fill, places)
+
+
+def _order_across(values: Tensor, places: torch.Generator) -> None:
+    """Orders half of the columns, at a random place, along another dimension than the last one."""
+    others = [dimension for dimension in range(values.dim() - 1) if values.shape[dimension] > 1]
+    if not others:
+        return
+    draw = lambda high: int(torch.randint(high, (1,), generator=places, device=values.device))
+    columns, dimension = values.shape[-1], others[draw(len(others))]
+    number = max(1, min(columns // 2, _CHUNK * columns // values.numel()))
+    part = values.narrow(-1, draw(columns - number + 1), number).movedim(dimension, -1)
+    rows = part.reshape(-1, part.shape[-1])
+    part.copy_(_ordered(rows, rows, places, given=True).view(part.shape))
 
 
 def _make_few(values: Tensor, source: Source, size: float, places: torch.Generator) -> None:
