@@ -77,7 +77,7 @@ def test_a_number_of_groups_that_follows_from_the_channels_is_worked_out():
     "forward",
     [
         "return torch.cummax(x, dim=1)[0]",  # no such step
-        "return x + y[:1]",  # no formula for where the operand lies
+        "return x.unflatten(2, (16, 16)) + y.unflatten(2, (16, 16))[:, :, :1]",  # no formula for where the operand lies
     ],
 )
 def test_lines_that_no_kernel_computes_have_none(forward):
@@ -90,6 +90,18 @@ KINDS = {
     "one channel": (task("return F.relu(self.a(x))", IMAGES, "nn.BatchNorm2d(32)"), "c = p % C"),
     "small channels": (task("return F.relu(self.a(x))", "64, 32, 7, 7", "nn.BatchNorm2d(32)"), "i // HW % C"),
     "a gate a channel": (task("return x * torch.sigmoid(y.mean((2, 3), keepdim=True))", IMAGES), "t1 = tl.sigmoid(t0)"),
+    "a map of all channels": (
+        task("return x * torch.sigmoid(y.median(1, keepdim=True)[0]) + y.median(0)[0]", IMAGES),
+        "p // C * HW + j",
+    ),
+    "a row of all samples": (
+        task("return F.relu(x + self.a)", ROWS, "nn.Parameter(torch.randn(128, 256))"),
+        "i % (C * HW)",
+    ),
+    "small maps": (
+        task("return x * y.median(1, keepdim=True)[0] + y.median(0)[0].median(0)[0]", "64, 32, 7, 7"),
+        "i // HW // C * HW + i % HW",
+    ),
     "last dimension": (task("return F.mish(x * self.a)", ROWS, "nn.Parameter(torch.randn(256))"), "i % N"),
     "rows": (task("return F.log_softmax(x * y, dim=1)", TABLE), "row = tl.program_id(0)\n"),
     "a value a row along the rows of a square": (

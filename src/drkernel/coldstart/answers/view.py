@@ -2,6 +2,7 @@
 
 View        blocks of elements, wherever they lie
 Channels    the same, with what belongs to channels: index arithmetic, or ByChannel: a program stays in one channel
+Maps        the same, with what belongs to places in all channels, or to all samples; MapsByChannel
 Last        the same, with what belongs to the last dimension
 
 Those that reduce: views.py.
@@ -96,6 +97,10 @@ class View:
     def _only(self, first: int, last: int) -> Shape:
         """The shape with 1 for all but these dimensions."""
         return tuple(size if first <= d <= last else 1 for d, size in enumerate(self.shape))
+
+    def _without(self, *dims: int) -> Shape:
+        """The shape with 1 for these dimensions."""
+        return tuple(1 if d in dims else size for d, size in enumerate(self.shape))
 
     def carried(self, number: str) -> str:
         """What a scan has before the first block."""
@@ -201,6 +206,14 @@ class Channels(View):
         yield self._only(1, 1), ("i // HW % C", "m")
 
 
+class Maps(Channels):
+    def _beside(self) -> Iterator[tuple[Shape, Place]]:
+        yield from super()._beside()
+        yield self._without(1), ("i // HW // C * HW + i % HW", "m")
+        yield self._without(0), ("i % (C * HW)", "m")
+        yield self._without(0, 1), ("i % HW", "m")
+
+
 class ByChannel(View):
     def _beside(self) -> Iterator[tuple[Shape, Place]]:
         yield (*self.shape[:2], *(1,) * (len(self.shape) - 2)), ("p", "")
@@ -217,6 +230,14 @@ class ByChannel(View):
 
     def grid(self, lead: str) -> str:
         return f"{lead}.shape[0] * C, triton.cdiv(HW, 1024)"
+
+
+class MapsByChannel(ByChannel):
+    def _beside(self) -> Iterator[tuple[Shape, Place]]:
+        yield from super()._beside()
+        yield self._without(1), ("p // C * HW + j", "m")
+        yield self._without(0), ("c * HW + j", "m")
+        yield self._without(0, 1), ("j", "m")
 
 
 class Last(View):

@@ -12,7 +12,7 @@ from math import prod
 
 from drkernel.coldstart.answers.known import Shapes
 from drkernel.coldstart.answers.steps import Step
-from drkernel.coldstart.answers.view import ByChannel, Channels, Last, Place, Shape, View
+from drkernel.coldstart.answers.view import ByChannel, Channels, Last, Maps, MapsByChannel, Place, Shape, View
 
 LEAST_PROGRAMS = 64
 """With fewer a GPU is mostly idle."""
@@ -183,9 +183,12 @@ def views(steps: tuple[Step, ...], shapes: Shapes, least: int = LEAST_PROGRAMS) 
     if not reductions:
         shape = max((shapes[step.makes] for step in steps), key=prod)
         yield View(shape)
+        long = prod(shape[2:]) >= SHORT
         if len(shape) > 2:
-            yield ByChannel(shape) if prod(shape[2:]) >= SHORT else Channels(shape)
+            yield ByChannel(shape) if long else Channels(shape)
         yield Last(shape)
+        if len(shape) > 2:
+            yield MapsByChannel(shape) if long else Maps(shape)
     elif len(reductions) == 1:
         over, groups, parts, shape = next(iter(reductions))
         if over == (0, len(shape) - 1) and steps[-1].over and steps[-1].after:
