@@ -50,7 +50,8 @@ def compact():
 
 def load(path, prompts, max_length=10_000, feedback_tokens=1000, ranks=None, **options):
     config = SftConfig(**{"held_out": 0.0, **options})
-    return sft_data.load(str(path), Renderer(prompts, config, max_length, feedback_tokens), ranks or Ranks())
+    data = path if isinstance(path, (list, dict)) else str(path)
+    return sft_data.load(data, Renderer(prompts, config, max_length, feedback_tokens), ranks or Ranks())
 
 
 def only(path, prompts, **options):

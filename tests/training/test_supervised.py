@@ -1,6 +1,6 @@
 """What supervised stages share: rows, epochs, the learning rate, and steps that any number of ranks takes alike."""
 
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 
 import pytest
 import torch
@@ -59,6 +59,53 @@ def test_the_batches_after_some_steps_are_those_of_an_uninterrupted_run():
     epochs = Epochs(LENGTHS, seed=1, epochs=9, batch_tokens=10)
     whole = list(islice(epochs.batches(), 20))
     assert list(islice(epochs.batches(after=13), 7)) == whole[13:]
+
+
+MIXED = [(3, 1.0), (8, 0.25), (2, 2.0), (5, 1.5)]
+"""(rows, weight) of four sources."""
+
+
+def of_sources(chosen: list[int]) -> list[list[int]]:
+    """The rows of each source among those chosen, from 0."""
+    ends = list(accumulate((count for count, _ in MIXED), initial=0))
+    return [sorted(i - first for i in chosen if first <= i < last) for first, last in pairwise(ends)]
+
+
+def test_an_epoch_takes_of_each_source_its_weight():
+    epochs = Epochs([1] * 18, seed=3, epochs=4, batch_size=1, sources=MIXED)
+    order = [chosen[0] for chosen in islice(epochs.batches(), epochs.steps)]
+    assert epochs.steps == 66, "3 + 2 + 4 + 7.5, four times"
+    sizes = [0, *accumulate(3 + 2 + 4 + odd for odd in (7, 8, 7, 8))]
+    found = [of_sources(order[first:last]) for first, last in pairwise(sizes)]
+    for whole, quarter, twice, half_more in found:
+        assert whole == [0, 1, 2] and twice == [0, 0, 1, 1]
+        assert len(set(quarter)) == 2 and set(half_more) == set(range(5)) and len(half_more) in (7, 8)
+    assert sorted(row for _, quarter, _, _ in found for row in quarter) == list(range(8)), "another quarter each time"
+    assert len({tuple(quarter) for _, quarter, _, _ in found}) == 4
+    assert sorted(row for *_, parts in found for row in parts) == sorted([*range(5)] * 6)
+
+
+def test_what_an_epoch_takes_is_drawn_by_the_seed_and_goes_on_after_a_stop():
+    options = {"epochs": 4, "batch_size": 4, "sources": MIXED}
+    first, same, other = (Epochs([1] * 18, seed=seed, **options) for seed in (0, 0, 1))
+    whole = list(islice(first.batches(), 12))
+    assert whole == list(islice(same.batches(), 12)) != list(islice(other.batches(), 12))
+    assert list(islice(first.batches(after=7), 5)) == whole[7:]
+
+
+@pytest.mark.parametrize("size", [{"batch_size": 3}, {"batch_tokens": 10}])
+def test_one_whole_source_is_what_no_sources_are(size):
+    plain = Epochs(LENGTHS, seed=2, epochs=4, **size)
+    named = Epochs(LENGTHS, seed=2, epochs=4, **size, sources=[(7, 1.0)])
+    both = Epochs(LENGTHS, seed=2, epochs=4, **size, sources=[(3, 1.0), (4, 1.0)])
+    expected = list(islice(plain.batches(), 20))
+    for epochs in (named, both):
+        assert epochs.steps == plain.steps and list(islice(epochs.batches(), 20)) == expected
+
+
+def test_the_steps_of_weighted_sources_go_by_the_tokens_that_they_bring():
+    epochs = Epochs([10, 10, 1, 1, 1, 1], seed=0, epochs=2, batch_tokens=6, sources=[(2, 0.5), (4, 2.0)])
+    assert epochs.steps == 6, "10 + 8 tokens, twice"
 
 
 def test_few_rows_make_at_least_one_step():

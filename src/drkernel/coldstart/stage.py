@@ -11,6 +11,7 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from drkernel.coldstart.dataset import Options, make
 from drkernel.config import Config
@@ -21,6 +22,7 @@ from drkernel.policy.transfer import export
 from drkernel.training import sft, sft_data
 from drkernel.training.progress import Progress, make_console
 from drkernel.training.ranks import Ranks
+from drkernel.training.sft_sources import sources
 
 TOKENIZED = 12_000
 """Trajectories on whose texts the tokenizer is trained, spread over the whole set."""
@@ -49,8 +51,8 @@ def prepare(config: Config) -> None:
     assert whole.sft.data
     start, console = Path(whole.policy.path), make_console()
     with Progress(console) as progress:
-        if not config.sft.data and not Path(whole.sft.data).exists():
-            made = make(Path(whole.sft.data), set_options(config), config, progress)
+        if not config.sft.data and not (path := Path(whole.sft.data)).exists():
+            made = make(path, set_options(config), config, progress)
             for line in made.lines:
                 progress.log(line)
         if not start.exists():
@@ -86,9 +88,9 @@ def set_options(config: Config) -> Options:
     )
 
 
-def texts(source: str, prompts: type[CompactPrompts] | type[ChatPrompts]) -> Iterator[str]:
+def texts(data: Any, prompts: type[CompactPrompts] | type[ChatPrompts]) -> Iterator[str]:
     """The messages on which the tokenizer is trained, as the policy will read and write them."""
-    dialogues = list(sft_data.read(source))
+    dialogues = [each for source in sources(data) for each in sft_data.read(source.place)]
     for dialogue in dialogues[:: max(1, -(-len(dialogues) // TOKENIZED))]:
         yield prompts.opening(dialogue.task)
         for number, text in enumerate(dialogue.messages[1:]):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from drkernel.config.sft import weights
 from drkernel.types import DrKernelError
 
 
@@ -106,6 +107,8 @@ def expect_trajectories(config: Any) -> None:
         raise DrKernelError(f"config: {found}; expected sft.optimizer=adamw for adapters")
     if not sft.data and config.stage == "sft":
         raise DrKernelError("config: stage=sft without sft.data; expected a parquet file, a folder or hub:OWNER/NAME")
+    if sft.data:
+        weights(sft.data)
     if config.policy.prompts != "chat" and sft.messages in ("ready", "own_opening"):
         found = f"sft.messages={sft.messages} with policy.prompts={config.policy.prompts}"
         raise DrKernelError(f"config: {found}; expected policy.prompts=chat, whose template such messages are for")

@@ -30,7 +30,7 @@ def resolve(
     Raises DrKernelError naming the key, what was found and what was expected.
     """
     known = valid_keys(kind)
-    for key in _keys(cast("dict[str, Any]", OmegaConf.to_container(composed))):
+    for key in _keys(cast("dict[str, Any]", OmegaConf.to_container(composed)), known):
         if key not in known:  # Hydra lets in what was added with a plus
             raise DrKernelError(f"config: unknown key {key!r}{nearest(key, known)}")
     try:
@@ -59,11 +59,12 @@ def to_yaml(config: Any) -> str:
     return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
-def _keys(nested: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _keys(nested: Mapping[str, Any], known: Collection[str], prefix: str = "") -> Iterator[str]:
+    """Dotted keys; what is in a known key that is no group, such as `sft.data`, is its value."""
     for name, value in nested.items():
-        yield f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            yield from _keys(value, f"{prefix}{name}.")
+        yield (key := f"{prefix}{name}")
+        if isinstance(value, Mapping) and (key not in known or any(each.startswith(f"{key}.") for each in known)):
+            yield from _keys(value, known, f"{key}.")
 
 
 def _get(config: Any, key: str) -> Any:

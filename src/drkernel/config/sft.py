@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
+
+from drkernel.types import DrKernelError
 
 MESSAGES = ("auto", "plain", "ready", "own_opening")
 LOSS_ON = ("all", "right", "until_best", "best")
@@ -14,9 +18,10 @@ TOO_LONG = ("drop", "cut")
 class SftConfig:
     """`stage=sft`: supervised training on trajectories. The defaults are those of the paper's published scripts."""
 
-    data: str | None = None
-    """A parquet file, a folder of them, or `hub:OWNER/NAME`, whose split `train` trains (`hub:OWNER/NAME/SPLIT`:
-    another); columns as docs/supervised.md says."""
+    data: Any = None
+    """A parquet or .jsonl file, a folder of them, or `hub:OWNER/NAME`, whose split `train` trains
+    (`hub:OWNER/NAME/SPLIT`: another); columns as docs/supervised.md says. Several: a list, or SOURCE: WEIGHT, the share
+    of a source's rows that an epoch takes: of 0.25 a quarter, another one in each epoch; of 2 all, twice."""
     messages: str = "auto"
     """`plain`: reference, sources and feedback, which policy.prompts renders; `ready`: whole prompts and answers, for
     the chat template as they are; `own_opening`: ready, but the first prompt is that of policy.prompts; `auto`: plain
@@ -52,3 +57,26 @@ class SftConfig:
     """Steps between checkpoints."""
     max_steps: int | None = None
     """End after so many steps; the learning rate is still that of all epochs. A resumed run may have another value."""
+
+
+def weights(data: Any) -> dict[str, float]:
+    """The sources of `sft.data` and their weights. Raises DrKernelError for what is no source, or no weight.
+
+    >>> weights("a.parquet"), weights(["a.parquet", "b"]), weights({"a.parquet": 0.25})
+    ({'a.parquet': 1.0}, {'a.parquet': 1.0, 'b': 1.0}, {'a.parquet': 0.25})
+    """
+    given: list[tuple[Any, Any]] = [*data.items()] if isinstance(data, dict) else []
+    given = given or [(source, 1) for source in (data if isinstance(data, list) else [data])]
+    sources = [source for source, _ in given]
+    for source, weight in given:
+        if not isinstance(source, str) or not source:
+            expected = "expected a file, a folder or hub:OWNER/NAME; of several a list, or {SOURCE: WEIGHT}"
+            raise DrKernelError(f"config: sft.data: found {source!r}; {expected}")
+        if sources.count(source) > 1:
+            expected = f"expected it once, with a weight: {{{source}: {sources.count(source)}}}"
+            raise DrKernelError(f"config: sft.data: found {source} {sources.count(source)} times; {expected}")
+        is_number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not is_number or not 0 < weight < math.inf:
+            expected = "expected a number above 0 (1: an epoch takes each row once)"
+            raise DrKernelError(f"config: sft.data: {source} has the weight {weight}; {expected}")
+    return {source: float(weight) for source, weight in given}

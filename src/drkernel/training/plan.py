@@ -43,12 +43,12 @@ from transformers import AutoConfig
 from drkernel.config import Config
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.policy.lora import pairs
-from drkernel.training import sft_data
 from drkernel.training.group_engine import expect_groups
 from drkernel.training.judging import placed
 from drkernel.training.loading import RANDOM
 from drkernel.training.offload import CHUNK_BYTES
 from drkernel.training.ranks import Ranks
+from drkernel.training.sft_sources import sources
 from drkernel.training.update import WHOLE_GRADIENTS
 from drkernel.types import DrKernelError
 
@@ -308,7 +308,7 @@ def show(config: Config, ranks: int, console: Console) -> None:
     engine.tensor_parallel does not divide, trajectories that are not here.
     """
     if config.stage == "sft" and config.sft.data:
-        sft_data.files(config.sft.data)
+        sources(config.sft.data)
     if (shape := shape_of(config.policy.path)) is None:
         raise DrKernelError(f"plan: {config.policy.path} has no config.json with a decoder's sizes; expected one")
     if config.generates:

@@ -45,6 +45,8 @@ OWNER = ".owner"
 """A token of the newest start, which alone may write to the folder."""
 COMPLETIONS, BEST = "completions", "best.json"
 TEMPLATE = "template.yaml"
+UNDIVIDED = ("sft.data",)
+"""Keys whose value may be a dictionary."""
 TASKS = "tasks.json"
 """How many tasks the run trains on and is tested on, and their digests."""
 
@@ -269,7 +271,7 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
     >>> flatten({"a": {"b": 1}, "c": None})
     {'a.b': 1, 'c': None}
     """
-    if not isinstance(tree, dict):
+    if not isinstance(tree, dict) or prefix[:-1] in UNDIVIDED:
         return {prefix[:-1]: tree}
     return {key: value for name, child in tree.items() for key, value in flatten(child, f"{prefix}{name}.").items()}
 

@@ -30,7 +30,8 @@ from drkernel.training.ranks import Ranks
 from drkernel.training.run import Run
 from drkernel.training.sampler import Sampler
 from drkernel.training.saving import Saver
-from drkernel.training.sft_data import Renderer, SftData
+from drkernel.training.sft_data import Part, Renderer, SftData
+from drkernel.training.sft_sources import sources
 from drkernel.training.supervised import Epochs
 from drkernel.training.timer import Timer
 from drkernel.training.trainer import Trainer, folder_line, resume, run_steps, set_up_torch
@@ -41,7 +42,7 @@ DATA = "data.json"
 COLDSTARTED = {"compact": "seed", "canonical": "seed_8m"}
 """By prompts: the preset (conf/policy/) with which a policy from nothing goes on."""
 HELD_OUT = "held_out"
-"""The metric: the loss of trajectories that do not train."""
+"""The metric: the loss of trajectories that do not train; of several sources `held_out/NAME` besides."""
 
 
 def train(config: Config, ranks: Ranks) -> None:
@@ -49,7 +50,7 @@ def train(config: Config, ranks: Ranks) -> None:
     set_up_torch(config, ranks)
     source = config.sft.data
     assert source
-    ranks.broadcast_object(lambda: sft_data.files(source))  # a missing file is found before anything slow
+    ranks.broadcast_object(lambda: sources(source))  # a missing file is found before anything slow
     warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
     prompts = make_prompts(config)
@@ -116,8 +117,8 @@ def load_data(config: Config, prompts: Prompts, ranks: Ranks) -> SftData:
 
 def epochs_of(config: Config, data: SftData) -> Epochs:
     """Which rows each step takes."""
-    lengths = [*map(len, data.train)]
-    return Epochs(lengths, config.seed, config.sft.epochs, config.sft.batch_size, config.sft.batch_tokens)
+    lengths, parts = [*map(len, data.train)], [(part.train, part.source.weight) for part in data.parts]
+    return Epochs(lengths, config.seed, config.sft.epochs, config.sft.batch_size, config.sft.batch_tokens, parts)
 
 
 def with_steps(config: Config, epochs: Epochs) -> Config:
@@ -148,9 +149,9 @@ def begin(trainer: Trainer, data: SftData) -> None:
     """Before the first step: the loss of what is held out, as step 0 of the metrics."""
     if trainer.state.step == 0 and data.held_out:
         before = unseen_loss(trainer, data)
-        trainer.progress.log(f"before the first step: held out {before:.4f}")
+        trainer.progress.log(f"before the first step: held out {before[HELD_OUT]:.4f}")
         if trainer.run:
-            trainer.run.log(0, {HELD_OUT: before})
+            trainer.run.log(0, before)
 
 
 def step(
@@ -177,15 +178,21 @@ def step(
     metrics |= {"rows": len(rows), "trained_tokens": sum(int(row.trains.sum()) for row in rows)}
     if data.held_out and (state.step % options.loss_every == 0 or state.step == epochs.steps):
         with timer("time/held_out"):
-            metrics[HELD_OUT] = unseen_loss(trainer, data)
+            metrics |= unseen_loss(trainer, data)
         if not trainer.config.trainer.validate_every:
             keep_best(trainer, metrics[HELD_OUT])
     return metrics | timer.seconds
 
 
-def unseen_loss(trainer: Trainer, data: SftData) -> float:
-    """Collective."""
-    return supervised.loss(trainer.policy, data.held_out, trainer.config.trainer.micro_batch_tokens, trainer.ranks)
+def unseen_loss(trainer: Trainer, data: SftData) -> dict[str, float]:
+    """The loss of what is held out, all of it and by source, whatever the weights are. Collective."""
+    limit = trainer.config.trainer.micro_batch_tokens
+    found = supervised.logprobs(trainer.policy, data.held_out, limit, trainer.ranks)
+    losses, first = {HELD_OUT: supervised.mean_loss(found)}, 0
+    for part in data.parts if len(data.parts) > 1 else []:
+        own = found[first : (first := first + part.held_out)]
+        losses |= {f"{HELD_OUT}/{part.source.name}": supervised.mean_loss(own)} if own else {}
+    return losses
 
 
 def keep_best(trainer: Trainer, value: float) -> None:
@@ -222,11 +229,23 @@ def check_data(run: Run | None, data: SftData) -> None:
     if run is None:
         return
     now: dict[str, Any] = {"count": len(data.train), "digest": data.digest}
+    if data.is_mixed:
+        now["sources"] = [describe_part(part) for part in data.parts]
     before = run.read(DATA) or now
-    if any(before[name] != value for name, value in now.items()):
-        found, expected = (f"{part['count']} with digest {part['digest']}" for part in (now, before))
+    if any(before.get(name) != now.get(name) for name in ("count", "digest", "sources")):
+        found, expected = (
+            f"{part['count']} with digest {part['digest']}"
+            + "".join(f", {each['train']} of {each['name']} x {each['weight']:g}" for each in part.get("sources", []))
+            for part in (now, before)
+        )
         raise DrKernelError(
             f"{run.path / DATA}: this run trains on other trajectories ({expected}) than {run.config.sft.data} gives "
             f"now ({found}); restore them, choose another name=... or remove the folder"
         )
     run.write(DATA, now | {"held_out": len(data.held_out), "left_out": dict(data.notes)})
+
+
+def describe_part(part: Part) -> dict[str, Any]:
+    """What data.json says of a source."""
+    source = part.source
+    return {"name": source.name, "weight": source.weight, "train": part.train, "held_out": part.held_out}

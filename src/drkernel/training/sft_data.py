@@ -28,6 +28,7 @@ from drkernel.policy.thinking import CLOSE, OPEN
 from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.training.processes import spread
 from drkernel.training.ranks import Ranks
+from drkernel.training.sft_sources import HUB, Source, files, hub_parts, sources
 from drkernel.training.supervised import Row, row
 from drkernel.types import PRECISIONS, DrKernelError, Task
 
@@ -39,8 +40,6 @@ NOT_JUDGED = "not_judged"
 """The reason of a turn that is right by construction, and that nobody judged."""
 EXPECTED = "list<{role, content}>"
 CUT = "cut at sft.max_length"
-TRAIN = "train"
-"""The split of a hub data set that trains where none is named."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +153,15 @@ class Renderer:
         return self.prompts.reply(dialogue.messages[number])
 
 
+@dataclass(frozen=True)
+class Part:
+    """How many rows are of one source."""
+
+    source: Source
+    train: int
+    held_out: int
+
+
 @dataclass
 class SftData:
     """What a supervised stage trains on."""
@@ -162,6 +170,8 @@ class SftData:
     held_out: list[Row]
     notes: Counter[str] = field(default_factory=Counter)
     """How many trajectories were left out or cut, by reason."""
+    parts: list[Part] = field(default_factory=list)
+    """What of them came from each source, in the order of the rows."""
 
     @property
     def digest(self) -> str:
@@ -180,32 +190,62 @@ class SftData:
             f"{len(self.train)} trajectories train, {len(self.held_out)} are held out; tokens each: median {middle}, "
         )
         said += f"longest {most}; {sum(lengths)} in all, {trained / sum(lengths):.0%} of them train"
-        return [said, *(f"{number} {'' if why == CUT else 'left out, '}{why}" for why, number in self.notes.items())]
+        notes = (f"{number} {'' if why == CUT else 'left out, '}{why}" for why, number in self.notes.items())
+        return [said, *(self._line(part) for part in self.parts if self.is_mixed), *notes]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether there are several sources, or an epoch takes another share of one than all of it."""
+        return [part.source.weight for part in self.parts] not in ([], [1.0])
+
+    def _line(self, part: Part) -> str:
+        source, taken = part.source, part.source.weight * part.train
+        share = f"weight {source.weight:g}, about {taken:.0f} in an epoch"
+        return f"{source.name}: {part.train} trajectories train ({share}), {part.held_out} are held out"
 
 
-def load(source: str, renderer: Renderer, ranks: Ranks) -> SftData:
-    """The rows of a source; each rank tokenises a share of them. Collective.
+def load(data: Any, renderer: Renderer, ranks: Ranks) -> SftData:
+    """The rows that `sft.data` names, source by source; each rank tokenises a share of them. Collective.
 
-    Raises DrKernelError, on all ranks, where a file or a record cannot be read, or where no row is left.
+    Raises DrKernelError, on all ranks, where a file or a record cannot be read, or where no row of a source is left.
     """
 
-    def rendered() -> list[tuple[int, str, Row | None, str]]:
-        mine = [(i, d) for i, d in enumerate(read(source)) if i % ranks.size == ranks.rank]
-        rows = spread(renderer.row, (d for _, d in mine), share=ranks.size)
-        return [(i, d.key, *row) for (i, d), row in zip(mine, rows, strict=True)]
+    def rendered() -> list[tuple[int, int, str, Row | None, str]]:
+        every = ((number, d) for number, source in enumerate(sources(data)) for d in read(source.place))
+        mine = [(i, number, d) for i, (number, d) in enumerate(every) if i % ranks.size == ranks.rank]
+        rows = spread(renderer.row, (d for *_, d in mine), share=ranks.size)
+        return [(i, number, d.key, *row) for (i, number, d), row in zip(mine, rows, strict=True)]
 
     parts = ranks.all_gather_object(rendered)
     found = sorted((entry for part in parts for entry in part), key=lambda entry: entry[0])
-    notes = Counter(why for *_, why in found if why)
-    rows = [(key, made) for _, key, made, _ in found if made is not None]
-    unseen = held_out({key for key, _ in rows}, renderer.options.held_out)
-    data = SftData(
-        [made for key, made in rows if key not in unseen], [made for key, made in rows if key in unseen], notes
+    rows = [(number, key, made) for _, number, key, made, _ in found if made is not None]
+    unseen: set[str] = set()
+    for number in {number for number, *_ in rows}:
+        unseen |= held_out({key for owner, key, _ in rows if owner == number}, renderer.options.held_out)
+    made = SftData(
+        [row for _, key, row in rows if key not in unseen],
+        [row for _, key, row in rows if key in unseen],
+        Counter(why for *_, why in found if why),
     )
-    if not data.train:
-        why = "; ".join(f"{number} {reason}" for reason, number in notes.items()) or "it has no record"
-        raise DrKernelError(f"sft.data={source}: nothing is left to train on ({why})")
-    return data
+    for number, source in enumerate(sources(data)):
+        keys = [key for owner, key, _ in rows if owner == number]
+        part = Part(source, sum(key not in unseen for key in keys), sum(key in unseen for key in keys))
+        reasons = Counter(why for _, owner, *_, why in found if owner == number and why)
+        _expect_rows(part, reasons, renderer.options.epochs)
+        made.parts.append(part)
+    return made
+
+
+def _expect_rows(part: Part, reasons: Mapping[str, int], epochs: float) -> None:
+    """Raises DrKernelError where nothing of a source would train."""
+    said = [f"{number} {reason}" for reason, number in reasons.items()]
+    said += [f"{part.held_out} held out by sft.held_out"] * bool(part.held_out)
+    place, weight = part.source.place, part.source.weight
+    if not part.train:
+        raise DrKernelError(f"sft.data={place}: nothing is left to train on ({'; '.join(said) or 'it has no record'})")
+    if weight * part.train * epochs < 1:
+        found = f"{part.train} trajectories with weight {weight:g} are less than one in sft.epochs={epochs:g}"
+        raise DrKernelError(f"sft.data: {place}: {found}; expected a weight of at least {1 / part.train / epochs:.2g}")
 
 
 def held_out(keys: set[str], share: float) -> set[str]:
@@ -221,26 +261,11 @@ def read(source: str) -> Iterator[Dialogue]:
 
     Raises DrKernelError naming the file, the column or row, what was found and what was expected.
     """
-    if source.startswith("hub:"):
+    if source.startswith(HUB):
         yield from _hub(source)
         return
     for file in files(source):
         yield from _jsonl(file) if file.suffix == ".jsonl" else _parquet(file)
-
-
-def files(source: str) -> list[Path]:
-    """The parquet or .jsonl files of a source that is here; none of one on the hub.
-
-    Raises DrKernelError where it is not here."""
-    if source.startswith("hub:"):
-        return []
-    path = Path(source)
-    found = [path]
-    if path.is_dir():
-        found = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.jsonl"))
-    if not found or not all(file.is_file() for file in found):
-        raise DrKernelError(f"sft.data={source}: found no such file, or no .parquet or .jsonl file in the folder")
-    return found
 
 
 def _parquet(path: Path) -> Iterator[Dialogue]:
@@ -277,9 +302,7 @@ def _jsonl(path: Path) -> Iterator[Dialogue]:
 def _hub(source: str) -> Iterator[Dialogue]:
     import datasets
 
-    owner, _, rest = source.removeprefix("hub:").partition("/")
-    name, _, split = rest.partition("/")
-    split = split or TRAIN
+    owner, name, split = hub_parts(source)
     try:
         parts = datasets.load_dataset(f"{owner}/{name}" if name else owner)
     except Exception as error:  # a dozen unrelated types

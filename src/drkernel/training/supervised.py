@@ -10,7 +10,8 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from fractions import Fraction
+from itertools import accumulate, islice, pairwise
 
 import numpy
 import torch
@@ -69,7 +70,7 @@ def pack_rows(rows: Sequence[Row]) -> Batch:
 
 @dataclass(frozen=True)
 class Epochs:
-    """Shuffled passes over rows, cut into optimizer steps: a pure function of these fields."""
+    """Shuffled passes over rows, cut into optimizer steps: a pure function of these fields, on every rank the same."""
 
     lengths: Sequence[int]
     seed: int
@@ -79,11 +80,16 @@ class Epochs:
     """Rows per step ..."""
     batch_tokens: int | None = None
     """... or about so many tokens."""
+    sources: Sequence[tuple[int, float]] = ()
+    """(how many rows, weight) of each source of the rows, in turn; none: all rows are of one, whole."""
 
     @property
     def steps(self) -> int:
         """How many optimizer steps there are, at least one."""
-        size = len(self.lengths) if self.batch_tokens is None else sum(self.lengths)
+        ends = [0, *accumulate(count for count, _ in self._sources)]
+        sizes = [1] * len(self.lengths) if self.batch_tokens is None else self.lengths
+        parts = (sum(sizes[first:last]) for first, last in pairwise(ends))
+        size = sum(weight * part for part, (_, weight) in zip(parts, self._sources, strict=True))
         return max(1, round(self.epochs * size / self._limit))
 
     def batches(self, after: int = 0) -> Iterator[list[int]]:
@@ -93,7 +99,7 @@ class Epochs:
     def _endless(self) -> Iterator[list[int]]:
         epoch, batch, filled = 0, [], 0
         while True:
-            order = list(range(len(self.lengths)))
+            order = self._drawn(epoch)
             random.Random(f"{self.seed}/{epoch}").shuffle(order)
             for i in order:
                 batch.append(i)
@@ -103,11 +109,41 @@ class Epochs:
                     batch, filled = [], 0
             epoch += 1
 
+    def _drawn(self, epoch: int) -> list[int]:
+        """The rows of an epoch, in their order."""
+        rows, first = [], 0
+        for number, (count, weight) in enumerate(self._sources):
+            rows += [first + i for i in share_of(count, weight, epoch, f"{self.seed}/source {number}")]
+            first += count
+        return rows
+
+    @property
+    def _sources(self) -> Sequence[tuple[int, float]]:
+        return self.sources or [(len(self.lengths), 1)]
+
     @property
     def _limit(self) -> int:
         limit = self.batch_size if self.batch_tokens is None else self.batch_tokens
         assert limit, "one of batch_size and batch_tokens is given"
         return limit
+
+
+def share_of(count: int, weight: float, epoch: int, seed: str) -> list[int]:
+    """Which of `count` rows an epoch takes: `weight` times as many, to the row, ascending. An epoch goes on in a
+    permutation of all rows where the one before ended, so that all are taken equally often, but for one.
+
+    >>> [share_of(6, 0.5, epoch, "0") for epoch in range(2)], share_of(3, 2, 0, "0")
+    ([[0, 1, 5], [2, 3, 4]], [0, 0, 1, 1, 2, 2])
+    """
+    first, last = (math.floor(Fraction(repr(weight)) * count * end) for end in (epoch, epoch + 1))
+    rows: list[int] = []
+    for number in range(first // count, -(-last // count)):
+        begin, end = max(0, first - number * count), min(count, last - number * count)
+        order = list(range(count))
+        if end - begin < count:
+            random.Random(f"{seed}/{number}").shuffle(order)
+        rows += order[begin:end]
+    return sorted(rows)
 
 
 def schedule(step: int, steps: int, warmup: float = 0.05, end: float = 0.1) -> float:
@@ -147,9 +183,19 @@ def step(
     )
 
 
-@torch.no_grad()
 def loss(policy: Policy, rows: Sequence[Row], max_tokens: int, ranks: Ranks = SINGLE) -> float:
     """Mean negative log-likelihood (nats per token that trains) of rows that were not trained on. Collective."""
+    return mean_loss(logprobs(policy, rows, max_tokens, ranks))
+
+
+def mean_loss(logprobs: Sequence[Tensor]) -> float:
+    """The loss of rows whose log-probabilities these are."""
+    return -float(torch.cat([*logprobs]).mean())
+
+
+@torch.no_grad()
+def logprobs(policy: Policy, rows: Sequence[Row], max_tokens: int, ranks: Ranks = SINGLE) -> Sequence[Tensor]:
+    """Of each row, log pi of its tokens that train. Collective."""
     batch = pack_rows(rows)
     values: Tensor = update.logprobs(policy, batch, max_tokens=max_tokens, ranks=ranks)
-    return -float(values[batch.loss_mask].mean())
+    return values[batch.loss_mask].split([int(each.trains.sum()) for each in rows])
