@@ -237,7 +237,7 @@ def test_tasks_are_chosen_by_split_and_by_id():
         ("scaling.keep=tp", "did you mean 'top'"),
         ("scaling.budget=0", "1 or more"),
         ("engine.max_tokens=64", "engine.max_answer_tokens=400 with engine.max_tokens=64 leaves no room"),
-        ("top_p=0", "top_p=0; expected more than 0 and at most 1"),
+        ("engine.top_p=0", "engine.top_p=0; expected more than 0 and at most 1"),
         ("split=tests", "did you mean 'test'"),
     ],
 )

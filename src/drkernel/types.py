@@ -143,7 +143,8 @@ class Turn:
     response_ids: list[int]
     """The tokens that the engine sampled, the end mark included; never re-tokenised."""
     logprobs: list[float]
-    """log pi(token) of each response token under the engine that sampled it, at the sampling temperature."""
+    """log pi(token) of each response token under the engine that sampled it, at the sampling temperature, of what
+    top_p, top_k and min_p leave."""
     source: str | None = None
     """The submission found in the completion, or None."""
     verdict: Verdict | None = None

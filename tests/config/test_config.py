@@ -210,7 +210,7 @@ WRONG = [
     ("trainer.temperature=1", ["did you mean 'engine.temperature'?"]),
     ("model=x", ["did you mean 'policy.path' or 'policy'?"]),
     ("trainer.resume=true", ["unknown key 'trainer.resume'; the same command resumes a run"]),
-    ("engine.top_p=1", ["unknown key 'engine.top_p'; training samples from the whole distribution"]),
+    ("trainer.top_p=1", ["did you mean 'engine.top_p'?"]),
     ("policy.lora.rank=8 stage=coldstart", ["policy.lora.rank", "stage=coldstart"]),
     ("judge.gpu=H20", ["judge.gpu", "H20", "H200"]),
     ("judge.criterion=kernelbanch", ["judge.criterion", "kernelbanch", "kernelbench"]),

@@ -19,9 +19,16 @@ GPU = torch.cuda.is_available()
 def test_truncation_of_many_rows_is_that_of_each():
     mass = torch.randn(50, 30).softmax(-1)
     top_k, top_p = torch.randint(0, 12, (50,)), torch.rand(50)
-    top_p[::3] = 1
-    for row, k, p, found in zip(mass, top_k, top_p, truncate(mass, top_k, top_p), strict=True):
-        assert torch.equal(found, truncate_row(row, Sampling(top_p=p.item(), top_k=int(k))))
+    min_p = torch.rand(50) / 2
+    top_p[::3], min_p[::2] = 1, 0
+    for row, k, p, m, found in zip(mass, top_k, top_p, min_p, truncate(mass, top_k, top_p, min_p), strict=True):
+        assert torch.equal(found, truncate_row(row, Sampling(top_p=p.item(), top_k=int(k), min_p=m.item())))
+
+
+def test_rows_that_nothing_cuts_are_whole_beside_others():
+    mass = torch.tensor([[0.5, 0.5 - 1e-8, 1e-8], [0.6, 0.4, 0.0]])
+    found = truncate(mass, torch.tensor([0, 1]), torch.ones(2), torch.zeros(2))
+    assert torch.equal(found[0], mass[0]) and found[1].tolist() == pytest.approx([0.6, 0, 0])
 
 
 def state_of(size: int, heads: int, dtype: torch.dtype, device: str, slots: int = 7, context: int = 90) -> State:

@@ -7,6 +7,7 @@ from email.utils import formatdate
 
 import pytest
 
+from drkernel.policy import Sampling
 from drkernel.policy import endpoint as module
 from drkernel.policy.endpoint import ChatEndpoint, Refused, TooLong
 from drkernel.types import DrKernelError
@@ -38,21 +39,23 @@ def serving(*plan, **options):
 
 def ask(endpoint, text="0", **options):
     messages = [{"role": "user", "content": text}]
-    return endpoint.submit(messages, **{"seed": 1, "max_tokens": 64, "temperature": 1.0} | options)
+    return endpoint.submit(messages, **{"seed": 1, "max_tokens": 64} | options)
 
 
 def test_an_answer_comes_with_its_counts_and_what_was_asked_for_was_sent():
     with serving(prompt_price=2.0, answer_price=8.0) as (server, endpoint):
-        reply = ask(endpoint, "7", seed=2**62 + 5, temperature=0.5, top_p=0.9).result()
+        reply = ask(endpoint, "7", seed=2**62 + 5, sampling=Sampling(0.5, top_p=0.9)).result()
         assert (reply.text, reply.prompt_tokens, reply.tokens, reply.finished) == ("answer to 7", 107, 17, True)
         assert 0 < reply.seconds < 1
         body = server.requests[0]
         assert (body["model"], body["seed"], body["max_tokens"]) == ("m", (2**62 + 5) % 2**31, 64)
-        assert (body["temperature"], body["top_p"]) == (0.5, 0.9)
+        assert (body["temperature"], body["top_p"]) == (0.5, 0.9) and {"top_k", "min_p"}.isdisjoint(body)
+        ask(endpoint, "7", sampling=Sampling(top_k=20, min_p=0.05)).result()
+        assert (server.requests[1]["top_k"], server.requests[1]["min_p"]) == (20, 0.05), "vLLM's servers know them"
         assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
         usage = endpoint.usage
-        assert (usage.replies, usage.failures, usage.prompt_tokens, usage.tokens) == (1, 0, 107, 17)
-        assert usage.cost == pytest.approx((2 * 107 + 8 * 17) / 1e6)
+        assert (usage.replies, usage.failures, usage.prompt_tokens, usage.tokens) == (2, 0, 214, 34)
+        assert usage.cost == pytest.approx(2 * (2 * 107 + 8 * 17) / 1e6)
 
 
 @pytest.mark.parametrize(

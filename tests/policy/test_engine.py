@@ -5,17 +5,22 @@ import os
 import pytest
 import torch
 
+from drkernel.objective.mismatch import importance_weights
 from drkernel.policy import Request, Sampling, engines, new_policy, vllm_engine
 from drkernel.policy import transformers_engine as module
 from drkernel.policy.transformers_engine import TransformersEngine
 from drkernel.types import DrKernelError
 from tests.policy.engines import (
+    TRUNCATED,
     VOCABULARY,
+    distribution,
     expect_a_sync_to_take_all_weights,
     expect_the_policys_distribution,
+    expect_truncated_distributions,
     run,
     score,
     tokens,
+    truncated_distribution,
 )
 
 STOP = 1
@@ -148,14 +153,35 @@ def test_tokens_are_drawn_from_the_policys_distribution(policy):
     expect_the_policys_distribution(engine(policy, slots=64))
 
 
-def test_greedy_takes_the_best_and_truncation_keeps_untruncated_log_probabilities(policy):
+def test_greedy_takes_the_best_and_what_is_drawn_from_one_token_is_certain(policy):
     prompt = tokens(8, 12)
     settings = {"greedy": Sampling(0.0), "top_k": Sampling(top_k=1), "top_p": Sampling(top_p=1e-6)}
+    settings |= {"min_p": Sampling(min_p=0.999)}
     done = run(engine(policy), [Request(name, prompt, 20, 1, sampling=s) for name, s in settings.items()])
-    assert done["greedy"].token_ids == done["top_k"].token_ids == done["top_p"].token_ids
+    assert all(completion.token_ids == done["greedy"].token_ids for completion in done.values())
     torch.testing.assert_close(
-        torch.tensor(done["top_p"].logprobs), score(policy, prompt, done["top_p"]), rtol=0, atol=2e-4
+        torch.tensor(done["greedy"].logprobs), score(policy, prompt, done["greedy"]), rtol=0, atol=2e-4
     )
+    assert all(max(map(abs, done[name].logprobs)) < 1e-6 for name in ("top_k", "top_p", "min_p"))
+
+
+@pytest.mark.slow
+def test_truncated_tokens_are_drawn_from_what_is_left(policy):
+    expect_truncated_distributions(engine(policy, slots=64), policy, 2e-4)
+
+
+def test_the_importance_weight_of_a_truncated_token_is_the_mass_that_was_left(policy):
+    prompt = tokens(8, 12)
+    for sampling in TRUNCATED:
+        whole = distribution(policy, prompt, sampling.temperature)
+        left = whole[truncated_distribution(whole, sampling) > 0].sum()
+        batch = [Request(str(i), prompt, 1, i, sampling=sampling) for i in range(16)]
+        done = [*run(engine(policy), batch).values()]
+        trainer = torch.cat([score(policy, prompt, each, sampling.temperature) for each in done])
+        rollout, ids = torch.tensor([each.logprobs[0] for each in done]), torch.arange(16)
+        weights = importance_weights(trainer, rollout, ids, ids, torch.ones(16, dtype=torch.bool))
+        torch.testing.assert_close(weights, left.expand(16), rtol=1e-3, atol=0)
+        assert 0 < left < 0.99
 
 
 def test_stop_token_ends_an_answer_and_is_part_of_it(policy):

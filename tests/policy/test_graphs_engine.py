@@ -9,11 +9,14 @@ import torch
 from drkernel.policy import Request, Sampling, load_engine, new_policy
 from drkernel.policy import graphs_engine as module
 from drkernel.policy.graphs_engine import GraphsEngine, unsupported
+from drkernel.policy.transformers_engine import TransformersEngine
 from drkernel.types import DrKernelError
 from tests.policy.engines import (
+    TRUNCATED,
     VOCABULARY,
     expect_a_sync_to_take_all_weights,
     expect_the_policys_distribution,
+    expect_truncated_distributions,
     run,
     score,
     tokens,
@@ -145,16 +148,32 @@ def test_prompts_are_read_once_and_in_several_forwards(policy, monkeypatch):
         close(policy, request, done[request.id])
 
 
-def test_greedy_takes_the_best_and_truncation_keeps_untruncated_log_probabilities(policy):
+def test_greedy_takes_the_best_and_what_is_drawn_from_one_token_is_certain(policy):
     prompt = tokens(8, 12)
     settings = {"greedy": Sampling(0.0), "top_k": Sampling(top_k=1), "top_p": Sampling(top_p=1e-6)}
+    settings |= {"min_p": Sampling(min_p=0.999)}
     batch = [Request(name, prompt, 20, 1, sampling=s) for name, s in settings.items()]
     done = run(engine(policy), batch)
-    assert done["greedy"].token_ids == done["top_k"].token_ids == done["top_p"].token_ids
-    for request in batch:
-        close(policy, request, done[request.id])
+    assert all(completion.token_ids == done["greedy"].token_ids for completion in done.values())
+    close(policy, batch[0], done["greedy"])
+    assert all(max(map(abs, done[name].logprobs)) < 1e-6 for name in ("top_k", "top_p", "min_p"))
     alone = run(engine(policy), batch[:1])["greedy"]
     assert alone.token_ids == done["greedy"].token_ids, "without truncation another kernel draws"
+
+
+@pytest.mark.slow
+def test_truncated_tokens_are_drawn_from_what_is_left(policy):
+    expect_truncated_distributions(engine(policy, slots=64), policy, TOLERANCE / 4 if GPU else TOLERANCE)
+
+
+@pytest.mark.skipif(GPU, reason="in bfloat16 tokens differ where two are nearly as probable")
+def test_truncated_tokens_are_those_of_the_transformers_engine(policy):
+    prompts = [tokens(i, 20) for i in range(8)]
+    batch = [Request(f"{i} {s}", prompts[i], 25, i, sampling=s) for i in range(8) for s in (Sampling(), *TRUNCATED)]
+    ours, theirs = run(engine(policy), batch), run(TransformersEngine(policy, {STOP}, 16, 512), batch)
+    for name, completion in ours.items():
+        assert completion.token_ids == theirs[name].token_ids, name
+        assert completion.logprobs == pytest.approx(theirs[name].logprobs, abs=TOLERANCE), name
 
 
 def test_tokens_are_drawn_from_the_policys_distribution(policy):

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from drkernel.policy import Request, Sampling, load_engine, new_policy
 from drkernel.policy.transfer import check_agreement
 from drkernel.types import DrKernelError
-from tests.policy.engines import score
+from tests.policy.engines import TRUNCATED, distribution, score, truncated_distribution
 from tests.training import gloo
 
 pytest.importorskip("vllm")
@@ -64,6 +64,18 @@ def test_log_probabilities_are_the_trainers_and_turns_extend(engine, policy, tem
     torch.testing.assert_close(
         torch.tensor(two.logprobs), score(policy, longer, two, temperature), rtol=0, atol=TOLERANCE
     )
+
+
+@pytest.mark.parametrize("sampling", TRUNCATED)
+def test_truncated_tokens_have_the_probabilities_of_what_is_left(engine, policy, sampling):
+    expected = truncated_distribution(distribution(policy, prompt(0), sampling.temperature, VOCABULARY), sampling)
+    done = run(engine, *(Request(f"t{sampling}{i}", prompt(0), 1, i, sampling=sampling) for i in range(400)))
+    drawn = [(c.token_ids[0], c.logprobs[0]) for c in done.values()]
+    inside = [(token, found) for token, found in drawn if expected[token] > 0]
+    assert len(inside) >= (0.97 if torch.cuda.is_available() else 1) * len(drawn)
+    assert all(abs(found - expected[token].log()) < 2 * TOLERANCE for token, found in inside)
+    again = run(engine, *(Request(f"u{sampling}{i}", prompt(0), 1, i, sampling=sampling) for i in range(20)))
+    assert all(again[f"u{sampling}{i}"].token_ids == done[f"t{sampling}{i}"].token_ids for i in range(20))
 
 
 def test_stop_token_and_limits(engine):

@@ -19,9 +19,9 @@ class Endpoint:
     def __init__(self, context=None):
         self.context, self.asked = context, []
 
-    def submit(self, messages, seed, max_tokens, temperature, top_p):
+    def submit(self, messages, seed, max_tokens, sampling):
         future = Future()
-        self.asked.append((messages, (seed, max_tokens, temperature, top_p), future))
+        self.asked.append((messages, (seed, max_tokens, sampling), future))
         return future
 
 
@@ -50,7 +50,7 @@ def test_answers_come_as_they_are_ready_whatever_was_asked_first():
     endpoint = Endpoint()
     model = make(endpoint)
     assert model.add("a", TASK, [], 5) and model.add("b", TASK, [turn("x")], 6)
-    assert [sampling for _, sampling, _ in endpoint.asked] == [(5, 50, 0.7, 0.9), (6, 50, 0.7, 0.9)]
+    assert [sampling for _, sampling, _ in endpoint.asked] == [(5, 50, Sampling(0.7, 0.9)), (6, 50, Sampling(0.7, 0.9))]
     started = time.monotonic()
     assert (model.busy, model.step()) == (True, []) and time.monotonic() - started < 0.5
     endpoint.asked[1][2].set_result(Reply(f"Thus:\n```python\n{CODE}```", 30, 12, 1.5, True))

@@ -61,6 +61,25 @@ def expect_a_correction(config: Any) -> None:
         raise DrKernelError(f"config: {found}; expected one of them")
 
 
+def expect_whole_distribution(config: Any) -> None:
+    """Refuses truncated sampling in reinforcement learning where nothing weighs tokens by the mass that was left."""
+    engine, algo = config.engine, config.algo
+    cut = [("top_p", engine.top_p, 1), ("top_k", engine.top_k, 0), ("min_p", engine.min_p, 0)]
+    typed = [f"engine.{key}={value:g}" for key, value, off in cut if value != off]
+    if config.stage != "rl" or not typed:
+        return
+    found = f"{' '.join(typed)} samples from a part of the distribution that trains"
+    if algo.importance_cap is None or algo.importance_level != "token":
+        said = f"algo.importance_cap={'null' if algo.importance_cap is None else algo.importance_cap}"
+        expected = (
+            "expected e.g. algo.importance_cap=2 with algo.importance_level=token, which weighs tokens by that part"
+        )
+        raise DrKernelError(f"config: {found}, with {said} and importance_level={algo.importance_level}; {expected}")
+    if config.filters.mrs:
+        expected = "expected filters without mrs, or the whole distribution"
+        raise DrKernelError(f"config: {found}, and filters.mrs would reject it as a mismatch; {expected}")
+
+
 def expect_a_penalty(config: Any) -> None:
     """Refuses a penalty for long completions that could not be paid; sets the limit that is not given."""
     reward, longest = config.reward, config.engine.max_answer_tokens

@@ -31,6 +31,13 @@ class EngineConfig:
     """Sequences that decode together."""
     temperature: float = 1.0
     """Sampling temperature in training; log-probabilities of the engine and the trainer are at this temperature."""
+    top_p: float = 1.0
+    """Nucleus sampling, in training, validation and studies; 1 cuts nothing. The paper evaluates at 0.95. To train with
+    top_p, top_k or min_p, set algo.importance_cap (docs/method.md)."""
+    top_k: int = 0
+    """Only so many of the most probable tokens are sampled; 0: all."""
+    min_p: float = 0.0
+    """Only tokens at least this many times as probable as the most probable one are sampled; 0: all."""
     kv_cache_gib: float = 16.0
     """vLLM only: size of the key-value cache, set explicitly so that nothing has to be estimated."""
     agreement: float = 0.1

@@ -17,13 +17,13 @@ SYNONYMS = {
     **dict.fromkeys(("clip", "clip_range", "epsilon", "cliprange"), ("algo.clip_low", "algo.clip_high")),
     **dict.fromkeys(("epochs", "num_epochs"), ("trainer.steps", "sft.epochs")),
     **dict.fromkeys(("dataset", "data", "data_path", "train_files"), ("tasks.source", "sft.data")),
+    **{"top_p": ("engine.top_p",), "top_k": ("engine.top_k",), "min_p": ("engine.min_p",)},
     "entropy": ("algo.entropy_coef",),
     "lr_warmup": ("trainer.lr_warmup", "sft.lr_warmup_share"),
 }
 """What people type who come from other programs, by the last part of the key, and what it is called here."""
 ABSENT = {
     "resume": "the same command resumes a run, or run_dir=FOLDER",
-    **dict.fromkeys(("top_p", "top_k"), "training samples from the whole distribution; see engine.temperature"),
 }
 """What is not there under any name, and what is instead."""
 

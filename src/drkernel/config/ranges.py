@@ -51,6 +51,7 @@ RANGES: dict[str, Range] = {
     "policy.lr": SHARE_ABOVE_0,
     **dict.fromkeys(("engine.slots", "engine.tensor_parallel", "engine.max_answer_tokens", "engine.max_tokens"), COUNT),
     **{"engine.temperature": Range(0, 10), "judge.lazy_below": AMOUNT},
+    **{"engine.top_p": SHARE_ABOVE_0, "engine.top_k": AMOUNT, "engine.min_p": BELOW_1},
     **dict.fromkeys(("engine.kv_cache_gib", "judge.timeout_s", "judge.memory_gib"), ABOVE_0),
     "engine.agreement": Range(0, infinite=True),
     **dict.fromkeys(("judge.workers", "judge.timed_shapes", "judge.feedback_tokens"), COUNT),
@@ -90,7 +91,6 @@ OF_STUDIES: dict[str, Range] = {
     **dict.fromkeys(("endpoint.requests_per_minute", "endpoint.timeout_s"), ABOVE_0),
     **dict.fromkeys(("endpoint.retries", "endpoint.patience_s"), AMOUNT),
     **dict.fromkeys(("endpoint.prompt_price", "endpoint.answer_price"), AMOUNT),
-    "top_p": SHARE_ABOVE_0,
 }
 """Those that a study has besides."""
 

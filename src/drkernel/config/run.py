@@ -19,6 +19,7 @@ from drkernel.config.checks import (
     expect_name,
     expect_room,
     expect_trajectories,
+    expect_whole_distribution,
 )
 from drkernel.config.choices import CHOICES
 from drkernel.config.coldstart import ColdstartConfig
@@ -91,6 +92,7 @@ def load_run(composed: DictConfig) -> Config:
     if config.generates:
         expect_room(config.engine)
     expect_a_correction(config)
+    expect_whole_distribution(config)
     expect_a_penalty(config)
     expect_judge(config)
     expect_chosen("reward.name", config.reward.name, _options(REWARDS), typed())

@@ -69,8 +69,6 @@ class EvaluateConfig:
     played, plays what is missing, and reports."""
     label: str | None = None
     """What reports call the model; None: its path or name."""
-    top_p: float = 1.0
-    """Nucleus sampling; 1 is the distribution that training samples from, the paper evaluates at 0.95."""
     solutions: str | None = None
     """A folder or file of solutions made elsewhere; they are judged, and nothing is generated."""
     compare: list[str] | None = None

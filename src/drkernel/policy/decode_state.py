@@ -16,14 +16,15 @@ from transformers import PretrainedConfig
 from drkernel.policy.attention import Packed, to_device
 
 INTEGERS = ("alive", "counts", "tokens", "positions", "limits", "top_k")
-FLOATS = ("temperatures", "top_p")
+FLOATS = ("temperatures", "top_p", "min_p")
 
 
 class State:
     """`count` slots and a spare one, the last: rows without a sequence point to it, and it is never alive.
 
     Per slot, int64 [count + 1]: alive (0 or 1), counts (tokens drawn), tokens (the last token), positions (its place,
-    which is also how many keys are in the cache), limits (most tokens to draw), top_k; float32: temperatures, top_p.
+    which is also how many keys are in the cache), limits (most tokens to draw), top_k; float32: temperatures, top_p,
+    min_p.
     cache [layers, 2, count + 1, Hkv, context, D]; uniforms float64, drawn int32 and logprobs float32, each
     [count + 1, context] with one column per token that is drawn.
     """
@@ -36,6 +37,7 @@ class State:
     top_k: Tensor
     temperatures: Tensor
     top_p: Tensor
+    min_p: Tensor
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class State:
     def begin(self, slots: Tensor, integers: Tensor, floats: Tensor, uniforms: Tensor) -> None:
         """Sequences whose prompts are in the cache, all but the last token, begin in slots [m].
 
-        integers int64 [6, m] and floats float32 [2, m] in the order of INTEGERS and FLOATS, uniforms float64 [m, n].
+        integers int64 [6, m] and floats float32 [3, m] in the order of INTEGERS and FLOATS, uniforms float64 [m, n].
         """
         self.integers[:, slots] = integers
         self.floats[:, slots] = floats
@@ -78,7 +80,7 @@ class State:
 
     def advance(self, logits: Tensor, rows: Tensor, truncated: bool) -> None:
         """Draws a token for each of the slots rows [R] from logits [R, V], by inversion of the cumulative distribution,
-        and notes it down. truncated: some row has top_k or top_p."""
+        and notes it down. truncated: some row has top_k, top_p or min_p."""
         if self.kernels and not truncated:
             from drkernel.policy import decode_sampling
 
@@ -95,12 +97,15 @@ class State:
         logp = (logits.float() / temperature.masked_fill(greedy, 1)).log_softmax(-1)
         mass = logp.exp()
         if truncated:
-            mass = truncate(mass, self.top_k[rows], self.top_p[rows])
+            limits = self.top_k[rows], self.top_p[rows], self.min_p[rows]
+            mass = truncate(mass, *limits)
+            left = mass.sum(-1, keepdim=True).log().masked_fill(greedy | ~cuts(*limits).unsqueeze(1), 0)
         cdf = mass.double().cumsum(-1)
         uniform = self.uniforms[rows, self.counts[rows].clamp(max=self.context - 1)].unsqueeze(1)
         tokens = torch.searchsorted(cdf, uniform * cdf[:, -1:], right=True).clamp_(max=logits.shape[1] - 1)
         tokens = torch.where(greedy, logp.argmax(-1, keepdim=True), tokens)
-        return tokens.squeeze(1), logp.gather(1, tokens).squeeze(1)
+        logprobs = logp.gather(1, tokens)
+        return tokens.squeeze(1), (logprobs - left if truncated else logprobs).squeeze(1)
 
     def _note(self, rows: Tensor, tokens: Tensor, logprobs: Tensor) -> None:
         alive = self.alive[rows] != 0
@@ -164,17 +169,25 @@ class Next:
         return out.squeeze(2)
 
 
-def truncate(mass: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
+def cuts(top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
+    """Which rows are truncated; bool [R]."""
+    return (top_k > 0) | (top_p < 1) | (min_p > 0)
+
+
+def truncate(mass: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
     """mass [R, V] with what is not sampled set to 0; as sampling.truncate, for all rows at once. top_k 0 keeps all.
 
-    >>> truncate(torch.tensor([[0.2, 0.5, 0.3]]), torch.tensor([0]), torch.tensor([0.7]))
+    >>> truncate(torch.tensor([[0.2, 0.5, 0.3]]), torch.tensor([0]), torch.tensor([0.7]), torch.tensor([0.0]))
     tensor([[0.0000, 0.5000, 0.3000]])
     """
     values, order = mass.sort(dim=-1, descending=True, stable=True)
+    size, rank = mass.shape[1], torch.arange(mass.shape[1], device=mass.device)
+    keep = (values >= min_p.unsqueeze(1) * values[:, :1]).sum(-1)
+    keep = torch.minimum(keep, torch.where(top_k > 0, top_k, size))
+    whole = torch.where(keep < size, values.masked_fill(rank >= keep.unsqueeze(1), 0).sum(-1), 1.0)
     # At rank r the mass before it has not reached top_p yet.
-    keep = ((values.cumsum(-1) - values) < top_p.unsqueeze(1)).sum(-1)
-    keep = torch.minimum(keep, torch.where(top_k > 0, top_k, mass.shape[1])).clamp(min=1)
-    rank = torch.arange(mass.shape[1], device=mass.device)
+    nucleus = ((values.cumsum(-1) - values) < (top_p * whole).unsqueeze(1)).sum(-1)
+    keep = torch.minimum(keep, torch.where(top_p < 1, nucleus, size)).clamp(min=1)
     return torch.zeros_like(mass).scatter(1, order, values.masked_fill(rank >= keep.unsqueeze(1), 0))
 
 

@@ -30,6 +30,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import openai
 
+from drkernel.policy.engine import Sampling
 from drkernel.types import DrKernelError
 
 _LOG = logging.getLogger(__name__)
@@ -41,7 +42,8 @@ _TOO_LONG = re.compile(
 _REFUSALS = 16
 """So many refusals in a row concern more than single requests."""
 _LONGEST_PAUSE_S = 60.0
-_OPTIONAL, _RENAMED = ("seed", "temperature", "top_p"), {"max_tokens": "max_completion_tokens"}
+_CUTS, _NOT_OPENAI, _WHOLE = ("top_p", "top_k", "min_p"), ("top_k", "min_p"), Sampling()
+_OPTIONAL, _RENAMED = ("seed", "temperature", *_CUTS), {"max_tokens": "max_completion_tokens"}
 T = TypeVar("T")
 _Send = Callable[[], AbstractAsyncContextManager]
 """Sends a request; the context is its streamed response."""
@@ -160,9 +162,7 @@ class ChatEndpoint:
     def usage(self) -> Usage:
         return self._usage
 
-    def submit(
-        self, messages: list[dict], seed: int, max_tokens: int, temperature: float = 1.0, top_p: float = 1.0
-    ) -> Future[Reply]:
+    def submit(self, messages: list[dict], seed: int, max_tokens: int, sampling: Sampling = _WHOLE) -> Future[Reply]:
         """Asks in the background. `messages` are {"role": ..., "content": ...}; the last one is the user's.
 
         The future raises TooLong or Refused where the server does not answer this request, and another DrKernelError
@@ -174,11 +174,10 @@ class ChatEndpoint:
             "model": self.model,
             "messages": messages,
             "max_tokens": max_tokens,
-            "temperature": temperature,
+            "temperature": sampling.temperature,
             "seed": seed % 2**31,  # some servers take 32 bits
         }
-        if top_p != 1.0:
-            options["top_p"] = top_p
+        options |= {name: value for name in _CUTS if (value := getattr(sampling, name)) != getattr(_WHOLE, name)}
         future: Future[Reply] = Future()
         self._futures.add(future)
         future.add_done_callback(self._futures.discard)
@@ -228,6 +227,7 @@ class ChatEndpoint:
         """Asks for a completion, without the parameters that the server has refused until now."""
         sent = {name: value for name, value in options.items() if name not in self.not_sent}
         sent |= {new: options[old] for old, new in _RENAMED.items() if old in self.not_sent}
+        sent["extra_body"] = {name: sent.pop(name) for name in _NOT_OPENAI if name in sent}
         return self._client.chat.completions.with_streaming_response.create(**sent, **self._headers)
 
     async def _until_answered(self, send: _Send, read: Callable[[Any, float], T], retries: int) -> T:

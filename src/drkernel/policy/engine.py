@@ -22,14 +22,25 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn. Log-probabilities are always those of the whole distribution at `temperature`, so that
-    training ratios stay unbiased; top_p and top_k, which cut it, are for evaluation."""
+    """How a token is drawn: at `temperature`, among what min_p, then top_k, then top_p leave (vLLM's order).
+
+    Log-probabilities are those of the distribution that the token is drawn from: where something is cut, they exceed
+    the trainer's, which are of the whole softmax at `temperature`, by -log of the mass that is left (docs/method.md).
+    """
 
     temperature: float = 1.0
     """0 takes the most probable token; its log-probability is then that at temperature 1."""
     top_p: float = 1.0
+    """The most probable tokens whose mass reaches this share of what is left; 1 keeps all."""
     top_k: int = 0
-    """0 keeps all tokens."""
+    """So many of the most probable tokens; 0 keeps all."""
+    min_p: float = 0.0
+    """Tokens at least this many times as probable as the most probable one; 0 keeps all."""
+
+    @property
+    def truncates(self) -> bool:
+        """Whether a part of the distribution is cut off."""
+        return self.temperature > 0 and (self.top_p < 1 or self.top_k > 0 or self.min_p > 0)
 
 
 @dataclass(frozen=True)

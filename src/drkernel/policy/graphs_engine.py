@@ -84,8 +84,8 @@ class GraphsEngine(BaseEngine):
     """drkernel.policy.engine.Engine over a model of its own with the policy's weights, bfloat16 on a GPU.
 
     stop_ids end a completion; slots: sequences that decode together; context: most tokens of a sequence, all turns;
-    eager: no CUDA graphs. Requests with top_p or top_k decode without graphs, and so do those beside them. A later turn
-    is read whole again. Raises DrKernelError for a decoder that is not supported.
+    eager: no CUDA graphs. Requests with top_p, top_k or min_p decode without graphs, and so do those beside them. A
+    later turn is read whole again. Raises DrKernelError for a decoder that is not supported.
     """
 
     own_kernels = True
@@ -228,7 +228,8 @@ class GraphsEngine(BaseEngine):
         """Fills in the slots' entries of the state."""
         device = self._state.cache.device
         rows = [(1, 0, int(s.prompt[-1]), len(s.prompt) - 1, s.left, s.request.sampling.top_k) for s in arrived]
-        floats = [(s.request.sampling.temperature, s.request.sampling.top_p) for s in arrived]
+        settings = [s.request.sampling for s in arrived]
+        floats = [(each.temperature, each.top_p, each.min_p) for each in settings]
         numbers = np.zeros((len(arrived), max(s.left for s in arrived)))
         for row, sequence in enumerate(arrived):
             numbers[row, : sequence.left] = sequence.uniforms
@@ -247,7 +248,7 @@ class GraphsEngine(BaseEngine):
         size = next(size for size in self._sizes if size >= len(sequences))
         self._show([*sequences, *[self._state.count] * (size - len(sequences))])
         steps = min(STEPS, max(sequence.left for sequence in sequences.values()))
-        truncated = any(s.request.sampling.top_k > 0 or s.request.sampling.top_p < 1 for s in sequences.values())
+        truncated = any(s.request.sampling.truncates for s in sequences.values())
         graph = None if truncated else self._graphs.get(size)
         for _ in range(steps):
             if graph is not None:

@@ -99,7 +99,7 @@ class VllmEngine(BaseEngine):
                 distributed_executor_backend="external_launcher" if self._trainers_group else None,
                 tensor_parallel_size=tensor_parallel,
                 seed=rank // tensor_parallel,
-                # The default, raw_logprobs, ignores the temperature: every ratio would be wrong.
+                # Those of `Sampling`. The default, raw_logprobs, ignores the temperature: every ratio would be wrong.
                 logprobs_mode="processed_logprobs",
                 enable_sleep_mode=may_sleep,
                 enforce_eager=eager,
@@ -129,6 +129,7 @@ class VllmEngine(BaseEngine):
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
+            min_p=sampling.min_p,
             seed=request.seed,
             max_tokens=min(request.max_tokens, self.context - len(request.prompt_ids)),
             stop_token_ids=sorted(self.stop_ids),

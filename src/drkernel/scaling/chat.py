@@ -71,8 +71,7 @@ class ChatModel:
         if self._room is not None and length > self._room:
             return False
         self._awaited += 1
-        sampling = self._sampling
-        future = self._endpoint.submit(conversation, seed, self._max_tokens, sampling.temperature, sampling.top_p)
+        future = self._endpoint.submit(conversation, seed, self._max_tokens, self._sampling)
         future.add_done_callback(lambda done: self._done.put((id, task, done)))
         return True
 

@@ -14,7 +14,6 @@ import torch
 
 from drkernel.config import REPOSITORY, EvaluateConfig
 from drkernel.policy.endpoint import ChatEndpoint
-from drkernel.policy.engine import Sampling
 from drkernel.policy.model import Policy
 from drkernel.policy.templates import TEMPLATE, load_template
 from drkernel.rollout import RolloutProgress
@@ -22,7 +21,7 @@ from drkernel.scaling.chat import ChatModel
 from drkernel.scaling.models import Model, TokenModel
 from drkernel.scaling.study_folder import fingerprint
 from drkernel.tasks import load_tasks, test_source
-from drkernel.training.build import make_engine, make_prompts
+from drkernel.training.build import make_engine, make_prompts, sampling_of
 from drkernel.training.judging import measured_on, workers
 from drkernel.training.progress import Progress
 from drkernel.training.ranks import Ranks
@@ -86,7 +85,7 @@ def open_endpoint(config: EvaluateConfig) -> ChatEndpoint:
 @contextlib.contextmanager
 def open_model(config: EvaluateConfig, ranks: Ranks, log: Callable[[str], None]) -> Iterator[Model]:
     """The endpoint where there is one, else the policy in an engine of this rank."""
-    sampling = Sampling(temperature=config.engine.temperature, top_p=config.top_p)
+    sampling = sampling_of(config)
     if config.endpoint.url:
         limits = {"max_tokens": config.endpoint.max_answer_tokens, "feedback_limit": config.endpoint.feedback_tokens}
         template = load_template(config.policy.template) if config.policy.template else TEMPLATE

@@ -69,13 +69,19 @@ def engine_options(config: Judged) -> dict[str, Any]:
     }
 
 
+def sampling_of(config: Judged) -> Sampling:
+    """How a run or a study draws tokens."""
+    options = config.engine
+    return Sampling(options.temperature, options.top_p, options.top_k, options.min_p)
+
+
 def episode_config(config: Config, turns: int) -> EpisodeConfig:
     """What the config says about an episode of at most `turns` turns."""
     return EpisodeConfig(
         turns=turns,
         max_tokens=config.engine.max_answer_tokens,
         feedback_limit=config.judge.feedback_tokens,
-        sampling=Sampling(temperature=config.engine.temperature),
+        sampling=sampling_of(config),
         feedback_view=(lambda verdict: verdict) if config.reward.hack_check else ignoring_hack_check,
         deadline_s=2 * longest_s(config.judge.timeout_s) + 300,  # the judge gives up before that
     )
