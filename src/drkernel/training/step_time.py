@@ -29,15 +29,21 @@ from drkernel.training.flops import peak_of, update_flops
 from drkernel.training.plan import Shape, is_vllm, longest, shape_of
 
 PROMPT = 1200
+"""Tokens of a task with its instructions: assumed."""
 MFU = 0.5
 """Of the compiled update with FlashAttention 4: 0.48 for 0.6B, 0.55 for 1.7B."""
 LOST = 0.04
+"""Of an update on several GPUs: four reach 96 % of four times one (results/training-h200/ranks.md)."""
 HOST_S = {True: 2.5e-3, False: 0.5e-3}
 """Of a decode step: vLLM's scheduler, and `graphs`."""
 SYNC = 85e9
+"""Bytes per second: 41 ms for 1.7B."""
 VERDICTS = 6.0
 """Per second of a judge with a GPU and 16 cores; the simulated device is taken to be as fast."""
 LAST_S = 7.0
+"""What a rollout with a judge takes longer, whatever its length (results/training-h200/generation.md)."""
+REACHED = 0.77
+"""Of the peak, what large products reach on an H200 (`Gpu.flops`)."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ def update(config: Config, shape: Shape, ranks: int, gpu: Gpu, lengths: Lengths)
     sampled = min(turns * lengths.answer, row)
     needed = update_flops(_as_config(shape), [row] * number, int(sampled * number))
     again = 1 + config.trainer.recompute / 3
-    peak = peak_of(gpu.sheet) or gpu.flops["half"] / 0.77
+    peak = peak_of(gpu.sheet) or gpu.flops["half"] / REACHED
     return again * needed / (MFU * peak * ranks * (1 if ranks == 1 else 1 - LOST))
 
 
