@@ -221,3 +221,16 @@ def test_two_ranks_take_the_steps_of_one_whether_the_policy_is_sharded_or_whole(
     for optimizer in OPTIMIZERS:
         assert first[f"whole {optimizer} restored"] == first[f"whole {optimizer} after"]
     assert not dist.is_initialized()
+
+
+def test_a_step_of_a_large_set_does_not_count_all_rows_again():
+    class Lengths(list):
+        seen = 0
+
+        def __getitem__(self, place):
+            self.seen += isinstance(place, slice)
+            return super().__getitem__(place)
+
+    lengths = Lengths([10] * 100)
+    epochs = Epochs(lengths, seed=0, epochs=1, batch_tokens=100)
+    assert [epochs.steps, epochs.steps] == [10, 10] and lengths.seen == 1

@@ -12,6 +12,8 @@ A record is plain where its first message is its `original_python_code`; `sft.me
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import json
 import math
@@ -216,7 +218,8 @@ def load(data: Any, renderer: Renderer, ranks: Ranks) -> SftData:
         rows = spread(renderer.row, (d for *_, d in mine), share=ranks.size)
         return [(i, number, d.key, *row) for (i, number, d), row in zip(mine, rows, strict=True)]
 
-    parts = ranks.all_gather_object(rendered)
+    with collection_paused():
+        parts = ranks.all_gather_object(rendered)
     found = sorted((entry for part in parts for entry in part), key=lambda entry: entry[0])
     rows = [(number, key, made) for _, number, key, made, _ in found if made is not None]
     unseen: set[str] = set()
@@ -234,6 +237,18 @@ def load(data: Any, renderer: Renderer, ranks: Ranks) -> SftData:
         _expect_rows(part, reasons, renderer.options.epochs)
         made.parts.append(part)
     return made
+
+
+@contextlib.contextmanager
+def collection_paused() -> Iterator[None]:
+    """No garbage collection meanwhile: it would visit each of hundreds of thousands of rows again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _expect_rows(part: Part, reasons: Mapping[str, int], epochs: float) -> None:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate, islice, pairwise
 
 import numpy
@@ -83,7 +84,7 @@ class Epochs:
     sources: Sequence[tuple[int, float]] = ()
     """(how many rows, weight) of each source of the rows, in turn; none: all rows are of one, whole."""
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """How many optimizer steps there are, at least one."""
         ends = [0, *accumulate(count for count, _ in self._sources)]
