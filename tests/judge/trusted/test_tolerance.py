@@ -323,6 +323,19 @@ def test_a_few_integers_may_lie_where_rounding_decides():
     assert few.check(OutputTensor(values[:10] + 0)) is None and few.check(OutputTensor(values[1:11])) is not None
 
 
+def test_eight_bits_of_a_norm_may_flip_where_noise_flips_them():
+    x = torch.randn(1021, 1021, generator=DRAW)
+
+    def quantise(x):
+        y = x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6)
+        return torch.round(y / (y.abs().amax(1, keepdim=True) / 127)).to(torch.int8)
+
+    found = expected(quantise, x)
+    near = lambda error: quantise(x * (1 + error * torch.randn(x.shape, generator=DRAW)))
+    assert right(found, near(4e-7))  # as approximate square roots and divisions of a GPU
+    assert not right(found, near(1e-5)) and not right(found, quantise(tf32(x)))
+
+
 def test_timed_counts_may_differ_by_what_rounding_moves():
     count = torch.tensor([10_000_000, 40])
     timed = LeafTolerance(0.0, 0.0, 0.0, 0.0)

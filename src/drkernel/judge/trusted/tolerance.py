@@ -20,6 +20,7 @@ from drkernel.judge.boundary.shared_tensors import repeats
 from drkernel.judge.trusted import outputs, reductions
 from drkernel.judge.trusted.block_tolerance import LeafTolerance, RelativeBounds, Tolerance
 from drkernel.judge.trusted.element_bounds import MIN_ROW, Rows, element_bounds, stands_alone, table_of, together
+from drkernel.judge.trusted.integers import Flips
 from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
 from drkernel.judge.trusted.mismatch import Mismatch, describe
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, is_float, kind_of, leaves, same, shape_of
@@ -40,8 +41,6 @@ _RARE, _RARE_FACTOR = 1e-3, 8.0
 and there."""
 _DOUBT = 16.0
 """More noise is asked for where an output is within so many times of its bounds."""
-_FLIPPED = 4e-6
-"""At most this proportion of integers may differ: those where rounding decides, in another order of operations."""
 _CHUNK = 2**20
 """Elements that are compared at once in order to describe a mismatch."""
 _OTHER_INPUTS = 3.0
@@ -207,6 +206,7 @@ class _Leaf:
         if not is_float(rounded):
             self.finite = self.same_nonfinite = True
             self.well_conditioned = all(same(value, rounded) for value in (exact, *noisy))
+            self.flips = Flips(rounded, (exact, *noisy))
             return
         device = exact.device if isinstance(exact, Tensor) else "cpu"
         exact, near, *noisy = (torch.as_tensor(v, device=device) for v in (exact, rounded, *noisy))
@@ -246,6 +246,7 @@ class _Leaf:
         """A leaf of which no exact value is known, with bounds beside its size."""
         leaf = cls.__new__(cls)
         leaf._lowerings, leaf.finite, leaf.same_nonfinite, leaf.well_conditioned = [], True, True, True
+        leaf.flips = Flips(rounded)
         if bounds is None:
             return leaf
         value = torch.as_tensor(rounded)
@@ -314,7 +315,7 @@ class _Leaf:
             return self._check_values(path, value, slack, *why)
         rows = value.reshape(1, -1), rounded.reshape(1, -1)
         wrong = rows[0] != rows[1]
-        if int(wrong.sum()) <= _FLIPPED * value.numel():
+        if self.flips.allow(wrong):
             return None
         return describe("wrong_values", path, value.shape, 0, *rows, wrong, True)
 
