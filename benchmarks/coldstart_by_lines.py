@@ -12,7 +12,7 @@ from itertools import islice
 from drkernel.coldstart.answers.lines import by_lines
 from drkernel.judge import Judge
 from drkernel.tasks import generate, load_tasks
-from drkernel.tasks.free import stream
+from drkernel.tasks.generators.programs import stream
 from drkernel.types import DrKernelError, Task
 
 

@@ -20,10 +20,11 @@ from typing import Any
 
 from drkernel.coldstart.dataset import write
 from drkernel.coldstart.trajectories import draw_unjudged, in_canonical_form, unjudged_record
-from drkernel.tasks import free, load_tasks
-from drkernel.tasks.graphs.draw import FAMILIES
-from drkernel.tasks.graphs.stream import families_of, stream
-from drkernel.tasks.variants import variants
+from drkernel.tasks import load_tasks
+from drkernel.tasks.generators import programs
+from drkernel.tasks.generators.graphs.draw import FAMILIES
+from drkernel.tasks.generators.graphs.stream import families_of, stream
+from drkernel.tasks.written.variants import variants
 from drkernel.types import Task
 
 SINGLE = [
@@ -93,13 +94,13 @@ def _too_long(*_: object) -> None:
 def streams(seed: int, programs_only: bool) -> list[Iterator[Task]]:
     """What tasks come from in turn."""
     unplanned = [name for name in FAMILIES if name.startswith("wild")]
-    programs = free.stream("train", seed, edition=2)
-    chains = free.stream("train", seed, ["free_chains"], edition=3)
+    free = programs.stream("train", seed, edition=2)
+    chains = programs.stream("train", seed, ["free_chains"], edition=3)
     if programs_only:
-        return [programs]
+        return [free]
     every, wild, single = (stream("train", seed, names, "float32") for names in (list(FAMILIES), unplanned, SINGLE))
     narrow = [stream("train", seed, families_of(dtype, list(FAMILIES)), dtype) for dtype in ("float16", "bfloat16")]
-    drawn = [*[programs, chains, single, every, programs, chains, single, wild] * 3, programs, chains, every, *narrow]
+    drawn = [*[free, chains, single, every, free, chains, single, wild] * 3, free, chains, every, *narrow]
     written = variants(load_tasks("written", split="train"), seed)
     return [each for other in drawn for each in (other, written, written)]  # half of the variants do not run
 

@@ -24,7 +24,7 @@ import judging
 
 from drkernel.coldstart.solutions import Solution
 from drkernel.judge import Judge
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generators import generate
 from drkernel.types import DrKernelError, Task, Verdict
 
 HEAVY = ("conv", "linear", "matmul", "bmm")

@@ -32,7 +32,7 @@ from rich.progress import track
 
 from drkernel.judge import Judge
 from drkernel.judge.trusted import shrink
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generators import generate
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 

@@ -27,7 +27,7 @@ from rich.progress import track
 
 from drkernel.coldstart.solutions import solutions
 from drkernel.judge import Judge
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generators import generate
 from drkernel.types import DrKernelError, Task, Verdict
 
 REPEATS = 1 / 8

@@ -13,7 +13,7 @@ from types import ModuleType
 import torch
 
 from drkernel.coldstart.solutions import Solution, solutions
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generators import generate
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 

@@ -10,7 +10,7 @@ import torch
 from drkernel.coldstart.solutions import solutions
 from drkernel.judge import Judge
 from drkernel.tasks import generate, load_tasks
-from drkernel.tasks.families import DTYPES, FAMILIES, FAMILIES_OF_16_BITS
+from drkernel.tasks.generators.operators.families import DTYPES, FAMILIES, FAMILIES_OF_16_BITS
 from drkernel.tasks.module import Reference
 from drkernel.tasks.precision import has_16_bits
 from drkernel.types import DrKernelError

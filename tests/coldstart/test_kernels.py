@@ -8,10 +8,10 @@ from typing import get_args
 import pytest
 
 from drkernel.coldstart import kernels
-from drkernel.tasks.families import FAMILIES
-from drkernel.tasks.operators import CORES, OPERATORS
-from drkernel.tasks.operators.operator import Template
-from drkernel.tasks.writer import describe
+from drkernel.tasks.generators.operators import CORES, OPERATORS
+from drkernel.tasks.generators.operators.families import FAMILIES
+from drkernel.tasks.generators.operators.operator import Template
+from drkernel.tasks.generators.operators.writer import describe
 from drkernel.types import DrKernelError
 
 

@@ -12,8 +12,8 @@ import torch
 import drkernel
 from drkernel.coldstart.solutions import solutions
 from drkernel.coldstart.solutions_wrong import EDITS
-from drkernel.tasks.families import FAMILIES
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generators import generate
+from drkernel.tasks.generators.operators.families import FAMILIES
 from drkernel.types import DrKernelError, Task
 
 pytestmark = pytest.mark.xdist_group("solutions")

@@ -27,7 +27,8 @@ from drkernel.config import REPOSITORY, SftConfig
 from drkernel.judge import feedback
 from drkernel.policy import load_prompts, load_tokenizer
 from drkernel.policy.model import Policy
-from drkernel.tasks import free, generate, load_tasks
+from drkernel.tasks import generate, load_tasks
+from drkernel.tasks.generators import programs
 from drkernel.training import sft_data
 from drkernel.training.ranks import Ranks
 from drkernel.training.supervised import row_of
@@ -105,7 +106,7 @@ def test_an_answer_that_nobody_judged_is_one_round_and_the_best_one(tmp_path):
 
 
 def test_answers_are_written_from_the_lines_of_a_task_where_they_have_one():
-    for task in islice(free.stream("train", 0), 6):
+    for task in islice(programs.stream("train", 0), 6):
         solution = draw_unjudged(task, 0.3, random.Random(0))
         assert (solution.source if solution else None) == by_lines(task)
     for task in generate("train", 6, 0, generator="graphs", families=["gates", "softmaxes"]):

@@ -13,7 +13,7 @@ from drkernel.judge import Judge
 from drkernel.judge.trusted.shrink import fit
 from drkernel.tasks import load_tasks
 from drkernel.tasks import test_source as evaluated_on
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generators import generate
 from drkernel.tasks.handwritten import FOLDER, read_handwritten
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError

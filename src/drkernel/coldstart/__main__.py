@@ -21,8 +21,8 @@ from rich.console import Console
 from drkernel.coldstart.dataset import Options, make
 from drkernel.config import ColdstartConfig, Config, JudgeConfig
 from drkernel.judge.service import DEVICES, GPUS
-from drkernel.tasks.families import DTYPES
-from drkernel.tasks.generator import DEFAULT, GENERATORS
+from drkernel.tasks.generators import DEFAULT, GENERATORS
+from drkernel.tasks.generators.operators.families import DTYPES
 from drkernel.tasks.splits import SPLITS
 from drkernel.training.progress import Progress, make_console
 from drkernel.types import DrKernelError

@@ -33,7 +33,7 @@ from drkernel.coldstart.trajectories import (
 from drkernel.config import JudgeConfig
 from drkernel.config.judge import judge_options
 from drkernel.judge import Judge
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generators import generate
 from drkernel.training.judging import measured_on
 from drkernel.training.processes import spread
 from drkernel.training.progress import Progress
@@ -55,7 +55,7 @@ class Options:
     seed: int
     """Of tasks and draws."""
     generator: str
-    """What draws the tasks (`tasks.generator.GENERATORS`)."""
+    """What draws the tasks (`tasks.generators.GENERATORS`)."""
     dtypes: Sequence[str]
     turns: int
     """Of a trajectory of a judged task."""

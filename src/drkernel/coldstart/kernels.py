@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from drkernel.tasks.operators import OPERATORS, Operator
-from drkernel.tasks.operators.operator import Template
+from drkernel.tasks.generators.operators import OPERATORS, Operator
+from drkernel.tasks.generators.operators.operator import Template
 from drkernel.types import DrKernelError
 
 _LOAD = "v = tl.load(x_ptr + i, mask=m, other=0.0)"
@@ -26,7 +26,7 @@ _FOLDS: dict[str, tuple[str, str]] = {
 """How a loop starts and continues; a mean is a sum that is divided at the end."""
 
 Info = dict[str, Any]
-"""`Task.info` as `tasks.writer.describe` makes it."""
+"""`Task.info` as `tasks.generators.operators.writer.describe` makes it."""
 Lines = list[str]
 Tensors = tuple[tuple[str, str], ...]
 """(pointer parameter, host expression) of each tensor between x and o."""

@@ -22,10 +22,10 @@ from drkernel.coldstart.answers.lines import by_lines
 from drkernel.coldstart.answers.solution import Kind, Solution
 from drkernel.coldstart.kernels import Kernel, build
 from drkernel.coldstart.solutions_wrong import mistakes
-from drkernel.tasks import free
-from drkernel.tasks.families import FAMILIES
-from drkernel.tasks.operators import OPERATORS
-from drkernel.tasks.writer import dtype_statement, has_second_input, spell
+from drkernel.tasks.generators import programs
+from drkernel.tasks.generators.operators import OPERATORS
+from drkernel.tasks.generators.operators.families import FAMILIES
+from drkernel.tasks.generators.operators.writer import dtype_statement, has_second_input, spell
 from drkernel.types import DrKernelError, Task
 
 __all__ = ["Kind", "Solution", "solutions"]
@@ -35,7 +35,7 @@ def solutions(task: Task, wrong: int = 4, plain: bool = False) -> list[Solution]
     """The solutions of a generated task, the same at each call: the right ones, then mistakes, then one hack.
 
     Args:
-        task: from `tasks.generator`; its `info` describes the composition, or has the graph (`coldstart.answers`). A
+        task: from `tasks.generators`; its `info` describes the composition, or has the graph (`coldstart.answers`). A
             free program has one solution at most, by its lines.
         wrong: how many mistaken ones, or as many as the task allows.
         plain: in one style, where the generator has several.
@@ -47,7 +47,7 @@ def solutions(task: Task, wrong: int = 4, plain: bool = False) -> list[Solution]
     if "graph" in info:
         source = by_lines(task) if wrong else None
         return [*([Solution("partial", source, "by_lines")] if source else []), *answers(task, wrong, plain=plain)]
-    if task.family in free.FAMILIES:
+    if task.family in programs.FAMILIES:
         source = by_lines(task)
         return [Solution("partial", source, "by_lines")] if source else []
     if "composition" not in info or "layout" not in info:

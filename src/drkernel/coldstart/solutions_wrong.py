@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from drkernel.coldstart.kernels import lines_of
-from drkernel.tasks.operators import OPERATORS, UNARY_STAGES
+from drkernel.tasks.generators.operators import OPERATORS, UNARY_STAGES
 
 
 def mistakes(info: dict[str, Any], source: str) -> list[tuple[str, str]]:

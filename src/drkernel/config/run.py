@@ -40,7 +40,7 @@ from drkernel.config.tasks import TasksConfig
 from drkernel.config.trainer import TrainerConfig
 from drkernel.objective.advantages import ADVANTAGES
 from drkernel.objective.rewards import REWARDS
-from drkernel.tasks.generator import expect_known
+from drkernel.tasks.generators import expect_known
 
 
 @dataclass

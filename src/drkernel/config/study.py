@@ -29,7 +29,7 @@ from drkernel.config.scaling import ScalingConfig
 from drkernel.config.tasks import TasksConfig
 from drkernel.config.trainer import TrainerConfig
 from drkernel.objective.rewards import REWARDS
-from drkernel.tasks.generator import expect_known
+from drkernel.tasks.generators import expect_known
 from drkernel.types import DrKernelError
 
 MAY_CHANGE = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from drkernel.tasks.generator import DEFAULT
+from drkernel.tasks.generators import DEFAULT
 
 
 @dataclass

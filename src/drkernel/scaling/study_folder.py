@@ -16,7 +16,7 @@ import yaml
 from drkernel.config import EvaluateConfig
 from drkernel.config.conversion import to_yaml
 from drkernel.config.study import MAY_CHANGE, TIMED
-from drkernel.tasks.generator import DEFAULT, expect_known
+from drkernel.tasks.generators import DEFAULT, expect_known
 from drkernel.training.run import describe, flatten, write_text
 from drkernel.types import DrKernelError, Task
 

@@ -1,4 +1,22 @@
-"""What is to be solved: generated, handwritten and written tasks, KernelBench folders, records and hub datasets."""
+"""What is to be solved: `load_tasks` reads or draws tasks of any source.
+
+Where tasks come from:
+
+    generators/   seeded generators: operators, graphs, free programs
+    handwritten/  100 tasks, only to test on
+    written/      2,170 tasks by fifteen authors, and variants of them
+    loaders/      KernelBench folders, Python files, records, hub datasets
+
+What is known of any task:
+
+    splits.py     train, validation or test, by hash
+    precision.py  what arithmetic a right submission may use
+    module.py     its source as running code: the reference, its arguments and inputs
+    seeding.py    random numbers that follow from one seed
+    sources.py    the numbers in a source, and others in their place
+    scopes.py     what the names in a source stand for
+    own_sizes.py  a source with the values of constants that a submission does not see
+"""
 
 from __future__ import annotations
 
@@ -7,12 +25,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from drkernel.tasks.families import DTYPES
-from drkernel.tasks.generator import DEFAULT, generate
+from drkernel.tasks.generators import DEFAULT, generate
+from drkernel.tasks.generators.operators.families import DTYPES
 from drkernel.tasks.handwritten import HALVES, read_handwritten
-from drkernel.tasks.kernelbench import python_files, read_folder, read_task, write_task
+from drkernel.tasks.loaders.kernelbench import python_files, read_folder, read_task, write_task
+from drkernel.tasks.loaders.records import READERS, read_hub, read_records, tables
 from drkernel.tasks.precision import AUTO, with_precision
-from drkernel.tasks.records import READERS, read_hub, read_records, tables
 from drkernel.tasks.splits import SPLITS
 from drkernel.tasks.written import read_written
 from drkernel.types import DrKernelError, Task
@@ -66,7 +84,7 @@ def load_tasks(
         seed: which tasks are drawn, where there are more than `count`.
         levels: KernelBench levels to keep.
         families: values of `Task.family` to keep.
-        generator: what draws generated tasks, a name of `tasks.generator.GENERATORS`.
+        generator: what draws generated tasks, a name of `tasks.generators.GENERATORS`.
         dtypes: of inputs and weights of generated tasks; see `generate`.
         precision: of all tasks; `auto` leaves each what it states or what its dtypes say (`tasks.precision`).
         on_skip: called with one line about each broken file of a folder, which is then skipped; without it they raise.

@@ -37,7 +37,7 @@ from drkernel.config.effects import is_read
 from drkernel.config.keys import may_change
 from drkernel.config.run import with_defaults
 from drkernel.slurm import snapshot
-from drkernel.tasks.generator import DEFAULT, expect_known
+from drkernel.tasks.generators import DEFAULT, expect_known
 from drkernel.training.judging import measured_on
 from drkernel.types import DrKernelError, Task
 

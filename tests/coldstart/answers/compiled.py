@@ -22,8 +22,8 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
 from drkernel.coldstart.answers.grades import answers
-from drkernel.tasks.graphs.draw import FAMILIES
-from drkernel.tasks.graphs.stream import families_of, stream
+from drkernel.tasks.generators.graphs.draw import FAMILIES
+from drkernel.tasks.generators.graphs.stream import families_of, stream
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 

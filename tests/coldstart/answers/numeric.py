@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from drkernel.coldstart.answers.grades import answers
-from drkernel.tasks.graphs.graph import evaluate, from_json
-from drkernel.tasks.graphs.stream import stream
+from drkernel.tasks.generators.graphs.graph import evaluate, from_json
+from drkernel.tasks.generators.graphs.stream import stream
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 

@@ -18,8 +18,8 @@ from drkernel.coldstart.answers.mistakes import EDITS
 from drkernel.coldstart.answers.partition import Plan, partition
 from drkernel.coldstart.solutions import Solution, solutions
 from drkernel.judge import Judge
-from drkernel.tasks.graphs.draw import FAMILIES
-from drkernel.tasks.graphs.stream import families_of, stream
+from drkernel.tasks.generators.graphs.draw import FAMILIES
+from drkernel.tasks.generators.graphs.stream import families_of, stream
 from drkernel.types import Task
 
 SINGLE = "pointwise,broadcast,reductions,softmaxes,scans,norms,pools,losses,views,convolutions,products,lookups"

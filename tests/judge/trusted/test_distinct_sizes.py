@@ -12,7 +12,7 @@ from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.devices.simulated.roofline import Roofline
 from drkernel.judge.trusted import distinct_sizes, prepare, shrink
 from drkernel.judge.trusted.distinct_sizes import fallen_together, number_together, sizes_of
-from drkernel.tasks.generator import generate
+from drkernel.tasks.generators import generate
 from drkernel.tasks.handwritten import read_handwritten
 from drkernel.tasks.module import Reference
 from drkernel.types import Task

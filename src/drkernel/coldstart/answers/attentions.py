@@ -8,8 +8,8 @@ from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation
 from drkernel.coldstart.answers.sizes import product
-from drkernel.tasks.graphs.dims import count
-from drkernel.tasks.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.dims import count
+from drkernel.tasks.generators.graphs.nodes import Node
 
 WIDEST = 128
 """Heads wider than this do not fit a program."""

@@ -14,9 +14,9 @@ from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import Draft
 from drkernel.coldstart.answers.leaves import LEAVES
 from drkernel.coldstart.answers.sites import Site, offset, parts
-from drkernel.tasks.graphs.dims import Dim, Shape, as_dim
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import Dim, Shape, as_dim
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 RESHAPES = ("flatten", "unsqueeze", "squeeze", "dropout")
 """Operators that change no element and no element's number."""

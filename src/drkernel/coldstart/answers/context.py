@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from drkernel.coldstart.answers.sizes import Sizes
-from drkernel.tasks.graphs.dims import Dim, Shape
-from drkernel.tasks.graphs.graph import Graph, from_json
-from drkernel.tasks.graphs.nodes import Node, Parameter
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import Dim, Shape
+from drkernel.tasks.generators.graphs.graph import Graph, from_json
+from drkernel.tasks.generators.graphs.nodes import Node, Parameter
+from drkernel.tasks.generators.graphs.ops import OPS
 from drkernel.types import Task
 
 

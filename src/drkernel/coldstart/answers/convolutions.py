@@ -10,10 +10,10 @@ from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers, sites_of
 from drkernel.coldstart.answers.sites import Site, parts
 from drkernel.coldstart.answers.sizes import LETTERS, product
-from drkernel.tasks.graphs.dims import Dim, Shape, as_dim
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
-from drkernel.tasks.graphs.ops.convolutions import per_dim
+from drkernel.tasks.generators.graphs.dims import Dim, Shape, as_dim
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.ops.convolutions import per_dim
 
 NAMES = ("iz", "iy", "ix")
 

@@ -22,9 +22,9 @@ from statistics import median
 from drkernel.coldstart.answers.grades import answers
 from drkernel.coldstart.answers.solution import Solution
 from drkernel.judge import Judge
-from drkernel.tasks.graphs.draw import FAMILIES
-from drkernel.tasks.graphs.ops import OPS
-from drkernel.tasks.graphs.stream import families_of, stream
+from drkernel.tasks.generators.graphs.draw import FAMILIES
+from drkernel.tasks.generators.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.stream import families_of, stream
 from drkernel.types import DrKernelError, Task
 
 RIGHT = ("lazy", "partial", "fused", "best")

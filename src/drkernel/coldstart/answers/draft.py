@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from drkernel.coldstart.answers.sizes import short
 from drkernel.coldstart.answers.style import Style
-from drkernel.tasks.graphs.dims import Dim
-from drkernel.tasks.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.dims import Dim
+from drkernel.tasks.generators.graphs.nodes import Node
 
 OUTPUT = "OUT"
 """Stands for the host variable that the kernel writes, until it has a name."""

@@ -11,9 +11,9 @@ from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.leaves import LEAVES
 from drkernel.coldstart.answers.sites import Site, offset, terms
 from drkernel.coldstart.answers.sizes import product
-from drkernel.tasks.graphs.dims import count
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import count
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 ELEMENT_KINDS = ("pointwise", "binary", "positional")
 ELEMENT_OPS = (*RESHAPES, "outer", "diagonal_matmul", "batch_norm1d", "batch_norm2d", "batch_norm3d")

@@ -20,8 +20,8 @@ from drkernel.coldstart.answers.schemes import scheme_of
 from drkernel.coldstart.answers.solution import Kind, Solution
 from drkernel.coldstart.answers.style import Style
 from drkernel.coldstart.answers.submission import Written, compose, render
-from drkernel.tasks.graphs.dims import count
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import count
+from drkernel.tasks.generators.graphs.ops import OPS
 from drkernel.types import Task
 
 SMALL_INNER = 128
@@ -32,7 +32,7 @@ def answers(task: Task, wrong: int = 4, seed: int = 0, plan: bool = False, plain
     """The answers of a task of `graphs`, the same at each call: right ones, the fused ones last, then mistakes.
 
     Args:
-        task: from `tasks.graphs`.
+        task: from `tasks.generators.graphs`.
         wrong: how many mistaken ones, or as many as the task allows.
         seed: of what varies in their surface.
         plan: whether the text begins with the plan.

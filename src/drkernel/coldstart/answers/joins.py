@@ -9,8 +9,8 @@ from drkernel.coldstart.answers.elementwise import is_element, numbers
 from drkernel.coldstart.answers.layouts import Layout, layout_of
 from drkernel.coldstart.answers.leaves import LEAVES
 from drkernel.coldstart.answers.sizes import product
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 LONGEST_ROW, LONGEST_COLUMN = 16384, 128
 """Published lengths up to which a program has all its elements in one block."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from drkernel.coldstart.answers.sites import _operand, parts
 from drkernel.coldstart.answers.sizes import is_one, product
-from drkernel.tasks.graphs.dims import Dim, as_dim
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import Dim, as_dim
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 Size = Callable[[Dim], str]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from drkernel.coldstart.answers.sites import Site, offset, parts
 from drkernel.coldstart.answers.sizes import product
-from drkernel.tasks.graphs.dims import as_dim
-from drkernel.tasks.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.dims import as_dim
+from drkernel.tasks.generators.graphs.nodes import Node
 
 Leaf = Callable[[Any, Any, Any, Node, Site], None]
 """(chain, draft, host, node, site): adds the lines that load the node's elements into `v`."""

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 
 from drkernel.coldstart.answers.context import Context, indexed
-from drkernel.tasks.graphs.constructor import PLACEHOLDER, literal
-from drkernel.tasks.graphs.dims import Dim
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.op import Spelling
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import Dim
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.op import Spelling
+from drkernel.tasks.generators.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.source.constructor import PLACEHOLDER, literal
 
 OPERANDS = ("x", "y", "z", "w")
 _DIMS = ("dim", "dims")

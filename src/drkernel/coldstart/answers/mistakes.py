@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from drkernel.coldstart.answers.context import Context
 from drkernel.coldstart.answers.submission import Written
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.ops import OPS
 
 Edit = Callable[[Context, Written], bool]
 """Changes what is written; whether there was a place for the mistake."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from drkernel.coldstart.answers.context import Context
 from drkernel.coldstart.answers.schemes import scheme_of
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 FREE = ("flatten", "unsqueeze", "squeeze", "dropout", "transpose", "chunk", "split_heads")
 """Operators that PyTorch computes without touching an element."""

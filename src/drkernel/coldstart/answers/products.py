@@ -10,7 +10,7 @@ from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers, sites_of
 from drkernel.coldstart.answers.sites import Site, terms
 from drkernel.coldstart.answers.sizes import product
-from drkernel.tasks.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.nodes import Node
 
 PRODUCTS = ("linear", "matmul_parameter", "matmul", "bmm", "addmm")
 

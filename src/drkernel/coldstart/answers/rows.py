@@ -26,9 +26,9 @@ from drkernel.coldstart.answers.joins import (
 from drkernel.coldstart.answers.layouts import Layout, grid_of_columns, index, known, layout_of, places
 from drkernel.coldstart.answers.sites import Site, terms
 from drkernel.coldstart.answers.sizes import product
-from drkernel.tasks.graphs.dims import Shape
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import Shape
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 
 def write(context: Context, host: Host, nodes: Sequence[Node], draft: Draft) -> None:

@@ -13,8 +13,8 @@ from drkernel.coldstart.answers.joins import SHORTEST_ROW
 from drkernel.coldstart.answers.layouts import grid_of_columns, index, known, layout_of, places
 from drkernel.coldstart.answers.sites import Site
 from drkernel.coldstart.answers.sizes import product, short
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 _NEUTRAL = {"sum": "0.0", "prod": "1.0", "max": '-float("inf")', "min": 'float("inf")', "logsumexp": '-float("inf")'}
 _BLOCK = {

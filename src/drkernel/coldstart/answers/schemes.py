@@ -18,7 +18,7 @@ from drkernel.coldstart.answers import (
 )
 from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import Draft
-from drkernel.tasks.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.nodes import Node
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drkernel.coldstart.answers.sizes import is_one, product
-from drkernel.tasks.graphs.dims import Dim, Shape, as_dim
+from drkernel.tasks.generators.graphs.dims import Dim, Shape, as_dim
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Site:
 def offset(site: Site, other: Sequence[Dim], size: Callable[[Dim], str]) -> str:
     """Where an element's partner is in a contiguous tensor of the shape `other`, which broadcasts to the site's.
 
-    >>> from drkernel.tasks.graphs.dims import Dim
+    >>> from drkernel.tasks.generators.graphs.dims import Dim
     >>> b, c, h = Dim("B", 2, 2), Dim("C", 3, 3), Dim("H", 4, 4)
     >>> offset(Site((b, c, h), "i"), (c, as_dim(1)), str), offset(Site((b, c, h), "i"), (b, as_dim(1), h), str)
     ('i // H % C', 'i // (C * H) * H + i % H')

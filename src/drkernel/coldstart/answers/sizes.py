@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from drkernel.tasks.graphs.dims import Dim, Shape, as_dim, is_one, names_in
-from drkernel.tasks.graphs.graph import Graph
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import Dim, Shape, as_dim, is_one, names_in
+from drkernel.tasks.generators.graphs.graph import Graph
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 LETTERS = {1: "N", 2: "MN", 3: "BMN", 4: "BCHW", 5: "BCDHW"}
 _MORE = "GLPQEKRUV"

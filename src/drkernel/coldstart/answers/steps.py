@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from drkernel.coldstart.answers.factors import divided
 from drkernel.coldstart.answers.known import Known, Shapes, dims_of, words_of
 from drkernel.policy.canonical.told import Line
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.ops import OPS
 
 Recipe = tuple[tuple[str, str, str], ...]
 """Statements as (target, kind, expression). A kind is `sum`, `prod`, `max`, `min`, `argmax`, `argmin` of what is

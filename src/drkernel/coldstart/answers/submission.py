@@ -13,9 +13,9 @@ from drkernel.coldstart.answers.library import expression
 from drkernel.coldstart.answers.partition import Step
 from drkernel.coldstart.answers.schemes import SCHEMES
 from drkernel.coldstart.answers.style import Style
-from drkernel.tasks.graphs.dims import count
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import count
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 HELPERS = {
     "times": ["@triton.jit", "def times(a, b):", "    return a * b"],

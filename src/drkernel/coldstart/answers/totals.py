@@ -10,9 +10,9 @@ from drkernel.coldstart.answers.context import Context, Host
 from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import block_of
 from drkernel.coldstart.answers.sites import Site
-from drkernel.tasks.graphs.dims import count
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.dims import count
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
 
 
 def fits(context: Context, nodes: Sequence[Node]) -> bool:

@@ -12,10 +12,10 @@ from drkernel.coldstart.answers.draft import OUTPUT, Draft
 from drkernel.coldstart.answers.elementwise import allocation, is_element, numbers, sites_of, start
 from drkernel.coldstart.answers.joins import is_core
 from drkernel.coldstart.answers.sites import Site, parts, terms
-from drkernel.tasks.graphs.dims import Shape
-from drkernel.tasks.graphs.nodes import Node
-from drkernel.tasks.graphs.ops import OPS
-from drkernel.tasks.graphs.ops.convolutions import per_dim
+from drkernel.tasks.generators.graphs.dims import Shape
+from drkernel.tasks.generators.graphs.nodes import Node
+from drkernel.tasks.generators.graphs.ops import OPS
+from drkernel.tasks.generators.graphs.ops.convolutions import per_dim
 
 
 def is_window(node: Node) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from drkernel.tasks.kernelbench import read_task
+from drkernel.tasks.loaders.kernelbench import read_task
 from drkernel.types import Task
 
 FOLDER = Path(__file__).parent

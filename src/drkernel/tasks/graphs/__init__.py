@@ -1,1 +1,0 @@
-"""Tasks as graphs of operators: the generator `graphs`. `graph.py` says what a graph is."""
