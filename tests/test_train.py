@@ -39,6 +39,10 @@ ROOT = Path(__file__).parents[1]
 SMALL = ["trainer.prompts=2", "trainer.samples=3", "trainer.turns=2", "engine.slots=8", "tasks.count=8", "logger=none"]
 
 
+steps = pytest.mark.xdist_group("steps")
+"""Tests of one world, in one process: they share its judge, and the episodes that `played_once` has."""
+
+
 @pytest.fixture(scope="module")
 def world():
     config = train_config(*SMALL)
@@ -79,6 +83,7 @@ PAIRS = [
 
 
 @pytest.mark.slow
+@steps
 @pytest.mark.parametrize(
     ("algo", "reward", "filters"),
     [
@@ -104,7 +109,8 @@ def test_every_combination_takes_a_real_step(world, played_once, algo, reward, f
 
 
 @pytest.mark.slow
-def test_trajectories_on_which_the_judge_failed_leave_the_batch_and_are_counted(world, monkeypatch):
+@steps
+def test_trajectories_on_which_the_judge_failed_leave_the_batch_and_are_counted(world, played_once, monkeypatch):
     real, failed = train.play, Verdict("judge_failure", "worker_lost")
 
     def play(*given, **named):
@@ -128,6 +134,7 @@ def test_trajectories_on_which_the_judge_failed_leave_the_batch_and_are_counted(
 
 
 @pytest.mark.slow
+@steps
 def test_a_step_says_where_its_seconds_went(world):
     here = dataclasses.replace(world, state=State(), policy=Policy.load(world.config.policy.path))
     optimizer = update.make_optimizer(here.policy, 1e-4, 0.0)

@@ -9,7 +9,7 @@ import pytest
 from drkernel.judge import Judge, feedback
 from drkernel.types import DrKernelError, Task, Verdict
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("judged at several shapes")]  # one worker asks for the verdicts
 
 TASK = Task(
     "chain",

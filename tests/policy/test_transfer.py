@@ -16,7 +16,7 @@ from drkernel.policy import Request, load_engine, new_policy, transfer
 from drkernel.policy.transfer import check_agreement, weights
 from drkernel.types import DrKernelError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("transfer")]  # one worker starts the ranks, once
 
 VOCABULARY = 97
 SHAPES = [(1,), (3,), (5,), (1, 4), (3, 1, 2), (5, 7), (8, 3), (12,), (2, 2), (7, 1)]

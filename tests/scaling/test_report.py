@@ -12,7 +12,7 @@ from drkernel.scaling.trials import Trials
 from drkernel.types import DrKernelError, Verdict
 from tests.scaling import synthetic
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report")]  # one worker writes the report
 
 PICTURES = ("fast_calls", "fast_tokens", "fast_seconds", "speedups", "families", "failures")
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("examination")]  # one worker runs the script
 SCRIPT = """
 import json
 from drkernel.judge.boundary import aten

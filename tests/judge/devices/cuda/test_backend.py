@@ -175,6 +175,9 @@ class Screening(CudaBackend):
             job.plan.set_result({})
 
 
+screen = pytest.mark.xdist_group("screen")  # one judge
+
+
 @pytest.fixture(scope="module")
 def screening():
     with contextlib.closing(Screening()) as screening:
@@ -189,6 +192,7 @@ def screened(screening, chosen) -> dict[str, Verdict]:
 
 
 @pytest.mark.slow
+@screen
 def test_the_screen_refuses_nothing_honest(screening):
     """Those that the simulated device never sees, and some of those that it accepts."""
     simulated = examples("honest", "simulated")
@@ -197,6 +201,7 @@ def test_the_screen_refuses_nothing_honest(screening):
 
 
 @pytest.mark.slow
+@screen
 def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
     prefixes = ("04_decoy", "13", "16", "23_", "24_half", "27_", "80_huge")
     chosen = [example for example in examples("hacks", "cuda") if example.name.startswith(prefixes)]
@@ -212,6 +217,7 @@ def test_what_the_screen_refuses_is_wrong_and_never_compiled(screening):
 
 
 @pytest.mark.slow
+@screen
 @pytest.mark.parametrize(
     "source",
     [
@@ -234,6 +240,7 @@ def test_a_hack_that_is_to_have_a_price_gets_it_on_a_gpu():
 
 
 @pytest.mark.slow
+@screen
 def test_the_screen_gives_way_to_what_a_gpu_waits_for(screening):
     screening.enqueue(tasks()["relu"], RELU.source).result(timeout=60)
 

@@ -240,6 +240,7 @@ def results(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("cpu as cuda")  # one worker runs all snippets
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_cuda_code_runs_unchanged(snippet, results):
     assert results[snippet] is None, results[snippet]
