@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 NAMES = ("statistics", "deviations", "differences")
 TABLES = [(1, 2500), (3, 1100), (2, 1024), (70, 50), (2, 1023), (40, 16), (33, 33)]
-SHAPES = [(), (5,), (3000,), (40, 100), (400, 3), (3, 1030), (2, 3, 70), (4, 5, 6), (0,), (0, 20), (20, 0)]
+SHAPES = [(), (5,), (1000,), (40, 100), (130, 3), (3, 1030), (2, 3, 70), (4, 5, 6), (0,), (0, 20), (20, 0)]
 KINDS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 UNIT = 0.25
 """So coarse that bf16 can tell what is just within a bound from what is just beyond."""
@@ -181,7 +181,7 @@ def test_a_right_answer_is_right_and_a_wrong_element_is_found_in_every_shape(bot
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", [(3000,), (40, 100), (400, 3), (3, 1030), (2, 3, 70)])
+@pytest.mark.parametrize("shape", [(1000,), (40, 100), (130, 3), (3, 1030), (2, 3, 70)])
 def test_an_element_may_be_as_far_off_as_its_row_says_and_no_further(both, shape, kind):
     exact, near, shaken = drawn(shape, kind)
     exact.view(-1)[: exact.numel() // 2] /= 4
