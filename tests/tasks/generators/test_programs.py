@@ -127,7 +127,7 @@ def test_some_have_16_bits_and_say_so(tasks):
 
 @pytest.mark.slow
 def test_blocks_repeat_modules_are_called_twice_and_values_are_needed_later():
-    forms = [canonical(task.source).text for task in islice(programs.stream("train", 5, ["free_networks"]), 80)]
+    forms = [canonical(task.source).text for task in islice(programs.stream("train", 5, ["free_networks"]), 40)]
     calls = [re.findall(r" = self\.(m\d+)\(", form) for form in forms]
     assert any(len(names) > len(set(names)) for names in calls)
     assert sum(len(form.splitlines()) > 30 for form in forms) > 8
