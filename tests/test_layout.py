@@ -11,6 +11,8 @@ import pytest
 
 from tests.imports import ROOT, imports, modules
 
+pytestmark = pytest.mark.xdist_group("layout")  # one worker reads the imports
+
 FLOORS = (
     {"types"},
     {"tasks", "objective", "config"},
