@@ -11,7 +11,7 @@ from pyarrow import parquet
 from drkernel.coldstart import renumber
 from drkernel.coldstart.dataset import write
 from drkernel.coldstart.trajectories import draw_unjudged, in_canonical_form, unjudged_record
-from drkernel.tasks import free
+from drkernel.tasks.generators import programs
 from drkernel.types import DrKernelError
 
 TOKEN = re.compile(r"self\.\w+|\w+|\W")
@@ -20,7 +20,7 @@ COUNTED = re.compile(r"(?:[tuvws]|in|self\.[mn])\d+(?:_ptr)?")
 
 @pytest.fixture(scope="module")
 def records():
-    drawn, found = free.stream("train", 3, ["free_chains"], edition=3), []
+    drawn, found = programs.stream("train", 3, ["free_chains"], edition=3), []
     while len(found) < 12:
         task = next(drawn)
         if solution := draw_unjudged(task, 0.75, random.Random(task.id), plain=True):
