@@ -18,7 +18,7 @@ class Executes(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        with executing():
+        with executing(func._schema.name):
             return func(*args, **(kwargs or {}))
 
 
@@ -48,9 +48,24 @@ def test_an_operator_outside_of_a_recorder_is_an_error():
 
 def test_so_is_a_second_one_where_one_is_executed():
     x = torch.rand(8)
-    with pytest.raises(UnseenOperator, match=r"aten::sort"), watched(no_reads), executing():
+    with pytest.raises(UnseenOperator, match=r"aten::sort"), watched(no_reads), executing("aten::neg"):
         x.neg()
         x.sort()
+
+
+def test_so_is_one_that_comes_before_the_one_that_is_executed():
+    """Garbage may be collected, or an argument asked for its number, just before the operator is called."""
+    x = torch.rand(8)
+    with pytest.raises(UnseenOperator, match=r"aten::sort"), watched(no_reads), executing("aten::neg"):
+        x.sort()
+
+
+def test_so_is_one_that_is_made_of_others_only_where_a_recorder_is_on():
+    x = torch.rand(1, 8)
+    with watched(no_reads), Executes():
+        torch.max_pool1d(x, 2)
+    with pytest.raises(UnseenOperator, match=r"aten::max_pool1d"), watched(no_reads):
+        torch.max_pool1d(x, 2)
 
 
 def test_so_is_one_in_a_range_that_has_an_operators_name():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,6 +72,8 @@ MOMENTS = frozenset({"var", "std", "var_mean", "std_mean"})
 
 _FLOPS = {packet.__name__: count for packet, count in flop_registry.items()}
 """Formulas of torch by operator, each behind a wrapper that finds tensors in a way that anybody may change."""
+
+_alias = torch._C.TensorBase.detach
 
 _COUNTED = ("aten", "prims", "torchvision")
 """Namespaces of operators that run as kernels of a library."""
@@ -220,16 +223,27 @@ def keep_fused_operators_whole() -> None:
     original = torch.rms_norm
 
     @functools.wraps(original)
-    def rms_norm(*args: Any, **kwargs: Any) -> Tensor:
+    def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Tensor:
         recorder = _get_current_dispatch_mode()
         if not isinstance(recorder, Recorder):
-            return original(*args, **kwargs)
-        with _pop_mode_temporarily(), executing():
-            result = original(*args, **kwargs)
-        recorder.add("rms_norm", [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)], [result])
+            return original(input, normalized_shape, weight, eps)
+        sizes = [operator.index(size) for size in normalized_shape]  # now: what an object says, its code may compute
+        bound = eps if eps is None else float(eps)
+        with _pop_mode_temporarily(), executing("aten::rms_norm"):
+            result = original(input, sizes, weight, bound)
+        recorder.add("rms_norm", [plain(t) for t in (input, weight) if isinstance(t, Tensor)], [result])
         return result
 
     torch.rms_norm = rms_norm
+
+
+def plain(value: Any) -> Any:
+    """A value whose tensors have no attributes of their own, and no class of their own, that hide those of tensors."""
+    if isinstance(value, Tensor):
+        return value if type(value) is Tensor and not value.__dict__ else _alias(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(map(plain, value))
+    return {name: plain(part) for name, part in value.items()} if type(value) is dict else value
 
 
 def moves_data(func: Any) -> bool:

@@ -42,5 +42,5 @@ def replay_operator(func: Any, args: tuple, kwargs: dict, result: Any) -> None:
     with torch.no_grad(), torch._C.DisableTorchFunction(), unrecorded():
         for old, new in zip(tree_leaves(result), tree_leaves(fresh), strict=True):
             if isinstance(old, Tensor) and old is not new:
-                with executing():
+                with executing("aten::copy_"):
                     old.copy_(new)

@@ -2,7 +2,8 @@
 
 A recorder is Python code in the process of a submission. Modes can be taken off their stack, and objects may be
 destroyed, and compute, while the recorder's own code runs. The profiler sees each operator all the same. Whatever it
-saw must have been executed by a recorder, or within an operator that a recorder executed.
+saw must have been executed by a recorder, or within an operator that a recorder executed. A recorder says beforehand
+which one it executes: while it calls it, Python code of others may run, and compute something else.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,9 +25,14 @@ from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfi
 from drkernel.judge.boundary.custom_operators import own_namespaces
 
 _MARK = f"recorded:{os.urandom(16).hex()}"
-"""The name of a range in which one operator is executed that is recorded, or is the judge's own. It is a secret."""
-_NATIVE = "aten::fbgemm_"
+"""How the name of a range starts in which one operator is executed that is recorded, or is the judge's own; the
+operator's name follows. It is a secret."""
+_NATIVE = ("aten::fbgemm_", "aten::choose_qparams_", "aten::_saturate_weight_", "aten::_sobol_engine_")
 """Operators that are made of others, and compute by themselves besides, on a CPU alone."""
+_EITHER = frozenset({"aten::max_pool1d"})
+"""Operators that are made of others where a recorder is on, and compute by themselves where none is."""
+_OF_OTHERS = "CompositeImplicitAutograd"
+"""The dispatch key of what is made of other operators."""
 _FREE = frozenset({"aten::empty", "aten::empty_strided", "aten::resize_", "aten::set_", "aten::detach_"})
 """Others that move no data."""
 _READ = "aten::_local_scalar_dense"
@@ -37,9 +43,9 @@ class UnseenOperator(RuntimeError):
     """An operator ran that no recorder has seen."""
 
 
-def executing() -> Any:
-    """A block that calls one operator, which is recorded or is the judge's own work."""
-    return _RecordFunctionFast(_MARK)
+def executing(operator: str) -> Any:
+    """A block that calls one operator (`aten::sort`), which is recorded or is the judge's own work."""
+    return _RecordFunctionFast(_MARK + operator)
 
 
 @dataclass
@@ -49,8 +55,8 @@ class _Range:
     name: str
     covered: bool
     """Whether an operator that was executed in a mark contains it."""
-    marks: bool = False
-    """Whether it contains a mark."""
+    marks: set[str] = field(default_factory=set)
+    """The operators of the marks that it contains."""
     parts: int = 0
     """Ranges directly within it."""
 
@@ -86,13 +92,15 @@ def _unseen(events: list[Any]) -> Iterator[str]:
         if kind == "push":
             outer, name = ranges[-1], event.name()
             outer.parts += 1
-            executed = outer.name == _MARK and outer.parts == 1 and _is_of_pytorch(name)
+            executed = outer.name == _MARK + name and outer.parts == 1 and _is_of_pytorch(name)
             poisons = name == "aten::fill_" and outer.name in _FREE
             ranges.append(_Range(name, outer.covered or executed or poisons))
         elif kind == "pop" and len(ranges) > 1:
             ended = ranges.pop()
-            ranges[-1].marks |= ended.marks or ended.name == _MARK
-            seen = ended.covered or (ended.marks and not ended.name.startswith(_NATIVE))
+            ranges[-1].marks |= ended.marks
+            if ended.name.startswith(_MARK):
+                ranges[-1].marks.add(ended.name.removeprefix(_MARK))
+            seen = ended.covered or ended.name in ended.marks or (ended.marks and _may_consist_of_others(ended.name))
             if _is_of_pytorch(ended.name) and not seen and not _is_free(ended.name):
                 yield ended.name
 
@@ -104,12 +112,18 @@ def _is_of_pytorch(name: str) -> bool:
 @functools.cache
 def _is_free(name: str) -> bool:
     """Whether an operator computes nothing where it calls no other: it is made of others, or a view."""
-    if name in _FREE or name.startswith(_NATIVE):
+    if name in _FREE or name in _EITHER or name.startswith(_NATIVE):
         return name in _FREE
     return all(
-        _has_kernel(full, "CompositeImplicitAutograd") or is_view(_schema(*full.partition(".")[::2]))
+        _has_kernel(full, _OF_OTHERS) or is_view(_schema(*full.partition(".")[::2]))
         for full in _overloads().get(name, ())
     )
+
+
+@functools.cache
+def _may_consist_of_others(name: str) -> bool:
+    """Whether an operator has an overload that is made of others."""
+    return not name.startswith(_NATIVE) and any(_has_kernel(full, _OF_OTHERS) for full in _overloads().get(name, ()))
 
 
 @functools.cache

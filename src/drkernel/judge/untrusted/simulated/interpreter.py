@@ -311,10 +311,11 @@ def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: An
         if self.user_defined_pre_hook:
             self.pre_hook(everything, reset_only=True)
         else:
+            reset = [everything[name] for name in self.reset_to_zero]
             with unrecorded():
-                for name in self.reset_to_zero:
-                    with executing():
-                        torch.Tensor.zero_(everything[name])  # an object with such a method could compute
+                for tensor in reset:
+                    with executing("aten::zero_"):
+                        torch.Tensor.zero_(tensor)  # an object with such a method could compute
     if config.pre_hook is not None:
         config.pre_hook(everything)
     self.fn.run(*args, **kwargs, **config.all_kwargs())

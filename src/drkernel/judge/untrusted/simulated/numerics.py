@@ -59,7 +59,7 @@ def from_torch(function: Callable) -> Callable[..., np.ndarray]:
 
     def call(*arrays: np.ndarray) -> np.ndarray:
         tensors = [_from_numpy(np.ascontiguousarray(array)) for array in arrays]
-        with torch._C.DisableTorchFunction(), unrecorded(), executing():
+        with torch._C.DisableTorchFunction(), unrecorded(), executing(f"aten::{function.__name__}"):
             return _numpy(function(*tensors))
 
     return call

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from triton.runtime import interpreter as upstream
 
-from drkernel.judge.boundary.aten import Recorder, is_counted, moves_data, without_compiler
+from drkernel.judge.boundary.aten import Recorder, is_counted, moves_data, plain, without_compiler
 from drkernel.judge.boundary.custom_operators import is_followed
 from drkernel.judge.boundary.op_trace import OpTrace, Row, site_of
 from drkernel.judge.boundary.witness import executing, is_view, watched
@@ -24,7 +24,7 @@ COPIED_AT_ONCE = 8
 """Elements that are copied to the host at the price of one: a price for what the host may compute from them."""
 
 _operation, _schema = torch._C._get_operation_overload, torch._C._get_schema
-_alias, _no_dispatch = torch._C.TensorBase.detach, Tensor.__torch_dispatch__
+_no_dispatch = Tensor.__torch_dispatch__
 
 
 class Operator:
@@ -33,8 +33,9 @@ class Operator:
     def __init__(self, name: str, overload: str):
         self.call, _, self.tags = _operation(name, overload)
         self._schema = _schema(name, overload)
-        self.namespace, _, plain = self._schema.name.partition("::")
-        self._overloadpacket = SimpleNamespace(__name__=plain)
+        self.name: str = self._schema.name
+        self.namespace, _, short = self.name.partition("::")
+        self._overloadpacket = SimpleNamespace(__name__=short)
         self.is_view = is_view(self._schema)
 
     def __str__(self) -> str:
@@ -47,29 +48,35 @@ _operator = functools.cache(Operator)
 @without_compiler
 class WatchedRecorder(Recorder):
     """Records what it executes, and executes what it records. Operators raise whose work is not known: other libraries'
-    that have no kernels for a GPU, those that hide behind a dispatch key, and those of tensors that compute by
-    themselves."""
+    that have no kernels for a GPU, those that hide behind a dispatch key, and those of tensors or of numbers that
+    compute by themselves."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         operator = _operator(func._schema.name, func._schema.overload_name)
-        if not _is_known(operator) or any(kind.__torch_dispatch__ is not _no_dispatch for kind in types):
-            with executing():  # nothing, which is no reason to refuse who catches the error
+        of_others = any(kind.__torch_dispatch__ is not _no_dispatch for kind in types) or not _is_data((args, kwargs))
+        if of_others or not _is_known(operator):
+            with executing(func._schema.name):  # nothing, which is no reason to refuse who catches the error
                 raise NotImplementedError(f"the operator {operator} has no kernel on this device")
-        with executing():
+        with executing(operator.name):
             result = operator.call(*args, **kwargs)
         if moves_data(operator):
             self._record(operator, *plain((args, kwargs, result)))
         return result
 
 
-def plain(value: Any) -> Any:
-    """A value whose tensors have no attributes of their own, and no class of their own, that hide those of tensors."""
-    if isinstance(value, Tensor):
-        return value if type(value) is Tensor and not value.__dict__ else _alias(value)
+_DATA = (
+    Tensor, torch.Generator, torch.ScriptObject, torch.dtype, torch.device, torch.layout, torch.memory_format,
+    int, float, complex, str, type(None),
+)  # fmt: skip
+"""Classes of what operators are given. A number of another class (SymInt) is an object that PyTorch asks for it."""
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a value, or what it holds, has no Python code that an operator would call."""
     if isinstance(value, (list, tuple)):
-        return tuple(map(plain, value))
-    return {name: plain(part) for name, part in value.items()} if type(value) is dict else value
+        return all(map(_is_data, value))
+    return all(map(_is_data, value.values())) if type(value) is dict else isinstance(value, _DATA)
 
 
 _MARKS = frozenset({"_record_function_enter", "_record_function_enter_new", "_record_function_exit"})
