@@ -91,6 +91,10 @@ class Row:
     """Calls there; 0 where that is not known. Not sent."""
     full_largest: float = 0.0
     """Elements of the largest tensor that a launch is given there; 0 where that is not known. Not sent."""
+    full_arithmetic: float = 0.0
+    """As `arithmetic` there, of which some of the programs tell; 0 where that is not known. Not sent."""
+    full_flops: float = 0.0
+    """As `flops` there, likewise."""
     is_smaller: bool = False
     """Whether numbers of its source, so that of its blocks, too, may have been made smaller; not sent."""
     loop_free: bool = False

@@ -63,7 +63,7 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
     at_full = {row.site: row for row in full.rows if row.triton}
     rows = [
         dataclasses.replace(
-            without_masked_lanes(row, at_full.get(row.site)),
+            with_work_of(without_masked_lanes(row, at_full.get(row.site)), at_full.get(row.site)),
             is_smaller=is_smaller,
             loop_free=row.site.rpartition(":")[0] in simple,
             full_grid=grids.get(row.site, 0.0) if row.triton else 0.0,
@@ -75,6 +75,14 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
         for row in trace.rows
     ]
     return OpTrace(rows, OpTrace(list(map(_launches, full.rows))))
+
+
+def with_work_of(row: Row, full: Row | None) -> Row:
+    """The row, which knows what its programs do at full size as far as some of them tell: those without data may do
+    less."""
+    if full is None or not row.triton:
+        return row
+    return dataclasses.replace(row, full_arithmetic=full.arithmetic, full_flops=full.flops)
 
 
 def _launches(row: Row) -> Row:

@@ -32,7 +32,7 @@ class Scale:
     bytes: float = 1.0
     """All bytes that the reference moves, full / small: for tensors of a size that the reference never touches."""
     flops: float = 1.0
-    """All products of the reference, full / small."""
+    """All products of the reference, full / small; as `bytes` where it has none."""
     numel: Mapping[int, float] = field(default_factory=dict)
     """Elements of a tensor in the small run -> factor of its size."""
     operators: Mapping[tuple[str, int, float], float] = field(default_factory=dict)
@@ -169,9 +169,11 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
             if len(shape) == len(grown):
                 for start, stop in itertools.combinations(range(len(shape) + 1), 2):
                     extents.add(math.prod(shape[start:stop]), math.prod(grown[start:stop]), 1)
+    moved = _ratio(sum(row.bytes_unique for row in after), sum(row.bytes_unique for row in before))
+    products = sum(row.flops for row in before)
     return Scale(
-        bytes=_ratio(sum(row.bytes_unique for row in after), sum(row.bytes_unique for row in before)),
-        flops=_ratio(sum(row.flops for row in after), sum(row.flops for row in before)),
+        bytes=moved,
+        flops=_ratio(sum(row.flops for row in after), products) if products else moved,
         numel=numel.winners(),
         operators=operators,
         dense=dense,

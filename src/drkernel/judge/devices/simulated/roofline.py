@@ -72,6 +72,11 @@ PROGRAMS_PER_SM = 12
 SPILLING_BLOCK, SPILLING_FACTOR = 32768, 4.0
 """Blocks above this many elements live in local memory."""
 
+FAR_MORE, BESIDE_PRODUCTS = 2.5, 0.25
+"""How many times the instructions that a kernel is taken to have at full size some of its programs may have there, as
+they are few, and a small task masks more lanes. Instructions per operation of tl.dot that addresses and masks may take:
+what loops of tl.dot reach was measured with these."""
+
 SINGLE = 1.42
 """How much longer element-wise operators take that address each element singly, see Row.accesses."""
 
@@ -232,7 +237,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     unique, _ = _traffic(row, scale)
     growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
     by_hand = by_hand if by_hand > FASTER_THAN_DATA * growth else 0.0
-    products = scale.of_products(row) if row.flops else by_hand
+    products = max(scale.of_products(row), row.full_flops / row.flops) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
     fewest, most = programs(row, scale)
     together = min(most, gpu.sms * PROGRAMS_PER_SM)
@@ -252,7 +257,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
         / together,
     )
     block, padding = _block(row, fewest, scale)
-    work = row.arithmetic * (by_hand or growth * padding) / gpu.vector_ops / filled
+    work = _arithmetic(row, row.arithmetic * (by_hand or growth * padding)) / gpu.vector_ops / filled
     if products and row.flops:
         stored = max((t.numel * scale.of_tensor(t.numel) for t in row.tensors if t.stored), default=0.0)
         filling = 2 * SHORT_WINDOW * stored * _calls(row, scale)
@@ -265,6 +270,15 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     if row.full_grid:  # what a loop of launches goes through grows as the loop does
         all_programs = max(row.calls * fewest, launches * min(fewest, row.full_grid))
     return 1e6 * max(busy, all_programs * gpu.program_ns * 1e-9) + launches * gpu.kernel_us
+
+
+def _arithmetic(row: Row, grown: float) -> float:
+    """Instructions at full size: those of the small run, which have `grown`, unless programs at full size do far more.
+
+    A program may do more than it has data: a comparison of all numbers of a row, or a loop over them.
+    """
+    told = row.full_arithmetic if row.full_arithmetic > BESIDE_PRODUCTS * row.full_flops else 0.0
+    return told if told > FAR_MORE * grown else grown
 
 
 def _dot_rate(row: Row, gpu: Gpu, scale: Scale, programs: float) -> float:
