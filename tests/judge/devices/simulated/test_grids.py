@@ -11,6 +11,7 @@ from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.grids import joined, without_masked_lanes
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import estimate_times
+from tests.judge.devices.simulated import test_roofline
 
 DEVICE = dataclasses.replace(GPUS["H200"], aten_host_us=0.0, triton_host_us=0.0)
 SCALE = Scale(64.0, numel={1000: 64.0, 10**6: 64.0}, called={"add": 64})
@@ -184,3 +185,11 @@ def test_lanes_count_as_masked_where_they_are_not_at_full_size():
     assert (of(1.0, 0.5).flops, of(1.0, 1 / 64).flops) == (100, 3200)
     full = Row("k", "k", True, 1, 8, arithmetic=1.0, dense_arithmetic=16.0)
     assert joined(OpTrace([small]), OpTrace([full]), False).rows[0].arithmetic == 1600
+
+
+def test_programs_of_full_size_that_do_far_more_than_the_data_grow_are_believed():
+    told = lambda **fields: test_roofline.total(test_roofline.kernel(arithmetic=1e9, **fields))
+    assert told(full_arithmetic=2e9) == told()
+    assert told(full_arithmetic=1e14) == pytest.approx(1e6 * 1e14 / GPUS["H200"].vector_ops, rel=0.2)
+    longer, addresses = (told(flops=1e9, math="half", full_flops=n, full_arithmetic=n / 5) for n in (1e14, 1e9))
+    assert longer > 100 * told(flops=1e9, math="half") == 100 * addresses
