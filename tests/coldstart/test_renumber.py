@@ -84,3 +84,9 @@ def test_sets_in_another_form_are_refused(tmp_path, records):
         renumber.write_copy((tmp_path / "plain.parquet", tmp_path / "out.parquet", "0", 0.5))
     with pytest.raises(DrKernelError, match=r"nowhere: found no .parquet file"):
         renumber.files(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("option", "value"), [("--copies", "0"), ("--share", "0"), ("--share", "80")])
+def test_numbers_outside_their_range_are_refused(tmp_path, option, value):
+    with pytest.raises(DrKernelError, match=f"{option} {value}: expected"):
+        renumber.main([str(tmp_path), str(tmp_path / "out"), option, value])

@@ -106,6 +106,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--share", type=float, default=0.8, help="of the rows that have other numbers; 0.8")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(words)
+    if given.copies < 1:
+        raise DrKernelError(f"--copies {given.copies}: expected at least one")
+    if not 0 < given.share <= 1:
+        raise DrKernelError(f"--share {given.share:g}: expected a share of the rows, above 0 and at most 1")
     given.out.mkdir(parents=True, exist_ok=True)
     todo = [*jobs(given.sets, given.out, given.copies, given.share, given.seed)]
     with get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool:
