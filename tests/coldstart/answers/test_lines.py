@@ -13,7 +13,7 @@ def test_a_kernel_has_the_lines_of_the_reference():
     before."""
     found = answer(task("return torch.softmax(F.relu(torch.roll(x, 1, 0)) + y, dim=-1)", TABLE))
     assert found == (
-        '"t1 = F.relu(t0); t2 = t1 + in1; t3 = F.softmax(t2, dim=1)"\n'
+        "'t1 = F.relu(t0); t2 = t1 + in1; t3 = F.softmax(t2, dim=1)'\n"
         "@triton.jit\n"
         "def kernel1(t0_ptr, in1_ptr, o_ptr, N, BLOCK: tl.constexpr):\n"
         "    row = tl.program_id(0)\n"

@@ -61,9 +61,8 @@ def by_lines(task: Task) -> str | None:
 
 
 def _plan(told: Told, made: Sequence[str]) -> str:
-    """The lines that make these values, as a statement. It opens with the quote that no line has, whatever follows."""
-    lines = "; ".join(told.makers[name].told.partition("  #")[0] for name in made)
-    return repr(lines) if '"' in lines or "\\" in lines else f'"{lines}"'
+    """The lines that make these values, as a statement."""
+    return repr("; ".join(told.makers[name].told.partition("  #")[0] for name in made))
 
 
 def _submission(form: Canonical, kernels: Sequence[str], calls: Mapping[str, str], name: str) -> str:
