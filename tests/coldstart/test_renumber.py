@@ -51,12 +51,8 @@ def test_names_are_exchanged_one_for_one_and_nothing_else_changes(records):
 def test_numbers_are_new_to_the_row_and_sometimes_out_of_order(records):
     record, orders, largest = max(records, key=lambda record: len(texts(record)[0])), set(), set()
     for seed in range(20):
-        values = [
-            int(n)
-            for n in re.findall(
-                r"^    t(\d+) =", renumber.copied(record, random.Random(seed))["messages"][0]["content"], re.M
-            )
-        ]
+        prompt = texts(renumber.copied(record, random.Random(seed)))[0]
+        values = [int(number) for number in re.findall(r"^    t(\d+) =", prompt, re.M)]
         orders.add(values == sorted(values))
         largest.add(max(values))
     assert orders == {True, False} and len(largest) > 3

@@ -158,14 +158,14 @@ def _answered(task: Task, options: Options) -> list[dict[str, Any]]:
     return [in_canonical_form(row) for row in rows] if options.canonical else rows
 
 
-def write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+def write(path: Path, rows: Iterable[dict[str, Any]], schema: pyarrow.Schema = SCHEMA) -> None:
     """A parquet file that is either whole or not there."""
     temporary, waiting = path.with_name(f"{path.name}.tmp"), []
-    with parquet.ParquetWriter(temporary, SCHEMA, compression="zstd") as file:
+    with parquet.ParquetWriter(temporary, schema, compression="zstd") as file:
         for row in rows:
             waiting.append(row)
             if len(waiting) == ROW_GROUP:
-                file.write_table(pyarrow.Table.from_pylist(waiting, SCHEMA))
+                file.write_table(pyarrow.Table.from_pylist(waiting, schema))
                 waiting = []
-        file.write_table(pyarrow.Table.from_pylist(waiting, SCHEMA))
+        file.write_table(pyarrow.Table.from_pylist(waiting, schema))
     os.replace(temporary, path)

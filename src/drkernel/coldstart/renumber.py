@@ -14,14 +14,15 @@ import argparse
 import os
 import random
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 from pyarrow import parquet
 
+from drkernel.coldstart.dataset import write
 from drkernel.types import DrKernelError
 
 _NAMES = {
@@ -73,9 +74,7 @@ def write_copy(job: tuple[Path, Path, str, float]) -> tuple[int, int]:
             raise DrKernelError(f"{source}: row {place}: expected a task in canonical form, which starts `def forward`")
         if draw.random() < share:
             records[place], changed = copied(record, draw), changed + 1
-    partial = target.with_suffix(".partial")
-    parquet.write_table(pyarrow.Table.from_pylist(records, schema=table.schema), partial, compression="zstd")
-    partial.rename(target)
+    write(target, records, table.schema)
     return len(records), changed
 
 
@@ -121,4 +120,5 @@ if __name__ == "__main__":
     try:
         main()
     except DrKernelError as error:
-        raise SystemExit(f"error: {error}") from None
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

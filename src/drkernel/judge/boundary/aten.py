@@ -74,6 +74,7 @@ _FLOPS = {packet.__name__: count for packet, count in flop_registry.items()}
 """Formulas of torch by operator, each behind a wrapper that finds tensors in a way that anybody may change."""
 
 _alias = torch._C.TensorBase.detach
+"""A tensor of the same memory without Python attributes; taken at the start, before anybody may change it."""
 
 _COUNTED = ("aten", "prims", "torchvision")
 """Namespaces of operators that run as kernels of a library."""
