@@ -65,10 +65,15 @@ class Torch:
 
 def by(*tensors: Tensor) -> type[Torch] | ModuleType:
     """The implementation for these tensors."""
+    return fused_for(*tensors) or Torch
+
+
+def fused_for(*tensors: Tensor) -> ModuleType | None:
+    """`devices.cuda.fused`, where it takes these tensors and a kernel of its own is worth it."""
     first = tensors[0]
     together = all(t.device == first.device and t.dtype in _FUSED for t in tensors)
     if not (together and first.is_cuda and first.numel() >= _LARGE):
-        return Torch
+        return None
     from drkernel.judge.devices.cuda import fused  # not above: on the CPU, the judge does without Triton
 
     return fused

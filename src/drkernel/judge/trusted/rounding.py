@@ -20,8 +20,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary.aten import MOMENTS
+from drkernel.judge.trusted import reductions
 from drkernel.judge.trusted.formats import PRODUCTS, with_factors
-from drkernel.judge.trusted.whole_numbers import Samples, is_count, is_whole
+from drkernel.judge.trusted.whole_numbers import Samples, is_count, unless_whole
 from drkernel.types import Precision
 
 EPS = 2.0**-23
@@ -47,6 +48,8 @@ ROUNDED_ONCE, _NOTHING = 0.2, 1e-5
 """Standard deviation of one rounding, in steps of a format; a relative distance that is none in 16 bits."""
 _CHUNK, _MIN_ROW = 2**22, 16
 """Elements that are disturbed at once; rows shorter than this share one size."""
+_ANOTHER = 0x9E3779B97F4A7C15
+"""Between the seeds of two kernels: odd, and without a pattern."""
 
 _WHOLE_ROWS = {"_softmax", "_log_softmax"}
 """Those of which people compute an element from the others of its row: 1 - p."""
@@ -116,6 +119,8 @@ class Noise(TorchDispatchMode):
         self._narrow, self._samples = narrow, Samples() if whole_later else None
         self._unit, self._operands, self._seed = UNIT[precision], OPERANDS[precision], seed
         self._generators: dict[torch.device, torch.Generator] = {}
+        self._fused = 0
+        """How often noise was added by a kernel of ours."""
         self.products = 0
         """How many operators were products."""
 
@@ -198,9 +203,10 @@ class Noise(TorchDispatchMode):
     def around(self, tensor: Tensor, whole: bool = False) -> Tensor:
         """A copy of an input or a weight, rounded once more at random. Whole numbers stay, unless `whole`: no format
         rounds them."""
-        if not tensor.is_floating_point() or (is_whole(tensor) and not whole):
+        if not tensor.is_floating_point():
             return tensor
-        return self._disturb(tensor.clone(), self._unit, 0.0)
+        disturbed = lambda: self._disturb(tensor.clone(), self._unit, 0.0)
+        return disturbed() if whole else unless_whole(tensor, disturbed)
 
     def _disturb_sum(self, output: Tensor, chain: float, usual: Tensor, lost: Tensor) -> None:
         """Adds an error in place, in proportion to the sum or to what is usual, if that is more; and that of adding in
@@ -212,6 +218,12 @@ class Noise(TorchDispatchMode):
     def _disturb(self, tensor: Tensor, unit: float, chain: float) -> Tensor:
         """Adds an error in place, uniformly distributed: `unit` of each element, and `chain` of its size or of the root
         mean square of its row, if that is more."""
+        if tensor.is_contiguous() and (fused := reductions.fused_for(tensor)):
+            self._fused += 1
+            table, seed = _as_table(tensor), (self._seed + self._fused * _ANOTHER) % 2**62
+            rows = table.shape[1] >= _MIN_ROW if chain else None
+            fused.disturb(table, math.hypot(unit, chain), (_LEAST, _RANDOM), seed, rows)
+            return tensor
         for part in _parts(tensor):
             noise = self._noise(part)
             if chain:
@@ -335,9 +347,14 @@ def _parts(tensor: Tensor) -> Iterator[Tensor]:
     if not tensor.is_contiguous() or not tensor.dim() or not tensor.numel():
         yield tensor if tensor.dim() else tensor.view(1)
         return
-    wide = tensor.shape[-1] >= _MIN_ROW or tensor.dim() == 1
-    table = tensor.view(-1, tensor.shape[-1]) if wide else tensor.view(len(tensor), -1)
+    table = _as_table(tensor)
     yield from table.split(max(1, _CHUNK // table.shape[1])) if len(table) > 1 else table.split(_CHUNK, 1)
+
+
+def _as_table(tensor: Tensor) -> Tensor:
+    """A dense tensor as rows [R, C] of its last dimension, or of the first one where that is short."""
+    wide = tensor.shape[-1] >= _MIN_ROW or tensor.dim() == 1
+    return tensor.view(-1, tensor.shape[-1]) if wide else tensor.view(len(tensor), -1)
 
 
 def _only_floats(outputs: Any) -> bool:

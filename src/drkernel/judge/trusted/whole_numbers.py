@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from drkernel.judge.trusted import reductions
 from drkernel.types import DrKernelError
 
 T = TypeVar("T")
@@ -97,6 +98,15 @@ def is_whole(tensor: Tensor) -> bool:
     """Whether all are whole numbers that any format in question holds exactly."""
     first = tensor.flatten()[:_SOME] if tensor.is_contiguous() else tensor
     return bool(_exact(first).all()) and bool(_exact(tensor).all())
+
+
+def unless_whole(tensor: Tensor, other: Callable[[], Tensor]) -> Tensor:
+    """Another value of a tensor, or the tensor itself where it is whole. A GPU decides that by itself: nobody waits."""
+    if not tensor.is_cuda:
+        return tensor if is_whole(tensor) else other()
+    fused = reductions.fused_for(tensor) if tensor.is_contiguous() else None
+    whole = fused.all_whole(tensor.view(-1), _EXACT_BELOW) if fused else _exact(tensor).all()
+    return torch.where(whole, tensor, other())
 
 
 def _exact(values: Tensor) -> Tensor:

@@ -20,11 +20,12 @@ from torch import Tensor
 from drkernel.judge.trusted import element_bounds, reductions, tolerance
 from drkernel.judge.trusted.block_tolerance import LeafTolerance, Tolerance
 from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.rounding import EPS, Noise
 from drkernel.judge.trusted.tolerance import K_MAX, K_MAX_16, K_NOISE, Expected
 
 pytestmark = pytest.mark.slow
 
-NAMES = ("statistics", "deviations", "differences")
+NAMES = ("statistics", "deviations", "differences", "disturb", "all_whole")
 TABLES = [(1, 2500), (3, 1100), (2, 1024), (70, 50), (2, 1023), (40, 16), (33, 33)]
 SHAPES = [(), (5,), (1000,), (40, 100), (130, 3), (3, 1030), (2, 3, 70), (4, 5, 6), (0,), (0, 20), (20, 0)]
 KINDS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
@@ -64,7 +65,7 @@ def _compiled(name: str):
 
     def call(*arguments):
         answer = getattr(fused, name)(*(home(value, "cuda") for value in arguments))
-        return tuple(home(value, "cpu") for value in answer) if isinstance(answer, tuple) else answer
+        return tuple(home(value, "cpu") for value in answer) if isinstance(answer, tuple) else home(answer, "cpu")
 
     return call
 
@@ -163,6 +164,68 @@ def test_differences_are_those_of_torch(fused, size, kind):
     got[0] = 1.0
     assert close(fused.differences(right, got), reductions.Torch.differences(right, got))
     assert fused.differences(right, got)[0] == math.inf
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rows", [None, True, False])
+@pytest.mark.parametrize("shape", TABLES)
+def test_noise_has_the_size_of_an_element_or_of_what_is_usual_in_its_row(fused, shape, rows, kind):
+    values = drawn(shape, kind)[1]
+    values.view(-1)[3] = 0.0
+    noisy = fused.disturb(values.clone(), 1e-3, (0.25, 1.3425), 5, rows)
+    mean = values.double().square().mean([1] if rows else [0, 1], keepdim=True).sqrt()
+    size = values.double().abs() if rows is None else torch.maximum(values.double().abs(), mean)
+    noise = (noisy - values).double() / size / 1e-3
+    noise = noise[size > 1e-3]
+    assert noise.abs().min() > 0.24 and noise.abs().max() < 0.26 + 1.3425
+    assert abs(noise.mean()) < 4 / math.sqrt(len(noise)) and abs(noise.square().mean() - 1) < 4 / math.sqrt(len(noise))
+    assert (noisy.view(-1)[3] == 0) == (rows is None)
+    again = [fused.disturb(values.clone(), 1e-3, (0.25, 1.3425), seed, rows) for seed in (5, 6)]
+    assert again[0].equal(noisy) and not again[1].equal(noisy)
+
+
+@pytest.mark.parametrize("size", [4096, 5001])
+def test_noise_of_neighbours_and_of_other_seeds_is_not_alike(fused, size):
+    draw = lambda seed: fused.disturb(torch.ones(1, size), 1.0, (0.25, 1.3425), seed, None)[0] - 1
+    one, other = draw(2**61), draw(2**61 + 1)
+    pairs = [(one, other), *((one[:-far], one[far:]) for far in (1, 2, 1024, 2048))]
+    assert max(abs(float((a * b).mean())) * math.sqrt(len(a)) for a, b in pairs) < 4.5
+
+
+@pytest.mark.gpu
+def test_noise_of_a_run_on_a_gpu_waits_for_nothing_and_leaves_whole_numbers():
+    given, ones = torch.randn(512, 512, device="cuda"), torch.ones(512, 512, device="cuda")
+    noise = Noise("ieee", 1, whole_later=True)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        near, same = noise.around(given), noise.around(ones)
+        with noise:
+            product = near @ near
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    noise.settle()
+    assert same.equal(ones) and 0 < (near / given - 1).abs().max() < 4 * EPS
+    error = (product - near @ near).norm() / product.norm()
+    assert EPS / 2 < error < 100 * EPS
+
+
+@pytest.mark.parametrize("rows", [None, True, False])
+def test_noise_leaves_nan_and_infinities_and_they_have_no_size(fused, rows):
+    values = torch.ones(4, 2000)
+    values[0, 0], values[1, 1], values[2, 2] = math.nan, math.inf, -math.inf
+    noisy = fused.disturb(values.clone(), 1e-3, (0.25, 1.3425), 1, rows)
+    assert noisy.isfinite().equal(values.isfinite()) and noisy[1, 1] > 0 > noisy[2, 2] and noisy[0, 0].isnan()
+    assert (noisy - values)[values.isfinite()].abs().max() < 1.6e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 1024, 5001])
+def test_whole_numbers_are_known(fused, size, kind):
+    values = torch.arange(size).remainder(100).to(kind)
+    assert fused.all_whole(values, 2.0**20)
+    for other in (0.5, math.nan, math.inf, 2.0**20):
+        values[size // 2] = other
+        assert not fused.all_whole(values, 2.0**15)  # fp16 has nothing above 65,504
 
 
 @pytest.mark.parametrize("shape", SHAPES)

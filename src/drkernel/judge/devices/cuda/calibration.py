@@ -36,6 +36,9 @@ def compile_comparisons() -> None:
         fused.deviations(table, table.double(), table[:, :1].double(), 0.0)
         fused.deviations(table, table, table[:, :1].double(), 0.0)
         fused.differences(table.view(-1), table.view(-1))
+        for rows in (None, True):
+            fused.disturb(table.clone(), 1e-7, (0.25, 1.0), 0, rows)
+    fused.all_whole(table.view(-1), 1.0)
     interleaving.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
 
 

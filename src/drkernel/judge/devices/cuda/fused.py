@@ -1,12 +1,12 @@
 """Triton kernels for the judge's comparisons, in one pass over the data each. They run in the examiner on a GPU.
 
-They compute what `trusted.reductions.Torch` computes with a dozen operators of torch. Tensors are tables [R, C], cut
-into tiles. A program walks over some of the rows and columns and keeps sums in fp64. It writes one partial result per
-row and one of its own, so that results are reproducible.
+They compute what `trusted.reductions.Torch` and `trusted.rounding.Noise` compute with a dozen operators of torch.
+Tensors are tables [R, C], cut into tiles. A program walks over some of the rows and columns and keeps sums in fp64. It
+writes one partial result per row and one of its own, so that results are reproducible.
 
 Nothing is compiled for a shape: sizes and addresses are not specialised. There are two tiles (for rows of at least
 `_WIDE` values, and for shorter ones) and four dtypes of outputs, hence eight variants of `_statistics`, eight of
-`_deviations` and four of `_differences`. Sizes from 2**31 on have another type and compile further variants.
+`_deviations`, four of `_differences` and so on. Sizes from 2**31 on have another type and compile further variants.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _TILES = {True: (1, 1024), False: (32, 32)}
 _PROGRAMS = 2048
 """Programs of a grid at most, some four per slot of an H200. They divide the rows, and columns where rows are few."""
 _FLAT, _WARPS = 1024, 8
+_SEEDS = 2**62
+"""Added to seeds, which then are always of 64 bits."""
 
 
 def statistics(exact: Tensor, rounded: Tensor, jittered: Tensor) -> tuple[Tensor, Tensor, list[float]]:
@@ -38,14 +40,19 @@ def statistics(exact: Tensor, rounded: Tensor, jittered: Tensor) -> tuple[Tensor
             are finite in only one of rounded and exact; how many are not finite in both. One synchronisation.
         NaN and infinities count as 0 everywhere else.
     """
-    exact, rounded, jittered = exact.contiguous(), rounded.contiguous(), jittered.contiguous()
+    power, worst, totals = _partial_statistics(exact.contiguous(), rounded.contiguous(), jittered.contiguous())
+    power, worst, sums = power.sum(0), worst.amax(0), totals[1:].sum(1)
+    square, largest = power.sum().view(1), totals[0].amax().view(1)
+    return power, worst, torch.cat([square, sums[:2], largest, sums[2:]]).tolist()
+
+
+def _partial_statistics(exact: Tensor, rounded: Tensor, jittered: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What the programs of `_statistics` write."""
     tile, extents, grid = _cut(*exact.shape)
     empty = lambda *shape: torch.empty(shape, dtype=torch.float64, device=exact.device)
     power, worst, totals = empty(grid[1], len(exact)), empty(grid[1], len(exact)), empty(5, grid[0] * grid[1])
     _statistics[grid](exact, rounded, jittered, power, worst, totals, *exact.shape, *extents, *tile, num_warps=_WARPS)
-    power, worst, sums = power.sum(0), worst.amax(0), totals[1:].sum(1)
-    square, largest = power.sum().view(1), totals[0].amax().view(1)
-    return power, worst, torch.cat([square, sums[:2], largest, sums[2:]]).tolist()
+    return power, worst, totals
 
 
 def deviations(value: Tensor, exact: Tensor, atol: Tensor, rtol: float, factor: float = 1.0) -> list[float]:
@@ -84,6 +91,40 @@ def differences(right: Tensor, got: Tensor) -> list[float]:
     totals = torch.empty((4, programs), dtype=torch.float64, device=right.device)
     _differences[(programs,)](right, got, totals, len(right), span, _FLAT, num_warps=_WARPS)
     return torch.cat([totals[:2].amax(1), totals[2:].sum(1)]).tolist()
+
+
+def disturb(values: Tensor, factor: float, noise: tuple[float, float], seed: int, rows: bool | None) -> Tensor:
+    """Adds noise in place, as `trusted.rounding.Noise` does. No synchronisation, and no memory but for the rows.
+
+    Args:
+        values: contiguous fp32 or fp64 [R, C].
+        factor: the standard deviation of the noise beside the size of an element.
+        noise: (least, more): numbers of standard deviation one have sizes of least to least + more.
+        seed: from 0 to 2**62. The same gives the same noise.
+        rows: whether an element's size is at least the root mean square of its row; False: that of all values; None:
+            only its own size counts. Infinities and NaN stay, and have no size.
+
+    Returns:
+        The values.
+    """
+    usual, columns = values, values.numel()
+    if rows is not None:
+        power = _partial_statistics(values, values, values)[0].sum(0)
+        columns = values.shape[1] if rows else columns
+        usual = ((power if rows else power.sum().view(1)) / columns).sqrt_()
+        usual = usual.to(torch.promote_types(values.dtype, torch.float32))
+    given = values, usual, values.numel(), columns, factor, seed + _SEEDS
+    grid = (triton.cdiv(values.numel(), 4 * _FLAT),)
+    _disturb[grid](*given, *noise, rows is not None, _FLAT, num_warps=_WARPS)
+    return values
+
+
+def all_whole(values: Tensor, below: float) -> Tensor:
+    """Whether all values [n] are whole numbers of a size below a limit: bool [], on the device."""
+    programs = triton.cdiv(len(values), span := _FLAT * triton.cdiv(triton.cdiv(len(values), _FLAT), _PROGRAMS))
+    found = torch.empty(programs, dtype=torch.int32, device=values.device)
+    _others[(programs,)](values, found, len(values), span, below, _FLAT, num_warps=_WARPS)
+    return found.sum() == 0
 
 
 def _cut(rows: int, columns: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
@@ -250,3 +291,61 @@ def _differences(right_p, got_p, totals_p, n, span, BLOCK: tl.constexpr):
     tl.store(own + programs, tl.max(largest, 0))
     tl.store(own + 2 * programs, tl.sum(error_square, 0))
     tl.store(own + 3 * programs, tl.sum(size_square, 0))
+
+
+@_jit("values_p", "usual_p", sizes=("n", "columns", "factor", "seed"))
+def _disturb(
+    values_p,
+    usual_p,
+    n,
+    columns,
+    factor,
+    seed,
+    LEAST: tl.constexpr,
+    MORE: tl.constexpr,
+    HAS_USUAL: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    counter = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(0).to(tl.int64) * (4 * BLOCK) + tl.arange(0, BLOCK)
+    first, second, third, fourth = tl.rand4x(seed, counter)
+    _add_noise(values_p, usual_p, place, n, first, columns, factor, LEAST, MORE, HAS_USUAL)
+    _add_noise(values_p, usual_p, place + BLOCK, n, second, columns, factor, LEAST, MORE, HAS_USUAL)
+    _add_noise(values_p, usual_p, place + 2 * BLOCK, n, third, columns, factor, LEAST, MORE, HAS_USUAL)
+    _add_noise(values_p, usual_p, place + 3 * BLOCK, n, fourth, columns, factor, LEAST, MORE, HAS_USUAL)
+
+
+@triton.jit
+def _add_noise(
+    values_p,
+    usual_p,
+    place,
+    n,
+    uniform,
+    columns,
+    factor,
+    LEAST: tl.constexpr,
+    MORE: tl.constexpr,
+    HAS_USUAL: tl.constexpr,
+):
+    value = tl.load(values_p + place, mask=place < n, other=0.0)
+    noise = (2.0 * uniform - 1.0) * MORE
+    noise += tl.where(noise < 0.0, -LEAST, LEAST)
+    size = value
+    if HAS_USUAL:
+        usual = tl.load(usual_p + place // columns, mask=place < n, other=0.0)
+        size = tl.maximum(tl.where(_is_finite(value), tl.abs(value), 0.0), usual)
+    error = noise * size * factor
+    tl.store(values_p + place, value + tl.where(_is_finite(error), error, 0.0), mask=place < n)
+
+
+@_jit("values_p", "found_p", sizes=("n", "span", "below"))
+def _others(values_p, found_p, n, span, below, BLOCK: tl.constexpr):
+    begin, end = _range(0, span, n)
+    others = tl.zeros((BLOCK,), tl.int32)
+    for start in range(begin, end, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        value = tl.load(values_p + place, mask=place < n, other=0.0).to(tl.float64)
+        whole = (tl.floor(value) == value) & (tl.abs(value) < below)
+        others += 1 - whole.to(tl.int32)
+    tl.store(found_p + tl.program_id(0), (tl.sum(others, 0) > 0).to(tl.int32))
