@@ -187,6 +187,20 @@ def test_lanes_count_as_masked_where_they_are_not_at_full_size():
     assert joined(OpTrace([small]), OpTrace([full]), False).rows[0].arithmetic == 1600
 
 
+def test_of_several_kernels_of_one_line_each_has_its_own_work():
+    """A function that makes kernels: one of them goes through the data, and the last one has a single program."""
+    large = lambda name: Row(name, name, True, 1, 64, arithmetic=1e6, tensors=[Traffic(1000, 4000, 4000)])
+    tiny = lambda name: kernel(1, name)
+    grown = dataclasses.replace(large("k"), programs=64 * 64, arithmetic=1e14)
+    full = lambda name: [dataclasses.replace(grown, name=name, site=name), tiny("b" if name == "a" else name)]
+    apart = joined(OpTrace([large("a"), tiny("b")]), OpTrace(full("a")), False)
+    alike = joined(OpTrace([large("k"), tiny("k")]), OpTrace(full("k")), False)
+    assert price(alike) == pytest.approx(price(apart), rel=0.01)
+    other_order = joined(OpTrace([large("k"), tiny("k")]), OpTrace(full("k")[::-1]), False)
+    fewer = joined(OpTrace([large("k"), large("k"), tiny("k")]), OpTrace(full("k")), False)
+    assert price(other_order) > 0.9 * price(apart) and price(fewer) > 0.9 * price(apart)
+
+
 def test_programs_of_full_size_that_do_far_more_than_the_data_grow_are_believed():
     told = lambda **fields: test_roofline.total(test_roofline.kernel(arithmetic=1e9, **fields))
     assert told(full_arithmetic=2e9) == told()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -57,24 +58,53 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
         is_smaller: see Row.
         simple: names of the kernels that have no loop, see `loop_free`.
     """
-    grids = {row.site: row.programs / row.calls for row in full.rows if row.triton and row.calls}
-    largest = {row.site: max(t.numel for t in row.tensors) for row in full.rows if row.triton and row.tensors}
     before, after = calls(trace), calls(full)
-    at_full = {row.site: row for row in full.rows if row.triton}
     rows = [
         dataclasses.replace(
-            with_work_of(without_masked_lanes(row, at_full.get(row.site)), at_full.get(row.site)),
+            with_work_of(without_masked_lanes(row, own), own),
             is_smaller=is_smaller,
             loop_free=row.site.rpartition(":")[0] in simple,
-            full_grid=grids.get(row.site, 0.0) if row.triton else 0.0,
-            full_largest=largest.get(row.site, 0.0) if row.triton else 0.0,
+            full_grid=own.programs / own.calls if own and own.calls else 0.0,
+            full_largest=max((t.numel for t in own.tensors), default=0.0) if own else 0.0,
             full_calls=row.calls * after[row.site] / before[row.site]
             if after[row.site] >= before[row.site] > 0
             else 0.0,
         )
-        for row in trace.rows
+        for row, own in paired(trace, full)
     ]
     return OpTrace(rows, OpTrace(list(map(_launches, full.rows))))
+
+
+def paired(trace: OpTrace, full: OpTrace) -> list[tuple[Row, Row | None]]:
+    """The rows, each with that of its kernel in the dry run, if there is one. Several kernels have one site where a
+    function makes them: in both runs the first belongs to the first, or the largest of all to each where their numbers
+    differ."""
+    before, after = _kernels_by_site(trace), _kernels_by_site(full)
+    turns = {site: iter(after[site]) for site in after if len(after[site]) == len(before[site])}
+    largest = {site: _largest(rows) for site, rows in after.items()}
+    return [
+        (row, next(turns.get(row.site, iter(())), largest.get(row.site)) if row.triton else None) for row in trace.rows
+    ]
+
+
+def _kernels_by_site(trace: OpTrace) -> defaultdict[str, list[Row]]:
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in trace.rows:
+        if row.triton:
+            found[row.site].append(row)
+    return found
+
+
+def _largest(rows: list[Row]) -> Row:
+    """A row of one call, each of whose numbers is the largest of the rows."""
+    most = {
+        name: max(getattr(row, name) for row in rows)
+        for name in ("arithmetic", "dense_arithmetic", "flops", "dense_flops")
+    }
+    programs = max(row.programs // max(1, row.calls) for row in rows)
+    return dataclasses.replace(
+        rows[0], calls=1, programs=programs, tensors=[t for row in rows for t in row.tensors], **most
+    )
 
 
 def with_work_of(row: Row, full: Row | None) -> Row:
