@@ -121,6 +121,15 @@ def test_each_kind_is_asked_so_often_and_waiting_only_where_forward_waits():
     assert calls.missing(waiting=False) == [SWITCHING] * 2
 
 
+def test_contested_calls_are_asked_more_often_beside_the_first_ones_and_then_anew():
+    calls, asked = SingleCalls(None, None, False, None, None, None, None), []
+    for _ in range(4):
+        asked.append((len(calls.missing(waiting=True)), len(calls.latest)))
+        calls.calls += [single(WAITING, 5.0)] * asked[-1][0]
+        calls.contest()
+    assert asked == [(2, 0), (2, 2), (2, 4), (6, 0)]
+
+
 class Memory(HostArea):
     """An examiner's memory without a GPU."""
 

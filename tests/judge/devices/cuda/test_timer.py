@@ -164,11 +164,11 @@ def test_single_calls_that_say_far_more_than_blocks_are_asked_again(monkeypatch)
 
 def test_single_calls_of_a_moment_that_something_disturbed_do_not_count(monkeypatch):
     found = Scripted(monkeypatch, steady(300), steady(200, seed=1))
-    found.floor, found.contested_floors = 310.0, [300.0, 290.0, 195.0]
-    assert found.timing().submission_us == pytest.approx(200, rel=0.01) and len(found.alone) == 18
+    found.floor, found.contested_floors = 310.0, [305.0, 300.0, 290.0, 195.0]
+    assert found.timing().submission_us == pytest.approx(200, rel=0.01) and len(found.alone) == 24
     slow = Scripted(monkeypatch, steady(300), steady(200, seed=1))
-    slow.floor, slow.contested_floors = 250.0, [300.0, 290.0, 310.0]
-    assert slow.timing().floor_us == 290.0, "two calls prove nothing, neither that it is slow nor that it is fast"
+    slow.floor, slow.contested_floors = 250.0, [255.0, 300.0, 290.0, 310.0]
+    assert slow.timing().floor_us == 290.0, "few calls prove nothing, neither that it is slow nor that it is fast"
 
 
 def returned(form, *offsets):

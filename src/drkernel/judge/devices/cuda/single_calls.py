@@ -41,10 +41,10 @@ to which factor where the device's records show that much copying: in a card tha
 DRIFT_US = 7.0
 """By how much the overhead of a kind may exceed the one that was measured when the examiner started: machines differ
 from hour to hour. Of honest calls the overhead is what their own reports say."""
-WANTED, CONTESTED = 2, 6
-"""Single calls of each kind; and how many where those say that the blocks' calls are far too short. Then their median
-counts: one of two may have been disturbed, three of six are not."""
-PAUSES_S = (0.0, 0.03, 0.1)
+WANTED, DOUBTED, CONTESTED = 2, 4, 6
+"""Single calls of each kind; how many where those say that the blocks' calls are too short; and where these say so,
+too. Then their median counts: one of two may have been disturbed, three of six are not."""
+PAUSES_S = (0.0, 0.0, 0.03, 0.1)
 """Before more calls, where those say that the blocks' calls are too short: first beside those that were asked, then
 others, since something else may have had the GPU or the examiner's core."""
 AGREED, AGREED_US = 0.02, 1.5
@@ -204,7 +204,7 @@ class SingleCalls:
         """Has more calls asked, since blocks and calls disagree: some beside the first ones, then others instead."""
         if self._wanted == CONTESTED:
             self._first = len(self.calls)
-        self._wanted = CONTESTED
+        self._wanted = DOUBTED if self._wanted == WANTED else CONTESTED
 
     def ask(self, kind: str) -> SingleCall:
         """Asks one call. Its outputs are compared later.

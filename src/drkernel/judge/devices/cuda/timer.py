@@ -183,7 +183,7 @@ class PairedTimer:
                 break
             self.singles.contest()
         self.traces += self.singles.traces
-        return min(floors[1:] or floors)  # the first few only tell whether to ask more
+        return min(floors[2:] or floors[-1:])  # few calls only tell whether to ask more
 
     def _single_call(self, secret: numpy.random.Generator) -> float:
         """A single call, if one is missing; the seconds that it took."""
