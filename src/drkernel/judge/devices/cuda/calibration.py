@@ -16,7 +16,7 @@ from drkernel.judge.devices.cuda.buffers import DeviceBuffers, Usual
 from drkernel.judge.devices.cuda.device import CudaPreparedTask
 from drkernel.judge.devices.cuda.single_calls import KINDS, WAITING
 from drkernel.judge.devices.cuda.timer import PairedTimer
-from drkernel.judge.trusted import cases
+from drkernel.judge.trusted import cases, rounding
 from drkernel.judge.trusted.runner_client import RunnerClient
 
 _START_S = 60.0
@@ -36,9 +36,9 @@ def compile_comparisons() -> None:
         fused.deviations(table, table.double(), table[:, :1].double(), 0.0)
         fused.deviations(table, table, table[:, :1].double(), 0.0)
         fused.differences(table.view(-1), table.view(-1))
-        for rows in (None, True):
-            fused.disturb(table.clone(), 1e-7, (0.25, 1.0), 0, rows)
-    fused.all_whole(table.view(-1), 1.0)
+        near = (noise := rounding.Noise("ieee", 0)).around(table)
+        with noise:
+            _ = near @ near.T
     interleaving.ratio_interval(numpy.ones(4), numpy.ones(4), 0)
 
 
