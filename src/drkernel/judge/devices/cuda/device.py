@@ -183,7 +183,7 @@ class CudaDevice:
         train = submission.case.plan.train
         reference_profile = sorted(prepared.profiles[train], key=lambda row: -row.microseconds)
         submission, profile, timing, work, singles = self._measured(prepared, submission, reference_profile)
-        processes = 1 + (timing.submission_us < SHORT_US)
+        processes = 1 + (timing.submission_us < SHORT_US and not timing.is_slow)
         if processes > 1:
             submission, _, again, _, more = self._measured(prepared, submission.restart(), reference_profile)
             timing, singles = combined(timing, again), singles + more
@@ -201,7 +201,7 @@ class CudaDevice:
             "calls": timing.calls,
             "processes": processes,
             "launch_latency_hidden": timing.gated,
-            "uneven": timing.uneven,
+            "uneven": timing.doubtfully_uneven,
             "floor_us": round(timing.floor_us, 2),
             "claimed_us": round(timing.claimed_us, 2),
             "outside_us": round(timing.outside_us, 2),
@@ -307,7 +307,7 @@ def _timed(paired: PairedTimer, profile: list[KernelTime], reference_profile: li
     launches = max(_launches(rows) for rows in both)
     for blocks, longer in _ATTEMPTS:
         timing = _or_verdict(paired.run, expected_us, launches, seeds("bootstrap", longer), blocks, longer)
-        if not (timing.is_false or timing.gpu_kept_busy or timing.uneven or timing.works_outside):
+        if not (timing.is_false or timing.gpu_kept_busy or timing.doubtfully_uneven or timing.works_outside):
             return timing
     evidence = {"claimed_us": timing.claimed_us, "floor_us": timing.floor_us, "busy_us": timing.copy_delay_us}
     if timing.gpu_kept_busy:

@@ -130,9 +130,7 @@ class PairedTimer:
         """Inputs of the next calls, where there was time to draw them."""
 
     def run(self, expected_us: float, launches: int, seed: int, blocks: int, longer: int) -> Timing:
-        """Times until the interval is narrow, or the time is up.
-
-        `finish` must follow.
+        """Times until the interval is narrow, the submission surely slow, or the time up. `finish` must follow.
 
         Args:
             expected_us: about how long the slower side takes.
@@ -162,6 +160,8 @@ class PairedTimer:
             timing = timing_of(
                 reference_blocks, submission_blocks, seed, self.gated, self._copy_delays_us, self._outside_us or [0.0]
             )
+            if timing.is_slow:
+                return timing
             budget = EXTENDED_BUDGET_S if timing.low < (1 - WIDE) * timing.speedup else BUDGET_S
             narrow = timing.high - timing.low < 2 * NARROW * timing.speedup
             if elapsed > budget or narrow:

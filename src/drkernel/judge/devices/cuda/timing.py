@@ -22,6 +22,9 @@ FAR_BELOW = 0.9
 """Claims below this proportion of what single calls allow are false."""
 OUTSIDE_US, OUTSIDE_SHARE = 1.0, 0.02
 """For how long kernels of a call may run while the cache is flushed: by so much do the device's records err."""
+SLOW = 0.5
+"""A submission that surely has less than this speed-up is not timed any longer, and by no single calls: what they say
+could only lower it. Its calls may take a hundred times as long as the reference's, while nobody else may compute."""
 _COPY_SLACK_US = 20.0
 """What copying outputs or flushing may take beyond twice the reference's usual time."""
 
@@ -57,6 +60,16 @@ class Timing:
     def works_outside(self) -> bool:
         """Whether forward leaves work to streams that neither wait for the call's beginning nor are waited for."""
         return self.outside_us > OUTSIDE_US + OUTSIDE_SHARE * self.submission_us
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the speed-up is surely below SLOW."""
+        return self.high < SLOW
+
+    @property
+    def doubtfully_uneven(self) -> bool:
+        """Whether it is uneven and not slow anyway."""
+        return self.uneven and not self.is_slow
 
     @property
     def gpu_kept_busy(self) -> bool:
