@@ -255,6 +255,16 @@ def test_kernels_may_not_look_behind_their_blocks(line):
     source = KERNEL.format("pass").replace("tl.store(x_ptr, 1.0)", f"x = tl.load(x_ptr)\n    {line}")
     refusal = inspect(source, "ModelNew")
     assert refusal and refusal.reason == "forbidden" and refusal.evidence["line"] == 9
+    called = source.replace("@triton.jit\n", "\n").replace("class Model", "f = triton.jit(kernel)\nclass Model")
+    refusal = inspect(called, "ModelNew")
+    assert refusal and refusal.reason == "forbidden" and refusal.evidence["line"] == 9
+
+
+def test_what_runs_behind_a_kernel_made_by_a_call_may_not_be_set():
+    for made in ("f = triton.jit(kernel)", "f = triton.autotune([], [])(triton.jit(fn=kernel))"):
+        source = KERNEL.format("f.fn = x").replace("@triton.jit\n", "").replace("class Model", f"{made}\nclass Model")
+        refusal = inspect(source, "ModelNew")
+        assert refusal and refusal.reason == "forbidden" and "of a kernel" in refusal.detail
 
 
 def test_a_main_block_is_inspected_where_it_may_run():

@@ -262,6 +262,15 @@ def test_honest_constructs_pass(line):
     assert inspect(KERNEL.format(line), "ModelNew") is None
 
 
+@pytest.mark.parametrize(
+    "made",
+    ["triton.jit(kernel)", "triton.jit(do_not_specialize=['n'])(kernel)", "triton.heuristics({})(triton.jit(kernel))"],
+)
+def test_a_kernel_may_be_made_by_a_call(made):
+    source = KERNEL.format("pass").replace("@triton.jit\n", "").replace("class Model", f"kernel = {made}\nclass Model")
+    assert inspect(source, "ModelNew") is None
+
+
 @pytest.mark.parametrize("example", examples("honest"), ids=lambda e: e.name)
 def test_honest_examples_pass(example):
     assert inspect(example.source, "ModelNew") is None

@@ -22,6 +22,7 @@ from drkernel.judge.boundary.custom_operators import own_namespaces
 from drkernel.judge.trusted import denylist, origins
 from drkernel.judge.trusted.annotations import Types
 from drkernel.judge.trusted.computed_names import LoopNames, is_harmless
+from drkernel.judge.trusted.kernel_functions import KernelFunctions
 from drkernel.judge.trusted.source_names import home_of, module_named
 from drkernel.tasks.scopes import COMPREHENSIONS, Names, bound_by, chain
 
@@ -56,7 +57,7 @@ class Check(ast.NodeVisitor):
         """Identities of nodes that may stand for a module."""
         self.named: set[int] = set()
         """Identities of nodes that are called, entered, annotations or bases, and are no values there."""
-        self.kernels = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and is_kernel(node, names)}
+        self.kernels = KernelFunctions(tree, names)
 
     def visit(self, node: ast.AST) -> None:
         for name in bound_by(node):
@@ -146,7 +147,7 @@ class Check(ast.NodeVisitor):
             self.visit_Name(head)
 
     def _is_kernel(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Name) and node.id in self.kernels and self.names.is_of_module(node.id)
+        return isinstance(node, ast.Name) and node.id in self.kernels.names and self.names.is_of_module(node.id)
 
     def _attribute(self, node: ast.AST, name: str) -> None:
         if name in denylist.ATTRIBUTES or (self.in_kernel and name in denylist.OF_BLOCKS):
@@ -307,7 +308,7 @@ class Check(ast.NodeVisitor):
         self._each(node.decorator_list)
         self._arguments(node.args)
         self._annotation(node.returns)
-        outer, self.in_kernel = self.in_kernel, self.in_kernel or is_kernel(node, self.names)
+        outer, self.in_kernel = self.in_kernel, self.in_kernel or self.kernels.has(node, self.names)
         self._inside(node, node.body)
         self.in_kernel = outer
 
@@ -366,13 +367,6 @@ class Check(ast.NodeVisitor):
                         ast.copy_location(new, node)
                     self._annotation(inner)
         self.visit(node)
-
-
-def is_kernel(node: ast.FunctionDef, names: Names) -> bool:
-    """Whether a function is one of Triton's."""
-    targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    found = [origin for target in targets for origin in names.origins(target)]
-    return any(origin.startswith("triton.") and origin.rpartition(".")[2] == "jit" for origin in found)
 
 
 def _bound_in_class(member: ast.stmt) -> set[str]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drkernel.judge.boundary.framing import MAX_SOURCE
-from drkernel.judge.trusted.forbidden import Check, Found, is_kernel
+from drkernel.judge.trusted.forbidden import Check, Found
+from drkernel.judge.trusted.kernel_functions import KernelFunctions
 from drkernel.tasks.scopes import Names
 from drkernel.types import Status, Verdict
 
@@ -91,7 +92,8 @@ def without_kernel(source: str) -> Refusal | None:
 
 
 def _has_kernel(tree: ast.Module, names: Names) -> bool:
-    return any(is_kernel(node, names) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    kernels = KernelFunctions(tree, names)
+    return any(kernels.has(node, names) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def _syntax_error(error: SyntaxError, source: str) -> Refusal:
