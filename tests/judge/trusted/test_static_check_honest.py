@@ -271,6 +271,11 @@ def test_a_kernel_may_be_made_by_a_call(made):
     assert inspect(source, "ModelNew") is None
 
 
+def test_the_model_may_have_another_name_too():
+    source = KERNEL.format("pass").replace("ModelNew", "Fused") + "ModelNew = Fused\n"
+    assert inspect(source, "ModelNew") is None
+
+
 @pytest.mark.parametrize("example", examples("honest"), ids=lambda e: e.name)
 def test_honest_examples_pass(example):
     assert inspect(example.source, "ModelNew") is None

@@ -16,7 +16,7 @@ from typing import Any
 from drkernel.judge.boundary.framing import MAX_SOURCE
 from drkernel.judge.trusted.forbidden import Check, Found
 from drkernel.judge.trusted.kernel_functions import KernelFunctions
-from drkernel.tasks.scopes import Names
+from drkernel.tasks.scopes import Names, bound_by
 from drkernel.types import Status, Verdict
 
 
@@ -66,7 +66,7 @@ def inspect(source: str, answer_name: str, expect_kernel: bool = True) -> Refusa
     except (ValueError, RecursionError, MemoryError) as error:
         return Refusal("invalid", "syntax_error", f"{type(error).__name__}: {error}")
     tree.body = [node for node in tree.body if not _is_main_block(node)]
-    if not any(isinstance(node, ast.ClassDef) and node.name == answer_name for node in ast.walk(tree)):
+    if not any(isinstance(node, ast.ClassDef | ast.Name) and answer_name in bound_by(node) for node in ast.walk(tree)):
         return Refusal("invalid", "no_model", f"the source does not define a class {answer_name}")
     names = Names(tree)
     try:
