@@ -60,6 +60,27 @@ def test_the_trace_knows_the_tile_and_how_factors_lie(turned):
     assert row.flops == 2 * 32 * 32 * 64 and row.dense_flops == 2 * row.flops
 
 
+@triton.jit
+def product_of_wrapped(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    r = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    q = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for t in range(0, K, BK):
+        k = t + tl.arange(0, BK)
+        x = tl.load(a + (r % M) * K + k[None, :], mask=k[None, :] < K, other=0.0)
+        y = tl.load(b + k[:, None] * N + q % N, mask=k[:, None] < K, other=0.0)
+        acc = tl.dot(x, y, acc, input_precision="ieee")
+    tl.store(c + r * N + q, acc, mask=(r < M) & (q < N))
+
+
+def test_rows_that_are_loaded_again_to_fill_a_tile_are_no_data():
+    a, b, c = torch.randn(40, 72), torch.randn(72, 8), torch.empty(40, 8)
+    row = launch(product_of_wrapped, (2, 1), a, b, c, 40, 8, 72, BM=32, BN=64, BK=32)
+    torch.testing.assert_close(c, a @ b, rtol=1e-5, atol=1e-4)
+    assert row.dense_flops == 2 * 64 * 64 * 96
+    assert row.flops == pytest.approx(2 * (32 + 32) * 8 * 72)  # the second program has 8 rows, and begins anew with 24
+
+
 def test_a_tile_that_a_small_task_leaves_empty_is_not_loaded_more_often_at_full_size():
     half = Row("k", "k:1", True, flops=1e6, dense_flops=2e6)
     assert _growth_of_accesses(half, 10.0, 1000.0, 1.0) == 500.0

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
+_WEIGHTS = np.random.default_rng(0)
+"""Draws numbers by which the addresses of a row become one."""
+
 
 def loaded(where: np.ndarray, pointers: np.ndarray, width: int) -> dict:
     """Notes with a loaded block of two dimensions how it lies in memory, and how much of it is data.
@@ -22,7 +25,23 @@ def loaded(where: np.ndarray, pointers: np.ndarray, width: int) -> dict:
         return {}
     first = pointers[0].astype(np.int64)
     along = next((axis for axis in (0, 1) if (np.diff(first.take([0], 1 - axis).ravel()[:2]) == width).any()), -1)
-    return {"filled": (where.any(axis=2).mean(axis=1), where.any(axis=1).mean(axis=1)), "along": along}
+    turned_over = where.swapaxes(1, 2), pointers.swapaxes(1, 2)
+    return {"filled": (_filled_rows(where, pointers), _filled_rows(*turned_over)), "along": along}
+
+
+def _filled_rows(where: np.ndarray, pointers: np.ndarray) -> np.ndarray:
+    """The proportion of a block's rows [P, rows, columns] that hold data, by program.
+
+    A row that is loaded once more is no data: where a tile is larger than a small matrix, people load rows `% M` and do
+    not mask them. Whoever does so at full size is found out like one who masks there.
+    """
+    starts = np.sort(pointers[:, :, 0], axis=1)
+    if (starts[:, 1:] != starts[:, :-1]).all():
+        return where.any(axis=2).mean(axis=1)
+    marks = np.where(where, pointers, np.uint64(0)) @ _WEIGHTS.integers(1, 2**63, where.shape[2], np.uint64)
+    marks.sort(axis=1)  # a row without data has 0
+    different = (marks[:, 1:] != marks[:, :-1]).sum(axis=1) + (marks[:, 0] != 0)
+    return different / where.shape[1]
 
 
 def turned(attr: dict) -> dict:
