@@ -42,6 +42,22 @@ SNIPPETS = {
         assert x.dtype == torch.float16 and x.cpu().float().numpy().sum() == 3
         assert x.to(torch.ones(2, device="cuda")).dtype == torch.float32
     """,
+    "operators with an implementation for CUDA": """
+        def negated(x: torch.Tensor) -> torch.Tensor:
+            return x.neg()
+        def wrong(x: torch.Tensor) -> torch.Tensor:
+            raise AssertionError("an implementation for another device")
+        torch.library.custom_op("own::f", negated, mutates_args=(), device_types="cuda").register_kernel("cpu")(wrong)
+        library = torch.library.Library("own", "FRAGMENT")
+        for name, keys in {"g": ("CPU", "CUDA"), "h": ("CUDA", "CPU")}.items():
+            library.define(f"{name}(Tensor x) -> Tensor")
+            for key in keys:
+                library.impl(name, negated if key == "CUDA" else wrong, key)
+        for name in "fgh":
+            with record() as trace:
+                assert (getattr(torch.ops.own, name)(torch.ones(3)) == -1).all()
+            assert "neg" in [row.name for row in trace.rows], "what it computes is recorded"
+    """,
     "the host's memory is another one": """
         import numpy as np
         array, memory = np.ones(3, np.float32), bytearray(3)

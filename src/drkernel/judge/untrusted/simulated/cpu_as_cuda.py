@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ def install(machine: Any) -> None:
     """Patches torch and Triton in this process and thread, for good. `machine`: an interpreter.Machine."""
     patch_torch_cuda(machine)
     patch_triton_driver()
+    _register_for_cuda()
     machine.addresses = ADDRESSES
     methods = {name: getattr(Tensor, name) for name in _TO_HOST}
     replace(Tensor, **{name: _counted(machine, method) for name, method in methods.items()})
@@ -66,6 +68,26 @@ class _HostApart(FakeCudaMode):
     def _call(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
         return result.clone() if func in _SHARING and not (args and isinstance(args[0], Tensor)) else result
+
+
+def _register_for_cuda() -> None:
+    """An operator's implementation for CUDA is called with CPU tensors, and one for CPU tensors never beside it."""
+    opened = torch._C._dispatch_library
+    for_cuda: set[str] = set()
+
+    def library(kind: str, namespace: str, *place: Any) -> Any:
+        inner: Any = opened(kind, namespace, *place)
+
+        def impl(name: str, key: str, function: Any, with_keyset: bool = False) -> None:
+            operator = f"{namespace}::{name.rpartition('::')[2]}"
+            if "CUDA" in key:
+                for_cuda.add(operator)
+            if "CPU" not in key or operator not in for_cuda:
+                inner.impl(name, key.replace("CUDA", "CPU"), function, with_keyset)
+
+        return SimpleNamespace(**vars(inner) | {"impl": impl})
+
+    torch._C._dispatch_library = library  # type: ignore[assignment]
 
 
 def _refused(tensor: Tensor, *_: Any) -> None:
