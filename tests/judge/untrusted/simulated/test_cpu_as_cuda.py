@@ -58,6 +58,21 @@ SNIPPETS = {
                 assert (getattr(torch.ops.own, name)(torch.ones(3)) == -1).all()
             assert "neg" in [row.name for row in trace.rows], "what it computes is recorded"
     """,
+    "a kernel that is compiled ahead": """
+        x = torch.ones(130, device="cuda")
+        out = torch.empty_like(x)
+        with record() as trace:
+            kernel = add.warmup(x, x, out, x.numel(), BLOCK=64, num_warps=8, grid=(1,))
+        assert not trace.rows
+        kernel._init_handles()
+        registers, shared = kernel.n_regs, kernel.metadata.shared
+        properties = triton.runtime.driver.active.utils.get_device_properties(torch.cuda.current_device())
+        assert properties["max_num_regs"] // (registers * 32 * kernel.metadata.num_warps) > 0 < shared
+        with record() as trace:
+            kernel[(3, 1, 1)](x, x, out, x.numel(), 64)
+            assert add[(3,)](x, x, out, x.numel(), BLOCK=64).n_spills == 0
+        assert (out == 2).all() and [(row.calls, row.programs) for row in trace.rows] == [(2, 6)]
+    """,
     "the host's memory is another one": """
         import numpy as np
         array, memory = np.ones(3, np.float32), bytearray(3)

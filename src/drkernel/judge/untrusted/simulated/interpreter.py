@@ -36,6 +36,7 @@ from drkernel.judge.boundary.witness import executing
 from drkernel.judge.untrusted.simulated import block_pointers, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
+from drkernel.judge.untrusted.simulated.compiled import CompiledKernel
 from drkernel.judge.untrusted.simulated.loops import LoopTransformer, LoopValue, static_range, use_own_names
 from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
 from drkernel.judge.untrusted.simulated.recorder import Session, plain
@@ -277,9 +278,7 @@ def build() -> Machine:
     upstream.TensorDescHandle.materialize_pointers = block_pointers.materialize_descriptor
     upstream.FunctionRewriter.ast_transformer = LoopTransformer()
     use_own_names(machine.semantic)
-    upstream.InterpretedFunction.run = lambda kernel, *args, grid, warmup=False, **kwargs: (
-        None if warmup else machine.launch(kernel, args, kwargs, grid)
-    )
+    upstream.InterpretedFunction.run = lambda kernel, *args, **kwargs: _run(machine, kernel, args, **kwargs)
     upstream.InterpretedFunction.__call__ = lambda kernel, *args, **kwargs: _body(kernel)(*args, **kwargs)
     autotuner.Autotuner.run = _run_first_configuration
     _interpret_library()
@@ -291,7 +290,16 @@ def build() -> Machine:
     return machine
 
 
-def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: Any) -> None:
+def _run(
+    machine: Machine, kernel: upstream.InterpretedFunction, args: tuple, grid: Any, warmup: bool = False, **kwargs: Any
+) -> CompiledKernel:
+    """In the place of the kernel's `run`: launches it, unless it shall only be compiled."""
+    if not warmup:
+        machine.launch(kernel, args, kwargs, grid)
+    return CompiledKernel(kernel.__name__, lambda *launch: machine.launch(kernel, *launch), kwargs)
+
+
+def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: Any) -> CompiledKernel:
     """Autotuning without a clock: the first configuration left after pruning, chosen once per key.
 
     As on a GPU, `reset_to_zero` and the pre-hook act when the choice is made, not at every launch.
@@ -318,8 +326,9 @@ def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: An
                         torch.Tensor.zero_(tensor)  # an object with such a method could compute
     if config.pre_hook is not None:
         config.pre_hook(everything)
-    self.fn.run(*args, **kwargs, **config.all_kwargs())
+    compiled = self.fn.run(*args, **kwargs, **config.all_kwargs())
     self.nargs = None
+    return compiled
 
 
 def _interpret_library() -> None:
