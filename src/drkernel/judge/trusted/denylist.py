@@ -29,7 +29,7 @@ MODULES = _words("""
     numpy numpy.random numpy.typing math cmath typing typing_extensions functools itertools collections collections.abc
     dataclasses enum operator contextlib warnings abc copy numbers __future__ random time string re textwrap logging os
     os.path sys types statistics fractions decimal bisect heapq json pprint einops einops.layers
-    einops.layers.torch packaging packaging.version platform threading weakref argparse
+    einops.layers.torch packaging packaging.version platform threading weakref argparse traceback
 """)
 """The modules that may be used."""
 
@@ -60,6 +60,7 @@ ONLY = {
     "functools": _words("cache cached_property lru_cache partial partialmethod reduce wraps total_ordering cmp_to_key"),
     "threading": _words("Lock RLock local"),
     "weakref": _words("WeakKeyDictionary WeakValueDictionary ref"),
+    "traceback": _words("format_exc print_exc"),
     "argparse": _words("ArgumentParser Namespace ArgumentDefaultsHelpFormatter"),
     "abc": _words("ABC ABCMeta abstractmethod abstractproperty abstractclassmethod abstractstaticmethod"),
     "contextlib": _words("""
@@ -114,7 +115,7 @@ MEMBERS = {
         fromregex fromstring
     """),
     "time": _words("sleep"),
-    "logging": _words("FileHandler handlers config basicConfig"),
+    "logging": _words("FileHandler handlers config"),
     "operator": _words("attrgetter methodcaller matmul imatmul"),
     "string": _words("Formatter"),
 }
@@ -124,12 +125,13 @@ MODULE_DUNDERS = _words("__version__ __name__ __doc__ __file__")
 """Of a module's members that start with an underscore, these may be used."""
 
 PRIVATE = {
-    "torch": _words("_assert"),
+    "torch": _words("_assert _check _check_index _check_type _check_value"),
     "torch.nn.init": _words("_calculate_fan_in_and_fan_out _calculate_correct_fan"),
     "torch.nn.modules.utils": _words("_single _pair _triple _quadruple _ntuple _reverse_repeat_tuple"),
     "torch.nn.modules.batchnorm": _words("_BatchNorm _NormBase"),
     "torch.nn.modules.conv": _words("_ConvNd"),
     "torch.nn.common_types": _words("_size_1_t _size_2_t _size_3_t"),
+    "triton.language.standard": _words("_log2"),
 }
 """Members that start with an underscore and that people use all the same: pure functions, classes and types."""
 
@@ -151,6 +153,9 @@ MATCHED_WHOLE = _words("bool bytearray bytes dict float frozenset int list set s
 
 ONE_ARGUMENT = {"functools.wraps"}
 """Functions that may only be called, with one argument: the others name attributes that they read and write."""
+
+ONLY_WITH = {"logging.basicConfig": _words("level format datefmt")}
+"""Functions that may only be called, with these keywords alone: others open files or hand objects on."""
 
 ONLY_ENTERED = {"warnings.catch_warnings"}
 """Classes whose instances may be entered and not be values: they have modules as attributes."""

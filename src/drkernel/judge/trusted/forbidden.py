@@ -210,6 +210,9 @@ class Check(ast.NodeVisitor):
         single = len(node.args) == 1 and not isinstance(node.args[0], ast.Starred) and not node.keywords
         if homes & denylist.ONE_ARGUMENT and not single:
             raise Found(node, "wraps with several arguments")
+        for home in homes & denylist.ONLY_WITH.keys():
+            if node.args or {keyword.arg for keyword in node.keywords} - denylist.ONLY_WITH[home]:
+                raise Found(node, f"{home} with other arguments than {', '.join(sorted(denylist.ONLY_WITH[home]))}")
         if not homes & denylist.ONLY_ENTERED or id(node) in self.named:
             self.named.add(id(node.func))
         if isinstance(node.func, ast.Attribute) and node.func.attr in denylist.PARSERS:

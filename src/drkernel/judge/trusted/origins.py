@@ -60,7 +60,7 @@ def no_value(origin: str) -> str | None:
     if module_named(origin):
         return "module"
     home = ".".join(home_of(origin))
-    if home in denylist.ONE_ARGUMENT | denylist.ONLY_ENTERED:
+    if home in denylist.ONE_ARGUMENT | denylist.ONLY_ENTERED | denylist.ONLY_WITH.keys():
         return "function"
     of_blocks = home.startswith("triton.language.") and not home.endswith("range")
     return "class" if of_blocks and is_class(origin) else None
