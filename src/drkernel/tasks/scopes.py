@@ -1,6 +1,7 @@
 """What the names of a source stand for, by Python's own scoping, found without executing anything.
 
-A module is known under the names that import statements give it, and under plain aliases (`lib = tl.extra.libdevice`).
+A module is known under the names that import statements give it, and under plain aliases (`lib = tl.extra.libdevice`,
+`lib = tl.math if old else tl.extra.libdevice`).
 """
 
 from __future__ import annotations
@@ -78,11 +79,17 @@ class Names:
         return {".".join([origin, *parts]) for origin in set().union(*found)}
 
     def is_alias(self, node: ast.Assign) -> bool:
-        """Whether a statement only gives an imported name or an attribute chain another name, which is followed."""
+        """Whether a statement only gives an imported name or an attribute chain, or one of two by a condition, another
+        name, which is followed."""
         target = node.targets[0]
         if len(node.targets) > 1 or not isinstance(target, ast.Name) or self.here.kind is ast.ClassDef:
             return False
-        return target.id not in self.here.elsewhere and bool(self.origins(node.value))
+        return target.id not in self.here.elsewhere and bool(self._aliased(node.value))
+
+    def _aliased(self, value: ast.expr) -> set[str]:
+        """The origins of an expression; none where one of its alternatives is no import and not None."""
+        found = [self.origins(part) for part in alternatives(value) if not is_none(part)]
+        return set().union(*found) if all(found) else set()
 
     def _binding(self, name: str) -> list[Scope]:
         """The scopes that a name may belong to, innermost first. A class body is seen from nowhere else."""
@@ -109,7 +116,7 @@ class Names:
             for statement in statements:
                 if isinstance(statement, ast.Assign) and self.is_alias(statement):
                     name = statement.targets[0].id  # type: ignore[attr-defined]
-                    scope.origins.setdefault(name, set()).update(self.origins(statement.value))
+                    scope.origins.setdefault(name, set()).update(self._aliased(statement.value))
 
 
 def chain(node: ast.AST) -> tuple[ast.AST, list[str]]:
@@ -119,6 +126,15 @@ def chain(node: ast.AST) -> tuple[ast.AST, list[str]]:
         parts.append(node.attr)
         node = node.value
     return node, parts[::-1]
+
+
+def alternatives(node: ast.expr) -> list[ast.expr]:
+    """The expressions of which a conditional one takes one: `a if x else b` gives a and b, and all else itself."""
+    return [*alternatives(node.body), *alternatives(node.orelse)] if isinstance(node, ast.IfExp) else [node]
+
+
+def is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:

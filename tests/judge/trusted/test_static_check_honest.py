@@ -254,6 +254,8 @@ def test_a_source_as_people_write_them_passes():
         "import warnings\n        with warnings.catch_warnings(record=True) as w: warnings.simplefilter('ignore')",
         "y = triton.reinterpret(x, tl.float8e5); from torch.types import Number",
         "from contextlib import contextmanager, wraps, ExitStack",
+        "lib = tl.math if hasattr(tl.math, 'tanh') else tl.extra.cuda.libdevice; lib.tanh",
+        "lib = None if x is None else tl.math if self.old else tl.extra.libdevice; y = lib.tanh",
         "torch._check(x.dim() == 2, lambda: f'{x.shape}'); torch._check_value(x.is_cuda, lambda: 'no GPU')",
         "import traceback; note = traceback.format_exc(); traceback.print_exc()",
         "import logging; logging.basicConfig(level=logging.INFO, format='%(message)s', datefmt='%H')",

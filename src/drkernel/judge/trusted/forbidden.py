@@ -24,7 +24,7 @@ from drkernel.judge.trusted.annotations import Types
 from drkernel.judge.trusted.computed_names import LoopNames, is_harmless
 from drkernel.judge.trusted.kernel_functions import KernelFunctions
 from drkernel.judge.trusted.source_names import home_of, module_named
-from drkernel.tasks.scopes import COMPREHENSIONS, Names, bound_by, chain
+from drkernel.tasks.scopes import COMPREHENSIONS, Names, alternatives, bound_by, chain
 
 _MAX_DEPTH = 20
 """Of classes that derive from each other."""
@@ -101,7 +101,7 @@ class Check(ast.NodeVisitor):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         if self.names.is_alias(node):
-            self.may_be_module.add(id(node.value))
+            self.may_be_module.update(map(id, alternatives(node.value)))
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
