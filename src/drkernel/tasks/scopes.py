@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LONGEST_CHAIN, _MOST_ORIGINS = 20, 2000
+"""Of aliases: how many may follow from each other against the order of their statements, and what all stand for."""
 SCOPES = (*_FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)
 
 
@@ -29,6 +31,8 @@ class Scope:
     origins: dict[str, set[str]] = field(default_factory=dict)
     """Dotted origins of imported names and of their aliases: `tl` is `triton.language`."""
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+    settled: bool = True
+    """Whether all of its aliases are known for what they stand for."""
 
     @property
     def falls_through(self) -> bool:
@@ -84,7 +88,7 @@ class Names:
         target = node.targets[0]
         if len(node.targets) > 1 or not isinstance(target, ast.Name) or self.here.kind is ast.ClassDef:
             return False
-        return target.id not in self.here.elsewhere and bool(self._aliased(node.value))
+        return self.here.settled and target.id not in self.here.elsewhere and bool(self._aliased(node.value))
 
     def _aliased(self, value: ast.expr) -> set[str]:
         """The origins of an expression; none where one of its alternatives is no import and not None."""
@@ -112,11 +116,24 @@ class Names:
                 scope.classes[statement.name] = statement
             for name, origin in _imported(statement):
                 scope.origins.setdefault(name, set()).add(origin)
-        for _ in range(3):  # an alias of an alias of an alias
-            for statement in statements:
-                if isinstance(statement, ast.Assign) and self.is_alias(statement):
-                    name = statement.targets[0].id  # type: ignore[attr-defined]
-                    scope.origins.setdefault(name, set()).update(self._aliased(statement.value))
+        self._follow(scope, [statement for statement in statements if isinstance(statement, ast.Assign)])
+
+    def _follow(self, scope: Scope, statements: list[ast.Assign]) -> None:
+        """Notes what aliases stand for, and aliases of aliases. Where that has no end (`a = a.b`), none is followed."""
+        total = 0
+        for _ in range(_LONGEST_CHAIN):
+            before = total
+            for statement in filter(self.is_alias, statements):
+                found = scope.origins.setdefault(statement.targets[0].id, set())  # type: ignore[attr-defined]
+                new = self._aliased(statement.value) - found
+                found |= new
+                total += len(new)
+                if total > _MOST_ORIGINS:
+                    scope.settled = False
+                    return
+            if total == before:
+                return
+        scope.settled = False
 
 
 def chain(node: ast.AST) -> tuple[ast.AST, list[str]]:
