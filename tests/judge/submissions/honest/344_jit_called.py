@@ -5,13 +5,11 @@ import triton
 import triton.language as tl
 
 next_power_of_2 = triton.next_power_of_2
-torch_gpu_device = torch.cuda.device
-triton_cast = tl.cast
 
 
 def _cross_entropy_forward(logits_ptr, stride, loss_ptr, labels_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
     row = tl.program_id(0)
-    logits_ptr += row * triton_cast(stride, tl.int64)
+    logits_ptr += row.to(tl.int64) * stride
     cols = tl.arange(0, BLOCK_SIZE)
     logits = tl.load(logits_ptr + cols, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
     largest = tl.max(logits, 0)
@@ -34,10 +32,9 @@ class FastCrossEntropyLoss(torch.autograd.Function):
     def forward(ctx, logits, labels):
         n_rows, n_cols = logits.shape
         losses = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
-        with torch_gpu_device(logits.device):
-            _cross_entropy_forward[(n_rows,)](
-                logits, logits.stride(0), losses, labels, n_cols, BLOCK_SIZE=next_power_of_2(n_cols)
-            )
+        _cross_entropy_forward[(n_rows,)](
+            logits, logits.stride(0), losses, labels, n_cols, BLOCK_SIZE=next_power_of_2(n_cols)
+        )
         return losses
 
 
