@@ -78,8 +78,9 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
             continue
         if key in ADDED:
             return f"config: {override} is added to a run; expected +{override}"
-        if key not in keys and key in OF_PROGRAM:
-            return f"config: {override} is for {OF_PROGRAM[key]}"
+        group = key.partition(".")[0]
+        if group not in keys and group in OF_PROGRAM:
+            return f"config: {override} is for {OF_PROGRAM[group]}"
         if key and "=" in override and key not in keys:
             return f"config: unknown key {key!r}{nearest(key, keys)}"
     if isinstance(error, OverrideParseException):
@@ -89,7 +90,7 @@ def explain(overrides: list[str], error: Exception, kind: type) -> str:
         quoted = "['first','second']" if value.startswith("[") else f"'{value}'"
         return f'config: Hydra cannot read {error.override}; its value may need quotes: "{key}={quoted}"'
     found = re.search(
-        r"Could not find '(\w+)/([^']+)'[^:]*Available options[^:]*:\s*(.*?)(?:Config search|$)", str(error), re.S
+        r"Could not find '([\w/]+)/([^'/]+)'[^:]*Available options[^:]*:\s*(.*?)(?:Config search|$)", str(error), re.S
     )
     if found:
         group, variant, options = found[1], found[2], found[3].split()

@@ -29,8 +29,9 @@ SECRET = "judge.secret"
 digest of it."""
 ADDED = ("arm", "group", "sweep")
 """Config groups that a run has only where it asks for them with a plus."""
-OF_PROGRAM = {"scaling": "evaluate.py"} | dict.fromkeys(("algo", "filters", "logger", "coldstart"), "train.py")
-"""Config groups that one of the two programs has."""
+OF_PROGRAM = dict.fromkeys(("algo", "filters", "logger", "coldstart", "sft", "stage", "plan"), "train.py")
+OF_PROGRAM |= dict.fromkeys(("scaling", "endpoint", "split", "ids", "shard", "solutions", "compare"), "evaluate.py")
+"""Config groups and keys that one of the two programs has."""
 
 
 def valid_keys(kind: type, prefix: str = "") -> list[str]:
