@@ -39,6 +39,11 @@ def task(source: str = SOURCE) -> Task:
     return Task("t", source)
 
 
+def test_chat_without_a_template_names_the_styles_of_the_shipped_policies(tokenizer):
+    with pytest.raises(DrKernelError, match=r"'compact' \(policy=seed\) or 'canonical' \(policy=seed_8m\)"):
+        load_prompts("chat", tokenizer)
+
+
 def test_compact_layout(tokenizer):
     prompts = load_prompts("compact", tokenizer)
     tokens = [*prompts.first(task()), *prompts.completion("class ModelNew: pass"), *prompts.next("wrong values")]

@@ -139,7 +139,10 @@ def test_what_is_broken_is_told_and_the_rest_is_read(tmp_path):
         *("a.json", "b.json", "b.json", "b.json", "c.jsonl", "level1/3.py", "level2/3.py", "notes.py"),
     ]
     assert "entry 0: no task" in told[1] and "entry 2: expected an object" in told[3] and "line 2" in told[4]
-    assert "utf-8" in told[5] and told[6:] == ["level2/3.py: it is empty", "notes.py: no task has such a name"]
+    assert "utf-8" in told[5] and told[6:] == [
+        "level2/3.py: it is empty",
+        "notes.py: none of the study's tasks has such a name",
+    ]
 
 
 def test_a_folder_without_answers_is_an_error(tmp_path):

@@ -147,7 +147,10 @@ class ChatPrompts(_Base):
         self.template, self.thinking = template, thinking
         self._strip = Stripper(tokenizer) if thinking == "stripped" else None
         if not tokenizer.chat_template:
-            raise DrKernelError("policy.prompts: 'chat' wants a tokenizer with a chat template; use 'compact'")
+            raise DrKernelError(
+                "policy.prompts: 'chat' wants a tokenizer with a chat template; use the style that the policy was made "
+                "with, 'compact' (policy=seed) or 'canonical' (policy=seed_8m), or an instruct model"
+            )
         marks = ["drkernel-mark-1", "drkernel-mark-2", "drkernel-mark-3"]
         roles = ("user", "assistant", "user")
         self._before, self._after = self._pieces(marks[:1], roles[:1])

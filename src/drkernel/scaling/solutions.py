@@ -176,7 +176,7 @@ def _of_file(name: str, index: _Index) -> tuple[str, int | None]:
         return task, sample
     if found := _IN_LEVEL.search(name):
         return index.problem(int(found[1]), int(found[2])), sample
-    raise _Unreadable("no task has such a name")
+    raise _Unreadable("none of the study's tasks has such a name")
 
 
 def _of_record(record: Any, index: _Index) -> tuple[str, int | None, str | None]:

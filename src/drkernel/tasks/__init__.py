@@ -144,7 +144,10 @@ def _generated(
     dtypes: Sequence[str],
 ) -> list[Task]:
     if count is None:
-        raise DrKernelError("tasks from generated: a count is needed, the generator does not end")
+        raise DrKernelError(
+            "tasks from generated: a count is needed, the generator does not end; expected a number "
+            "(tasks.count, or tasks.eval_count for what is tested)"
+        )
     if levels is not None:
         raise DrKernelError("tasks from generated: they have no levels; choose families instead")
     if split == "all":

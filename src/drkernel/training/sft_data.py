@@ -290,7 +290,9 @@ def _parquet(path: Path) -> Iterator[Dialogue]:
     try:
         file = parquet.ParquetFile(path)
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise DrKernelError(f"sft.data: {path}: not a parquet file: {error}") from None
+        raise DrKernelError(
+            f"sft.data: {path}: not a parquet file: {error}; expected a .parquet or .jsonl file"
+        ) from None
     names = file.schema_arrow.names
     _expect_messages(str(path), names)
     chosen = [name for name in COLUMNS if name in names]

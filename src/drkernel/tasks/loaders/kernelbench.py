@@ -34,6 +34,8 @@ def read_task(path: str | Path, task_id: str | None = None) -> Task:
     try:
         text = path.read_text(encoding="utf-8-sig")  # Windows editors begin files with a mark
         tree = ast.parse(text, str(path))
+    except FileNotFoundError:
+        raise DrKernelError(f"task file {path}: no such file; expected a module in KernelBench's format") from None
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
         raise DrKernelError(f"task file {path}: {type(error).__name__}: {error}") from error
     defined = {name for node in tree.body for name in _names(node)}
