@@ -275,9 +275,18 @@ def test_kernels_may_not_look_behind_their_blocks(line):
     source = KERNEL.format("pass").replace("tl.store(x_ptr, 1.0)", f"x = tl.load(x_ptr)\n    {line}")
     refusal = inspect(source, "ModelNew")
     assert refusal and refusal.reason == "forbidden" and refusal.evidence["line"] == 9
-    called = source.replace("@triton.jit\n", "\n").replace("class Model", "f = triton.jit(kernel)\nclass Model")
-    refusal = inspect(called, "ModelNew")
-    assert refusal and refusal.reason == "forbidden" and refusal.evidence["line"] == 9
+    ways = (
+        "triton.jit(kernel)",
+        "g = kernel\nf = triton.jit(g)",
+        "list(map(triton.jit, [kernel]))",
+        "h = [kernel]\nf = triton.jit(h[0])",
+    )
+    for way in ways:
+        called = source.replace("@triton.jit\n", "\n").replace(
+            "class Model", f"{way}\n@triton.jit\ndef other(): pass\nclass Model"
+        )
+        refusal = inspect(called, "ModelNew")
+        assert refusal and refusal.reason == "forbidden" and refusal.evidence["line"] == 9, way
 
 
 def test_what_runs_behind_a_kernel_made_by_a_call_may_not_be_set():

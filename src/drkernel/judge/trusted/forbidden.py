@@ -147,7 +147,7 @@ class Check(ast.NodeVisitor):
             self.visit_Name(head)
 
     def _is_kernel(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Name) and node.id in self.kernels.names and self.names.is_of_module(node.id)
+        return isinstance(node, ast.Name) and self.kernels.named(node.id) and self.names.is_of_module(node.id)
 
     def _attribute(self, node: ast.AST, name: str) -> None:
         if name in denylist.ATTRIBUTES or (self.in_kernel and name in denylist.OF_BLOCKS):

@@ -8,19 +8,41 @@ from drkernel.tasks.scopes import Names
 
 
 class KernelFunctions:
-    """The kernels of a source. `names` is at the module's scope."""
+    """The kernels of a source. `names` is at the module's scope. Where `triton.jit` is given what has no name, or is
+    itself a value, each function may be one."""
 
     def __init__(self, tree: ast.Module, names: Names):
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        given = {argument.id for node in ast.walk(tree) for argument in _given(node, names)}
-        self._given = given & {function.name for function in functions}
+        nodes = list(ast.walk(tree))
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+        self._given = {f.name for f in functions} & {given.id for node in nodes for given in _given(node, names)}
         decorated = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _decorated(node, names)}
-        self.names = decorated | self._given | {name for node in tree.body for name in _assigned(node, names)}
-        """The names that kernels have in the module."""
+        self._names = decorated | self._given | {name for node in tree.body for name in _assigned(node, names)}
+        clear = {id(_callee(decorator)) for function in functions for decorator in function.decorator_list}
+        clear |= {id(_callee(node)) for node in nodes if self._is_clear(node, names)}
+        self._any = any(isinstance(node, _PLAIN) and _is_jit(node, names) and id(node) not in clear for node in nodes)
 
     def has(self, node: ast.FunctionDef, names: Names) -> bool:
         """Whether a function is a kernel. `names` is at the scope around it."""
-        return node.name in self._given or _decorated(node, names)
+        return self._any or node.name in self._given or _decorated(node, names)
+
+    def named(self, name: str) -> bool:
+        """Whether a name of the module is a kernel's."""
+        return self._any or name in self._names
+
+    def _is_clear(self, node: ast.AST, names: Names) -> bool:
+        """Whether a node calls `triton.jit` with functions of the source, by their names."""
+        given = _given(node, names)
+        return bool(given) and {argument.id for argument in given} <= self._given
+
+
+_PLAIN = (ast.Name, ast.Attribute)
+
+
+def _callee(node: ast.AST) -> ast.AST:
+    """What is called first in `f(...)(...)`: f."""
+    while isinstance(node, ast.Call):
+        node = node.func
+    return node
 
 
 def _is_jit(node: ast.expr, names: Names) -> bool:
