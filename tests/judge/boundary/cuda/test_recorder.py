@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import torch
 
-from drkernel.judge.boundary.cuda.recorder import Session, _State, record
+from drkernel.judge.boundary.cuda.recorder import MODULE, Session, _counted_too, _State, record
 from drkernel.judge.boundary.graph_capture import replay_operator
 
 
@@ -47,3 +47,24 @@ def test_operators_are_recorded_while_an_autotuner_launches(monkeypatch):
     with record() as trace:
         x.neg()
     assert [row.name for row in trace.rows] == ["neg"]
+
+
+def test_launches_of_a_kernel_that_was_compiled_ahead_are_recorded(monkeypatch):
+    """As in Triton's tutorial on softmax: compiled = kernel.warmup(...), then compiled[grid](...)."""
+    ran, line = [], kernel.__code__.co_firstlineno
+    launches = _counted_too(lambda compiled, grid: lambda *args, stream=None: ran.append((grid, args)))
+    compiled = SimpleNamespace(src=SimpleNamespace(fn=Kernel()))
+    launches(compiled, (8, 1, 1))(1)  # not of a submission
+    monkeypatch.setattr(kernel, "__module__", MODULE)
+    with record() as trace:
+        launches(compiled, (8, 2, 1))(2)
+    with record(skip=[f"kernel:{line}"]) as skipped:
+        launches(compiled, (8, 2, 1))(3)
+    assert ran == [((8, 1, 1), (1,)), ((8, 2, 1), (2,))]
+    assert [(row.site, row.triton, row.calls, row.programs) for row in trace.rows] == [(f"kernel:{line}", True, 1, 16)]
+    assert [(row.calls, row.programs) for row in skipped.rows] == [(1, 0)]
+    monkeypatch.setattr(_State, "capture", steps := [])
+    launches(compiled, (4, 1, 1))(5)
+    session = Session(brief=True)
+    session.note(*steps)
+    assert session.trace.rows[0].site == f"kernel:{line}" and steps[0].args == (5,)

@@ -1,6 +1,6 @@
 """Records what one forward does on a real GPU: Triton launches by site, ATen operators by kind and size, with times.
 
-It runs in a submission's process, and for the reference in the examiner's. Launches go through one patched method of
+It runs in a submission's process, and for the reference in the examiner's. Launches go through two patched methods of
 Triton's, operators through a dispatch mode. A launch can be left out, which shows whether the outputs depend on it.
 """
 
@@ -10,7 +10,7 @@ import contextlib
 import functools
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -168,9 +168,11 @@ def install() -> None:
     if _State.installed:
         return
     _State.installed = True
+    from triton.compiler import CompiledKernel
     from triton.runtime.jit import JITFunction
 
     JITFunction.run = _counted(JITFunction.run)
+    CompiledKernel.__getitem__ = _counted_too(CompiledKernel.__getitem__)
     _shorten_autotuning()
     _follow_graphs()
     record_without_modes(_suspended)
@@ -207,6 +209,41 @@ def _counted(run: Callable) -> Callable:
 
         with session.span(row.site, True):
             return run(self, *args, grid=sizes, warmup=False, **kwargs)
+
+    return counted
+
+
+class _Launch:
+    """Launches of a compiled kernel, as `kernel.warmup(...)` gives it, on one grid: Triton does not ask the kernel.
+
+    Args:
+        kernel: the kernel that was compiled.
+        launch: launch(*args) makes one.
+    """
+
+    def __init__(self, kernel: Any, grid: Sequence[int], launch: Callable):
+        self.fn, self._programs, self._launch = kernel.fn, math.prod(int(size) for size in grid), launch
+
+    def run(self, *args: Any, stream: Any = None) -> None:
+        session = _State.session
+        if _State.capture is not None:
+            _State.capture.append(functools.partial(self.run, *args))
+        if session is None or _State.paused:
+            return self._launch(*args, stream=stream)
+        row = session.row(self.fn.__name__, site_of(self))
+        row.calls += 1
+        if row.site not in session.skip:
+            row.programs += self._programs
+            with session.span(row.site, True):
+                self._launch(*args, stream=stream)
+
+
+def _counted_too(launches: Callable) -> Callable:
+    @functools.wraps(launches)
+    def counted(self: Any, grid: Any) -> Callable:
+        launch, kernel = launches(self, grid), getattr(self.src, "fn", None)
+        own = kernel is not None and kernel.fn.__module__ == MODULE
+        return _Launch(kernel, grid, launch).run if own else launch
 
     return counted
 
