@@ -39,7 +39,7 @@ def main() -> None:
     if not console.is_terminal:
         console = Console(width=160)
     if not runs:
-        parser.exit(1, f"{options.folder}: no runs here\n")
+        parser.error(f"{options.folder}: found no runs; expected the folder of a sweep, as train.py -m prints it")
     show(runs, console)
     out = options.out or options.folder / "report"
     out.mkdir(parents=True, exist_ok=True)

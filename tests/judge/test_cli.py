@@ -132,6 +132,7 @@ def test_a_batch_with_bad_lines_keeps_what_could_be_judged(tmp_path, capsys):
     assert main(["--batch", str(pairs), "--out", str(out), "--workers", "1"]) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert len(errors) == 4 and all(f"line {n}:" in e for n, e in zip((1, 2, 3, 5), errors, strict=True))
+    assert 'found no json, expected {"task": path' in errors[3]
     verdicts = [json.loads(line) for line in out.read_text().splitlines()]
     assert [v.get("status") for v in verdicts] == [None, None, None, "ok", None]
     assert all("error" in v for v in verdicts if "status" not in v)

@@ -48,7 +48,7 @@ def test_it_is_set_for_all_parameters():
     [
         (
             ["trainer.lr_schedule=cosine"],
-            r"lr_schedule=cosine ends at trainer\.lr_steps=None.*e\.g\. trainer\.lr_steps=16",
+            r"lr_schedule=cosine ends at trainer\.lr_steps=null.*e\.g\. trainer\.lr_steps=16",
         ),
         (
             ["trainer.lr_schedule=linear", "trainer.lr_steps=5", "trainer.lr_warmup=5"],

@@ -101,6 +101,8 @@ def test_what_is_no_run_or_is_damaged_is_one_clear_line(tmp_path, capsys):
     assert view.main([str(tmp_path)]) == 2
     assert "metrics.jsonl: not found; expected the folder of a training run" in capsys.readouterr().err
     run = make_run(tmp_path / "run", steps=1)
+    assert view.main([str(tmp_path)]) == 2
+    assert f"folder of a training run, such as {run}" in capsys.readouterr().err
     (run / "completions/step_000001.parquet").write_bytes(b"nonsense")
     assert view.main([str(run)]) == 2
     assert "step_000001.parquet: found no table of completions" in capsys.readouterr().err

@@ -104,7 +104,8 @@ def expect_a_schedule(trainer: Any) -> None:
         raise DrKernelError(f"config: trainer.lr_steps={steps} ends no schedule that is constant; {expected}")
     if kind != "constant" and (steps is None or steps <= warm_up):
         expected = f"expected a step after the warm-up ({warm_up} steps), e.g. trainer.lr_steps={trainer.steps}"
-        raise DrKernelError(f"config: trainer.lr_schedule={kind} ends at trainer.lr_steps={steps}; {expected}")
+        found = f"trainer.lr_schedule={kind} ends at trainer.lr_steps={steps or 'null'}"
+        raise DrKernelError(f"config: {found}; {expected}")
     if kind == "constant" and warm_up > trainer.steps:
         found = f"trainer.lr_warmup={warm_up} with trainer.steps={trainer.steps} never reaches policy.lr"
         raise DrKernelError(f"config: {found}; expected at most trainer.steps")

@@ -31,6 +31,8 @@ from drkernel.tasks.precision import AUTO, with_precision
 from drkernel.types import PRECISIONS, DrKernelError, KernelTime, Task, Verdict
 
 _COLOURS = {"ok": "green", "hack": "red", "suspicious": "magenta", "judge_failure": "blue"}
+_SHOWN = 80
+"""Characters of a line that is no pair."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -137,7 +139,8 @@ def _begin(judge: Judge, precision: str, text: str) -> tuple[dict, Any]:
         if not isinstance(pair, dict) or not all(isinstance(pair.get(key), str) for key in ("task", "submission")):
             raise ValueError
     except ValueError:
-        return {}, DrKernelError('expected {"task": path, "submission": path}')
+        found = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        return {}, DrKernelError(f'found {found.strip()}, expected {{"task": path, "submission": path}}')
     pair = {key: pair[key] for key in ("task", "submission")}
     try:
         task, source = _task(pair["task"], precision), _submission(pair["submission"])

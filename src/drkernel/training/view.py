@@ -46,7 +46,9 @@ def write(run: Path, out: Path, turns: int = TURNS) -> str:
     """
     path = run / "metrics.jsonl"
     if not path.exists():
-        raise DrKernelError(f"{path}: not found; expected the folder of a training run")
+        inside = sorted(found.parent.name for found in run.glob("*/metrics.jsonl"))
+        there = f", such as {run / inside[0]}" if inside else ""
+        raise DrKernelError(f"{path}: not found; expected the folder of a training run{there}")
     metrics = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
     files = sorted((run / COMPLETIONS).glob("*_*.parquet"), key=_order)
     sizes = {file: _read(file, ["turn"]).num_rows for file in files}
