@@ -193,6 +193,7 @@ def test_noise_of_neighbours_and_of_other_seeds_is_not_alike(fused, size):
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_noise_of_a_run_on_a_gpu_waits_for_nothing_and_leaves_whole_numbers():
     given, ones = torch.randn(512, 512, device="cuda"), torch.ones(512, 512, device="cuda")
     noise = Noise("ieee", 1, whole_later=True)
