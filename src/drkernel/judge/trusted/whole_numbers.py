@@ -18,6 +18,8 @@ from drkernel.types import DrKernelError
 
 T = TypeVar("T")
 _EXACT_BELOW, _SOME = 2.0**20, 256
+_WAITED_FOR = 2**26
+"""Elements of a tensor that is asked whether it is whole."""
 _ROOM = 64
 """Outputs that are looked at together."""
 _DIGITS, _NO_CHANCE = 23, 30.0
@@ -101,8 +103,9 @@ def is_whole(tensor: Tensor) -> bool:
 
 
 def unless_whole(tensor: Tensor, other: Callable[[], Tensor]) -> Tensor:
-    """Another value of a tensor, or the tensor itself where it is whole. A GPU decides that by itself: nobody waits."""
-    if not tensor.is_cuda:
+    """Another value of a tensor, or the tensor itself where it is whole. A GPU decides that by itself and nobody waits,
+    but for large tensors, since both values and the chosen one take memory."""
+    if not tensor.is_cuda or tensor.numel() >= _WAITED_FOR:
         return tensor if is_whole(tensor) else other()
     fused = reductions.fused_for(tensor) if tensor.is_contiguous() else None
     whole = fused.all_whole(tensor.view(-1), _EXACT_BELOW) if fused else _exact(tensor).all()
