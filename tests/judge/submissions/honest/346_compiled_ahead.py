@@ -24,6 +24,9 @@ class ModelNew(nn.Module):
         y = torch.empty_like(x)
         rows, cols = x.shape
         block, warps, stages = triton.next_power_of_2(cols), 8, 2
+        if not x.is_cuda:  # Triton's interpreter compiles nothing
+            softmax_kernel[(rows,)](y, x, rows, cols, BLOCK=block, STAGES=stages)
+            return y
         if block not in self.compiled:
             kernel = softmax_kernel.warmup(y, x, rows, cols, BLOCK=block, STAGES=stages, num_warps=warps, grid=(1,))
             kernel._init_handles()
