@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import torch
 
-from drkernel.judge.boundary.cuda.recorder import MODULE, Session, _counted_too, _State, record
+from drkernel.judge.boundary.cuda.recorder import MODULE, Session, _counted_compiled, _State, record
 from drkernel.judge.boundary.graph_capture import replay_operator
 
 
@@ -52,7 +52,7 @@ def test_operators_are_recorded_while_an_autotuner_launches(monkeypatch):
 def test_launches_of_a_kernel_that_was_compiled_ahead_are_recorded(monkeypatch):
     """As in Triton's tutorial on softmax: compiled = kernel.warmup(...), then compiled[grid](...)."""
     ran, line = [], kernel.__code__.co_firstlineno
-    launches = _counted_too(lambda compiled, grid: lambda *args, stream=None: ran.append((grid, args)))
+    launches = _counted_compiled(lambda compiled, grid: lambda *args, stream=None: ran.append((grid, args)))
     compiled = SimpleNamespace(src=SimpleNamespace(fn=Kernel()))
     launches(compiled, (8, 1, 1))(1)  # not of a submission
     monkeypatch.setattr(kernel, "__module__", MODULE)

@@ -172,7 +172,7 @@ def install() -> None:
     from triton.runtime.jit import JITFunction
 
     JITFunction.run = _counted(JITFunction.run)
-    CompiledKernel.__getitem__ = _counted_too(CompiledKernel.__getitem__)
+    CompiledKernel.__getitem__ = _counted_compiled(CompiledKernel.__getitem__)
     _shorten_autotuning()
     _follow_graphs()
     record_without_modes(_suspended)
@@ -238,7 +238,7 @@ class _Launch:
                 self._launch(*args, stream=stream)
 
 
-def _counted_too(launches: Callable) -> Callable:
+def _counted_compiled(launches: Callable) -> Callable:
     @functools.wraps(launches)
     def counted(self: Any, grid: Any) -> Callable:
         launch, kernel = launches(self, grid), getattr(self.src, "fn", None)

@@ -86,8 +86,7 @@ def differences(right: Tensor, got: Tensor) -> list[float]:
         squares of both. NaN and infinities in `right` count as 0 in its own. One synchronisation.
     """
     right, got = right.contiguous(), got.contiguous()
-    span = _FLAT * triton.cdiv(triton.cdiv(len(right), _FLAT), _PROGRAMS)
-    programs = triton.cdiv(len(right), span)
+    span, programs = _cut_flat(len(right))
     totals = torch.empty((4, programs), dtype=torch.float64, device=right.device)
     _differences[(programs,)](right, got, totals, len(right), span, _FLAT, num_warps=_WARPS)
     return torch.cat([totals[:2].amax(1), totals[2:].sum(1)]).tolist()
@@ -121,10 +120,16 @@ def disturb(values: Tensor, factor: float, noise: tuple[float, float], seed: int
 
 def all_whole(values: Tensor, below: float) -> Tensor:
     """Whether all values [n] are whole numbers of a size below a limit: bool [], on the device."""
-    programs = triton.cdiv(len(values), span := _FLAT * triton.cdiv(triton.cdiv(len(values), _FLAT), _PROGRAMS))
+    span, programs = _cut_flat(len(values))
     found = torch.empty(programs, dtype=torch.int32, device=values.device)
     _others[(programs,)](values, found, len(values), span, below, _FLAT, num_warps=_WARPS)
     return found.sum() == 0
+
+
+def _cut_flat(n: int) -> tuple[int, int]:
+    """The values of one program, and how many programs there are."""
+    span = _FLAT * triton.cdiv(triton.cdiv(n, _FLAT), _PROGRAMS)
+    return span, triton.cdiv(n, span)
 
 
 def _cut(rows: int, columns: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:

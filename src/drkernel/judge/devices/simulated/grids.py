@@ -10,6 +10,7 @@ other calls do.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
@@ -80,11 +81,11 @@ def paired(trace: OpTrace, full: OpTrace) -> list[tuple[Row, Row | None]]:
     function makes them: in both runs the first belongs to the first, or the largest of all to each where their numbers
     differ."""
     before, after = _kernels_by_site(trace), _kernels_by_site(full)
-    turns = {site: iter(after[site]) for site in after if len(after[site]) == len(before[site])}
-    largest = {site: _largest(rows) for site, rows in after.items()}
-    return [
-        (row, next(turns.get(row.site, iter(())), largest.get(row.site)) if row.triton else None) for row in trace.rows
-    ]
+    turns = {
+        site: iter(rows) if len(rows) == len(before[site]) else itertools.repeat(_largest(rows))
+        for site, rows in after.items()
+    }
+    return [(row, next(turns[row.site]) if row.triton and row.site in turns else None) for row in trace.rows]
 
 
 def _kernels_by_site(trace: OpTrace) -> defaultdict[str, list[Row]]:
