@@ -20,6 +20,8 @@ class KernelFunctions:
         clear = {id(_callee(decorator)) for function in functions for decorator in function.decorator_list}
         clear |= {id(_callee(node)) for node in nodes if self._is_clear(node, names)}
         self._any = any(isinstance(node, _PLAIN) and _is_jit(node, names) and id(node) not in clear for node in nodes)
+        self.exist = any(self.has(function, names) for function in functions)
+        """Whether there are any."""
 
     def has(self, node: ast.FunctionDef, names: Names) -> bool:
         """Whether a function is a kernel. `names` is at the scope around it."""

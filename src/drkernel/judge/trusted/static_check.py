@@ -70,7 +70,8 @@ def inspect(source: str, answer_name: str, expect_kernel: bool = True) -> Refusa
         return Refusal("invalid", "no_model", f"the source does not define a class {answer_name}")
     names = Names(tree)
     try:
-        Check(names, tree).visit(tree)
+        check = Check(names, tree)
+        check.visit(tree)
     except Found as found:
         text = _line(source, found.line)
         detail = (
@@ -81,19 +82,14 @@ def inspect(source: str, answer_name: str, expect_kernel: bool = True) -> Refusa
         return Refusal("hack", "forbidden", detail, {"line": found.line, "forbidden": found.what})
     except RecursionError:
         return Refusal("invalid", "syntax_error", "the source is nested too deeply")
-    return _NO_KERNEL if expect_kernel and not _has_kernel(tree, names) else None
+    return _NO_KERNEL if expect_kernel and not check.kernels.exist else None
 
 
 def without_kernel(source: str) -> Refusal | None:
     """The refusal of a source that parses and defines no Triton kernel; None for others."""
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if not _is_main_block(node)]
-    return None if _has_kernel(tree, Names(tree)) else _NO_KERNEL
-
-
-def _has_kernel(tree: ast.Module, names: Names) -> bool:
-    kernels = KernelFunctions(tree, names)
-    return any(kernels.has(node, names) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return None if KernelFunctions(tree, Names(tree)).exist else _NO_KERNEL
 
 
 def _syntax_error(error: SyntaxError, source: str) -> Refusal:
