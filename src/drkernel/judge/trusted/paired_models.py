@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ class PairedModels:
         perturbation: Perturbation = Perturbation.OVERWRITE,
     ):
         self.client, self.perturbation = client, perturbation
-        self._prepared, self._seeds = prepared, seeds
+        self._prepared, self._seeds, self._shared = prepared, seeds, prepared.shared
         self._models: dict[int, ReferenceModel] = {}
 
     @property
@@ -77,8 +78,9 @@ class PairedModels:
         """
         reference = self._prepared.reference_of(number)
         perturbation = Perturbation.NONE if number == DEFAULT_WEIGHTS else self.perturbation
+        seeds = self._shared.seeds if self._shared else self._seeds
         model = self._models[number] = cases.build(
-            reference, self._seeds("model", number), perturbation, number == WIDE_WEIGHTS
+            reference, seeds("model", number), perturbation, number == WIDE_WEIGHTS
         )
         theirs = self.client.build(number, model)
         if not model.perturbed_weights:
@@ -100,11 +102,16 @@ class PairedModels:
     def draw(self, plan: Plan, *what: Any) -> Case | None:
         """A case as planned, whose model is built where it is missing; None where its regime does not suit the task.
 
-        `what` tells its seed from that of other cases of the same name.
+        All submissions share it, unless it is large, or one of the given inputs, or `what` tells it from other cases of
+        the same name.
         """
         if plan.model == WIDE_WEIGHTS:
             return self._with_wide_weights(plan)
-        return self._drawn(plan, *what)
+        given = plan.model == PUBLISHED and plan.regime == "given"
+        if self._shared is None or given or what or self._cut(plan):
+            return self._drawn(plan, *what)
+        self.build_once(plan.model)
+        return self._shared.draw(plan, self._models[plan.model], self._seeds, functools.partial(self._asked, plan))
 
     @property
     def has_small_weights(self) -> bool:
@@ -128,7 +135,10 @@ class PairedModels:
 
     def _drawn(self, plan: Plan, *what: Any) -> Case | None:
         self.build_once(plan.model)
-        model, seed = self._models[plan.model], self._seeds("inputs", plan.name, *what)
+        return self._asked(plan, self._models[plan.model], self._seeds, *what)
+
+    def _asked(self, plan: Plan, model: ReferenceModel, seeds: Seeds, *what: Any) -> Case | None:
+        seed = seeds("inputs", plan.name, *what)
         return cases.draw(self._prepared.task, plan, model, seed, self._prepared.sources, self._cut(plan))
 
     def _cut(self, plan: Plan) -> Cut | None:

@@ -24,13 +24,13 @@ from drkernel.judge.trusted.formats import PRODUCTS
 from drkernel.judge.trusted.least_work import inputs_read, least_work
 from drkernel.judge.trusted.outputs import all_same, leaves
 from drkernel.judge.trusted.plans import FIRST_HIDDEN, FIRST_TIMED, HIDDEN_SHAPES
+from drkernel.judge.trusted.shared_cases import SharedCases
 from drkernel.judge.trusted.slices import Cut
 from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.structure import SELECTING, Source
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
-T = TypeVar("T")
 DEGENERATE = ("refuse", "mark")
 """What a judge does with a task that trivial outputs would pass: it raises an error, or its verdicts say so."""
 _MAX_TRIES = 24
@@ -72,6 +72,8 @@ class PreparedTask:
     """Whether outputs have infinities on given inputs: where a mask is, as a rule."""
     narrow: bool = field(default=False, kw_only=True)
     """Whether the reference multiplies numbers of fewer than 32 bits, or has `halves`: then kernels may, too."""
+    shared: SharedCases | None = field(default=None, kw_only=True)
+    """Cases that all submissions are asked. None: each has its own."""
 
     @property
     def reduces(self) -> bool:
@@ -99,16 +101,18 @@ class PreparedTask:
 Prepared = TypeVar("Prepared", bound=PreparedTask)
 
 
-class PreparedTaskCache(Generic[T]):
-    """The `size` prepared tasks that were asked for last; of an unusable task, what is wrong with it."""
+class PreparedTaskCache(Generic[Prepared]):
+    """The `size` prepared tasks that were asked for last, whose shared cases take `kept` bytes at most; of an unusable
+    task, what is wrong with it."""
 
-    def __init__(self, size: int):
-        self._size, self._found = size, OrderedDict[str, T | str]()
+    def __init__(self, size: int, kept: int = 0):
+        self._size, self._kept = size, kept
+        self._found = OrderedDict[str, Prepared | str]()
 
     def __contains__(self, task: Task) -> bool:
         return task.digest in self._found
 
-    def get(self, task: Task, prepare: Callable[[], T]) -> T:
+    def get(self, task: Task, prepare: Callable[[], Prepared]) -> Prepared:
         """A prepared task, which `prepare` makes where it is not there.
 
         Raises:
@@ -125,7 +129,20 @@ class PreparedTaskCache(Generic[T]):
         found = self._found[task.digest]
         if isinstance(found, str):
             raise DrKernelError(found)
+        self._share_room(found)
         return found
+
+    def _share_room(self, latest: Prepared) -> None:
+        """Half of the room for shared cases is the latest task's, half that of the tasks before it."""
+        room = self._kept // 2
+        for found in reversed(self._found.values()):
+            if found is latest or isinstance(found, str) or not found.shared:
+                continue
+            room -= found.shared.bytes
+            if room < 0:
+                found.shared.forget()
+        if latest.shared:
+            latest.shared.limit = self._kept // 2
 
 
 def prepare(
@@ -173,7 +190,7 @@ def prepare(
     cuts = {train: cut for train in in_turn if (cut := slices.find_cut(base, seed, train))}
     halves = _has_halves(base, seed)
     prepared = PreparedTask(task, reference, hidden, alternatives, sources, halves, costs, "", cuts, masked=masked)
-    prepared.narrow = halves or narrow.seen
+    prepared.narrow, prepared.shared = halves or narrow.seen, SharedCases(seeds.under("cases"))
     with spent("trivial outputs"):
         _note_degenerate(prepared, sized, seeds, pause)
     return prepared

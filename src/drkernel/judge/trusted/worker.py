@@ -35,7 +35,8 @@ from drkernel.judge.trusted.verdicts import as_reply, marked, verdict_of_crash, 
 from drkernel.types import DrKernelError, Task, Verdict
 
 SIMULATED_RUNNER = ProcessSpec("drkernel.judge.untrusted.runner:prepare", "drkernel.judge.untrusted.runner:main")
-_MAX_PREPARED_TASKS = 128
+_MAX_PREPARED_TASKS, _KEPT_BYTES = 128, 2**28
+"""Prepared tasks that a worker keeps, and bytes that their shared cases take."""
 _WARM_UP = Task("warm-up", warm_up.TASK, small={"rows": 8, "cols": 32})
 """Prepared once before the first request, so that torch's lazy imports are done by then."""
 
@@ -47,7 +48,7 @@ class Examiner:
         self.zygote, self.config, self.secret = zygote, config, secret
         gpu = GPUS[config.device.partition(":")[2]]
         self._device = SimulatedDevice(gpu, secret, config.timed_shapes, zygote.start)
-        self._prepared = prepare.PreparedTaskCache[prepare.PreparedTask](_MAX_PREPARED_TASKS)
+        self._prepared = prepare.PreparedTaskCache[prepare.PreparedTask](_MAX_PREPARED_TASKS, _KEPT_BYTES)
 
     def prepared(self, task: Task) -> prepare.PreparedTask:
         """The prepared task, from the cache where possible; DrKernelError where the task is unusable."""

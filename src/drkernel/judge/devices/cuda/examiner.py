@@ -47,9 +47,9 @@ _RELEASE_S = 0.2
 _MEMORY, _SHARED_MEMORY, _AREAS, _BESIDE = 0.6, 0.45, 0.25, 2**21
 """Fractions of the GPU's memory: for a runner that has the GPU for itself, for all runners that have not, and for the
 examiners' areas; bytes of an area beside two calls that are not large."""
-_USABLE, _IDLE_BYTES = 0.96, 4 * 2**30
+_USABLE, _IDLE_BYTES, _KEPT = 0.96, 4 * 2**30, 1 / 32
 """The proportion of a GPU's memory that can be allocated; what an examiner and its waiting runners hold of it besides
-areas."""
+areas and shared cases; and the proportion that each examiner's shared cases may take."""
 _IDLE_S, _WARM_CYCLES, _DESCRIBED_S = 0.5, 20_000_000, 600.0
 """After so many idle seconds the GPU is kept busy for so many cycles before an examination. Seconds for which the
 description of the GPU's speed holds."""
@@ -87,16 +87,17 @@ class GpuExaminer:
     ):
         self.secret = secret
         self.config = dataclasses.replace(config, device=f"cuda:{torch.cuda.get_device_name()}")
-        self._cache = PreparedTaskCache[CudaPreparedTask](_MAX_PREPARED_TASKS)
         gpu = torch.cuda.get_device_properties(0)
         self._colocated, self._memory = colocated, 0.5 if colocated else 1.0
         """Fraction of the GPU's memory that examiners and runners may take."""
         share = self._memory * gpu.total_memory / examiners_per_gpu
         self._buffers = DeviceBuffers(min(2 * large_from(share) + _BESIDE, int(_AREAS * share / 4)), large_from(share))
         whole = config.memory_gib * 2**30 if config.memory_gib else _USABLE * self._memory * gpu.total_memory
+        kept = int(_KEPT * whole)
+        self._cache = PreparedTaskCache[CudaPreparedTask](_MAX_PREPARED_TASKS, kept)
         self._total = whole / gpu.total_memory
         """Fraction of the GPU's memory that examiners and runners of this GPU may take together."""
-        idle = examiners_per_gpu * (_IDLE_BYTES + 4 * self._buffers.own_in.size)
+        idle = examiners_per_gpu * (_IDLE_BYTES + 4 * self._buffers.own_in.size + kept)
         self._ledger = MemoryLedger(gpu.uuid, max(2**30, int(whole - idle)))
         self._pool = RunnerPool(zygote, scratch, ready_runners, self._buffers)
         self._examiners = examiners_per_gpu
