@@ -7,7 +7,9 @@ import pytest
 
 from drkernel.coldstart.dataset import Options, unjudged_records, write
 from drkernel.config import REPOSITORY
+from drkernel.policy.model import load_tokenizer
 from drkernel.policy.prompts import PROMPTS
+from drkernel.policy.tokenizer import MADE_FOR
 from drkernel.tasks import generate
 from tests import commands
 
@@ -40,7 +42,9 @@ def test_a_policy_from_nothing_learns_and_goes_on(prompts, tmp_path):
     lines = map(json.loads, (tmp_path / "made" / "metrics.jsonl").read_text().splitlines())
     losses = [line["loss"] for line in lines if "loss" in line]
     assert losses[-1] < losses[0] - 0.3
-    policy = f"policy.path={tmp_path / 'made' / 'policy'}"
+    made_policy = tmp_path / "made" / "policy"
+    assert load_tokenizer(made_policy).init_kwargs[MADE_FOR] == prompts
+    policy = f"policy.path={made_policy}"
     run(tmp_path / "reinforced", policy, *REINFORCED, *(word for word in chosen if not word.startswith("cold")))
     assert (tmp_path / "reinforced" / "policy" / "config.json").exists()
     assert '"skipped": 0' in (tmp_path / "reinforced" / "metrics.jsonl").read_text()

@@ -4,9 +4,10 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from drkernel.policy import load_prompts
+from drkernel.policy.model import load_tokenizer
 from drkernel.policy.prompts import condense, fences
 from drkernel.policy.templates import CUT, EXAMPLE, PRECISION
-from drkernel.policy.tokenizer import SPECIAL, encode, train_tokenizer
+from drkernel.policy.tokenizer import MADE_FOR, SPECIAL, encode, train_tokenizer
 from drkernel.types import DrKernelError, Task
 
 SOURCE = """\
@@ -202,3 +203,14 @@ def test_styles_that_do_not_fit_the_tokenizer_are_refused(tokenizer, chat_tokeni
         load_prompts("chat", tokenizer)
     with pytest.raises(DrKernelError, match="found 'verbose', expected one of compact, canonical, chat"):
         load_prompts("verbose", tokenizer)
+
+
+def test_a_policy_is_asked_in_the_style_that_it_was_made_for(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    made = load_tokenizer(tmp_path)
+    made.init_kwargs[MADE_FOR] = "canonical"
+    made.save_pretrained(tmp_path)
+    made = load_tokenizer(tmp_path)
+    load_prompts("canonical", made)
+    with pytest.raises(DrKernelError, match="found 'compact', expected 'canonical', which this policy was made for"):
+        load_prompts("compact", made)

@@ -20,7 +20,7 @@ from drkernel.config.policy import PROMPTS
 from drkernel.policy.canonical import canonical
 from drkernel.policy.templates import TEMPLATE, Template, load_template
 from drkernel.policy.thinking import Stripper, answer_in, is_open
-from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, TASK, decode, encode
+from drkernel.policy.tokenizer import ANSWER, END, FEEDBACK, MADE_FOR, TASK, decode, encode
 from drkernel.types import DrKernelError, Task
 
 
@@ -248,6 +248,8 @@ def load_prompts(
     if style != "chat" and (template or thinking != "none"):
         found = f"policy.template={template}" if template else f"policy.thinking={thinking}"
         raise DrKernelError(f"config: {found} with policy.prompts={style}; expected policy.prompts=chat")
+    if (made_for := tokenizer.init_kwargs.get(MADE_FOR, style)) != style:
+        raise DrKernelError(f"policy.prompts: found {style!r}, expected {made_for!r}, which this policy was made for")
     if style == "chat":
         return ChatPrompts(tokenizer, load_template(template) if template else TEMPLATE, thinking, stops)
     return PROMPTS[style](tokenizer)

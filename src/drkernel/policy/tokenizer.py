@@ -17,6 +17,8 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 TASK, ANSWER, FEEDBACK, END, PAD = SPECIAL = ("<|task|>", "<|answer|>", "<|feedback|>", "<|end|>", "<|pad|>")
 
+MADE_FOR = "drkernel_prompts"
+"""The key of tokenizer_config.json that says which style of prompts the policy reads."""
 COMMON = 0.02
 """Names in so large a share of the texts may merge with what is around them."""
 

@@ -15,6 +15,7 @@ from drkernel.policy.engine import Engine, Sampling
 from drkernel.policy.lora import add_adapters, without_adapters
 from drkernel.policy.model import Policy, load_tokenizer, stop_tokens
 from drkernel.policy.prompts import Prompts, load_prompts
+from drkernel.policy.tokenizer import MADE_FOR
 from drkernel.policy.transfer import export, export_adapters, export_dtype
 from drkernel.rollout import EpisodeConfig
 from drkernel.tasks import load_tasks, test_source
@@ -121,10 +122,13 @@ def make_reference(config: Config, policy: Policy, ranks: Ranks) -> Policy | Non
     return policy if policy.lora else make_policy(config, ranks)
 
 
-def make_prompts(config: Judged) -> Prompts:
-    """The prompts that the config chooses, with the stop tokens of the policy's generation_config.json."""
+def make_prompts(config: Judged, taught: bool = False) -> Prompts:
+    """The prompts that the config chooses, with the stop tokens of the policy's generation_config.json. `taught`: the
+    policy is to learn them, whatever it was made for."""
     options = config.policy
     tokenizer, stops = load_tokenizer(options.path), stop_tokens(options.path)
+    if taught:
+        tokenizer.init_kwargs[MADE_FOR] = options.prompts
     return load_prompts(options.prompts, tokenizer, options.template, options.thinking, stops)
 
 

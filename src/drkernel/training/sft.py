@@ -53,7 +53,7 @@ def train(config: Config, ranks: Ranks) -> None:
     ranks.broadcast_object(lambda: sources(source))  # a missing file is found before anything slow
     warning = plan.check(config, ranks)
     run, console = Run(config) if ranks.is_main else None, make_console(quiet=not ranks.is_main)
-    prompts = make_prompts(config)
+    prompts = make_prompts(config, taught=True)
     with Preemption() as preemption, Progress(console) as progress, ExitStack() as stack:
         data = load_data(config, prompts, ranks)
         for line in filter(None, (folder_line(config), warning, *data.lines())):
