@@ -198,7 +198,7 @@ def test_the_command_prints_the_table_and_loads_nothing(tmp_path):
     ):
         assert row in done.stdout
     assert "it fits" in done.stdout
-    assert not list(tmp_path.rglob("config.yaml"))
+    assert not list((tmp_path / "outputs" / "train").iterdir())
 
 
 @pytest.mark.parametrize(

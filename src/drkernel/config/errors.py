@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -25,7 +26,7 @@ FIRST_RANK_PRINTS_S = 2.0
 
 @contextlib.contextmanager
 def one_line_errors(kind: type) -> Iterator[None]:
-    """The user's errors become one line on stderr and exit code 2.
+    """The user's errors become one line on stderr and exit code 2. What has written nothing leaves no folder.
 
     Wraps the Hydra entry point, which may fail to compose a `kind`, and its body, before Hydra adds lines of its own.
     """
@@ -52,8 +53,17 @@ def one_line_errors(kind: type) -> Iterator[None]:
         message = f"config: run_dir: {error}; expected hydra.run.dir to be a folder that can be written"
     else:
         return
+    finally:
+        _remove_if_empty()
     print("error: " + " ".join(message.split()), file=sys.stderr)
     sys.exit(2)
+
+
+def _remove_if_empty() -> None:
+    """Hydra makes the folder of a run before the program's own first line."""
+    if HydraConfig.initialized() and os.environ.get("RANK", "0") == "0":
+        with contextlib.suppress(OSError):
+            os.rmdir(HydraConfig.get().runtime.output_dir)
 
 
 def _is_hydras_folder(error: OSError) -> bool:
