@@ -15,6 +15,8 @@ MAX_JSON = 4_000_000
 """Characters of a trace as JSON."""
 MAX_TENSORS = 64
 """Entries of Row.tensors, and of Row.grids."""
+WORK = ("accesses", "lanes", "operations")
+"""What programs do: loads and stores, lanes of them, and instructions and operations of products, with all lanes."""
 
 
 @dataclass
@@ -45,6 +47,10 @@ class Grid:
     """Of the programs, those that access nothing."""
     share: float = 0.0
     """Of all stores, those of the busiest program, where it makes far more than others; else 0."""
+    work: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """What the programs of each do, by WORK."""
+    uneven: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """How many times as much as the mean of those that work the busiest program does, where that is far more."""
 
 
 @dataclass
@@ -87,6 +93,8 @@ class Row:
     """Of a Triton kernel, `arithmetic` with all lanes, the masked ones, too."""
     full_grid: float = 0.0
     """Programs of a launch at the sizes that count; 0 where that is not known. Not sent."""
+    full_grids: list[float] = field(default_factory=list)
+    """The same of each of `grids`, where the dry run has as many kinds; not sent."""
     full_calls: float = 0.0
     """Calls there; 0 where that is not known. Not sent."""
     full_largest: float = 0.0
@@ -124,15 +132,21 @@ class Row:
             self.tensors.append(Traffic(numel, unique, total, stored))
 
     def add_grid(self, added: Grid) -> None:
-        """Adds a launch to those that are like it; of more than MAX_TENSORS kinds, to the last."""
+        """Adds a launch to those that are like it; of more than MAX_TENSORS kinds, to the last, whose launches then all
+        have as few programs and are as uneven as any of them."""
         for grid in self.grids:
             if dataclasses.replace(grid, launches=1) == added:
                 grid.launches += 1
                 return
-        if len(self.grids) == MAX_TENSORS:
-            self.grids[-1].launches += 1
-        else:
+        if len(self.grids) < MAX_TENSORS:
             self.grids.append(added)
+            return
+        last = self.grids[-1]
+        last.launches += 1
+        work = [mean + (new - mean) / last.launches for mean, new in zip(last.work, added.work, strict=True)]
+        last.work = work[0], work[1], work[2]
+        last.programs, last.share = min(last.programs, added.programs), max(last.share, added.share)
+        last.uneven = max(last.uneven, added.uneven, key=max)
 
 
 def site_of(kernel: Any) -> str:
@@ -186,6 +200,9 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, lt=2.0**63)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Times = Annotated[float, msgspec.Meta(ge=1, lt=2.0**63)]
+_Work = tuple[_Amount, _Amount, _Amount]
+_Uneven = tuple[_Times, _Times, _Times]
 _TrafficMessage = tuple[_Count, _Count, _Count, bool]
 _FIELD_TYPES: dict[str, Any] = {
     "name": _Name,
@@ -209,7 +226,8 @@ _FIELD_TYPES: dict[str, Any] = {
 _FIELDS = tuple(_FIELD_TYPES)
 _TensorsMessage = Annotated[list[_TrafficMessage], msgspec.Meta(max_length=MAX_TENSORS)]
 _GridsMessage = Annotated[
-    list[tuple[_Count, _Count, bool, _Count, _Count, _Share]], msgspec.Meta(max_length=MAX_TENSORS)
+    list[tuple[_Count, _Count, bool, _Count, _Count, _Share, _Work, _Uneven]],
+    msgspec.Meta(max_length=MAX_TENSORS),
 ]
 _RowMessage: Any = tuple[(*_FIELD_TYPES.values(), _TensorsMessage, _GridsMessage)]  # type: ignore[misc]
 """A row as JSON: its fields in this order, then its tensors and its grids."""

@@ -66,6 +66,7 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
             is_smaller=is_smaller,
             loop_free=row.site.rpartition(":")[0] in simple,
             full_grid=own.programs / own.calls if own and own.calls else 0.0,
+            full_grids=_full_grids(row, own) if own else [],
             full_largest=max((t.numel for t in own.tensors), default=0.0) if own else 0.0,
             full_calls=row.calls * after[row.site] / before[row.site]
             if after[row.site] >= before[row.site] > 0
@@ -74,6 +75,16 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
         for row, own in paired(trace, full)
     ]
     return OpTrace(rows, OpTrace(list(map(_launches, full.rows))))
+
+
+def _full_grids(row: Row, own: Row) -> list[float]:
+    """The programs at full size of each of the row's grids: both are put in order, where as many launches are alike."""
+    order = sorted(range(len(row.grids)), key=lambda place: row.grids[place].programs)
+    told = sorted(own.grids, key=lambda grid: grid.programs)
+    if [row.grids[place].launches for place in order] != [grid.launches for grid in told]:
+        return []
+    programs = {place: float(grid.programs) for place, grid in zip(order, told, strict=True)}
+    return [programs[place] for place in range(len(row.grids))]
 
 
 def paired(trace: OpTrace, full: OpTrace) -> list[tuple[Row, Row | None]]:
@@ -104,7 +115,7 @@ def _largest(rows: list[Row]) -> Row:
     }
     programs = max(row.programs // max(1, row.calls) for row in rows)
     return dataclasses.replace(
-        rows[0], calls=1, programs=programs, tensors=[t for row in rows for t in row.tensors], **most
+        rows[0], calls=1, programs=programs, grids=[], tensors=[t for row in rows for t in row.tensors], **most
     )
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from drkernel.judge.boundary.op_trace import Grid, Row
+from drkernel.judge.boundary.op_trace import WORK, Grid, Row
 from drkernel.judge.devices.simulated.rescale import Scale
+
+_MOSTLY = 0.5
+"""The proportion of a kernel's operations that programs of the dry run show, above which all of them share its work. Of
+so many times more, some of these programs do the others' part."""
 
 
 def grids(row: Row) -> list[Grid]:
@@ -18,26 +23,56 @@ def grids(row: Row) -> list[Grid]:
     return [Grid(row.programs // calls, stored, loops, calls)]
 
 
-def programs(row: Row, scale: Scale) -> tuple[float, float]:
-    """Programs per launch at full size, at least 1: the fewest that the small grids may stand for, and the most that
-    work at a time, of which there are no more than the submission says."""
-    launches = sum(grid.launches for grid in grids(row))
+@dataclass(frozen=True)
+class Programs:
+    """How many programs there are per launch at full size, at least 1 each."""
+
+    fewest: float
+    """That the small grids may stand for."""
+    accesses: float
+    """That load and store at a time, if all did as much as the busiest one; no more than the submission says."""
+    lanes: float
+    """The same by how much they load and store."""
+    operations: float
+    """The same by how much they compute."""
+
+
+def programs(row: Row, scale: Scale, grown: float = math.inf) -> Programs:
+    """The programs of a kernel. `grown`: its operations at full size, as they grow with the data.
+
+    Where some of the full-size programs show that each does its part of that, work that is uneven in the small run is
+    so since its data are small.
+    """
     several = row.full_grid > 1
     tile, once = (row.tile if several else 0), row.loop_free and several
     read = _read(row, scale) if once else 0.0
-    found = [
-        (grid, grid.launches / launches, grown(grid, row.block, tile, scale, read, row.full_grid))
-        for grid in grids(row)
-    ]
-    fewest = sum(share * fewest for _, share, (fewest, _) in found)
-    most = sum(share * _at_work(grid, most) for grid, share, (_, most) in found)
-    return fewest, min(most, row.full_grid or most)
+    found = [(grid, grown_grid(grid, row.block, tile, scale, read, row.full_grid)) for grid in grids(row)]
+    launches = sum(grid.launches for grid in grids(row))
+    fewest = sum(grid.launches / launches * fewest for grid, (fewest, _) in found)
+    is_even = _MOSTLY * grown < row.full_arithmetic + row.full_flops < grown / _MOSTLY
+    told = row.full_grids or [row.full_grid if len(found) == 1 and row.full_grid else math.inf] * len(found)
+    at_work, mosts = [], [most for _, (_, most) in found]
+    for kind in range(len(WORK)):
+        even = [1.0 if is_even else grid.uneven[kind] for grid, _ in found]
+        most = [_at_work(*facts) for facts in zip([grid for grid, _ in found], mosts, told, even, strict=True)]
+        at_work.append(min(_together(grids(row), most, kind), row.full_grid or math.inf))
+    return Programs(fewest, *at_work)
 
 
-def _at_work(grid: Grid, most: float) -> float:
-    """Of so many programs at full size, those that work; as if all did as much as the busiest one."""
-    working = max(1.0, most * (1 - grid.idle / max(grid.programs, 1)))
+def _at_work(grid: Grid, most: float, told: float, uneven: float) -> float:
+    """Of so many programs at full size, but no more than are `told`, those that work; as if all did as much as the
+    busiest one."""
+    working = max(1.0, min(most * (1 - grid.idle / max(grid.programs, 1)), told) / uneven)
     return min(working, 1 / grid.share) if grid.share else working
+
+
+def _together(grids: list[Grid], programs: list[float], kind: int) -> float:
+    """How many programs work at a time over all launches, of which each has so many. A launch counts by how much it
+    does: one of many programs that do little does not share the work of another one, before or behind it."""
+    work = [grid.launches * grid.work[kind] for grid in grids]
+    if not sum(work):
+        work = [float(grid.launches) for grid in grids]
+    return sum(work) / sum(part / at_work for part, at_work in zip(work, programs, strict=True))
 
 
 def _read(row: Row, scale: Scale) -> float:
@@ -46,7 +81,9 @@ def _read(row: Row, scale: Scale) -> float:
     return max(elements, default=0.0) * max(row.programs, 1) / max(row.accesses, 1)
 
 
-def grown(grid: Grid, block: int, tile: int, scale: Scale, read: float = 0.0, told: float = 0.0) -> tuple[float, float]:
+def grown_grid(
+    grid: Grid, block: int, tile: int, scale: Scale, read: float = 0.0, told: float = 0.0
+) -> tuple[float, float]:
     """The fewest and the most programs that a small grid may stand for.
 
     A grid grows like the dimensions it equals (one program per row), or else like the tensor that it stores (one

@@ -239,22 +239,20 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     by_hand = by_hand if by_hand > FASTER_THAN_DATA * growth else 0.0
     products = max(scale.of_products(row), row.full_flops / row.flops) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
-    fewest, most = programs(row, scale)
-    together = min(most, gpu.sms * PROGRAMS_PER_SM)
+    found = programs(row, scale, row.arithmetic * growth + row.flops * products)
+    fewest, most = found.fewest, found.operations
+    together, moving = (min(number, gpu.sms * PROGRAMS_PER_SM) for number in (found.accesses, found.lanes))
     filled = min(1.0, most / gpu.sms)
     smaller = row.tile / _tile(row, scale) if products and row.tile else 1.0
     smaller_sides = (smaller * _filled(row) if products else 1.0) ** 0.5
     total = unique + (total - unique) * smaller_sides  # a tile of four times the elements loads half for each of them
-    total -= 0.0 if products else _l1_hits(row, growth, most if row.full_grid else fewest, scale)
+    total -= 0.0 if products else _l1_hits(row, growth, found.lanes if row.full_grid else fewest, scale)
     growth = growth if products else max(growth, _growth_of_shared(row, scale, fewest))
     memory = max(
         stream_s(unique, row.calls, gpu),
         total / gpu.l2_bandwidth / (TILE_REUSE if products else 1.0),
-        (
-            row.accesses * smaller * _growth_of_accesses(row, growth, products, fewest) * ACCESS_NS * 1e-9
-            + unique / PROGRAM_BANDWIDTH
-        )
-        / together,
+        row.accesses * smaller * _growth_of_accesses(row, growth, products, fewest) * ACCESS_NS * 1e-9 / together
+        + unique / PROGRAM_BANDWIDTH / moving,
     )
     block, padding = _block(row, fewest, scale)
     work = _arithmetic(row, row.arithmetic * (by_hand or growth * padding)) / gpu.vector_ops / filled

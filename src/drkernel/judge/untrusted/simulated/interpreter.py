@@ -31,7 +31,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drkernel.judge.boundary.aten import keep_fused_operators_whole
 from drkernel.judge.boundary.custom_operators import record_without_modes, unrecorded
-from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
 from drkernel.judge.boundary.witness import executing
 from drkernel.judge.untrusted.simulated import block_pointers, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
@@ -107,6 +107,7 @@ class Machine:
         row.calls += 1
         if session.dry:
             row.programs += int(np.prod(sizes))
+            row.add_grid(Grid(int(np.prod(sizes)), 0, False))
             self._sample(kernel, arguments, sizes, row)
             for _, tensor in _tensors(arguments):
                 row.add_traffic(tensor.untyped_storage().nbytes() // tensor.element_size(), 0, 0, stored=False)

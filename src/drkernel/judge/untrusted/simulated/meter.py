@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from drkernel.judge.boundary.aten import distinct_elements
-from drkernel.judge.boundary.op_trace import Grid, Math, Row
+from drkernel.judge.boundary.op_trace import Math, Row
+from drkernel.judge.untrusted.simulated.batches import Batch, grid_of
 from drkernel.judge.untrusted.simulated.races import DataRace, Programs, Readers, Writers
 
 SECTOR_BITS = 5
@@ -19,9 +20,6 @@ SECTOR_BITS = 5
 
 _WORD = 4
 """Bytes of an element of a block. Of 16-bit tensors a program may take two blocks without a loop: halves of a row."""
-
-_UNEVEN = 4
-"""A program that stores so many times as often as it would if all did their part keeps others waiting."""
 
 WORK_PER_STEP = 2000
 """Work of one interpreted operation beyond its elements: its overhead in Python. A unit takes 3 to 10 ns."""
@@ -141,37 +139,6 @@ class NoLaunch:
         raise RuntimeError("a function of triton.language that is called outside of a kernel")
 
 
-class _Batch:
-    """Counters of programs that run together: what differs among them is counted by program."""
-
-    def __init__(self, programs: int):
-        self.accesses = 0
-        self.arithmetic = self.flops = self.padded_flops = self.dense_flops = 0.0
-        """Sums over the programs. Padded ones are of products of which it is not known how many lanes hold data, dense
-        ones of all products with all their lanes."""
-        self.stores = np.zeros(programs)
-        self._unmasked = np.zeros(programs)
-        self._filled = np.zeros(programs)
-        """Sum over a program's unmasked lanes of the proportion of unmasked ones in their load or store."""
-
-    def access(self, mask: np.ndarray, stored: bool) -> None:
-        """Counts a load or store. mask: [P or 1, ...]."""
-        lanes = mask.reshape(len(mask), -1)
-        unmasked = np.count_nonzero(lanes, axis=1)
-        self._unmasked += unmasked
-        self.stores += stored * (unmasked > 0)
-        self._filled += unmasked * (unmasked / lanes.shape[1])
-
-    def idle(self) -> int:
-        """Programs that access nothing."""
-        return int(np.count_nonzero(self._unmasked == 0))
-
-    def unmasked_share(self) -> np.ndarray:
-        """Of each program's lanes [P], the mean over unmasked ones, so that loads that are almost all masked have no
-        weight; 0 where a program accesses nothing, and so does nothing."""
-        return self._filled / np.maximum(self._unmasked, 1)
-
-
 class Meter:
     """Counters of one launch.
 
@@ -190,8 +157,8 @@ class Meter:
         self.computes_products = False
         self.reused = self.reach = 0.0
         self.programs = Programs(np.zeros(1, np.int64))
-        self._batches: list[_Batch] = []
-        self._batch = _Batch(1)
+        self._batches: list[Batch] = []
+        self._batch = Batch(1)
         self._runs = np.zeros(1, np.int64)
         """Numbers of the programs of this batch; a program that is run again has another one."""
         self._moved = 0.0
@@ -218,7 +185,7 @@ class Meter:
         """Starts a batch of programs, at these places [P] of the grid. They have loaded nothing yet."""
         self.programs = Programs(places)
         self._runs = self._runs[-1] + 1 + np.arange(len(places))[:, None]
-        self._batch = _Batch(len(places))
+        self._batch = Batch(len(places))
         self._batches.append(self._batch)
 
     def step(self, size: int, repeat: float) -> None:
@@ -352,15 +319,7 @@ class Meter:
         if added and not self.computes_products:  # programs that add to one another divide what they read
             largest = read
         loops = most > _WORD * self.largest * programs
-        idle = sum(batch.idle() for batch in self._batches)
-        self.row.add_grid(Grid(programs, largest, loops, 1, idle, self._share_of_busiest()))
-
-    def _share_of_busiest(self) -> float:
-        """See Grid.share. A small task may have less work than programs, so that some are idle that would not be in
-        the full one; but then none of the others does much more than its part."""
-        stores = np.concatenate([batch.stores for batch in self._batches])
-        part = np.ceil(stores.mean())
-        return float(stores.max() / stores.sum()) if stores.max() > _UNEVEN * part else 0.0
+        self.row.add_grid(grid_of(self._batches, programs, largest, loops))
 
 
 _NONE = np.uint64(2**64 - 1)
