@@ -141,6 +141,20 @@ def test_traffic_beyond_a_view_belongs_to_the_tensor_behind_it():
 
 
 @triton.jit
+def double_parts(xs, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, 2 * tl.load(xs[0] + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize(("views", "numel"), [(2, 32), (4, 16), (16, 64)])
+def test_few_views_of_a_tensor_are_tensors_and_many_are_what_lies_behind_them(views, numel):
+    parts, out = torch.randn(64).chunk(views), torch.empty(100)
+    with record() as trace:
+        double_parts[(1,)](parts, out, 64, BLOCK=64)
+    assert {tensor.numel for tensor in trace.rows[0].tensors} == {numel, 100}
+
+
+@triton.jit
 def give_away(x, where: tl.constexpr):
     where.append(x)
 

@@ -18,6 +18,9 @@ from drkernel.judge.untrusted.simulated.races import DataRace, Programs, Readers
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
 
+_FEW_VIEWS = 4
+"""Tensors of one size that a kernel may be given as views of one memory: queries, keys and values."""
+
 _WORD = 4
 """Bytes of an element of a block. Of 16-bit tensors a program may take two blocks without a loop: halves of a row."""
 
@@ -116,8 +119,10 @@ class Region:
         return since
 
     def extent(self, touched: int) -> int:
-        """Elements of the tensor that traffic grows with: of all memory behind it where a kernel leaves its views."""
-        return self.numel if touched <= sum(self.views.values()) * self.element else self.size // self.element
+        """Elements of the tensor that traffic grows with: of all memory behind it where a kernel leaves its views, or
+        where these are so many that their size says nothing."""
+        of_views = min(sum(self.views.values()), _FEW_VIEWS * self.numel) * self.element
+        return self.numel if touched <= of_views else self.size // self.element
 
     def elements(self, kind: np.dtype, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The storage as an array of `kind` and the indices of byte offsets into it; None where not aligned."""
