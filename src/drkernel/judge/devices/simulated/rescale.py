@@ -21,6 +21,8 @@ from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference
 from drkernel.types import Task
 
+_ABOUT = 0.99
+"""Of a number of elements, which a growth was rounded for."""
 _SOME_CALLS = 4
 """Of all kernels together, or of an operator, outside of any loop."""
 
@@ -60,8 +62,12 @@ class Scale:
         return self.numel.get(numel, min(self.bytes, max(self.least, self.largest / numel)) if numel > 1 else 1.0)
 
     def within(self, row: Row) -> Scale:
-        """The same for one row: where a kernel is given no larger tensor, its workspace grows as its programs do."""
-        if not row.full_largest:
+        """The same for one row: where a kernel is given no larger tensor, its workspace grows as its programs do.
+
+        A dry run in which it is given less than the tensors that the reference has, too, says nothing of workspaces.
+        """
+        known = max((t.numel * self.numel.get(t.numel, 0.0) for t in row.tensors), default=0.0)
+        if row.full_largest < max(1.0, _ABOUT * known):
             return self
         grown = row.full_grid * row.calls / max(row.programs, 1)
         return dataclasses.replace(self, largest=row.full_largest, least=max(1.0, grown))
