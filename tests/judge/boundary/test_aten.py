@@ -89,6 +89,14 @@ def test_products_are_counted_with_their_arithmetic():
     assert attention.flops == 2 * 2 * 4 * 10 * 10 * 16 * 2
 
 
+def test_layers_and_factors_that_take_step_after_step_are_as_many_calls():
+    x, layer, matrix = torch.randn(20, 2, 8), torch.nn.LSTM(8, 8), torch.eye(100)
+    assert rows(lambda: layer(x))["mkldnn_rnn_layer"].calls == 20
+    assert rows(lambda: torch.linalg.solve_triangular(matrix, matrix[:, :3], upper=True)).popitem()[1].calls == 4
+    assert {row.calls for row in rows(lambda: torch.linalg.inv(matrix)).values()} == {1, 4}
+    assert rows(lambda: matrix @ matrix)["mm"].calls == 1
+
+
 def test_reading_a_number_off_the_device_is_recorded():
     x = torch.ones(3)
     assert list(rows(lambda: float(x.sum()))) == ["sum", "_local_scalar_dense"]

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import flop_registry
 
 from drkernel.judge.boundary.custom_operators import implementation, record_without_modes
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
+from drkernel.judge.boundary.sequences import parts, recurrent_flops, steps
 from drkernel.judge.boundary.windows import CONVOLUTIONS, lanes, share_read, terms
 from drkernel.judge.boundary.witness import executing
 
@@ -130,8 +131,8 @@ class Recorder(TorchDispatchMode):
         strided = func._overloadpacket.__name__ not in _FLOPS
         scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
         flops = _flops(func, args, kwargs, result)
-        share = share_read(func, args, kwargs)
-        row = self.add(name, read, written, flops, strided, along, scattered, share=share)
+        share, number = share_read(func, args, kwargs), steps(func._overloadpacket.__name__, args)
+        row = self.add(name, read, written, flops, strided, along, scattered, number, share)
         row.dense_flops += flops * lanes(func, args, kwargs)
         if self._look and any(_is_diagonal(args[place]) for place in _FACTORS.get(name, ())):
             row.needless += flops
@@ -154,7 +155,7 @@ class Recorder(TorchDispatchMode):
             strided: transposed operands cost whole sectors.
             along: length of the dimension that it works along.
             scattered: it has to compute the address of each element.
-            calls: how many equal operators it stands for.
+            calls: how many equal operators, or steps, it stands for.
             share: how much of the first operand it reads.
         """
         if not self._merge:
@@ -289,22 +290,17 @@ def _operands(func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> t
     for index, argument in enumerate(func._schema.arguments):
         value = args[index] if index < len(args) else kwargs.get(argument.name)
         mutated = argument.alias_info is not None and argument.alias_info.is_write
-        for tensor in _parts(value):
+        for tensor in parts(value):
             if not isinstance(tensor, Tensor):
                 continue
             if mutated:
                 written[_region(tensor)] = tensor
             if not (mutated and (argument.name == "out" or name in IGNORES_SELF)):
                 read[_region(tensor)] = tensor
-    for tensor in _parts(result[:1] if name == "log_sigmoid_forward" else result):  # CUDA leaves its buffer empty
+    for tensor in parts(result[:1] if name == "log_sigmoid_forward" else result):  # CUDA leaves its buffer empty
         if isinstance(tensor, Tensor):
             written[_region(tensor)] = tensor
     return list(read.values()), list(written.values())
-
-
-def _parts(value: Any) -> list[Any]:
-    """What lists and tuples hold, however deep."""
-    return [inner for part in value for inner in _parts(part)] if isinstance(value, (list, tuple)) else [value]
 
 
 def _region(tensor: Tensor) -> tuple:
@@ -371,8 +367,8 @@ def _shapes(value: Any) -> Any:
 
 def _as_product(args: tuple, kwargs: dict, result: Any) -> float:
     """Of a matrix product with operands of these sizes: [M, K] and [K, N] give [M, N] by sqrt(MK * KN * MN) terms."""
-    read = sorted(t.numel() for t in _parts((args, list(kwargs.values()))) if isinstance(t, Tensor))
-    written = max((t.numel() for t in _parts(result) if isinstance(t, Tensor)), default=0)
+    read = sorted(t.numel() for t in parts((args, list(kwargs.values()))) if isinstance(t, Tensor))
+    written = max((t.numel() for t in parts(result) if isinstance(t, Tensor)), default=0)
     return 2.0 * (read[-1] * read[-2 if len(read) > 1 else -1] * written) ** 0.5 if read else 0.0
 
 
@@ -382,18 +378,12 @@ def _attention(args: tuple, result: Any) -> float:
     return 2.0 * batch * heads * rows * key.shape[-2] * (width + value.shape[-1])
 
 
-def _recurrent(args: tuple, result: Any) -> float:
-    """LSTM and GRU layers: each step of each sequence multiplies with every weight once."""
-    weights = [t for t in _parts(args) if isinstance(t, Tensor) and t.dim() == 2]
-    return 2.0 * args[0].shape[0] * args[0].shape[1] * sum(w.numel() for w in weights)
-
-
 _EXTRA_FLOPS: dict[str, Callable[[tuple, Any], float]] = {
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_fused_attention_overrideable": _attention,
-    "mkldnn_rnn_layer": _recurrent,
-    "lstm": _recurrent,
-    "gru": _recurrent,
+    "mkldnn_rnn_layer": recurrent_flops,
+    "lstm": recurrent_flops,
+    "gru": recurrent_flops,
     "mv": lambda args, result: 2.0 * args[0].numel(),
     "dot": lambda args, result: 2.0 * args[0].numel(),
     "addmv": lambda args, result: 2.0 * args[1].numel(),

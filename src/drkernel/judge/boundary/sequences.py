@@ -1,0 +1,49 @@
+"""Operators that take one step after the other: layers that are recurrent, and factors of matrices.
+
+Their products are those of one large product of matrices, and their time is not: each step waits for the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+_RECURRENT = frozenset({"mkldnn_rnn_layer", "_cudnn_rnn", "lstm", "gru", "rnn_tanh", "rnn_relu"})
+"""Layers whose first argument has a row for each step."""
+
+_BY_COLUMNS = frozenset(
+    {
+        "linalg_solve_triangular", "triangular_solve", "linalg_cholesky_ex", "cholesky", "cholesky_solve",
+        "cholesky_inverse", "linalg_lu_factor_ex", "linalg_lu", "linalg_lu_solve", "_lu_with_info", "linalg_inv_ex",
+        "_linalg_solve_ex", "_linalg_det", "_linalg_slogdet", "linalg_qr", "geqrf", "ormqr", "linalg_lstsq",
+        "linalg_householder_product", "linalg_ldl_factor_ex", "linalg_ldl_solve", "_linalg_eigh", "linalg_eig",
+        "_linalg_eigvals", "_linalg_svd", "linalg_pinv",
+    }
+)  # fmt: skip
+"""Operators that go through the columns of a square matrix in order."""
+
+_COLUMNS = 32
+"""That one step takes at most."""
+
+
+def steps(name: str, args: Sequence[Any]) -> int:
+    """How many steps an operator takes that wait for each other; 1 for all that have none."""
+    if name in _RECURRENT and isinstance(args[0], Tensor):
+        return max(1, args[0].shape[0])
+    if name in _BY_COLUMNS:
+        sides = [min(arg.shape[-2:]) for arg in args if isinstance(arg, Tensor) and arg.dim() >= 2]
+        return max(1, -(-max(sides, default=1) // _COLUMNS))
+    return 1
+
+
+def recurrent_flops(args: tuple, result: Any) -> float:
+    """LSTM and GRU layers: each step of each sequence multiplies with every weight once."""
+    weights = [arg for arg in parts(args) if isinstance(arg, Tensor) and arg.dim() == 2]
+    return 2.0 * args[0].shape[0] * args[0].shape[1] * sum(weight.numel() for weight in weights)
+
+
+def parts(value: Any) -> list[Any]:
+    """What lists and tuples hold, however deep."""
+    return [inner for part in value for inner in parts(part)] if isinstance(value, (list, tuple)) else [value]
