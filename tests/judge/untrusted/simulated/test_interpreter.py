@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from drkernel.judge.untrusted.simulated.device import record
 from tests.judge.untrusted.simulated.launching import launch
 
 
@@ -172,11 +173,19 @@ def accumulate(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
 
 def test_autotune_and_heuristics_run_the_inner_kernel_once():
     x, out = torch.ones(1024), torch.full((1,), 5.0)
-    row = launch(accumulate, lambda meta: (triton.cdiv(1024, meta["BLOCK"]),), x, out, 1024)
+    accumulate[lambda meta: (triton.cdiv(1024, meta["BLOCK"]),)](x, out, 1024)
     assert out.item() == 1024  # reset_to_zero acts when the configuration is chosen,
     row = launch(accumulate, lambda meta: (triton.cdiv(1024, meta["BLOCK"]),), x, out, 1024)
     assert out.item() == 2048  # and, as on a GPU, not at later launches
     assert (row.name, row.calls, row.programs) == ("accumulate", 1, 16)
+
+
+def test_what_a_choice_sets_to_zero_is_counted():
+    x, out = torch.ones(512), torch.full((1,), 5.0)
+    for more in ["zero_"], []:
+        with record() as trace:
+            accumulate[(8,)](x, out, 512)
+        assert [row.name for row in trace.rows if not row.triton] == more
 
 
 def test_atomics_count_as_read_and_write():

@@ -30,9 +30,8 @@ from triton.runtime import interpreter as upstream
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drkernel.judge.boundary.aten import keep_fused_operators_whole
-from drkernel.judge.boundary.custom_operators import record_without_modes, unrecorded
+from drkernel.judge.boundary.custom_operators import record_without_modes
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
-from drkernel.judge.boundary.witness import executing
 from drkernel.judge.untrusted.simulated import block_pointers, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
@@ -320,11 +319,8 @@ def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: An
         if self.user_defined_pre_hook:
             self.pre_hook(everything, reset_only=True)
         else:
-            reset = [everything[name] for name in self.reset_to_zero]
-            with unrecorded():
-                for tensor in reset:
-                    with executing("aten::zero_"):
-                        torch.Tensor.zero_(tensor)  # an object with such a method could compute
+            for tensor in [everything[name] for name in self.reset_to_zero]:
+                torch.Tensor.zero_(tensor)  # recorded: a key may be fresh in every call
     if config.pre_hook is not None:
         config.pre_hook(everything)
     compiled = self.fn.run(*args, **kwargs, **config.all_kwargs())
