@@ -72,6 +72,9 @@ SNIPPETS = {
             kernel[(3, 1, 1)](x, x, out, x.numel(), 64)
             assert add[(3,)](x, x, out, x.numel(), BLOCK=64).n_spills == 0
         assert (out == 2).all() and [(row.calls, row.programs) for row in trace.rows] == [(2, 6)]
+        out.zero_()
+        kernel[(3, 1, 1)](x, x, out, x.numel(), 16)
+        assert (out == 2).all(), "its block is the one that it was compiled with"
     """,
     "the host's memory is another one": """
         import numpy as np

@@ -149,7 +149,7 @@ class Machine:
 
     def _values(self, kernel: upstream.InterpretedFunction, arguments: dict) -> dict:
         """The arguments as the kernel takes them."""
-        constants = {n for n, kind in kernel.fn.__annotations__.items() if "constexpr" in str(kind)}
+        constants = _constants(kernel)
         for name in constants:
             if isinstance(arguments.get(name), torch.Tensor):
                 raise errors.InterpreterError(f"kernel `{kernel.__name__}`: the constant `{name}` is a tensor")
@@ -296,7 +296,14 @@ def _run(
     """In the place of the kernel's `run`: launches it, unless it shall only be compiled."""
     if not warmup:
         machine.launch(kernel, args, kwargs, grid)
-    return CompiledKernel(kernel.__name__, lambda *launch: machine.launch(kernel, *launch), kwargs)
+    given = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+    fixed = {kernel.arg_names.index(name): given[name] for name in _constants(kernel) & given.keys()}
+    return CompiledKernel(kernel.__name__, lambda *launch: machine.launch(kernel, *launch), kwargs, fixed)
+
+
+def _constants(kernel: upstream.InterpretedFunction) -> set[str]:
+    """The names of a kernel's constants."""
+    return {name for name, kind in kernel.fn.__annotations__.items() if "constexpr" in str(kind)}
 
 
 def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: Any) -> CompiledKernel:
