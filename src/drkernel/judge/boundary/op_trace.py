@@ -51,6 +51,8 @@ class Grid:
     """What the programs of each do, by WORK."""
     uneven: tuple[float, float, float] = (1.0, 1.0, 1.0)
     """How many times as much as the mean of those that work the busiest program does, where that is far more."""
+    light: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Of `work`, what programs do that do far less than the busiest one."""
 
 
 @dataclass
@@ -80,6 +82,8 @@ class Row:
     """Loaded bytes of which the same program had loaded the sectors before."""
     reach: float = 0.0
     """Sum over these bytes of the bytes that the program moved in between: what a cache had to hold to serve them."""
+    lanes: float = 0.0
+    """Of a Triton kernel's loads and stores, those that are not masked."""
 
     grids: list[Grid] = field(default_factory=list)
     """Of the launches of a Triton kernel, where a device tells them apart."""
@@ -103,6 +107,10 @@ class Row:
     """As `arithmetic` there, of which some of the programs tell; 0 where that is not known. Not sent."""
     full_flops: float = 0.0
     """As `flops` there, likewise."""
+    full_accesses: float = 0.0
+    """As `accesses` there, likewise."""
+    full_lanes: float = 0.0
+    """As `lanes` there, likewise."""
     is_smaller: bool = False
     """Whether numbers of its source, so that of its blocks, too, may have been made smaller; not sent."""
     loop_free: bool = False
@@ -222,11 +230,12 @@ _FIELD_TYPES: dict[str, Any] = {
     "accesses": _Count,
     "reused": _Amount,
     "reach": _Amount,
+    "lanes": _Amount,
 }
 _FIELDS = tuple(_FIELD_TYPES)
 _TensorsMessage = Annotated[list[_TrafficMessage], msgspec.Meta(max_length=MAX_TENSORS)]
 _GridsMessage = Annotated[
-    list[tuple[_Count, _Count, bool, _Count, _Count, _Share, _Work, _Uneven]],
+    list[tuple[_Count, _Count, bool, _Count, _Count, _Share, _Work, _Uneven, _Work]],
     msgspec.Meta(max_length=MAX_TENSORS),
 ]
 _RowMessage: Any = tuple[(*_FIELD_TYPES.values(), _TensorsMessage, _GridsMessage)]  # type: ignore[misc]

@@ -337,10 +337,13 @@ def test_a_launch_of_many_programs_does_not_share_the_work_of_another_one():
 
 def test_programs_that_only_store_a_number_share_nothing_unless_the_dry_run_shows_that_all_work():
     (row,) = kernel(programs=264, full_grid=264.0, grids=[Grid(264, 1, False, uneven=(8.0, 66.0, 264.0))]).rows
-    found = programs(row, Scale(), 1e6)
+    found = programs(row, Scale(), (1e6, 1e6, 1e6))
     assert (found.accesses, found.lanes, found.operations) == (33.0, 4.0, 1.0)
     for told, expected in ((9e5, 264.0), (1e5, 4.0), (1e8, 4.0)):  # one in four that ran may be the one that works
-        assert programs(dataclasses.replace(row, full_arithmetic=told), Scale(), 1e6).lanes == expected
+        assert programs(dataclasses.replace(row, full_lanes=told), Scale(), (1e6, 1e6, 1e6)).lanes == expected
+    row.grids[0] = dataclasses.replace(row.grids[0], work=(1e4, 1e4, 1e4), light=(0.0, 9e3, 0.0))
+    row.full_lanes = 9e5  # of which the others did nine tenths in the small run, too
+    assert programs(row, Scale(), (1e6, 1e6, 1e6)).lanes == 4.0
 
 
 @triton.jit

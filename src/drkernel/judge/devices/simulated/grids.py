@@ -111,7 +111,7 @@ def _largest(rows: list[Row]) -> Row:
     """A row of one call, each of whose numbers is the largest of the rows."""
     most = {
         name: max(getattr(row, name) for row in rows)
-        for name in ("arithmetic", "dense_arithmetic", "flops", "dense_flops")
+        for name in ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes")
     }
     programs = max(row.programs // max(1, row.calls) for row in rows)
     return dataclasses.replace(
@@ -124,12 +124,15 @@ def with_work_of(row: Row, full: Row | None) -> Row:
     less."""
     if full is None or not row.triton:
         return row
-    return dataclasses.replace(row, full_arithmetic=full.arithmetic, full_flops=full.flops)
+    told = {f"full_{name}": getattr(full, name) for name in ("arithmetic", "flops", "accesses", "lanes")}
+    return dataclasses.replace(row, **told)
 
 
 def _launches(row: Row) -> Row:
     """The row without what its programs do: of a kernel that the small run does not have, launches have a price."""
-    return dataclasses.replace(row, arithmetic=0.0, dense_arithmetic=0.0, flops=0.0, dense_flops=0.0)
+    return dataclasses.replace(
+        row, arithmetic=0.0, dense_arithmetic=0.0, flops=0.0, dense_flops=0.0, accesses=0, lanes=0.0
+    )
 
 
 def without_masked_lanes(row: Row, full: Row | None) -> Row:

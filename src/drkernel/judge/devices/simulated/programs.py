@@ -9,8 +9,8 @@ from drkernel.judge.boundary.op_trace import WORK, Grid, Row
 from drkernel.judge.devices.simulated.rescale import Scale
 
 _MOSTLY = 0.5
-"""The proportion of a kernel's operations that programs of the dry run show, above which all of them share its work. Of
-so many times more, some of these programs do the others' part."""
+"""The proportion of a kernel's work that programs of the dry run show, above which all of them share it. Of so many
+times more, some of these programs do the others' part."""
 
 
 def grids(row: Row) -> list[Grid]:
@@ -37,22 +37,19 @@ class Programs:
     """The same by how much they compute."""
 
 
-def programs(row: Row, scale: Scale, grown: float = math.inf) -> Programs:
-    """The programs of a kernel. `grown`: its operations at full size, as they grow with the data.
-
-    Where some of the full-size programs show that each does its part of that, work that is uneven in the small run is
-    so since its data are small.
-    """
+def programs(row: Row, scale: Scale, grown: tuple[float, float, float] = (math.inf, math.inf, math.inf)) -> Programs:
+    """The programs of a kernel. `grown`: what they do at full size, by WORK, as it grows with the data."""
     several = row.full_grid > 1
     tile, once = (row.tile if several else 0), row.loop_free and several
     read = _read(row, scale) if once else 0.0
     found = [(grid, grown_grid(grid, row.block, tile, scale, read, row.full_grid)) for grid in grids(row)]
     launches = sum(grid.launches for grid in grids(row))
     fewest = sum(grid.launches / launches * fewest for grid, (fewest, _) in found)
-    is_even = _MOSTLY * grown < row.full_arithmetic + row.full_flops < grown / _MOSTLY
+    shown = row.full_accesses, row.full_lanes, row.full_arithmetic + row.full_flops
     told = row.full_grids or [row.full_grid if len(found) == 1 and row.full_grid else math.inf] * len(found)
     at_work, mosts = [], [most for _, (_, most) in found]
     for kind in range(len(WORK)):
+        is_even = _is_even(grids(row), kind, grown[kind], shown[kind])
         even = [1.0 if is_even else grid.uneven[kind] for grid, _ in found]
         most = [_at_work(*facts) for facts in zip([grid for grid, _ in found], mosts, told, even, strict=True)]
         at_work.append(min(_together(grids(row), most, kind), row.full_grid or math.inf))
@@ -64,6 +61,14 @@ def _at_work(grid: Grid, most: float, told: float, uneven: float) -> float:
     busiest one."""
     working = max(1.0, min(most * (1 - grid.idle / max(grid.programs, 1)), told) / uneven)
     return min(working, 1 / grid.share) if grid.share else working
+
+
+def _is_even(grids: list[Grid], kind: int, grown: float, shown: float) -> bool:
+    """Whether some of the full-size programs show that each does its part of what the busiest ones do in the small run.
+    Their work is uneven then since its data are small. What the others do there is no part of it."""
+    work = sum(grid.launches * grid.work[kind] for grid in grids)
+    light = sum(grid.launches * grid.light[kind] for grid in grids) / work if work else 0.0
+    return shown - light * grown > _MOSTLY * (1 - light) * grown and shown < grown / _MOSTLY
 
 
 def _together(grids: list[Grid], programs: list[float], kind: int) -> float:

@@ -239,7 +239,8 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     by_hand = by_hand if by_hand > FASTER_THAN_DATA * growth else 0.0
     products = max(scale.of_products(row), row.full_flops / row.flops) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
-    found = programs(row, scale, row.arithmetic * growth + row.flops * products)
+    operations = row.arithmetic * growth + row.flops * products
+    found = programs(row, scale, (row.accesses * growth, row.lanes * growth, operations))
     fewest, most = found.fewest, found.operations
     together, moving = (min(number, gpu.sms * PROGRAMS_PER_SM) for number in (found.accesses, found.lanes))
     filled = min(1.0, most / gpu.sms)

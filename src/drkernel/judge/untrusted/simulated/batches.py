@@ -45,6 +45,11 @@ class Batch:
         weight; 0 where a program accesses nothing, and so does nothing."""
         return self._filled / np.maximum(self._unmasked, 1)
 
+    @property
+    def lanes(self) -> float:
+        """The lanes of loads and stores that are not masked, of all programs."""
+        return float(self._unmasked.sum())
+
     def work(self) -> np.ndarray:
         """What each program does [WORK, P]; nothing where it accesses nothing."""
         operations = np.full(len(self._touches), (self.arithmetic + self.dense_flops) / len(self._touches))
@@ -57,7 +62,9 @@ def grid_of(batches: Sequence[Batch], programs: int, stored: int, loops: bool) -
     work = np.concatenate([batch.work() for batch in batches], axis=1)
     accesses, lanes, operations = (float(kind) for kind in work.sum(axis=1))
     share, uneven = _share_of_busiest(batches), _unevenness(work)
-    return Grid(programs, stored, loops, 1, idle, share, (accesses, lanes, operations), uneven)
+    light = np.sum(work * (work * _UNEVEN < work.max(axis=1, keepdims=True)), axis=1)
+    of_light = float(light[0]), float(light[1]), float(light[2])
+    return Grid(programs, stored, loops, 1, idle, share, (accesses, lanes, operations), uneven, of_light)
 
 
 def _share_of_busiest(batches: Sequence[Batch]) -> float:

@@ -137,7 +137,8 @@ class Machine:
             known[key] = sampled.work(run, sizes, self.seed)
         a_program = known[key] if key in known else np.mean(list(known.values()), axis=0)
         for name, number in zip(sampled.COUNTED, a_program, strict=True):
-            setattr(row, name, getattr(row, name) + float(number) * int(np.prod(sizes)))
+            kind = type(getattr(row, name))
+            setattr(row, name, kind(getattr(row, name) + float(number) * int(np.prod(sizes))))
 
     @contextlib.contextmanager
     def _metering(self, meter: Meter) -> Iterator[None]:

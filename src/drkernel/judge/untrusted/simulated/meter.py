@@ -301,6 +301,7 @@ class Meter:
         """
         for batch in self._batches:
             share = batch.unmasked_share()
+            self.row.lanes += batch.lanes
             self.row.accesses += round(batch.accesses * float((share > 0).mean()))
             self.row.arithmetic += batch.arithmetic * float(share.mean())
             self.row.dense_arithmetic += batch.arithmetic * float((share > 0).mean())

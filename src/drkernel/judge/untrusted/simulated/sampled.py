@@ -22,7 +22,7 @@ BUDGET = 2e7
 LAUNCHES = 8
 """Different launches of one kernel of which programs run; more are taken to be like these."""
 
-COUNTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops")
+COUNTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes")
 """The fields of a row that `work` gives."""
 
 
@@ -47,6 +47,7 @@ class _BlindMeter(Meter):
 
     def access(self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int) -> Any:
         self.step(pointers.size, 0)
+        self._batch.accesses += len(pointers) * repeat
         complete = bool(mask.all())
         count = pointers.size if complete else int(np.count_nonzero(mask))
         if count:
