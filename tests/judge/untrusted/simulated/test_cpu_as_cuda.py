@@ -123,6 +123,15 @@ SNIPPETS = {
         torch.cuda.current_stream().wait_stream(stream)
         assert torch.equal(y, 2 * x) and torch.cuda.current_stream().cuda_stream == 0
     """,
+    "a CUDA graph keeps the grid of its capture": """
+        x, out, programs = torch.ones(128, device="cuda"), torch.zeros(128, device="cuda"), [1]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            add[lambda meta: (programs[0],)](x, x, out, 128, BLOCK=64)
+        programs[0] = 2
+        graph.replay()
+        assert out.sum() == 128
+    """,
     "a CUDA graph replayed on refreshed inputs": """
         x, out = torch.zeros(100, device="cuda"), torch.empty(100, device="cuda")
         graph = torch.cuda.CUDAGraph()

@@ -93,13 +93,13 @@ class Machine:
         Hooks, the grid's function and arguments may execute PyTorch's operators. These are recorded as any others, and
         they are executed even where the launch is left out: they are not the kernel's work.
         """
-        if self.capture is not None:
-            self.capture.append(lambda: self.launch(kernel, args, kwargs, grid))
         session = self.session or Session(OpTrace(), (), LAUNCH_BUDGET)
         if unknown := sorted(kwargs.keys() - set(kernel.arg_names) - LAUNCH_OPTIONS):
             raise errors.InterpreterError(f"kernel `{kernel.__name__}` has no parameter `{unknown[0]}`")
         arguments = inspect.getcallargs(kernel.fn, *args, **{k: v for k, v in kwargs.items() if k in kernel.arg_names})
         sizes = _grid(kernel, grid(arguments) if callable(grid) else grid)
+        if self.capture is not None:
+            self.capture.append(lambda: self.launch(kernel, args, kwargs, sizes))
         for hook in kernel.pre_run_hooks:
             hook(*args, **kwargs)
         row = session.row(kernel)
