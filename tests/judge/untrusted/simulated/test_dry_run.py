@@ -134,6 +134,12 @@ def fails(x, out, n, S: tl.constexpr, BLOCK: tl.constexpr):
     tl.static_assert(S < 0)
 
 
+@triton.jit
+def normal(x, out, n, S: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.erf(tl.load(x + i, mask=i < n)), mask=i < n)
+
+
 def launch_of(kernel, lanes=1, shape=(1000,)):
     class Model(nn.Module):
         def forward(self, x):
@@ -161,3 +167,10 @@ def test_a_kernel_that_waits_or_fails_without_data_says_what_it_can():
     waiting, failing = launch_of(waits), launch_of(fails)
     assert (waiting.programs, failing.programs, failing.dense_arithmetic) == (16, 16, 0)
     assert waiting.dense_arithmetic > 0 and time.monotonic() - start < 20
+
+
+def test_functions_that_torch_computes_are_counted_without_data():
+    """The lanes of a kernel with tl.erf were not known, and no work of its programs at the full size."""
+    whole, half = (launch_of(normal, shape=[n]) for n in (64, 32))
+    assert whole.arithmetic == whole.dense_arithmetic == half.dense_arithmetic > 64
+    assert half.arithmetic == half.dense_arithmetic / 2

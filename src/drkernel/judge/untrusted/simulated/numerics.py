@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from drkernel.judge.boundary.custom_operators import unrecorded
 from drkernel.judge.boundary.witness import executing
@@ -55,12 +56,13 @@ _numpy, _from_numpy = torch.Tensor.numpy, torch.from_numpy
 
 
 def from_torch(function: Callable) -> Callable[..., np.ndarray]:
-    """A torch function on numpy arrays, invisible to the recorder."""
+    """A torch function on numpy arrays, invisible to the recorder, and executed in a dry run, too."""
 
     def call(*arrays: np.ndarray) -> np.ndarray:
-        tensors = [_from_numpy(np.ascontiguousarray(array)) for array in arrays]
-        with torch._C.DisableTorchFunction(), unrecorded(), executing(f"aten::{function.__name__}"):
-            return _numpy(function(*tensors))
+        with unset_fake_temporarily():
+            tensors = [_from_numpy(np.ascontiguousarray(array)) for array in arrays]
+            with torch._C.DisableTorchFunction(), unrecorded(), executing(f"aten::{function.__name__}"):
+                return _numpy(function(*tensors))
 
     return call
 
