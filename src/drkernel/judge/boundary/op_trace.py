@@ -85,6 +85,8 @@ class Row:
     lanes: float = 0.0
     """Of a Triton kernel's loads and stores, those that are not masked."""
 
+    moved: float = 0.0
+    """Bytes that the programs of a launch without data load and store, each as many as the one that moves least."""
     grids: list[Grid] = field(default_factory=list)
     """Of the launches of a Triton kernel, where a device tells them apart."""
     tile: int = 0
@@ -111,6 +113,8 @@ class Row:
     """As `accesses` there, likewise."""
     full_lanes: float = 0.0
     """As `lanes` there, likewise."""
+    full_moved: float = 0.0
+    """As `moved`; not sent."""
     is_smaller: bool = False
     """Whether numbers of its source, so that of its blocks, too, may have been made smaller; not sent."""
     loop_free: bool = False
@@ -231,6 +235,7 @@ _FIELD_TYPES: dict[str, Any] = {
     "reused": _Amount,
     "reach": _Amount,
     "lanes": _Amount,
+    "moved": _Amount,
 }
 _FIELDS = tuple(_FIELD_TYPES)
 _TensorsMessage = Annotated[list[_TrafficMessage], msgspec.Meta(max_length=MAX_TENSORS)]

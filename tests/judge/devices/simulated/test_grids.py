@@ -63,6 +63,39 @@ def test_no_more_programs_work_than_the_grid_has():
     assert of(137) > 3 * of(1584) == 3 * of(10**6) == 3 * price(OpTrace([row]))
 
 
+def parts(**fields):
+    """128 programs, of which each leaves one number: more programs, or the same with longer loops, at full size."""
+    row = Row("k", "k", True, 1, 128, tensors=[Traffic(10**4, 4 * 10**4, 4 * 10**4), Traffic(128, 512, 512, True)])
+    row.grids, row.accesses, row.block = [Grid(128, 128, False)], 512, 1024
+    return dataclasses.replace(row, **fields)
+
+
+def price_of_parts(row, moved, accesses=0):
+    told = dataclasses.replace(kernel(1, "k", 1024), moved=moved, accesses=accesses, tensors=[Traffic(10**9, 0, 0)])
+    scale = Scale(10.0**4, numel={10**4: 10.0**4})
+    return sum(t.microseconds for t in estimate_times(joined(OpTrace([row]), OpTrace([told]), False), DEVICE, scale))
+
+
+def test_a_grid_is_believed_where_its_programs_move_all_data():
+    untold, of_all = price_of_parts(parts(), 0.0), price_of_parts(parts(), 4e8)
+    assert untold == price_of_parts(parts(), 1e8) > 5 * of_all
+    assert of_all == pytest.approx(1e6 * 4e8 / DEVICE.bandwidth, rel=0.15)
+    assert untold > price_of_parts(parts(), 4e8, accesses=5 * 10**6) > 3 * of_all
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"grids": [Grid(128, 128, False, idle=64)]},
+        {"grids": [Grid(128, 128, False, share=0.5)]},
+        {"grids": [Grid(1, 128, True)], "programs": 1},
+        {"flops": 1e9, "tile": 256},
+    ],
+)
+def test_no_grid_is_believed_of_uneven_programs_or_products(fields):
+    assert price_of_parts(parts(**fields), 4e8) == price_of_parts(parts(**fields), 0.0)
+
+
 def test_programs_of_a_loop_of_launches_grow_with_the_loop_once():
     row = kernel(16, programs=100)
     row.grids = [Grid(100, 1600, False, 16)]

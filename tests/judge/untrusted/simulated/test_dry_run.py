@@ -174,3 +174,11 @@ def test_functions_that_torch_computes_are_counted_without_data():
     whole, half = (launch_of(normal, shape=[n]) for n in (64, 32))
     assert whole.arithmetic == whole.dense_arithmetic == half.dense_arithmetic > 64
     assert half.arithmetic == half.dense_arithmetic / 2
+
+
+def test_programs_say_what_the_least_of_them_moves():
+    """Of 16 programs, four run; the last one of all has 40 of its 64 lanes. A kernel without an end moves nothing."""
+    row = launch_of(normal)
+    assert row.accesses == 32 and row.moved in (16 * 2 * 4 * 64, 16 * 2 * 4 * 40)
+    assert launch_of(waits).moved == launch_of(fails).moved == 0
+    assert launch_of(normal, shape=[100]).moved == 2 * 2 * 4 * 36

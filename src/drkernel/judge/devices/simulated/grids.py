@@ -114,9 +114,8 @@ def _largest(rows: list[Row]) -> Row:
         for name in ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes")
     }
     programs = max(row.programs // max(1, row.calls) for row in rows)
-    return dataclasses.replace(
-        rows[0], calls=1, programs=programs, grids=[], tensors=[t for row in rows for t in row.tensors], **most
-    )
+    tensors = [tensor for row in rows for tensor in row.tensors]
+    return dataclasses.replace(rows[0], calls=1, programs=programs, grids=[], moved=0.0, tensors=tensors, **most)
 
 
 def with_work_of(row: Row, full: Row | None) -> Row:
@@ -124,14 +123,14 @@ def with_work_of(row: Row, full: Row | None) -> Row:
     less."""
     if full is None or not row.triton:
         return row
-    told = {f"full_{name}": getattr(full, name) for name in ("arithmetic", "flops", "accesses", "lanes")}
+    told = {f"full_{name}": getattr(full, name) for name in ("arithmetic", "flops", "accesses", "lanes", "moved")}
     return dataclasses.replace(row, **told)
 
 
 def _launches(row: Row) -> Row:
     """The row without what its programs do: of a kernel that the small run does not have, launches have a price."""
     return dataclasses.replace(
-        row, arithmetic=0.0, dense_arithmetic=0.0, flops=0.0, dense_flops=0.0, accesses=0, lanes=0.0
+        row, arithmetic=0.0, dense_arithmetic=0.0, flops=0.0, dense_flops=0.0, accesses=0, lanes=0.0, moved=0.0
     )
 
 

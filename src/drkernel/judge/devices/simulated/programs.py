@@ -11,6 +11,8 @@ from drkernel.judge.devices.simulated.rescale import Scale
 _MOSTLY = 0.5
 """The proportion of a kernel's work that programs of the dry run show, above which all of them share it. Of so many
 times more, some of these programs do the others' part."""
+SHARED = 0.5
+"""Of the largest tensor, the part that programs without data have to move: the last one of a row has less to do."""
 
 
 def grids(row: Row) -> list[Grid]:
@@ -54,6 +56,16 @@ def programs(row: Row, scale: Scale, grown: tuple[float, float, float] = (math.i
         most = [_at_work(*facts) for facts in zip([grid for grid, _ in found], mosts, told, even, strict=True)]
         at_work.append(min(_together(grids(row), most, kind), row.full_grid or math.inf))
     return Programs(fewest, *at_work)
+
+
+def shares_the_data(row: Row, scale: Scale) -> bool:
+    """Whether the programs of the full grid go through the data together, as each of those that ran without data says:
+    then there are as many, which a small grid need not tell. Not of products, whose programs share tiles; nor where
+    launches differ, one program of the small run does everything, or far more than others, or some are idle."""
+    [grid, *others] = grids(row)
+    uneven = others or grid.programs <= 1 or grid.idle or grid.share or max(grid.uneven) > 1
+    largest = max((t.unique * scale.of_tensor(t.numel) for t in row.tensors), default=0.0)
+    return not (row.flops or uneven) and row.full_moved >= SHARED * largest > 0
 
 
 def _at_work(grid: Grid, most: float, told: float, uneven: float) -> float:

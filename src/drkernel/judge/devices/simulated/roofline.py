@@ -23,7 +23,7 @@ from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
 from drkernel.judge.devices.simulated.gpus import Gpu
-from drkernel.judge.devices.simulated.programs import grids, programs
+from drkernel.judge.devices.simulated.programs import Programs, grids, programs, shares_the_data
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.types import KernelTime, Precision
 
@@ -241,6 +241,9 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     unique, total = _traffic(row, scale, products)
     operations = row.arithmetic * growth + row.flops * products
     found = programs(row, scale, (row.accesses * growth, row.lanes * growth, operations))
+    guessed, known = found.fewest, shares_the_data(row, scale)
+    if known:
+        found = Programs(min(guessed, row.full_grid), *[row.full_grid] * 3)
     fewest, most = found.fewest, found.operations
     together, moving = (min(number, gpu.sms * PROGRAMS_PER_SM) for number in (found.accesses, found.lanes))
     filled = min(1.0, most / gpu.sms)
@@ -248,12 +251,15 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     smaller_sides = (smaller * _filled(row) if products else 1.0) ** 0.5
     total = unique + (total - unique) * smaller_sides  # a tile of four times the elements loads half for each of them
     total -= 0.0 if products else _l1_hits(row, growth, found.lanes if row.full_grid else fewest, scale)
-    growth = growth if products else max(growth, _growth_of_shared(row, scale, fewest))
+    growth = growth if products else max(growth, _growth_of_shared(row, scale, guessed))
+    accesses = row.accesses * smaller * _growth_of_accesses(row, growth, products, guessed)
+    if known:
+        fewer = row.accesses * _growth_of_accesses(row, growth, products, fewest)
+        accesses = min(accesses, max(fewer, row.full_accesses))
     memory = max(
         stream_s(unique, row.calls, gpu),
         total / gpu.l2_bandwidth / (TILE_REUSE if products else 1.0),
-        row.accesses * smaller * _growth_of_accesses(row, growth, products, fewest) * ACCESS_NS * 1e-9 / together
-        + unique / PROGRAM_BANDWIDTH / moving,
+        accesses * ACCESS_NS * 1e-9 / together + unique / PROGRAM_BANDWIDTH / moving,
     )
     block, padding = _block(row, fewest, scale)
     work = _arithmetic(row, row.arithmetic * (by_hand or growth * padding)) / gpu.vector_ops / filled

@@ -15,14 +15,14 @@ import numpy as np
 from drkernel.judge.boundary.op_trace import Row
 from drkernel.judge.untrusted.simulated.meter import Meter, WorkBudgetExceeded
 
-PROGRAMS = 4
-"""Programs of a launch that run."""
+PROGRAMS, FEWEST = 4, 2
+"""Programs of a launch that run, and of these, those that say how many bytes each moves at least."""
 BUDGET = 2e7
 """Work (see Meter) of all of them: 0.1 to 0.2 s."""
 LAUNCHES = 8
 """Different launches of one kernel of which programs run; more are taken to be like these."""
 
-COUNTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes")
+COUNTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes", "moved")
 """The fields of a row that `work` gives."""
 
 
@@ -52,12 +52,13 @@ class _BlindMeter(Meter):
         count = pointers.size if complete else int(np.count_nonzero(mask))
         if count:
             self._batch.access(mask, stored)
+            self.row.moved += count * width
         return self._blank, count, complete
 
 
 def work(run: Callable[[Meter, np.ndarray], None], sizes: tuple[int, ...], seed: int) -> np.ndarray:
     """What a program of a grid of these sizes does, in COUNTED; zeros where none runs without data. Of those that have
-    no end within the budget, what they do until then.
+    no end within the budget, what they do until then, and no bytes. The bytes are those of the one that moves least.
 
     Args:
         run: executes the program at a place [1, 3] of the grid.
@@ -71,14 +72,16 @@ def work(run: Callable[[Meter, np.ndarray], None], sizes: tuple[int, ...], seed:
         try:
             run(meter, place[None])
         except WorkBudgetExceeded:
-            pass
+            meter.row.moved = 0.0
         except Exception:
             break
         meter.finish(1)
         found.append(np.array([getattr(meter.row, name) for name in COUNTED], float))
-        if (left := left - meter.work) <= 0:
+        if (left := left - meter.work) < meter.work:  # the next one might have no end
             break
-    return np.sum(found, axis=0) / max(1, len(found) - 1)
+    mean = np.sum(found, axis=0) / max(1, len(found) - 1)
+    mean[-1] = min(counts[-1] for counts in found[1:]) if len(found) > min(FEWEST, len(places)) else 0.0
+    return mean
 
 
 def _places(grid: tuple[int, ...], draws: np.random.Generator) -> np.ndarray:
