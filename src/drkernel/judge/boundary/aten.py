@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -126,6 +127,8 @@ class Recorder(TorchDispatchMode):
         if name in DIRECTED:
             along = args[0].shape[args[1]]
             name += OUTER if args[1] not in (-1, args[0].dim() - 1) else ""
+        elif name == "native_layer_norm":
+            along = math.prod(args[1])
         elif name == "native_batch_norm":
             name += TRAINING if args[5] else ""
         strided = func._overloadpacket.__name__ not in _FLOPS
@@ -153,7 +156,7 @@ class Recorder(TorchDispatchMode):
 
         Args:
             strided: transposed operands cost whole sectors.
-            along: length of the dimension that it works along.
+            along: length of the dimension that it works along; of a layer norm, elements of a row.
             scattered: it has to compute the address of each element.
             calls: how many equal operators, or steps, it stands for.
             share: how much of the first operand it reads.

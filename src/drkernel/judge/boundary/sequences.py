@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-_RECURRENT = frozenset({"mkldnn_rnn_layer", "_cudnn_rnn", "lstm", "gru", "rnn_tanh", "rnn_relu"})
+RECURRENT = frozenset({"mkldnn_rnn_layer", "_cudnn_rnn", "lstm", "gru", "rnn_tanh", "rnn_relu"})
 """Layers whose first argument has a row for each step."""
 
 _BY_COLUMNS = frozenset(
@@ -30,7 +30,7 @@ _COLUMNS = 32
 
 def steps(name: str, args: Sequence[Any]) -> int:
     """How many steps an operator takes that wait for each other; 1 for all that have none."""
-    if name in _RECURRENT and isinstance(args[0], Tensor):
+    if name in RECURRENT and isinstance(args[0], Tensor):
         return max(1, args[0].shape[0])
     if name in _BY_COLUMNS:
         sides = [min(arg.shape[-2:]) for arg in args if isinstance(arg, Tensor) and arg.dim() >= 2]

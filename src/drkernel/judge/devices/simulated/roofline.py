@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
+from drkernel.judge.boundary.sequences import RECURRENT
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.programs import Programs, grids, programs, shares_the_data
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -57,10 +58,8 @@ ACCESS_NS = 110.0
 """Time that one load or store adds to its program: latency, as far as the compiler cannot hide it."""
 
 SERIAL, FEW_SERIAL = 0.52, 0.67
-"""Memory and arithmetic overlap: together they take the longer of their times, or this proportion of their sum.
-
-The second where an SM has few programs, of which one could compute while another one waits.
-"""
+"""Memory and arithmetic overlap: together they take the longer of their times, or this proportion of their sum; the
+second where an SM has few programs, of which one could compute while another one waits."""
 LARGE_BLOCK = 2048
 """Larger blocks need so many registers that few programs fit on an SM."""
 
@@ -106,11 +105,11 @@ LONG_ROW, LONG_FACTORS = 2048, {"_softmax": 1.65, "_log_softmax": 1.45}
 POOL_OUTPUT = 170
 """Instructions that eager pooling spends on the place of each output, before it loads its window."""
 
-ONE_BLOCK = 8e9
-"""Bytes per second of nll_loss, which runs as one block."""
+ONE_BLOCK, NORM_ROW = 8e9, 4e9
+"""Bytes per second of nll_loss, which runs as one block, and of each row of a layer norm, which is one block."""
 
-ATTENTION = 0.6
-"""What eager fp32 attention reaches of cuBLAS."""
+ATTENTION, SPLIT = 0.6, 2048
+"""What eager fp32 attention reaches of cuBLAS; of longer sums, parts have blocks of their own where there are few."""
 
 
 def for_precision(gpu: Gpu, precision: Precision) -> Gpu:
@@ -212,10 +211,11 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     outputs = row.output_numel * scale.of_tensor(row.output_numel)
     if row.name == "topk" and 2 * outputs > max((t.numel * scale.of_tensor(t.numel) for t in row.tensors), default=0.0):
         kernels, factor = EAGER["sort"]
-    tiles = outputs / 64**2 / max(row.calls, 1)
+    products, short = row.flops * scale.of_products(row), SHORT_INNER
+    parts = products / 2 / max(1.0, outputs * row.calls) / SPLIT if "convolution" not in row.name else 1.0
+    tiles = outputs / 64**2 * (1 / row.calls if row.name in RECURRENT else max(1.0, parts))
     arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
     rate = gpu.flops[arithmetic] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
-    products, short = row.flops * scale.of_products(row), SHORT_INNER
     if arithmetic == "fp32" and "convolution" in row.name:
         rate, short = rate * CONVOLUTION, SHORT_WINDOW
         products = max(products, row.dense_flops * scale.of_dense(row))
@@ -223,6 +223,8 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     work += row.calls * outputs * POOL_OUTPUT / gpu.vector_ops if "pool" in row.name else 0.0
     memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
     memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
+    if row.name == "native_layer_norm":
+        memory = max(memory, unique * row.block * scale.extents.get(row.block, 1.0) / outputs / NORM_ROW)
     return 1e6 * (memory + work) + kernels * _calls(row, scale) * gpu.kernel_us
 
 
