@@ -64,3 +64,8 @@ def test_a_recurrent_layer_has_the_outputs_of_one_step_at_a_time():
     steps, outputs, flops = 256, 256 * 64 * 512, 2.0 * 256 * 64 * 512 * 4 * 1024
     layer = OpTrace([Row("lstm", "lstm", False, calls=steps, flops=flops, output_numel=outputs)])
     assert total(layer) > 2 * total(product(256 * 64, 512, 4 * 1024))
+
+
+@pytest.mark.parametrize("name", ["lstm", "native_layer_norm", "mm"])
+def test_a_runner_that_says_zero_of_everything_makes_no_error(name):
+    assert total(OpTrace([Row(name, name, False)])) >= 0

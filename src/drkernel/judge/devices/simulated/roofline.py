@@ -213,7 +213,7 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
         kernels, factor = EAGER["sort"]
     products, short = row.flops * scale.of_products(row), SHORT_INNER
     parts = products / 2 / max(1.0, outputs * row.calls) / SPLIT if "convolution" not in row.name else 1.0
-    tiles = outputs / 64**2 * (1 / row.calls if row.name in RECURRENT else max(1.0, parts))
+    tiles = outputs / 64**2 * (1 / max(row.calls, 1) if row.name in RECURRENT else max(1.0, parts))
     arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
     rate = gpu.flops[arithmetic] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
     if arithmetic == "fp32" and "convolution" in row.name:
@@ -224,7 +224,7 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     memory = max(stream_s(unique, row.calls, gpu), total / gpu.l2_bandwidth) * factor
     memory += unique / ONE_BLOCK if row.name == "nll_loss_forward" else 0.0
     if row.name == "native_layer_norm":
-        memory = max(memory, unique * row.block * scale.extents.get(row.block, 1.0) / outputs / NORM_ROW)
+        memory = max(memory, unique * row.block * scale.extents.get(row.block, 1.0) / max(outputs, 1.0) / NORM_ROW)
     return 1e6 * (memory + work) + kernels * _calls(row, scale) * gpu.kernel_us
 
 
