@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from drkernel.config.keys import ADDED, OF_PROGRAM, valid_keys
 from drkernel.config.nearest import nearest
@@ -62,7 +62,7 @@ def one_line_errors(kind: type) -> Iterator[None]:
 def _remove_if_empty() -> None:
     """Hydra makes the folder of a run before the program's own first line."""
     if HydraConfig.initialized() and os.environ.get("RANK", "0") == "0":
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MissingMandatoryValue):  # it holds files; there is none
             os.rmdir(HydraConfig.get().runtime.output_dir)
 
 

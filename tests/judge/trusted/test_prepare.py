@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +22,8 @@ def prepared(cache: PreparedTaskCache, *names: str) -> list[str]:
     """Which of the tasks were prepared when they were asked for in turn."""
     done: list[str] = []
     for name in names:
-        assert cache.get(Task(name, name), lambda: done.append(name) or [name]) == [name]  # noqa: B023
+        task = SimpleNamespace(name=name, shared=None)
+        assert cache.get(Task(name, name), lambda: done.append(name) or task).name == name  # noqa: B023
     return done
 
 
