@@ -140,7 +140,6 @@ KINDS = {
     "groups": ("return F.relu(self.a(x)) * 2.0", IMAGE, ["nn.Conv2d(64, 256, 3, 2, 1, groups=2)"], "(t * 2 + g) * N"),
     "groups of few channels": ("return self.a(x).tanh()", IMAGE, ["nn.Conv2d(64, 128, 3, groups=4)"], "(g * N + c)"),
     "groups, one place": ("return self.a(x)", IMAGE, ["nn.Conv2d(64, 256, 1, groups=2, bias=False)"], "+ g) * N + c)"),
-    "a long sum": ("return x.T @ y", "65536, 256", [], "for s in range(tl.program_id(2) * 32, K, 1024)"),
     "a product and a bias": (
         "return torch.addmm(self.a, x, self.b).relu()", TABLE,
         ["nn.Parameter(torch.randn(4096))", "nn.Parameter(torch.randn(4096, 4096))"], "t0 = a + p",
@@ -149,7 +148,9 @@ KINDS = {
 }  # fmt: skip
 
 
+LONG_SUM = ("return x.T @ y", "65536, 256")
 SLOW = {
+    "a long sum": LONG_SUM,
     "transposed groups": ("return self.a(x)", "2, 32, 12, 13", "nn.ConvTranspose2d(32, 48, 3, 2, 1, 1, groups=4)"),
     "a stride and a dilation": ("return self.a(x)", "3, 32, 61", "nn.ConvTranspose1d(32, 64, 3, 2, 4, dilation=3)"),
     "a sum of each channel": ("return self.a(x)", "2, 8, 15, 9", "nn.ConvTranspose2d(8, 8, 3, 2, 1, 1, groups=8)"),
@@ -157,6 +158,10 @@ SLOW = {
     "a stride and few channels": ("return self.a(x)", "4, 3, 500", "nn.Conv1d(3, 16, 5, stride=3, dilation=4)"),
     "small matrices": ("return torch.bmm(x, y.transpose(1, 2))", "16, 40, 24"),
 }
+
+
+def test_a_long_sum_of_few_tiles_is_what_several_programs_add():
+    assert "for s in range(tl.program_id(2) * 32, K, 1024)" in answer(task(*LONG_SUM))
 
 
 @pytest.fixture(scope="module")
