@@ -9,6 +9,23 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
         {"batch": 2, "heads": 1, "length": 77, "head_dim": 64},
     ),
     "avg_pool1d": ({"batch_size": 2, "channels": 4, "length": 256}, {"batch_size": 3, "channels": 5, "length": 101}),
+    "backward_conv_bias_relu": (
+        {"batch_size": 2, "in_channels": 8, "out_channels": 16, "height": 10, "width": 10},
+        {"batch_size": 1, "in_channels": 5, "out_channels": 9, "height": 13, "width": 9, "kernel_size": 5},
+    ),
+    "backward_cross_entropy": ({"tokens": 32, "classes": 128}, {"tokens": 21, "classes": 77}),
+    "backward_gelu_bias": ({"tokens": 16, "width": 64}, {"tokens": 11, "width": 77}),
+    "backward_layer_norm": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
+    "backward_linear_relu": (
+        {"rows": 64, "features": 32, "hidden": 256},
+        {"rows": 77, "features": 21, "hidden": 65},
+    ),
+    "backward_max_pool2d": (
+        {"batch_size": 2, "channels": 3, "height": 16, "width": 16},
+        {"batch_size": 1, "channels": 2, "height": 13, "width": 9},
+    ),
+    "backward_softmax": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
+    "backward_swiglu": ({"tokens": 16, "width": 64}, {"tokens": 11, "width": 38}),
     "batch_norm": ({"batch_size": 2, "features": 8, "side": 16}, {"batch_size": 3, "features": 5, "side": 11}),
     "batch_norm_eval": ({"batch": 16, "features": 64}, {"batch": 21, "features": 77}),
     "batched_matmul": ({"batch": 2, "M": 64, "K": 64, "N": 64}, {"batch": 3, "M": 70, "K": 50, "N": 33}),

@@ -31,6 +31,9 @@ class TasksConfig:
     """The generator's: float32, float16, bfloat16, in equal shares; one that is named twice has two shares."""
     precision: str = "auto"
     """What arithmetic right submissions may use: ieee, tf32 or low (docs/policies.md); auto: by the task's dtypes."""
+    backward: bool = False
+    """Each task becomes its backward pass: given the gradients of its outputs, those of inputs and parameters. Tasks
+    that have none are left out, so that there may be fewer than `count`."""
     eval_source: str | None = None
     """Where the test tasks come from; None: the test split of `source`, or the set published beside it."""
     eval_count: int = 48

@@ -21,6 +21,7 @@ from drkernel.scaling.chat import ChatModel
 from drkernel.scaling.models import Model, TokenModel
 from drkernel.scaling.study_folder import fingerprint
 from drkernel.tasks import load_tasks, test_source
+from drkernel.tasks.backward import backward_passes
 from drkernel.training.build import make_engine, make_prompts, sampling_of
 from drkernel.training.judging import measured_on, workers
 from drkernel.training.progress import Progress
@@ -53,7 +54,7 @@ def study_tasks(config: EvaluateConfig) -> list[Task]:
         tasks = [task for task in tasks if any(fnmatchcase(task.id, pattern) for pattern in config.ids)]
     if not tasks:
         raise DrKernelError(f"ids={config.ids}: no task of {source} has such an id")
-    return tasks
+    return backward_passes(tasks, print) if options.backward else tasks
 
 
 def identity(config: EvaluateConfig) -> dict[str, str]:

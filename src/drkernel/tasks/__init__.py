@@ -10,6 +10,7 @@ Where tasks come from:
 What is known of any task:
 
     splits.py     train, validation or test, by hash
+    backward.py   its backward pass, as a task
     precision.py  what arithmetic a right submission may use
     module.py     its source as running code: the reference, its arguments and inputs
     seeding.py    random numbers that follow from one seed

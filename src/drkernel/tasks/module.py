@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from drkernel.tasks.seeding import Seeding
 from drkernel.types import DrKernelError, Task
@@ -74,6 +75,11 @@ class Reference:
             if not callable(self._namespace.get(name)):
                 raise DrKernelError(f"task {task.id}: the source does not define {name!r}")
 
+    @property
+    def names(self) -> frozenset[str]:
+        """What the source defines and imports."""
+        return frozenset(self._namespace)
+
     def init_args(self) -> tuple[list, dict]:
         """Positional and keyword arguments of the constructor; `[[], {...}]` means keywords only (KernelBench)."""
         args = self._call("get_init_inputs", self._namespace["get_init_inputs"])
@@ -97,9 +103,13 @@ class Reference:
             return list(self._call("get_inputs", self._namespace["get_inputs"]))
 
     def forward(self, model: nn.Module, inputs: list) -> Any:
-        """The reference's outputs, without gradients."""
+        """The reference's outputs. It may compute gradients (`torch.enable_grad`): nothing of them stays but what it
+        returns."""
         with torch.no_grad():
-            return self._call("forward", model, *inputs)
+            outputs = self._call("forward", model, *tree_map_only(Tensor, lambda tensor: tensor.data, inputs))
+        for weight in model.parameters():
+            weight.grad = None
+        return tree_map_only(Tensor, lambda tensor: tensor.detach() if tensor.requires_grad else tensor, outputs)
 
     def _call(self, what: str, function: Callable, *args: Any, **kwargs: Any) -> Any:
         with torch.device(DEVICE) if DEVICE else contextlib.nullcontext():

@@ -6,20 +6,18 @@ task: `low` where an input or a weight has 16 bits, else `ieee`.
 
 from __future__ import annotations
 
-import contextlib
-import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from drkernel.tasks.module import Reference
+from drkernel.tasks.seeding import global_state_kept
 from drkernel.types import PRECISIONS, DrKernelError, Precision, Task
 
 AUTO = PRECISIONS[0]
@@ -51,7 +49,7 @@ def has_16_bits(task: Task) -> bool:
     """
     if not _WORDS.search(task.source):
         return False
-    with _global_state_kept(), torch.device("meta"):
+    with global_state_kept(), torch.device("meta"):
         reference = Reference(task)
         tensors = [*reference.model(0).parameters(), *tree_leaves(reference.inputs(0))]
     return any(isinstance(t, Tensor) and t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
@@ -61,16 +59,3 @@ def summary(tasks: Sequence[Task]) -> str:
     """How many tasks have which precision, for the log: `ieee 500, low 12`."""
     counts = Counter(task.precision for task in tasks)
     return ", ".join(f"{name} {counts[name]}" for name in get_args(Precision) if counts[name])
-
-
-@contextlib.contextmanager
-def _global_state_kept() -> Iterator[None]:
-    """What a task's source changes in the whole process is put back: generators and the default dtype."""
-    python, array, dtype = random.getstate(), np.random.get_state(), torch.get_default_dtype()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(array)
-        torch.set_default_dtype(dtype)

@@ -217,3 +217,16 @@ def _start_again(generator: Any, seed: int) -> None:
         generator.state = base(seed).state
     else:
         base.seed(generator, seed)
+
+
+@contextlib.contextmanager
+def global_state_kept() -> Iterator[None]:
+    """What a task's source changes in the whole process is put back: generators and the default dtype."""
+    python, array, dtype = random.getstate(), np.random.get_state(), torch.get_default_dtype()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(array)
+        torch.set_default_dtype(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from drkernel.policy.tokenizer import MADE_FOR
 from drkernel.policy.transfer import export, export_adapters, export_dtype
 from drkernel.rollout import EpisodeConfig
 from drkernel.tasks import load_tasks, test_source
+from drkernel.tasks.backward import backward_passes
 from drkernel.training import offload, plan, update
 from drkernel.training.group_engine import GroupEngine, ranks_of_group
 from drkernel.training.judging import GpuSharingEngine
@@ -37,7 +39,7 @@ def load_sets(config: Config) -> tuple[list[Task], list[Task]]:
     tasks = load_tasks(options.source, split="train", count=options.count, seed=options.seed, **_chosen(config))
     source, split = test_source(options.source, options.eval_source)
     held_out = load_tasks(source, split=split, count=options.eval_count, **_chosen(config, source))
-    return tasks, held_out
+    return _as_asked(config, tasks), _as_asked(config, held_out)
 
 
 def load_validation(config: Config) -> list[Task]:
@@ -45,7 +47,14 @@ def load_validation(config: Config) -> list[Task]:
     options = config.tasks
     if not config.trainer.validate_every:
         return []
-    return load_tasks(options.source, split="validation", count=options.eval_count, **_chosen(config))
+    tasks = load_tasks(options.source, split="validation", count=options.eval_count, **_chosen(config))
+    return _as_asked(config, tasks)
+
+
+def _as_asked(config: Config, tasks: list[Task]) -> list[Task]:
+    """The tasks, or their backward passes; the first rank says which have none."""
+    tell = print if os.environ.get("RANK", "0") == "0" else str
+    return backward_passes(tasks, tell) if config.tasks.backward else tasks
 
 
 def _chosen(config: Config, source: str | None = None) -> dict[str, Any]:

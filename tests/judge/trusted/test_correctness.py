@@ -199,6 +199,8 @@ def test_construction_can_perturb_constants_alike_on_both_sides_without_touching
         torch.manual_seed(0)
         first = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 5))
         parameter = nn.Parameter(torch.ones(5))
+        nn.BatchNorm1d(5, device="meta")
+        nn.Parameter(torch.ones(5, device="meta"))  # has no value to change
     assert torch.equal(first[0].weight, parameter) and not torch.equal(first[0].weight, plain[0].weight)
     assert torch.equal(first[1].weight, plain[1].weight)
     assert torch.equal(nn.Parameter(torch.ones(5)), torch.ones(5))

@@ -3,6 +3,7 @@
 import pytest
 
 from drkernel.judge.trusted import shrink, size_cost
+from drkernel.tasks.backward import backward
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
 
@@ -24,6 +25,14 @@ def test_rows_keep_the_sixteen_elements_that_products_of_blocks_need():
     small = shrink.fit(Task("attention", ATTENTION)).small
     assert small["D"] == 16
     assert small["B"] * small["H"] * small["S"] * small["D"] * 4 <= shrink.CHEAP.values
+
+
+def test_gradients_are_counted_and_their_sizes_shrink():
+    forward = Task("product", PRODUCT.format(sizes="M, K, N = 512, 1024, 2048", a="M, K", b="K, N"))
+    made = backward(forward)
+    products = lambda task: size_cost.planned_cost(task, {}).flops
+    assert products(made) == 3 * products(forward)
+    assert size_cost.planned_cost(made, shrink.fit(made).small).flops < shrink.CHEAP.flops
 
 
 def test_a_source_that_is_no_python_is_named():

@@ -328,3 +328,15 @@ def test_draws_that_numpy_decides_on_cannot_be_changed():
     with pytest.raises(structure.Unsteady, match="a/task: how often get_inputs draws random numbers hangs on"):
         for seed in range(20):
             structure.draw(reference, sources, seed, regimes.change("mirrored", 0, seed))
+
+
+def test_a_draw_on_the_meta_device_has_no_values_to_change():
+    """An input that has the shape of a model's output, as a backward pass has: the model is built there."""
+    setup = 'with torch.device("meta"):\n        model = nn.Linear(3, 4)\n    y = model(torch.randn(2, 3).to("meta"))'
+    reference = Reference(task("torch.randn(y.shape)", setup))
+    sources = structure.observe(reference, 1)
+    assert len(sources) == 2
+    (plain,), (large,) = (
+        structure.draw(reference, sources, 1, regimes.change("large", 0, 1) if x else None) for x in (0, 1)
+    )
+    assert plain.shape == large.shape == (2, 4) and not torch.equal(plain, large)

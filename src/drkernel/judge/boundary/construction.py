@@ -48,7 +48,7 @@ def with_running_noise(name: str, tensor: Tensor, generator: torch.Generator, sm
 @contextlib.contextmanager
 def perturbed_construction(active: bool = True) -> Iterator[None]:
     """Parameters and running statistics that would start as a constant start as that constant with noise, the same in
-    every process.
+    every process. Those on the meta device have no values.
 
     The noise depends on the number of elements, and on whether so many running variances were there before that
     further ones are not small. No global generator is used, so all other draws stay the same.
@@ -63,6 +63,8 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
     """The modules with a running variance, in the order of their construction."""
 
     def add_noise(tensor: Any) -> Any:
+        if tensor.is_meta:
+            return tensor
         generator = torch.Generator(tensor.device).manual_seed(tensor.numel())
         with torch.no_grad():
             return tensor.copy_(with_noise(tensor.detach(), generator))
@@ -72,6 +74,7 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
             type(data) is Tensor
             and data.is_floating_point()
             and data.numel()
+            and not data.is_meta
             and bool((data == data.reshape(-1)[0]).all())
         ):
             data = add_noise(data.clone())
@@ -79,7 +82,12 @@ def perturbed_construction(active: bool = True) -> Iterator[None]:
 
     def add_running_noise(module: nn.Module, name: str) -> None:
         tensor = getattr(module, name, None)
-        if name in (MEAN, VARIANCE) and isinstance(tensor, Tensor) and tensor.is_floating_point():
+        if (
+            name in (MEAN, VARIANCE)
+            and isinstance(tensor, Tensor)
+            and tensor.is_floating_point()
+            and not tensor.is_meta
+        ):
             if not any(module is other for other in seen):
                 seen.append(module)
             small = any(module is other for other in seen[:MOST_SMALL])

@@ -14,7 +14,7 @@ def _words(text: str) -> frozenset[str]:
 
 MODULES = _words("""
     torch torch.nn torch.nn.functional torch.nn.init torch.nn.parameter torch.nn.utils torch.nn.utils.rnn
-    torch.nn.utils.fusion torch.nn.utils.parametrizations torch.nn.attention torch.nn.common_types
+    torch.nn.utils.fusion torch.nn.utils.parametrizations torch.nn.attention torch.nn.common_types torch.nn.grad
     torch.cuda torch.cuda.amp torch.cuda.nvtx
     torch.cuda.graphs torch.cuda.streams torch.cuda.random torch.autograd torch.autograd.function
     torch.autograd.functional torch.autograd.grad_mode torch.autograd.profiler torch.profiler torch.library torch.ops
@@ -77,6 +77,7 @@ ONLY = {
     "torch.jit": _words("is_scripting is_tracing ignore unused export Final"),
     "torch.nn.attention": _words("SDPBackend sdpa_kernel"),
     "torch.nn.parameter": _words("Parameter Buffer"),
+    "torch.nn.grad": _words("conv1d_input conv1d_weight conv2d_input conv2d_weight conv3d_input conv3d_weight"),
     "torch.accelerator": _words("is_available current_accelerator current_device_index device_count synchronize"),
     "torch.utils": _words("checkpoint"),
     "einops.layers": _words("torch"),

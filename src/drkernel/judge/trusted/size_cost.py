@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import flop_registry
 
 from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.without_data import without_data
@@ -63,13 +63,24 @@ def _cost_of(reference: Reference, limit: Cost | None, usual: frozenset | None) 
     before = Cost(count(inputs), weights, 0.0)
     if limit is not None and before.exceeds(limit):
         return before
-    for _, given in leaves([*model.parameters(), inputs]):  # what a module is given: the counter asks for its gradient
-        if isinstance(given, Tensor) and given.is_leaf:
-            given.requires_grad_(False)
-    with FlopCounterMode(display=False) as counter, _counted_attention(), _groups() as groups, Forms() as forms:
+    with _Flops() as flops, _counted_attention(), _groups() as groups, Forms() as forms:
         outputs = reference.forward(model.eval(), inputs)
     undefined = _has_nan(outputs) or (usual is not None and not forms.found <= usual)
-    return Cost(count(inputs, outputs), weights, counter.get_total_flops(), undefined, min(groups, default=math.inf))
+    return Cost(count(inputs, outputs), weights, flops.total, undefined, min(groups, default=math.inf))
+
+
+class _Flops(TorchDispatchMode):
+    """Counts as torch's own counter, which hangs hooks on modules that no reference with gradients gets past."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if count := flop_registry.get(func.overloadpacket):
+            self.total += count(*args, **(kwargs or {}), out_val=made)
+        return made
 
 
 class Forms(TorchDispatchMode):

@@ -169,7 +169,7 @@ class _Changing(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         output = func(*args, **(kwargs or {}))
-        if _draws(name := func.overloadpacket.__name__):
+        if _draws(name := func.overloadpacket.__name__) and not output.is_meta:
             number = len(self._names)
             if number < len(self._sources) and name == self._sources[number].name:
                 self._change(output, self._sources[number], number)
@@ -194,6 +194,8 @@ class _Observing(TorchDispatchMode):
         inputs = [t for _, t in leaves([list(args), kwargs]) if isinstance(t, Tensor)]
         outputs = func(*args, **kwargs)
         results = [t for _, t in leaves(outputs) if isinstance(t, Tensor)]
+        if any(t.is_meta for t in results):  # no values: of a model that is asked for the shape of its output
+            return outputs
         self._kept += results
         if name in _READING:
             self._read.update(number for tensor in inputs for number in self._uses.get(_memory(tensor), {}))
