@@ -27,9 +27,10 @@ from torch import Tensor, nn
 from drkernel.tasks.loaders.kernelbench import read_task
 from drkernel.tasks.module import Reference
 from drkernel.tasks.seeding import global_state_kept
+from drkernel.tasks.sources import FORWARD_INPUTS
 from drkernel.types import DrKernelError, Task
 
-_INPUTS, _GRAD = "get_forward_inputs", "grad_output"
+_GRAD = "grad_output"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def backward(task: Task) -> Task:
     """
     found = _looked_at(task)
     forward = f"Forward{task.entry_point}"
-    renamed = _renamed(task.source, {task.entry_point: forward, "get_inputs": _INPUTS}).rstrip()
+    renamed = _renamed(task.source, {task.entry_point: forward, "get_inputs": FORWARD_INPUTS}).rstrip()
     source = f"{renamed}\n\n\n{_model(task.entry_point, forward, found)}\n\n{_inputs(forward, found)}"
     if "torch" not in Reference(task).names:
         source = f"import torch\n{source}"
@@ -152,7 +153,7 @@ def _inputs(forward: str, found: _Forward) -> str:
     drawn = [f"torch.randn({y}.shape{_dtype(dtype)})" for y, (_, dtype) in zip(places, found.outputs, strict=True)]
     lines = [
         "def get_inputs():",
-        f"    inputs = {_INPUTS}()",
+        f"    inputs = {FORWARD_INPUTS}()",
         '    with torch.device("meta"):  # for the shape alone',
         f"        model = {forward}({arguments})",
         '    output = model(*(x.to("meta") if torch.is_tensor(x) else x for x in inputs))',

@@ -6,7 +6,9 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 
-INPUTS = ("get_inputs", "get_init_inputs")
+FORWARD_INPUTS = "get_forward_inputs"
+"""What makes a forward's inputs in a backward pass (`tasks.backward`)."""
+INPUTS = ("get_inputs", "get_init_inputs", FORWARD_INPUTS)
 """The functions that make inputs and constructor arguments."""
 _MOST_BITS = 64
 _OPERATORS: dict[type, Callable[[int, int], int]] = {

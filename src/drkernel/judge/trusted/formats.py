@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from drkernel.judge.trusted.gradient_operators import in_parts
 from drkernel.types import Precision
 
 Lower = Callable[[Callable, tuple, int], Tensor]
@@ -34,6 +35,9 @@ class Lowered(TorchDispatchMode):
         self._lower = lower
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if (parts := in_parts(func)) is not None:
+            with self:
+                return parts(*args, **(kwargs or {}))
         first = PRODUCTS.get(func.overloadpacket.__name__)
         call = functools.partial(func, **(kwargs or {}))
         return call(*args) if first is None else self._lower(call, args, first)

@@ -300,6 +300,10 @@ def _is_narrow(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point() and value.element_size() < 4
 
 
+def _multiplies(name: str) -> bool:
+    return name in PRODUCTS or name in aten.PRODUCTS or name == "convolution_backward" or "attention" in name
+
+
 class _NarrowFactors(TorchDispatchMode):
     """Notes whether an operator multiplies numbers that fit into fewer than 32 bits: floating values that had so few
     and were only moved since then."""
@@ -315,7 +319,7 @@ class _NarrowFactors(TorchDispatchMode):
         given = any(map(self._has_few_bits, (t for _, t in leaves([list(args), kwargs]))))
         outputs = func(*args, **kwargs)
         name = func.overloadpacket.__name__
-        self.seen = self.seen or (given and (name in PRODUCTS or name in aten.PRODUCTS or "attention" in name))
+        self.seen = self.seen or (given and _multiplies(name))
         for _, made in leaves(outputs):
             if isinstance(made, Tensor) and (_is_narrow(made) or (given and (func.is_view or name in SELECTING))):
                 self._narrow[made.untyped_storage()._cdata] = made

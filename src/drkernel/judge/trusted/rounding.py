@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from drkernel.judge.boundary.aten import MOMENTS
 from drkernel.judge.trusted import reductions
 from drkernel.judge.trusted.formats import PRODUCTS, with_factors
+from drkernel.judge.trusted.gradient_operators import in_parts
 from drkernel.judge.trusted.whole_numbers import Samples, is_count, unless_whole
 from drkernel.types import Precision
 
@@ -143,6 +144,9 @@ class Noise(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if rounds_nothing(func):
             return func(*args, **kwargs)
+        if (parts := in_parts(func)) is not None:
+            with self:
+                return parts(*args, **kwargs)
         if name in MOMENTS:
             with self:
                 return _moments(name, *_with_correction(func._overloadname, *args, **kwargs))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from drkernel.tasks import module
 
@@ -21,6 +23,13 @@ def without_data() -> Iterator[None]:
     class Mode(fake_tensor.FakeTensorMode):
         def __deepcopy__(self, memo: dict) -> Mode:
             return self  # of a copied module (nn.TransformerEncoder) and its input, too
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            known = lambda tensor: (
+                self.from_tensor(tensor) if tensor.is_meta and not self.is_our_fake(tensor) else tensor
+            )
+            args, kwargs = tree_map_only(Tensor, known, (args, kwargs or {}))  # torch.tensor(1.0, device="meta")
+            return super().__torch_dispatch__(func, types, args, kwargs)
 
     fake_tensor.log.disabled = True  # it would say at length what does not run
     try:

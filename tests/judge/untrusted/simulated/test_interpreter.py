@@ -162,6 +162,19 @@ def test_bf16_casts_and_arithmetic_round_to_nearest_even():
     torch.testing.assert_close(out, value * value + value, rtol=0, atol=0, equal_nan=True)
 
 
+@triton.jit
+def times_a_number(x, out, by, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i) * 0.7 * by)
+
+
+def test_a_number_beside_a_block_of_bf16_has_its_format():
+    x, out = torch.randn(256).bfloat16(), torch.empty(256, dtype=torch.bfloat16)
+    launch(times_a_number, (1,), x, out, 1.3, BLOCK=256)
+    number = lambda value: torch.tensor(value, dtype=torch.bfloat16)
+    torch.testing.assert_close(out, x * number(0.7) * number(1.3), rtol=0, atol=0)
+
+
 @triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"], reset_to_zero=["out"])
 @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
 @triton.jit

@@ -138,6 +138,10 @@ class BatchBuilder(upstream.InterpreterBuilder):
         ids = self.programs[:, axis]
         return BlockValue(ids[:1] if agree(ids) else ids, tl.int32)
 
+    def get_bf16(self, value: float) -> Any:
+        """A constant beside a block of bf16, which Triton's own interpreter does not have."""
+        return upstream.TensorHandle(numerics.fp32_to_bf16(np.array([value], dtype=np.float32)), tl.bfloat16)
+
     def scalar(self, data: np.ndarray) -> Any:
         """The Python value of a scalar that decides control flow. data: [P or 1]."""
         if data.size > 1 and not agree(data):
