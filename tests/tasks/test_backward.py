@@ -121,6 +121,11 @@ def test_its_outputs_are_the_gradients(form):
         assert torch.equal(one, other)
 
 
+def test_a_weight_that_only_training_uses_is_left_out():
+    of = task("return self.linear(x) if self.training else x @ self.linear.weight.t()")
+    assert '(x, self.get_parameter("linear.weight"))' in backward(of).source
+
+
 @pytest.mark.parametrize(
     ("of", "words"),
     [

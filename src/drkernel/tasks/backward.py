@@ -39,9 +39,9 @@ class _Forward:
 
     arguments: list[str]
     inputs: list[str]
-    """The arguments that have a gradient."""
+    """The arguments that have a gradient, in training and in evaluation."""
     weights: list[str] | None
-    """The parameters that have one; None: all of them."""
+    """The parameters that have one in both; None: all of them."""
     outputs: list[tuple[int | None, torch.dtype]]
     """Places and dtypes of the outputs that have one; None: the only output."""
     keywords: bool
@@ -105,9 +105,13 @@ def _differentiated(model: nn.Module, arguments: Mapping[str, Any], keywords: bo
         raise DrKernelError("no output has a gradient")
     inputs = {name: x for name, x in arguments.items() if _is_float(x)}
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    given = [torch.ones_like(y) for y in outputs.values()]
-    found = torch.autograd.grad([*outputs.values()], [*inputs.values(), *weights.values()], given, allow_unused=True)
-    have = [gradient is not None for gradient in found]
+    have = [True] * (len(inputs) + len(weights))
+    for train in (True, False):  # noise whose size is learnt is for training alone
+        result = model.train(train)(*arguments.values())
+        every = [result if place is None else result[place] for place in outputs]
+        given = [torch.ones_like(y) for y in every]
+        found = torch.autograd.grad(every, [*inputs.values(), *weights.values()], given, allow_unused=True)
+        have = [known and gradient is not None for known, gradient in zip(have, found, strict=True)]
     of_weights = [name for name, has in zip(weights, have[len(inputs) :], strict=True) if has]
     return _Forward(
         arguments=list(arguments),

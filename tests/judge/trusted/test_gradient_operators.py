@@ -1,4 +1,4 @@
-"""Gradients of layers in parts: the same numbers as ATen's operators, and errors as those of their products and sums."""
+"""Gradients of layers in parts: the numbers of ATen's operators, and the errors of their products and sums."""
 
 from __future__ import annotations
 
