@@ -225,6 +225,8 @@ def test_tasks_are_chosen_by_split_and_by_id():
     chosen = setup.study_tasks(load("tasks=handwritten", f"ids=['{tasks[0].id}','{tasks[1].id[:-1]}?']"))
     assert {task.id for task in chosen} >= {tasks[0].id, tasks[1].id} and len(chosen) < 30
     assert {task.split for task in setup.study_tasks(load("split=validation", "tasks.eval_count=2"))} == {"validation"}
+    gradients = setup.study_tasks(load("tasks=handwritten", "tasks.backward=true"))
+    assert [task.info["forward"] for task in gradients] == [task.id for task in tasks if "arg" not in task.id]
     with pytest.raises(DrKernelError, match="no task of generated has such an id"):
         setup.study_tasks(load("ids=[nothing]"))
 

@@ -20,6 +20,15 @@ from tests.configs import train_config as load
 ROOT = Path(__file__).parents[2]
 
 
+def test_backward_passes_stay_in_the_split_of_their_tasks():
+    forward, backward = (
+        load("tasks.count=6", "tasks.eval_count=4"),
+        load("tasks.count=6", "tasks.eval_count=4", "tasks.backward=true"),
+    )
+    for plain, made in zip(load_sets(forward), load_sets(backward), strict=True):
+        assert [(f"{task.id}/backward", task.split) for task in plain] == [(task.id, task.split) for task in made]
+
+
 def test_a_trainer_is_built_whole_and_only_its_state_changes():
     files = [ROOT / "train.py", *(ROOT / "src/drkernel").rglob("*.py")]
     targets = [

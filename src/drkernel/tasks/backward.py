@@ -13,6 +13,7 @@ So any source of tasks is one of backward passes, too. Constructor arguments, we
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import io
 import tokenize
@@ -58,7 +59,7 @@ def backward(task: Task) -> Task:
     forward = f"Forward{task.entry_point}"
     renamed = _renamed(task.source, {task.entry_point: forward, "get_inputs": FORWARD_INPUTS}).rstrip()
     source = f"{renamed}\n\n\n{_model(task.entry_point, forward, found)}\n\n{_inputs(forward, found)}"
-    if "torch" not in Reference(task).names:
+    if not _imports_torch(task.source):
         source = f"import torch\n{source}"
     return replace(task, id=f"{task.id}/backward", source=source, info={**task.info, "forward": task.id})
 
@@ -112,6 +113,8 @@ def _differentiated(model: nn.Module, arguments: Mapping[str, Any], keywords: bo
         given = [torch.ones_like(y) for y in every]
         found = torch.autograd.grad(every, [*inputs.values(), *weights.values()], given, allow_unused=True)
         have = [known and gradient is not None for known, gradient in zip(have, found, strict=True)]
+    if not any(have):
+        raise DrKernelError("no input or parameter has a gradient")
     of_weights = [name for name, has in zip(weights, have[len(inputs) :], strict=True) if has]
     return _Forward(
         arguments=list(arguments),
@@ -120,6 +123,11 @@ def _differentiated(model: nn.Module, arguments: Mapping[str, Any], keywords: bo
         outputs=[(place, y.dtype) for place, y in outputs.items()],
         keywords=keywords,
     )
+
+
+def _imports_torch(source: str) -> bool:
+    imported = [name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import) for name in node.names]
+    return any(name.name.split(".")[0] == "torch" and name.asname is None for name in imported)
 
 
 def _is_float(value: Any) -> bool:

@@ -75,11 +75,6 @@ class Reference:
             if not callable(self._namespace.get(name)):
                 raise DrKernelError(f"task {task.id}: the source does not define {name!r}")
 
-    @property
-    def names(self) -> frozenset[str]:
-        """What the source defines and imports."""
-        return frozenset(self._namespace)
-
     def init_args(self) -> tuple[list, dict]:
         """Positional and keyword arguments of the constructor; `[[], {...}]` means keywords only (KernelBench)."""
         args = self._call("get_init_inputs", self._namespace["get_init_inputs"])
