@@ -1,4 +1,5 @@
-"""Where rounding decides what is positive or largest, a right output may differ much in few places."""
+"""Where rounding decides what is positive or largest, a right output may differ much in few places; and where all that
+is left is rounding, its errors look like those of lower precision."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import pytest
 import torch
 
 from drkernel.judge.trusted.lowering import Lowering
+from drkernel.judge.trusted.outputs import OutputTensor
+from drkernel.judge.trusted.tolerance import Expected
 from tests.judge.expectations import expected, right
 
 
@@ -30,3 +33,14 @@ def test_a_choice_is_no_error_of_lower_precision():
     found, jumped = Lowering("TF32", lowered, exact, 0), exact.clone()
     jumped[5, 6] += 0.5
     assert not found.explains(jumped) and found.explains(lowered)
+
+
+def test_what_the_reference_itself_would_be_refused_for_tells_nothing():
+    """Gradients of attention's scores nearly cancel: what rounding leaves has one direction, whatever it comes from."""
+    exact, draw = torch.zeros(20, 20, dtype=torch.float64), torch.Generator().manual_seed(2)
+    left = torch.outer(*(torch.randn(20, generator=draw, dtype=torch.float64) for _ in range(2)))
+    noise = [exact + torch.randn((), generator=draw) * left for _ in range(4)]
+    for rounded, refused in ((left, None), (exact, "wrong_values")):
+        found = Expected(exact, rounded.float(), noise, "ieee", [("TF32", exact + 1.5 * left)])
+        problem = found.check(OutputTensor((0.9 * left).float()))
+        assert (problem and problem.reason) == refused

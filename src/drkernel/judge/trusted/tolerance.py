@@ -28,8 +28,7 @@ from drkernel.judge.trusted.rounding import EPS, UNIT
 from drkernel.types import Precision
 
 K_OWN, K_NOISE, K_MAX = 2.0, 4.0, 6.0
-"""How many times the error an output may have: in the L2 norm, the reference's own and that of noise; at the worst
-element of its row, the larger of both."""
+"""Allowed multiples: in the L2 norm, of the reference's own error and of noise; at a row's worst element, of both."""
 K_MAX_16 = 4.0
 """The last where outputs have 16 bits: their own rounding is most of the error, and it does not add up."""
 _ROUNDINGS_16 = 1.5
@@ -309,7 +308,7 @@ class _Leaf:
         if actual.expanded and not repeats(rounded):
             return Mismatch("expanded", f"{path} has several elements at one place of memory, by its strides", path)
         if is_float(rounded):
-            return self._check_values(path, value, slack, *why)
+            return self._check_values(path, value, rounded, slack, *why)
         rows = value.reshape(1, -1), rounded.reshape(1, -1)
         wrong = rows[0] != rows[1]
         if self.flips.allow(wrong):
@@ -333,12 +332,13 @@ class _Leaf:
             return Mismatch("wrong_type", f"{path} is {kind_of(actual)}, expected {kind_of(rounded)}", path)
         if isinstance(rounded, float):
             value = torch.tensor(actual, dtype=torch.float64, device=self.exact.device)
-            return self._check_values(path, value, slack)
+            return self._check_values(path, value, value, slack)
         text = f"{path} is {actual!r}, expected {rounded!r}"
         return None if actual == rounded else Mismatch("wrong_values", text, path)
 
-    def _check_values(self, path: str, value: Tensor, slack: float, *why: Any) -> Mismatch | None:
-        found = next((low for low in self._lowerings if low.explains(value)), None) if slack == 1.0 else None
+    def _check_values(self, path: str, value: Tensor, rounded: Tensor, slack: float, *why: Any) -> Mismatch | None:
+        lowered = (low for low in self._lowerings if low.explains(value) and not low.explains(rounded))
+        found = next(lowered, None) if slack == 1.0 else None
         if self._is_right(value, slack) and not found:
             return None
         problem = self._wrong(path, value, slack)
