@@ -69,7 +69,7 @@ def main(options: argparse.Namespace) -> int:
             if row["result"] != "as expected":
                 print(row, flush=True)
     print(dict(counts))
-    return int(set(counts) > {"tasks", "as expected", "no backward pass"})
+    return int(bool(counts.keys() - {"tasks", "as expected", "no backward pass"}))
 
 
 def asked(judge: Judge, task: Task) -> tuple[dict[str, Any], dict[str, Future[Verdict]]]:

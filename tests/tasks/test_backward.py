@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from drkernel.tasks import load_tasks
+from drkernel.tasks import load_tasks, read_task
 from drkernel.tasks.backward import backward, backward_passes
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError, Task
@@ -159,6 +160,15 @@ def test_of_the_handwritten_tasks_all_but_two_have_one():
     told: list[str] = []
     made = backward_passes(load_tasks("handwritten", split="all"), told.append)
     assert len(made) == 98 and all("arg" in line for line in told)
+
+
+JUDGED = Path(__file__).parents[1] / "judge" / "tasks"
+CONVERTED = [path for path in JUDGED.glob("backward_*.py") if (JUDGED / path.name.removeprefix("backward_")).exists()]
+
+
+@pytest.mark.parametrize("path", CONVERTED, ids=lambda path: path.stem)
+def test_the_judges_backward_tasks_are_those_of_its_tasks(path):
+    assert backward(read_task(JUDGED / path.name.removeprefix("backward_"))).source == path.read_text()
 
 
 def test_a_task_file_is_converted_by_a_command(tmp_path):

@@ -25,9 +25,9 @@ def without_data() -> Iterator[None]:
             return self  # of a copied module (nn.TransformerEncoder) and its input, too
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            known = lambda tensor: (
-                self.from_tensor(tensor) if tensor.is_meta and not self.is_our_fake(tensor) else tensor
-            )
+            with contextlib.suppress(AssertionError):  # of a tensor that it does not know
+                return super().__torch_dispatch__(func, types, args, kwargs)
+            known = lambda t: self.from_tensor(t) if t.is_meta and not self.is_our_fake(t) else t
             args, kwargs = tree_map_only(Tensor, known, (args, kwargs or {}))  # torch.tensor(1.0, device="meta")
             return super().__torch_dispatch__(func, types, args, kwargs)
 
