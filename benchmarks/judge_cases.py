@@ -2,9 +2,9 @@
 
     python benchmarks/judge_cases.py OUT [--device cuda] [--runs 3] [--workers 8] [--no-gate] [--only 44 p05 ...]
 
-OUT/verdicts.jsonl has each verdict, OUT/table.md one row per example (expected, found, seconds, speed-up), and
-OUT/cases.png how long each class takes. Exit code 1 if any verdict is not the expected one; without the gate, if
-any hack gains something.
+OUT/verdicts.jsonl has each verdict as soon as it is there, and at the end its problem if it has one; OUT/table.md one
+row per example (expected, found, seconds, speed-up), and OUT/cases.png how long each class takes. Exit code 1 if any
+verdict is not the expected one; without the gate, if any hack gains something.
 """
 
 from __future__ import annotations
@@ -60,7 +60,13 @@ def judged(chosen: list[Example], options: argparse.Namespace, run: int) -> dict
     settings = {"device": options.device, "workers": options.workers, "timeout_s": options.timeout}
     with Judge(**settings, gate=options.gate, screen=options.screen) as judge:
         pending = {example.name: judge.submit(known[example.task], example.source) for example in chosen}
-        return {name: pending[name].result() for name in track(pending, f"run {run + 1} of {options.runs}")}
+        verdicts = {}
+        with open(options.out / "verdicts.jsonl", "w" if run == 0 else "a", encoding="utf-8") as file:
+            for name in track(pending, f"run {run + 1} of {options.runs}"):
+                verdicts[name] = pending[name].result()
+                file.write(json.dumps({"run": run, "example": name} | verdicts[name].to_dict()) + "\n")
+                file.flush()  # a command that is cut off keeps these
+        return verdicts
 
 
 def problem(

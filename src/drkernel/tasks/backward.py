@@ -58,9 +58,8 @@ def backward(task: Task) -> Task:
     found = _looked_at(task)
     forward = f"Forward{task.entry_point}"
     renamed = _renamed(task.source, {task.entry_point: forward, "get_inputs": FORWARD_INPUTS}).rstrip()
-    source = f"{renamed}\n\n\n{_model(task.entry_point, forward, found)}\n\n{_inputs(forward, found)}"
-    if not _imports_torch(task.source):
-        source = f"import torch\n{source}"
+    needed = "" if _imports_torch(task.source) else "import torch\n\n\n"
+    source = f"{renamed}\n\n\n{needed}{_model(task.entry_point, forward, found)}\n\n{_inputs(forward, found)}"
     return replace(task, id=f"{task.id}/backward", source=source, info={**task.info, "forward": task.id})
 
 
