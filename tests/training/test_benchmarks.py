@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from transformers import Qwen3Config
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from drkernel.config import REPOSITORY
 from drkernel.config.conversion import to_yaml
@@ -15,6 +15,7 @@ from drkernel.types import DrKernelError
 from tests.training.test_plan import load
 
 sys.path.append(str(REPOSITORY / "benchmarks"))  # benchmarks are scripts that import each other by name
+import enlarged
 import expectations
 import judging
 import real_models
@@ -109,3 +110,21 @@ def test_the_plan_of_a_run_is_read_from_its_folder(tmp_path):
     (tmp_path / "config.yaml").write_text(to_yaml(config))
     whole = plan.total(plan.memory(config, plan.shape_of(config.policy.path), 1))
     assert real_models.planned_by(tmp_path / "config.yaml") == pytest.approx(whole - plan.OVERHEAD_GIB)
+
+
+def test_an_enlarged_policy_has_the_small_ones_logits_and_never_draws_a_token_that_it_lacks(monkeypatch):
+    small = AutoModelForCausalLM.from_pretrained(REPOSITORY / "assets/seed", dtype=torch.float32)
+    sizes = {"hidden_size": 512, "intermediate_size": 640, "num_hidden_layers": 7, "vocab_size": 1500, "head_dim": 128}
+    shape = Qwen3Config(**sizes, num_attention_heads=12, num_key_value_heads=3, tie_word_embeddings=False)
+    monkeypatch.setattr(enlarged, "config_of", lambda name: shape)
+    large = Qwen3ForCausalLM(config := enlarged.enlarged_config(small.config, "of this test"))
+    large.load_state_dict({name: weight.float() for name, weight in enlarged.enlarged(small, config).items()})
+    tokens = torch.randint(5, small.config.vocab_size, (1, 200), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        right, found = small(tokens).logits, large(tokens).logits
+    known, lacking = found.split([small.config.vocab_size, 1500 - small.config.vocab_size], -1)
+    assert (known - right).abs().max() < 0.01 * right.abs().max()
+    assert lacking.max() < right.min() - 100
+    config.num_hidden_layers = 5
+    with pytest.raises(ValueError, match="num_hidden_layers: 6 of the policy in 5 of"):
+        enlarged.enlarged_config(small.config, "of this test")

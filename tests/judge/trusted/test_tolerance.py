@@ -375,3 +375,11 @@ def test_columns_are_looked_at_where_the_narrowest_bound_does_not_decide(monkeyp
     monkeypatch.setattr(LeafTolerance, "_problem_of_columns", lambda *_: "looked")
     assert leaf.problem(right, right + 0.9e-3, 4) is None
     assert leaf.problem(right, right + 1.1e-3, 4) == "looked"
+
+
+def test_a_timed_output_is_told_by_its_worst_element_or_by_all_errors_together():
+    leaf, right = LeafTolerance(norm=1.0, max_error=0.5, reference_norm=10.0, reference_max=1.0), torch.ones(1, 100)
+    assert leaf.problem(right, right + 0.09, 1) is None
+    assert leaf.problem(right, right + 0.6, 1) == "an output differs by 0.6, at most 0.5 was expected"
+    together = "the errors of an output are together 0.02 of it, at most 0.01 was expected"
+    assert LeafTolerance(0.1, 0.5, 10.0, 1.0).problem(right, right + 0.02, 1) == together

@@ -23,7 +23,8 @@ class CallAreas:
         """The arguments of the last call by where they lie, each with the address of its memory."""
 
     def values(self, tree: Any, slots: list) -> Any:
-        """The value with this JSON form. A tensor at the same place with the same form is the same object as last time.
+        """The value with this JSON form. A tensor at the same place with the same form is the same object as last time,
+        unless the call before has changed it: one that requires a gradient would add this call's to that of the last.
 
         Raises:
             NotSerializable: it is not well formed.
@@ -31,8 +32,9 @@ class CallAreas:
         parsed = [Slot.parse(slot, self.inputs.size) for slot in slots]
         self._views = {slot: self._views.get(slot) or self._new_view(slot) for slot in parsed}
         for slot, (view, address) in self._views.items():
-            if (tuple(view.shape), view.stride()) != (slot.shape, slot.stride) or view.data_ptr() != address:
-                self._views[slot] = self._new_view(slot)  # the call before has changed the object
+            same_form = (tuple(view.shape), view.stride(), view.data_ptr()) == (slot.shape, slot.stride, address)
+            if not same_form or view.requires_grad:
+                self._views[slot] = self._new_view(slot)
         return shared_tensors.decode(tree, lambda index: self._views[parsed[index]][0])
 
     def _new_view(self, slot: Slot) -> tuple[Tensor, int]:

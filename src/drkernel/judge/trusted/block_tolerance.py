@@ -73,8 +73,11 @@ class LeafTolerance:
         growth = [now / then if then else 1.0 for now, then in pairs]
         bounds = self.norm * calls**0.5, self.max_error
         max_norm, bound_on_elements = (bound * max(1.0, g) for bound, g in zip(bounds, growth, strict=True))
-        if error_norm > max_norm or max_error > bound_on_elements:
+        if not max_error <= bound_on_elements:
             return f"an output differs by {max_error:.3g}, at most {bound_on_elements:.3g} was expected"
+        if not error_norm <= max_norm:
+            found, most = (value / size if size else value for value in (error_norm, max_norm))
+            return f"the errors of an output are together {found:.3g} of it, at most {most:.3g} was expected"
         if self.columns is None or max_error <= max(1.0, growth[1]) * self._least:
             return None  # what is within the narrowest bound needs no look at each column
         return self._problem_of_columns(one, other, max(1.0, growth[1]))

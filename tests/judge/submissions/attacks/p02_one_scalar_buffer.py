@@ -1,4 +1,4 @@
-# one buffer for a scalar of all calls, which hardly differs | task: hinge | expect: incorrect overwrites_output
+# one buffer for a scalar of all calls, which hardly differs | task: hinge | expect: incorrect/not_general
 import torch
 import torch.nn as nn
 import triton

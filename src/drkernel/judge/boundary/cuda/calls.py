@@ -63,7 +63,7 @@ class TimedCalls:
         Args:
             value: the first call waits until the semaphore is at least this, each further call for one more.
             recorded: record the calls as the examination's are, so that a submission cannot tell them apart. Without
-                it, nothing is returned.
+                it, as for the reference, nothing is returned, and no gradient of a weight stays after a call.
             given: the argument lists themselves, where they do not lie in the area.
         """
         calls = self.areas.values(args, slots) if given is None else given
@@ -91,6 +91,8 @@ class TimedCalls:
                 traces.append(trace)
                 begun = self.areas.outputs.top
                 outputs.append(self.areas.copy_out(result))
+                for weight in () if recorded else module.parameters():
+                    weight.grad = None
                 if (size := self.areas.outputs.top - begun) <= SCATTERED:
                     kept += result, torch.empty(size, dtype=torch.uint8, device="cuda")
             mark()
