@@ -35,6 +35,12 @@ def test_an_update_of_204512_tokens_as_measured(shape, tokens_per_second):
     assert found == pytest.approx(204_512 / tokens_per_second, rel=0.15)
 
 
+def test_an_update_of_8b_with_lora_as_measured():
+    config = load("policy=qwen3_8b_lora", "trainer.prompts=1", "trainer.samples=2", "trainer.turns=1")
+    lengths = Lengths(prompt=8_192, answer=24_576, longest=24_576, feedback=0)
+    assert step_time.update(config, EIGHT, 1, H200, lengths) == pytest.approx(2 * 4.88, rel=0.25)
+
+
 def test_what_settings_change():
     base = step_time.seconds(load("policy=qwen3_8b"), EIGHT, 8, H200)
     fewer = step_time.seconds(load("policy=qwen3_8b"), EIGHT, 4, H200)

@@ -24,7 +24,7 @@ part, V tokens in the vocabulary:
 
 Measured on an H200 (results/training-h200/update.md): 88.8 GiB for 0.6B at 65,536 tokens, 90.7 GiB for 1.7B at 32,768,
 both compiled, without engine and judge; the formula says 89.0 and 91.2. Without trainer.compile blocks keep more.
-benchmarks/update_step_lora.py compares the parts with LoRA, which have not been measured yet.
+8B with LoRA, a row of 32,768 (results/training-h200/lora.md): 38.4 compiled and 34.9 without; the formula says 34.8.
 """
 
 from __future__ import annotations
@@ -168,11 +168,16 @@ def total(parts: dict[str, tuple[float, float]]) -> float:
     return max(sum(generating for generating, _ in parts.values()), sum(updating for _, updating in parts.values()))
 
 
-def _state(config: Config, shape: Shape, ranks: int) -> float:
+def adapters(config: Config, shape: Shape) -> int | None:
+    """Parameters of LoRA's adapters; None: all weights train."""
     lora = config.policy.lora
-    trained = shape.layers * pairs(shape.linear, lora) if lora.rank else shape.parameters
+    return shape.layers * pairs(shape.linear, lora) if lora.rank else None
+
+
+def _state(config: Config, shape: Shape, ranks: int) -> float:
+    trained = adapters(config, shape) or shape.parameters
     whole = 4 * trained <= WHOLE_GRADIENTS
-    frozen = 2 * shape.parameters / ranks if lora.rank else 0.0
+    frozen = 2 * shape.parameters / ranks if config.policy.lora.rank else 0.0
     moments = 2 * CHUNK_BYTES if config.trainer.offload == "optimizer" else 8 * trained / ranks
     return frozen + 4 * trained / ranks + moments + 4 * trained / (1 if whole else ranks)
 

@@ -7,11 +7,13 @@ longest all of it; tasks PROMPT tokens. P parameters, R ranks, n = trajectories 
                  steps: T x max_answer_tokens, and more where n is larger than `engine.slots`. Each reads all weights
                  and the cache of those that still decode (half, in the mean), and takes the host HOST_S
     judge        what its verdicts take beyond generation, during which it works, and LAST_S for the last ones
-    update       training/flops.py at MFU of the peak, a third more where blocks compute twice; 4 % are lost to others
+    update       training/flops.py at MFU of the peak, and a forward more where blocks compute twice, a third (with LoRA
+                 half) of the whole; 4 % are lost to others
     sync         the engine's weights, at SYNC bytes per second
 
 An H200 took (results/training-h200): for generation of 0.6B 92 s (here 83) and 4.4 s (5.2); for updates of 204,512
-tokens of 0.6B 2.1 s (1.9) and of 1.7B 4.3 s (4.6). Nothing of 4B and more was measured, and no whole step of this size.
+tokens of 0.6B 2.1 s (1.9) and of 1.7B 4.3 s (4.6); for one of 32,768 tokens of 8B with LoRA 4.9 s (5.9). A whole step
+of 8B with LoRA has been measured with short answers alone.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from transformers import Qwen3Config
 from drkernel.config import Config
 from drkernel.judge.devices.simulated.gpus import GPUS, Gpu
 from drkernel.training.flops import peak_of, update_flops
-from drkernel.training.plan import Shape, is_vllm, longest, shape_of
+from drkernel.training.plan import Shape, adapters, is_vllm, longest, shape_of
 
 PROMPT = 1200
 """Tokens of a task with its instructions: assumed."""
@@ -102,8 +104,9 @@ def update(config: Config, shape: Shape, ranks: int, gpu: Gpu, lengths: Lengths)
     whole = lengths.prompt + turns * lengths.answer + (turns - 1) * lengths.feedback
     row = min(int(whole), longest(config))
     sampled = min(turns * lengths.answer, row)
-    needed = update_flops(_as_config(shape), [row] * number, int(sampled * number))
-    again = 1 + config.trainer.recompute / 3
+    trained = adapters(config, shape)
+    needed = update_flops(_as_config(shape), [row] * number, int(sampled * number), trained)
+    again = 1 + config.trainer.recompute / (3 if trained is None else 2)
     peak = peak_of(gpu.sheet) or gpu.flops["half"] / REACHED
     return again * needed / (MFU * peak * ranks * (1 if ranks == 1 else 1 - LOST))
 
