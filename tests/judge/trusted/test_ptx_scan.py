@@ -124,3 +124,7 @@ def test_a_loss_shows_no_errors_whatever_lies_beside_it():
     with pytest.raises(VerdictReached, match="too few"):
         ptx_scan.expect_allowed(frozenset({"TF32"}), [OutputTensor(maxima), OutputTensor(loss)])
     ptx_scan.expect_allowed(frozenset({"TF32"}), [OutputTensor(maxima), OutputTensor(places)])
+
+
+def test_whole_numbers_show_every_error():
+    ptx_scan.expect_allowed(frozenset({"TF32"}), [OutputTensor(torch.zeros(8, 8, dtype=torch.int32))])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from drkernel.judge.trusted.rounding import EPS, Noise
+from drkernel.judge.trusted.rounding import EPS, Noise, rerun
 from drkernel.judge.trusted.whole_numbers import MayBeWhole, later_if_possible
 
 
@@ -59,6 +59,28 @@ def test_neighbours_that_cancel_err_as_neighbours_do():
         noisy = up(x)
     assert exact[0, 0, 8, 8] == 0.0 and size[0, 0, 8, 8] > 10
     assert ((noisy - exact).abs() >= 0.2 * EPS * size).all()
+
+
+@pytest.mark.parametrize("lerp", [torch.lerp, lambda start, end, weight: start.clone().lerp_(end, weight)])
+def test_ends_that_cancel_leave_their_errors(lerp):
+    start, end = torch.full((64,), 99.0, dtype=torch.float64), torch.full((64,), -1.0, dtype=torch.float64)
+    with Noise("ieee", 0):
+        noisy = lerp(start, end, 0.99)
+    assert (noisy.abs() >= 0.2 * EPS * 0.99).all() and noisy.abs().max() < 400 * EPS
+
+
+def test_what_a_reference_asks_for_in_fp32_meets_its_weights_in_fp64():
+    weight, x = torch.randn(8, 8, dtype=torch.float64), torch.randn(4, 8, dtype=torch.float64)
+    with rerun(torch.float64, Noise("ieee", 0)):
+        found = x.float() @ weight + torch.ones(8, dtype=torch.float32).sum(dtype=torch.float32)
+    assert found.dtype == torch.float64
+    assert ((found - x @ weight - 8).abs() < 100 * EPS).all()
+    torch.manual_seed(0)
+    with rerun(torch.float64, None):
+        drawn = torch.rand(8, dtype=torch.float32)
+    torch.manual_seed(0)
+    assert torch.equal(drawn, torch.rand(8, dtype=torch.float32))
+    assert torch.get_default_dtype() == torch.float32
 
 
 @pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])

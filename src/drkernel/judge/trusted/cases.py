@@ -390,11 +390,6 @@ class _Rerun:
         inputs, given = [], self._inputs if self._once else list(self._inputs)
         while given:
             inputs.append(map_tensors(given.pop(0), (lambda tensor: change(tensor.clone())) if self._edits else change))
-        before, kind = torch.get_default_dtype(), type(mode).__name__.lower() if mode else "exact"
-        torch.set_default_dtype(dtype)
-        try:
-            plain = rounding.plain_attention() if mode else contextlib.nullcontext()
-            with spent(kind), tf32.allowing(False), plain, mode or contextlib.nullcontext():
-                return forward(self._built, model, inputs, self._train, self._seed), inputs if self._edits else []
-        finally:
-            torch.set_default_dtype(before)
+        kind = type(mode).__name__.lower() if mode else "exact"
+        with spent(kind), tf32.allowing(False), rounding.rerun(dtype, mode):
+            return forward(self._built, model, inputs, self._train, self._seed), inputs if self._edits else []

@@ -187,6 +187,9 @@ class Noise(TorchDispatchMode):
         else:
             self._disturb(output, self._unit, chain)
         base = name.removesuffix("_")
+        if base == "lerp":  # its ends may cancel
+            for end in args[:2]:
+                self._add_error_of(end.expand_as(output), output)
         if base in _BESIDE_ONE or base in _BESIDE_INPUT:
             self._add_error_of(torch.ones_like(output) if base in _BESIDE_ONE else args[0], output)
         if base in _AT_MOST_ONE:
@@ -368,7 +371,24 @@ def _only_floats(outputs: Any) -> bool:
 
 
 @contextlib.contextmanager
-def plain_attention() -> Iterator[None]:
-    """Attention as products and a softmax, which the modes here can change."""
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
+def rerun(dtype: torch.dtype, mode: TorchDispatchMode | None) -> Iterator[None]:
+    """A run of a reference whose inputs and weights are of `dtype`, with a mode that changes its operators."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        plain_attention = sdpa_kernel(SDPBackend.MATH) if mode else contextlib.nullcontext()
+        wide = _Widened() if dtype == torch.float64 else contextlib.nullcontext()
+        with plain_attention, wide, mode or contextlib.nullcontext():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class _Widened(TorchDispatchMode):
+    """What a reference asks for in fp32, as by `x.float()`, is fp64 beside its weights. Random numbers stay the same."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        if kwargs.get("dtype") is torch.float32 and "rand" not in func.overloadpacket.__name__:
+            kwargs = kwargs | {"dtype": torch.float64}
+        return func(*args, **kwargs)
