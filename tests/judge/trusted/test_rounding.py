@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from drkernel.judge.trusted.rounding import EPS, Noise, rerun
+from drkernel.judge.trusted import widened
+from drkernel.judge.trusted.rounding import EPS, Noise
 from drkernel.judge.trusted.whole_numbers import MayBeWhole, later_if_possible
 
 
@@ -71,12 +72,12 @@ def test_ends_that_cancel_leave_their_errors(lerp):
 
 def test_what_a_reference_asks_for_in_fp32_meets_its_weights_in_fp64():
     weight, x = torch.randn(8, 8, dtype=torch.float64), torch.randn(4, 8, dtype=torch.float64)
-    with rerun(torch.float64, Noise("ieee", 0)):
+    with widened.run(torch.float64, Noise("ieee", 0)):
         found = x.float() @ weight + torch.ones(8, dtype=torch.float32).sum(dtype=torch.float32)
     assert found.dtype == torch.float64
     assert ((found - x @ weight - 8).abs() < 100 * EPS).all()
     torch.manual_seed(0)
-    with rerun(torch.float64, None):
+    with widened.run(torch.float64, None):
         drawn = torch.rand(8, dtype=torch.float32)
     torch.manual_seed(0)
     assert torch.equal(drawn, torch.rand(8, dtype=torch.float32))

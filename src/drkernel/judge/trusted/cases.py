@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.construction import perturbed_construction
-from drkernel.judge.trusted import domain, formats, lowering, regimes, rounding, structure
+from drkernel.judge.trusted import domain, formats, lowering, regimes, rounding, structure, widened
 from drkernel.judge.trusted.edits import ExpectedCall
 from drkernel.judge.trusted.element_bounds import is_few, stands_alone
 from drkernel.judge.trusted.mismatch import Mismatch
@@ -86,6 +86,12 @@ class Case:
     def expected(self) -> Expected | SlicedExpected:
         """The expected outputs. Who asks for them while a submission works on the case need not wait for them later."""
         return self._compute_expected()
+
+    @property
+    def tells(self) -> bool:
+        """Whether the tolerance tells right from wrong. Where it does so of some outputs, these alone are compared."""
+        of = self.expected
+        return of.well_conditioned or (isinstance(of, Expected) and of.leave_out_vague())
 
     def check(self, outputs: Any) -> Mismatch | None:
         """Compares a submission's outputs. None if they are right."""
@@ -178,14 +184,14 @@ def draw(
             return case_with(inputs, task, plan, model, seed, cut)
         with contextlib.suppress(DrKernelError):
             case = case_with(inputs, task, plan, model, seed, cut)
-            if case.expected.well_conditioned and (case.expected.finite or _infinite_alike(case, model)):
+            if case.tells and (case.expected.finite or _infinite_alike(case, model)):
                 return case
     return None
 
 
 def _infinite_alike(case: Case, model: ReferenceModel) -> bool:
     """Whether outputs are infinite just where they are for the given inputs: where a mask is, and not by overflow."""
-    if not isinstance(expected := case.expected, Expected) or not expected.same_nonfinite:
+    if not (isinstance(expected := case.expected, Expected) and expected.same_nonfinite):
         return False
     usual = forward(model, model.model, model.reference.inputs(case.seed), case.plan.train, case.seed)
     return all_same(not_finite(usual), not_finite(expected.rounded), exactly=True)
@@ -242,9 +248,8 @@ def expected_outputs(
     alone = any(isinstance(t, Tensor) and stands_alone(t.shape) for _, t in leaves(rounded))
     runs = _NOISY_RUNS if any(is_few(t) for _, t in leaves(rounded)) else _USUAL_RUNS
     if effects is None:
-        effects = model.reference.argument_effects[train] = ArgumentEffects(
-            edits=not all_same(leaves(given), leaves(inputs)), aliases=overlap(given, rounded)
-        )
+        edits = not all_same(leaves(given), leaves(inputs))
+        effects = model.reference.argument_effects[train] = ArgumentEffects(edits, overlap(given, rounded))
     run = _Rerun(task.precision, model, inputs, train, seed, edits=effects.edits)
     pair = rounded, given if effects.edits else []
     try:
@@ -391,5 +396,5 @@ class _Rerun:
         while given:
             inputs.append(map_tensors(given.pop(0), (lambda tensor: change(tensor.clone())) if self._edits else change))
         kind = type(mode).__name__.lower() if mode else "exact"
-        with spent(kind), tf32.allowing(False), rounding.rerun(dtype, mode):
+        with spent(kind), tf32.allowing(False), widened.run(dtype, mode):
             return forward(self._built, model, inputs, self._train, self._seed), inputs if self._edits else []

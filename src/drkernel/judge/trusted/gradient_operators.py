@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 _SUFFIXES = ("_backward", "_backward_data")
+SOFTMAX_GRADIENTS = {"_softmax_backward_data", "_log_softmax_backward_data"}
 
 
 def in_parts(operator: Any) -> Callable[..., Any] | None:
@@ -23,6 +24,18 @@ def in_parts(operator: Any) -> Callable[..., Any] | None:
     if name == "convolution_backward":
         return convolution_backward
     return decomposition_table.get(operator) if name.endswith(_SUFFIXES) else None
+
+
+def softmax_backward(name: str, other: Tensor, grad: Tensor, output: Tensor, dim: int, _dtype: object) -> Tensor:
+    """As ATen's of softmax or its logarithm.
+
+    Args:
+        other: the gradient as the sum over it has it. Flash attention takes that sum of outputs and their gradients, so
+            that errors of the two do not cancel where one weight is nearly all.
+    """
+    if name.startswith("_log"):
+        return grad - output.exp() * other.sum(dim, keepdim=True)
+    return output * grad - output * (output * other).sum(dim, keepdim=True)
 
 
 def convolution_backward(

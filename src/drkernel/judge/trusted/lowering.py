@@ -12,6 +12,7 @@ are, element by element, what products in that format give.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -37,8 +38,8 @@ _FAR = 0.25
 """An output that is so far off, beside its own size, is wrong in another way."""
 _CROSSED, _RARE, _RARE_FACTOR = 0.25, 1e-3, 8.0
 """How much of the format's error may be left; how many elements may be beyond their bounds, and how far."""
-_A_JUMP = 1000
-"""One element of so many may jump."""
+_JUMPS = 4.0
+"""An error of lower precision counts as at most so many times the median one: what hangs on a choice jumps by more."""
 _LARGER, _IN_A_ROW = 2.0, 6.0
 """How many times the format's error an output of a chain of products may have, and one of its elements."""
 ADVICE = {
@@ -70,15 +71,18 @@ class Lowering:
         self._pattern = self._some(lowered) - self._exact
 
     def explains(self, value: Tensor) -> bool:
-        """Whether an output's errors are those of lower precision, wholly or in part; also without the largest ones: a
-        gradient jumps where rounding decides which number is a maximum."""
+        """Whether an output's errors are those of lower precision, wholly or in part. Where rounding decides what is
+        positive or largest, gradients jump, with lower precision in other places than without: there errors count
+        less."""
         error = self._some(value).double() - self._exact
-        table = torch.stack([error, self._pattern, self._exact, torch.ones_like(error)])
-        if not _projects((table @ table.T).tolist(), len(error)):
-            return False
-        jumps = self._pattern.abs().topk(max(1, len(error) // _A_JUMP)).indices
-        table[:, jumps] = 0.0
-        return _projects((table @ table.T).tolist(), len(error) - len(jumps))
+        table = self._weights * torch.stack([error, self._pattern, self._exact, torch.ones_like(error)])
+        return _projects((table @ table.T).tolist(), len(error))
+
+    @functools.cached_property
+    def _weights(self) -> Tensor:
+        size = self._pattern.abs()
+        usual = size[size > 0].median() if bool((size > 0).any()) else size.new_zeros(())
+        return (_JUMPS * usual / size.clamp_min(torch.finfo(size.dtype).tiny)).clamp_max(1.0)
 
     def _some(self, values: Tensor) -> Tensor:
         values = values.reshape(-1)

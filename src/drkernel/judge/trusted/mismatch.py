@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from drkernel.judge.trusted import reductions
+
 
 @dataclass(frozen=True)
 class Mismatch:
@@ -57,3 +59,23 @@ def describe(
     among = f"of {value.numel()} elements" if whole else f"of the {value.numel()} elements around it"
     text = f"{where} is {got:.6g}, expected {right:.6g}; {100 * share:.3g}% {among} are wrong"
     return Mismatch(reason, text, path, tuple(index), right, got, share, error)
+
+
+def worst(path: str, value: Tensor, exact: Tensor, bounds: tuple[Tensor, float, float], chunk: int = 2**20) -> Mismatch:
+    """Describes the worst place of an output that is wrong.
+
+    Args:
+        exact: [R, C], of which `value` has the elements in its own shape.
+        bounds: of an element, [R, C] or [R, 1], as a share of the element, and a factor on both.
+        chunk: elements that are compared at once: a large output is not looked at as a whole to show one place.
+    """
+    table, rows = value.reshape(exact.shape), max(1, chunk // max(1, exact.shape[1]))
+    for first in range(0, len(table), rows):
+        part = slice(first, first + rows)
+        special, beyond, error = reductions.deviating(table[part], exact[part], bounds[0][part], *bounds[1:])
+        is_whole = part.stop >= len(table) and not first
+        for reason, bad in (("not_finite", special), ("wrong_values", beyond)):
+            if bool(bad.any()):
+                return describe(reason, path, value.shape, first, table[part], exact[part], bad, is_whole)
+    # no element is beyond its bound, but the norm of all errors is: show the last chunk's worst
+    return describe("wrong_values", path, value.shape, first, table[part], exact[part], error >= error.max(), False)

@@ -129,7 +129,7 @@ class PairedModels:
             return None
         with contextlib.suppress(DrKernelError):
             case = self._drawn(plan)
-            if case and self.overwritten and case.expected.finite and case.expected.well_conditioned:
+            if case and self.overwritten and case.expected.finite and case.tells:
                 return case
         return None
 

@@ -7,22 +7,21 @@ the distance from the exact outputs is what an honest kernel may have at that ou
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from drkernel.judge.boundary.aten import MOMENTS
-from drkernel.judge.trusted import reductions
+from drkernel.judge.trusted import reductions, ties
 from drkernel.judge.trusted.formats import PRODUCTS, with_factors
-from drkernel.judge.trusted.gradient_operators import in_parts
+from drkernel.judge.trusted.gradient_operators import SOFTMAX_GRADIENTS, in_parts, softmax_backward
 from drkernel.judge.trusted.whole_numbers import Samples, is_count, unless_whole
 from drkernel.types import Precision
 
@@ -142,14 +141,13 @@ class Noise(TorchDispatchMode):
 
     def _disturbed(self, func: Any, args: tuple, kwargs: dict) -> Any:
         name = func.overloadpacket.__name__
+        if ties.chooses(func, args, kwargs):
+            return ties.in_another_order(func, args, kwargs, self._generator(args[0].device))
         if rounds_nothing(func):
             return func(*args, **kwargs)
-        if (parts := in_parts(func)) is not None:
+        if (parts := self._parts(func, name, args)) is not None:
             with self:
                 return parts(*args, **kwargs)
-        if name in MOMENTS:
-            with self:
-                return _moments(name, *_with_correction(func._overloadname, *args, **kwargs))
         if name in _DECOMPOSED and func in decomposition_table:
             with self:
                 outputs = decomposition_table[func](*args, **kwargs)
@@ -167,10 +165,20 @@ class Noise(TorchDispatchMode):
         outputs = func(*args, **kwargs)
         terms = _terms(name, first, args, outputs)
         chain = chain_error(terms, first is not None) if terms > 1 else 0.0
-        for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+        for place, output in enumerate(outputs if isinstance(outputs, (tuple, list)) else (outputs,)):
             if isinstance(output, Tensor) and output.is_floating_point() and not self._is_count(output, args):
-                self._disturb_output(func, args, kwargs, output, chain)
+                self._disturb_output(func, args, kwargs, output, chain, place)
         return outputs
+
+    def _parts(self, func: Any, name: str, args: tuple) -> Callable[..., Any] | None:
+        """What computes the same by operators whose errors are known, if the operator's are not."""
+        if name in MOMENTS:
+            return lambda *args, **kwargs: _moments(name, *_with_correction(func._overloadname, *args, **kwargs))
+        if name in SOFTMAX_GRADIENTS:
+            unit = ROUNDED_ONCE * torch.finfo(self._narrow).eps if self._narrow else self._unit
+            other = self._disturb(args[0].clone(), unit, chain_error(args[0].shape[args[2]], True))
+            return functools.partial(softmax_backward, name, other)
+        return in_parts(func)
 
     def _is_count(self, output: Tensor, args: tuple) -> bool:
         if self._samples is None or not output.numel():
@@ -178,12 +186,13 @@ class Noise(TorchDispatchMode):
         self._samples.add(output)
         return False
 
-    def _disturb_output(self, func: Any, args: tuple, kwargs: dict, output: Tensor, chain: float) -> None:
+    def _disturb_output(self, func: Any, args: tuple, kwargs: dict, output: Tensor, chain: float, place: int) -> None:
         name = func.overloadpacket.__name__
         if chain and name in ("sum", "mean") and args[0].is_floating_point():
             self._disturb_sum(output, chain, *_reduced(name, output, args, kwargs))
         elif name.startswith(_INTERPOLATIONS):
-            self._add_error_of(func(args[0].abs(), *args[1:], **kwargs), output)
+            sized = func(args[0].abs(), *args[1:], **kwargs)
+            self._add_error_of(sized[place] if isinstance(sized, tuple) else sized, output)
         else:
             self._disturb(output, self._unit, chain)
         base = name.removesuffix("_")
@@ -368,27 +377,3 @@ def _only_floats(outputs: Any) -> bool:
     """Whether an operator gives floating tensors and nothing from which indices or decisions come."""
     several = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
     return all(isinstance(value, Tensor) and value.is_floating_point() for value in several)
-
-
-@contextlib.contextmanager
-def rerun(dtype: torch.dtype, mode: TorchDispatchMode | None) -> Iterator[None]:
-    """A run of a reference whose inputs and weights are of `dtype`, with a mode that changes its operators."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        plain_attention = sdpa_kernel(SDPBackend.MATH) if mode else contextlib.nullcontext()
-        wide = _Widened() if dtype == torch.float64 else contextlib.nullcontext()
-        with plain_attention, wide, mode or contextlib.nullcontext():
-            yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-class _Widened(TorchDispatchMode):
-    """What a reference asks for in fp32, as by `x.float()`, is fp64 beside its weights. Random numbers stay the same."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        kwargs = kwargs or {}
-        if kwargs.get("dtype") is torch.float32 and "rand" not in func.overloadpacket.__name__:
-            kwargs = kwargs | {"dtype": torch.float64}
-        return func(*args, **kwargs)

@@ -8,9 +8,10 @@ Outputs of 16 bits are rounded to them a few times at most. See judge/PROPERTIES
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from drkernel.judge.trusted.block_tolerance import LeafTolerance, RelativeBounds
 from drkernel.judge.trusted.element_bounds import MIN_ROW, Rows, element_bounds, stands_alone, table_of, together
 from drkernel.judge.trusted.integers import Flips
 from drkernel.judge.trusted.lowering import FEW, Bounds, Lowering, explained
-from drkernel.judge.trusted.mismatch import Mismatch, describe
+from drkernel.judge.trusted.mismatch import Mismatch, describe, worst
 from drkernel.judge.trusted.outputs import OutputTensor, dtype_of, form_of, is_float, kind_of, leaves, same, shape_of
 from drkernel.judge.trusted.rounding import EPS, UNIT
 from drkernel.types import Precision
@@ -37,10 +38,9 @@ _FLOOR = 1.0
 """Errors are at least so many times the unit of the precision policy (`rounding.UNIT`)."""
 _RARE, _RARE_FACTOR = 1e-3, 8.0
 """So many elements may exceed their bound, by at most this factor: random errors are small here and there."""
-_DOUBT, _FEW_OFF = 16.0, 0.01
-"""More noise is asked for within so many times the bounds, or where so few are beyond: choices jump, as a ReLU's."""
-_CHUNK = 2**20
-"""Elements that are compared at once in order to describe a mismatch."""
+_DOUBT, _FEW_OFF, _ROWS = 16.0, 0.01, 8
+"""More noise is asked for within so many times the bounds, or where so few are beyond, or one row or column of so many:
+choices jump, as a ReLU's."""
 _OTHER_INPUTS = 3.0
 """Bounds from another draw of the inputs, for the distance from the rounded reference, are wider by this factor."""
 _BESIDE, _TINY, _RANGE = 1e-9, 1e-300, 2.0**96
@@ -71,6 +71,7 @@ class Expected:
     """As `lowered`, to explain wrong outputs: formats of factors that the task forbids."""
     chained = False
     """Whether the reference has several products."""
+    _left_out: Collection[str] = ()
 
     def __init__(
         self,
@@ -133,6 +134,11 @@ class Expected:
         overflow, and discrete values do not depend on rounding."""
         return all(leaf.well_conditioned for leaf in self._leaves.values())
 
+    def leave_out_vague(self) -> bool:
+        """Compares from now on only outputs whose bounds tell right from wrong. Returns whether there are any."""
+        self._left_out = {path for path, leaf in self._leaves.items() if not leaf.well_conditioned}
+        return self._left_out != self._leaves.keys()
+
     def check(self, tree: Any, slack: float = 1.0) -> Mismatch | None:
         """Compares outputs, a tree whose tensors are `OutputTensor`. None if they are right.
 
@@ -143,7 +149,8 @@ class Expected:
         if found.keys() != self._leaves.keys() or form_of(tree) != form_of(self.rounded):
             return Mismatch("wrong_structure", f"returned {form_of(tree)}, expected {form_of(self.rounded)}")
         for path, value in self._rounded:
-            if problem := self._leaves[path].check(path, value, found[path], slack, self._lowered(path), self.chained):
+            how = path, value, found[path], slack, self._lowered(path), self.chained
+            if path not in self._left_out and (problem := self._leaves[path].check(*how)):
                 return problem
         return None
 
@@ -285,6 +292,8 @@ class _Leaf:
         """How far this output may be from the reference's own on other inputs."""
         if not is_float(rounded):
             return LeafTolerance(0.0, 0.0, 0.0, 0.0)
+        if "_noisier" in vars(self):
+            return self._noisier.tolerance(rounded)
         bounds = _OTHER_INPUTS * self.norm, _OTHER_INPUTS * self.max_error()
         last = rounded.shape[-1] if rounded.dim() > 1 else 1
         short = 1 < last < MIN_ROW and self._atol.numel() == rounded.numel()  # a few numbers of each token or sample
@@ -341,28 +350,11 @@ class _Leaf:
         found = next(lowered, None) if slack == 1.0 else None
         if self._is_right(value, slack) and not found:
             return None
-        problem = self._wrong(path, value, slack)
+        problem = worst(path, value, self.exact, (self._atol, self._rtol, slack))
         bounds = Bounds(self.exact, self.norm, self._atol, self._rtol)
         if slack == 1.0 and why and (explanation := explained(problem, value, bounds, *why)):
             return explanation
         return found.mismatch(path, problem) if found else problem
-
-    def _wrong(self, path: str, value: Tensor, slack: float) -> Mismatch:
-        """Describes the worst place of an output that is wrong."""
-        table, rows = value.reshape(self._table), max(1, _CHUNK // max(1, self._table[1]))
-        for first in range(0, len(table), rows):  # a large output is not looked at as a whole to show one place
-            part = slice(first, first + rows)
-            bounds = self._atol[part], self._rtol, slack
-            special, beyond, error = reductions.deviating(table[part], self.exact[part], *bounds)
-            last = part.stop >= len(table)
-            for reason, bad in (("not_finite", special), ("wrong_values", beyond)):
-                if bool(bad.any()):
-                    return describe(
-                        reason, path, value.shape, first, table[part], self.exact[part], bad, last and not first
-                    )
-        return describe(  # no element is beyond its bound, but the norm of all errors is: show the last chunk's worst
-            "wrong_values", path, value.shape, first, table[part], self.exact[part], error >= error.max(), False
-        )
 
     def _is_right(self, value: Tensor, slack: float) -> bool:
         """Whether a tensor holds the values, with more noise where that decides."""
@@ -370,16 +362,24 @@ class _Leaf:
             return True
         if not self._within(value, _DOUBT * slack) and not self._is_off_in_few_places(value, slack):
             return False
+        return self._noisier._within(value, slack)
+
+    @functools.cached_property
+    def _noisier(self) -> _Leaf:
+        """The same with bounds of more noise. Its own stay, so that no verdict hangs on what was asked before."""
+        atol, found = self._atol, copy.copy(self)
         for other in self.more_noise():
             again = _Leaf([self.exact.reshape(torch.as_tensor(other).shape), other], (), *self._given)
-            self._atol, self.norm = torch.maximum(self._atol, again._atol), max(self.norm, again.norm)
-        self.more_noise = tuple
-        return self._within(value, slack)
+            atol, found.norm = torch.maximum(atol, again._atol), max(found.norm, again.norm)
+        found._atol, self.more_noise = atol, tuple
+        return found
 
     def _is_off_in_few_places(self, value: Tensor, slack: float) -> bool:
         given = value.reshape(self._table), self.exact, self._atol, self._rtol, slack
         special, beyond, _ = reductions.by(*given[:2]).deviations(*given)
-        return not special and beyond <= max(1, _FEW_OFF * value.numel())
+        shape = self.exact.shape
+        one_row = max(shape) if min(shape) >= _ROWS else 1
+        return not special and beyond <= max(one_row, _FEW_OFF * value.numel())
 
     def _within(self, value: Tensor, slack: float) -> bool:
         """Whether a tensor of any shape and dtype, with as many elements, holds the values."""

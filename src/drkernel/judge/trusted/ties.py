@@ -1,0 +1,28 @@
+"""Which of equal numbers is chosen: PyTorch leaves it open, and so a gradient may go to any of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_PLACES = {"topk": 2, "kthvalue": 2, "sort": 1, "median": 1, "max": 1, "min": 1}
+"""Operators that choose along a dimension, and which argument it is."""
+
+
+def chooses(func: Any, args: tuple, kwargs: dict) -> bool:
+    """Whether an operator returns values and where they lie, with equal ones in no given order."""
+    returns = func._schema.returns
+    return func.overloadpacket.__name__ in _PLACES and len(returns) == 2 and not kwargs.get("stable")
+
+
+def in_another_order(func: Any, args: tuple, kwargs: dict, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The values and indices where the numbers lie in a random order: the same values, of equal ones perhaps others."""
+    x, place = args[0], _PLACES[func.overloadpacket.__name__]
+    dim = args[place] if len(args) > place else kwargs.get("dim", -1)
+    if not x.dim():
+        return func(*args, **kwargs)
+    order = torch.randperm(x.shape[dim], generator=generator, device=x.device)
+    values, indices = func(x.index_select(dim, order), *args[1:], **kwargs)
+    return values, order[indices]

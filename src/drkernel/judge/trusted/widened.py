@@ -1,0 +1,35 @@
+"""A run of a reference in wider numbers than its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+@contextlib.contextmanager
+def run(dtype: torch.dtype, mode: TorchDispatchMode | None) -> Iterator[None]:
+    """A run of a reference whose inputs and weights are of `dtype`, with a mode that changes its operators."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        plain_attention = sdpa_kernel(SDPBackend.MATH) if mode else contextlib.nullcontext()
+        wide = _Widened() if dtype == torch.float64 else contextlib.nullcontext()
+        with plain_attention, wide, mode or contextlib.nullcontext():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class _Widened(TorchDispatchMode):
+    """What a reference asks for in fp32, as by `x.float()`, is fp64, as weights are. Random numbers are the same."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        if kwargs.get("dtype") is torch.float32 and "rand" not in func.overloadpacket.__name__:
+            kwargs = kwargs | {"dtype": torch.float64}
+        return func(*args, **kwargs)
