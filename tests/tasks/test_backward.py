@@ -63,7 +63,7 @@ def get_inputs():
     inputs = get_forward_inputs()
     with torch.device("meta"):  # for the shape alone
         model = ForwardModel(*get_init_inputs())
-    output = model(*(x.to("meta") if torch.is_tensor(x) else x for x in inputs))
+        output = model(*(x.to("meta") if torch.is_tensor(x) else x for x in inputs))
     return [*inputs, torch.randn(output.shape)]
 """
     )
@@ -125,6 +125,11 @@ def test_its_outputs_are_the_gradients(form):
 def test_a_weight_that_only_training_uses_is_left_out():
     of = task("return self.linear(x) if self.training else x @ self.linear.weight.t()")
     assert '(x, self.get_parameter("linear.weight"))' in backward(of).source
+
+
+def test_a_forward_may_make_tensors():
+    made = Reference(backward(task("return self.linear(x + torch.eye(ROWS, WIDTH))")))
+    assert len(made.forward(made.model(0), made.inputs(0))) == 3
 
 
 def test_a_source_without_the_name_torch_gets_it():

@@ -167,7 +167,7 @@ def _inputs(forward: str, found: _Forward) -> str:
         f"    inputs = {FORWARD_INPUTS}()",
         '    with torch.device("meta"):  # for the shape alone',
         f"        model = {forward}({arguments})",
-        '    output = model(*(x.to("meta") if torch.is_tensor(x) else x for x in inputs))',
+        '        output = model(*(x.to("meta") if torch.is_tensor(x) else x for x in inputs))',
         f"    return [*inputs, {', '.join(drawn)}]",
     ]
     return "\n".join(lines) + "\n"

@@ -38,5 +38,5 @@ def get_inputs():
     inputs = get_forward_inputs()
     with torch.device("meta"):  # for the shape alone
         model = ForwardModel(*get_init_inputs())
-    output = model(*(x.to("meta") if torch.is_tensor(x) else x for x in inputs))
+        output = model(*(x.to("meta") if torch.is_tensor(x) else x for x in inputs))
     return [*inputs, torch.randn(output.shape)]

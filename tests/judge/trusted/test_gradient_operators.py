@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from drkernel.judge.trusted.formats import LOWERINGS, Lowered
 from drkernel.judge.trusted.gradient_operators import convolution_backward
 from drkernel.judge.trusted.rounding import Noise
+from tests.judge.expectations import expected, right
 
 
 def draw(seed: int) -> tuple[torch.Tensor, torch.Tensor, tuple] | None:
@@ -84,3 +85,59 @@ def test_products_of_gradients_are_lowered():
         lowered = gradients(run, x, conv.weight)
     for one, other in zip(exact, lowered, strict=True):
         assert 1e-5 < float((one - other).norm() / one.norm()) < 1e-3
+
+
+def of_attention(scores, grad, value, flash):
+    """The gradient of scores whose softmax weighs values; the row 0 has one score that is nearly all."""
+    weights = torch.softmax(scores, -1)
+    of_weights = grad @ value.mT
+    if flash:
+        total = (weights @ value * grad).sum(-1, keepdim=True)
+        return weights * (of_weights - total)
+    with torch.enable_grad():
+        scores = scores.detach().requires_grad_()
+        torch.softmax(scores, -1).backward(of_weights)
+    return scores.grad
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_flash_attentions_sum_is_right(seed):
+    draw = torch.Generator().manual_seed(seed)
+    scores, grad, value = (torch.randn(4, 32, n, generator=draw) for n in (32, 16, 16))
+    scores[:, 0] -= 1e4 * (torch.arange(32) > 0)
+    found = expected(lambda *x: of_attention(*x, flash=False), scores, grad, value)
+    assert right(found, of_attention(scores, grad, value, flash=True))
+    assert not right(found, of_attention(scores, grad, value, flash=True) + 1e-4)
+
+
+def test_gradients_of_a_grid_have_noise_of_their_own():
+    x, grid = torch.randn(2, 3, 8, 8), torch.rand(2, 5, 5, 2) * 2 - 1
+
+    def gradients(x, grid):
+        with torch.enable_grad():
+            x, grid = x.detach().requires_grad_(), grid.detach().requires_grad_()
+            out = F.grid_sample(x, grid, align_corners=False)
+            return torch.autograd.grad(out, (x, grid), torch.ones_like(out))
+
+    with Noise("ieee", 0):
+        noisy = gradients(x.double(), grid.double())
+    for one, exact in zip(noisy, gradients(x.double(), grid.double()), strict=True):
+        assert 0 < (one - exact).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("choose", [lambda x: x.topk(3).values, lambda x: x.kthvalue(2, 1).values])
+def test_equal_numbers_are_chosen_in_any_order(choose):
+    x = torch.randint(0, 2, (16, 64), generator=torch.Generator().manual_seed(6)).double()
+
+    def gradient(x):
+        with torch.enable_grad():
+            out = choose(x := x.detach().requires_grad_())
+            return torch.autograd.grad(out, x, torch.ones_like(out))[0]
+
+    found = []
+    for seed in range(2):
+        with Noise("ieee", seed):
+            found.append(gradient(x))
+    assert not torch.equal(*found)
+    for one in found:
+        assert torch.equal(one.bool().sum(1), gradient(x).bool().sum(1))
