@@ -21,6 +21,7 @@ from drkernel.judge.boundary.shared_tensors import DTYPES, decode
 from drkernel.judge.untrusted.fake_cuda import CUDA
 from drkernel.judge.untrusted.simulated.cpu_as_cuda import ADDRESSES
 from drkernel.judge.untrusted.simulated.device import record_grids
+from drkernel.judge.untrusted.simulated.limits import Guesses
 
 MOST_FORWARDS = 5
 """The first ones may pack weights, keep buffers and capture a graph. Two in a row that call the same are enough."""
@@ -59,7 +60,8 @@ def _without_data() -> Iterator[None]:
         (fake_tensor.FakeTensor, "data_ptr", _address),
         (fake_tensor.FakeTensor, "device", property(lambda tensor: _device(tensor, device))),
         (torch.utils, "swap_tensors", _becomes),
-        (fake_tensor.FakeTensor, "item_memo", property(lambda tensor: 1, lambda tensor, value: None)),
+        (fake_tensor.FakeTensor, "item_memo", property(_guess, lambda tensor, value: None)),
+        (Guesses, "made", False),
     ]
     with contextlib.ExitStack() as stack:
         for patch in patches:
@@ -70,6 +72,12 @@ def _without_data() -> Iterator[None]:
 def _device(tensor: Tensor, own: property) -> torch.device:
     """That of fake CUDA for the submission. Torch sets the mode aside where it asks for itself."""
     return CUDA if torch._C._len_torch_function_stack() else own.fget(tensor)  # type: ignore[misc]
+
+
+def _guess(tensor: Tensor) -> int:
+    """The number that is read back."""
+    Guesses.made = True
+    return 1
 
 
 def _address(tensor: Tensor) -> int:

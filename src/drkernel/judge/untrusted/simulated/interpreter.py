@@ -32,7 +32,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from drkernel.judge.boundary.aten import keep_fused_operators_whole
 from drkernel.judge.boundary.custom_operators import record_without_modes
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
-from drkernel.judge.untrusted.simulated import block_pointers, opaque, sampled
+from drkernel.judge.untrusted.simulated import block_pointers, limits, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
 from drkernel.judge.untrusted.simulated.compiled import CompiledKernel
@@ -97,7 +97,7 @@ class Machine:
         if unknown := sorted(kwargs.keys() - set(kernel.arg_names) - LAUNCH_OPTIONS):
             raise errors.InterpreterError(f"kernel `{kernel.__name__}` has no parameter `{unknown[0]}`")
         arguments = inspect.getcallargs(kernel.fn, *args, **{k: v for k, v in kwargs.items() if k in kernel.arg_names})
-        sizes = _grid(kernel, grid(arguments) if callable(grid) else grid)
+        sizes = limits.grid_sizes(kernel.__name__, grid(arguments) if callable(grid) else grid)
         if self.capture is not None:
             self.capture.append(lambda: self.launch(kernel, args, kwargs, sizes))
         for hook in kernel.pre_run_hooks:
@@ -134,7 +134,10 @@ class Machine:
                     self._place(sizes)
                     self._batch(_body(kernel), self._values(kernel, arguments), place)
 
-            known[key] = sampled.work(run, sizes, self.seed)
+            try:
+                known[key] = sampled.work(run, sizes, self.seed)
+            except Exception as error:
+                raise _located(kernel, error) from error
         a_program = known[key] if key in known else np.mean(list(known.values()), axis=0)
         for name, number in zip(sampled.COUNTED, a_program, strict=True):
             kind = type(getattr(row, name))
@@ -219,16 +222,6 @@ def _collecting() -> Iterator[None]:
             gc.disable()
 
 
-def _grid(kernel: upstream.InterpretedFunction, grid: Any) -> tuple[int, ...]:
-    """The sizes of a grid, checked."""
-    sizes = tuple(int(size) for size in (grid if isinstance(grid, (tuple, list)) else (grid,)))
-    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-        raise errors.InterpreterError(
-            f"kernel `{kernel.__name__}`: the grid must have 1 to 3 dimensions of at least 0, found {sizes}"
-        )
-    return sizes
-
-
 def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors among the arguments of a launch, each with the argument's name."""
     for name, value in arguments.items():
@@ -263,7 +256,7 @@ def _located(kernel: upstream.InterpretedFunction, error: Exception) -> Exceptio
     line = getattr(error, "kernel_line", line)
     text = linecache.getline(file, line).strip()
     place = f"kernel `{kernel.__name__}` line {line}" + (f" `{text}`" if text else "")
-    if isinstance(error, (MemoryFault, WorkBudgetExceeded)):
+    if isinstance(error, (MemoryFault, WorkBudgetExceeded, limits.LaunchLimitExceeded)):
         return type(error)(f"{place}: {error}")
     return errors.InterpreterError(f"{place}: {type(error).__name__}: {error}")
 
@@ -277,6 +270,7 @@ def build() -> Machine:
     upstream.interpreter_semantic = machine.semantic
     upstream.BlockPointerHandle.materialize_pointers = block_pointers.materialize_block_pointer
     upstream.TensorDescHandle.materialize_pointers = block_pointers.materialize_descriptor
+    tl.core.validate_block_shape = limits.block_elements
     upstream.FunctionRewriter.ast_transformer = LoopTransformer()
     use_own_names(machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, **kwargs: _run(machine, kernel, args, **kwargs)

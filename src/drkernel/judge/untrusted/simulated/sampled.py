@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from drkernel.judge.boundary.op_trace import Row
+from drkernel.judge.untrusted.simulated.limits import Guesses, LaunchLimitExceeded
 from drkernel.judge.untrusted.simulated.meter import Meter, WorkBudgetExceeded
 
 PROGRAMS, FEWEST = 4, 2
@@ -21,6 +22,9 @@ BUDGET = 2e7
 """Work (see Meter) of all of them: 0.1 to 0.2 s."""
 LAUNCHES = 8
 """Different launches of one kernel of which programs run; more are taken to be like these."""
+
+CERTAIN = (LaunchLimitExceeded,)
+"""Errors that do not come from missing data."""
 
 COUNTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes", "moved")
 """The fields of a row that `work` gives."""
@@ -63,6 +67,9 @@ def work(run: Callable[[Meter, np.ndarray], None], sizes: tuple[int, ...], seed:
     Args:
         run: executes the program at a place [1, 3] of the grid.
         seed: decides which programs run.
+
+    Raises:
+        LaunchLimitExceeded: no GPU would launch the kernel.
     """
     draws = np.random.default_rng(seed)
     places, number = _places((*sizes, 1, 1)[:3], draws), draws.uniform(0.1, 0.9)
@@ -73,7 +80,9 @@ def work(run: Callable[[Meter, np.ndarray], None], sizes: tuple[int, ...], seed:
             run(meter, place[None])
         except WorkBudgetExceeded:
             meter.row.moved = 0.0
-        except Exception:
+        except Exception as error:
+            if isinstance(error, CERTAIN) and not Guesses.made:
+                raise
             break
         meter.finish(1)
         found.append(np.array([getattr(meter.row, name) for name in COUNTED], float))
