@@ -92,3 +92,55 @@ def test_limits_hold_at_the_published_sizes(judge):
         assert (found.status, found.reason) == ("invalid", "runtime_error"), found
         assert "kernel `_k`" in found.detail and text in found.detail and "published" in found.detail, found
     assert verdict(judge, "4, 2**20").ok
+
+
+@triton.jit
+def product(a, b, out, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, FORM: tl.constexpr):
+    """A tile of a product whose operands are read as rows of BK numbers, whatever they are."""
+    m, n, acc = tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :], tl.zeros([BM, BN], tl.float32)
+    for k in tl.range(0, K, BK, num_stages=2 if FORM == "two stages" else None):
+        at = k + tl.arange(0, BK)
+        if FORM == "index":
+            at += tl.load(out.to(tl.pointer_type(tl.int32), bitcast=True))
+        x, y = tl.load(a + 0 * m + at[None, :]), tl.load(b + at[:, None] + 0 * n)
+        if FORM == "branch":  # noqa: SIM102
+            if tl.sum(tl.sum(x, 0), 0) > 0:
+                x, y = tl.load(a + 0 * m + at[None, :]), tl.load(b + at[:, None] + 0 * n)
+        if FORM == "sum":
+            x += 1
+        acc = tl.dot(x, y, acc)
+        if FORM == "inner loop":
+            for _ in range(K):
+                acc += 1
+    tl.store(out + m * BN + n, acc)
+
+
+def tile(form="", kind=torch.float32, k=128, blocks=(256, 128, 64), **options):
+    a, b, out = torch.zeros(k, dtype=kind), torch.zeros(k, dtype=kind), torch.zeros(blocks[0] * blocks[1])
+    launch(product, (1,), a, b, out, k, *blocks, FORM=form, **options)
+
+
+def test_the_stages_of_a_loop_must_fit_into_shared_memory():
+    """256 x 64 and 64 x 128 numbers in fp32 take 96 KiB in each stage but one, and there are 227 KiB."""
+    tile(num_stages=3)
+    tile(num_stages=1)
+    tile()
+    found = r"kernel `product` line .*at least 294912 bytes of shared memory with num_stages=4, a program has 232448"
+    with pytest.raises(LaunchLimitExceeded, match=found):
+        tile(num_stages=4)
+    tile("two stages", num_stages=4)
+    tile(k=64, num_stages=4)  # no loop
+    tile(kind=torch.bfloat16, num_stages=4)
+    with pytest.raises(LaunchLimitExceeded, match="at least 262144 bytes"):
+        tile(kind=torch.bfloat16, k=512, blocks=(256, 256, 256))
+
+
+@pytest.mark.parametrize("form", ["index", "branch", "sum", "inner loop"])
+def test_what_may_change_how_a_loop_is_compiled_is_not_counted(form):
+    tile(form, num_stages=4)
+
+
+def test_an_autotuner_leaves_out_what_does_not_fit():
+    tuned = triton.autotune([triton.Config({}, num_stages=stages) for stages in (5, 4, 3)], ["K"])(product)
+    launch(tuned, (1,), torch.zeros(128), torch.zeros(128), torch.zeros(2**15), 128, 256, 128, 64, FORM="")
+    assert tuned.best_config.num_stages == 3

@@ -14,11 +14,11 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as upstream
 
-from drkernel.judge.boundary.op_trace import Math
 from drkernel.judge.untrusted.simulated import numerics
 from drkernel.judge.untrusted.simulated.memory import gather, in_any_order, scatter
 from drkernel.judge.untrusted.simulated.meter import Meter, NoLaunch
-from drkernel.judge.untrusted.simulated.products import loaded, product_fill, product_of, turned
+from drkernel.judge.untrusted.simulated.products import dot_math, is_tf32, loaded, product_fill, product_of, turned
+from drkernel.judge.untrusted.simulated.shared_memory import Loop
 
 UNDO_ELEMENTS = 1 << 24
 """Stored elements whose old values a batch of programs may keep. Programs that store more run one by one."""
@@ -118,6 +118,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
     programs: np.ndarray
     undo: list[tuple]
     remembered: int
+    loop: Loop | None = None
+    stages = 0
+    """See shared_memory."""
     order: np.random.Generator
     """Draws the order of atomic operations; the same in each launch, so that verdicts repeat."""
 
@@ -144,6 +147,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     def scalar(self, data: np.ndarray) -> Any:
         """The Python value of a scalar that decides control flow. data: [P or 1]."""
+        if self.loop:
+            self.loop.certain = False
         if data.size > 1 and not agree(data):
             raise Divergence(np.broadcast_to(data.reshape(-1), len(self.programs)))
         return data.flat[0]
@@ -177,7 +182,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         self.meter.programs.waited |= bool(is_volatile)
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
         data = gather(place, pointers, where, fill, kind, self.meter.addresses)
-        return BlockValue(data, dtype, loaded(where, pointers, kind.itemsize))
+        in_loop = self.loop.loaded(dtype, is_volatile) if self.loop else {}
+        return BlockValue(data, dtype, loaded(where, pointers, kind.itemsize) | in_loop)
 
     def create_masked_store(self, ptr: BlockValue, value: BlockValue, mask: BlockValue, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
@@ -287,19 +293,21 @@ class BatchBuilder(upstream.InterpreterBuilder):
         return self._done(ptr.data + np.uint64(width) * offset.data.astype(np.uint64), ptr.dtype, INTEGER)
 
     def create_dot(self, a: BlockValue, b: BlockValue, d: BlockValue, precision: Any, imprecise: Any) -> BlockValue:
+        if self.loop:
+            self.loop.product(a, b)
         left, right = self._dot_operand(a, precision), self._dot_operand(b, precision)
         result = np.matmul(left, right, dtype=d.data.dtype if d.data.dtype != np.float16 else np.float32)
         rows, inner, columns = *left.shape[-2:], right.shape[-1]
         batch = int(np.prod(result.shape[:-2]))
         flops = 2 * batch * rows * inner * columns * self._repeat(result)
-        math, k_major = _dot_math(a.dtype.scalar, precision), a.attr.get("along") == 1 and b.attr.get("along") == 0
+        math, k_major = dot_math(a.dtype.scalar, precision), a.attr.get("along") == 1 and b.attr.get("along") == 0
         self.meter.product(flops, product_fill(a, b), math, rows * columns, k_major)
         self.meter.work += batch * rows * inner * columns / 32
         return BlockValue((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
 
     def _dot_operand(self, handle: BlockValue, precision: Any) -> np.ndarray:
         dtype = handle.dtype.scalar
-        if dtype == tl.float32 and _is_tf32(precision):
+        if dtype == tl.float32 and is_tf32(precision):
             return numerics.round_to_tf32(handle.data)
         data = decoded(handle.data, dtype)
         return data.astype(np.float32) if data.dtype == np.float16 else data
@@ -362,6 +370,11 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     # block pointers and descriptors
 
+    def create_descriptor_load(self, *arguments: Any) -> BlockValue:
+        found = super().create_descriptor_load(*arguments)
+        found.attr.pop("turn", None)  # another unit loads it
+        return found
+
     def create_advance(self, ptr: Any, offsets: list[BlockValue]) -> Any:
         moved = [
             BlockValue(o.data + d.data.astype(o.data.dtype), o.dtype) for o, d in zip(ptr.offsets, offsets, strict=True)
@@ -377,19 +390,3 @@ def _view(arg: BlockValue, data: np.ndarray, attr: dict | None = None) -> BlockV
 def _simple_cost(data: np.ndarray, dtype: Any) -> float:
     """Cost of an addition, comparison, ... of such numbers. What they are is seen: a dtype may be made to lie."""
     return 1 if decoded(data[:0], dtype).dtype.kind == "f" else INTEGER
-
-
-def _is_tf32(precision: Any) -> bool:
-    return precision is not None and precision == upstream._ir.INPUT_PRECISION.TF32
-
-
-def _dot_math(dtype: Any, precision: Any) -> Math:
-    if dtype == tl.float64:
-        return "fp64"
-    if dtype == tl.float32:
-        forms: dict[Any, Math] = {
-            upstream._ir.INPUT_PRECISION.IEEE: "fp32",
-            upstream._ir.INPUT_PRECISION.TF32x3: "tf32x3",
-        }
-        return forms.get(precision, "tf32")
-    return "half"

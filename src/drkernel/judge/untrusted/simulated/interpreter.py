@@ -32,7 +32,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from drkernel.judge.boundary.aten import keep_fused_operators_whole
 from drkernel.judge.boundary.custom_operators import record_without_modes
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
-from drkernel.judge.untrusted.simulated import block_pointers, limits, opaque, sampled
+from drkernel.judge.untrusted.simulated import autotuning, block_pointers, limits, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
 from drkernel.judge.untrusted.simulated.compiled import CompiledKernel
@@ -40,6 +40,7 @@ from drkernel.judge.untrusted.simulated.loops import LoopTransformer, LoopValue,
 from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
 from drkernel.judge.untrusted.simulated.recorder import Session, plain
 from drkernel.judge.untrusted.simulated.semantic import BatchSemantic
+from drkernel.judge.untrusted.simulated.shared_memory import stages_of
 from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
 
 BATCH_ELEMENTS = 1 << 16
@@ -102,6 +103,7 @@ class Machine:
             self.capture.append(lambda: self.launch(kernel, args, kwargs, sizes))
         for hook in kernel.pre_run_hooks:
             hook(*args, **kwargs)
+        self.builder.stages = stages_of(kwargs, kernel.arg_names)
         row = session.row(kernel)
         row.calls += 1
         if session.dry:
@@ -183,7 +185,7 @@ class Machine:
         Programs that leave a loop one by one split off one by one. After a few splits each runs alone.
         """
         builder, meter = self.builder, self.builder.meter
-        builder.programs, builder.undo, builder.remembered = programs, [], 0
+        builder.programs, builder.undo, builder.remembered, builder.loop = programs, [], 0, None
         meter.begin(programs @ self._strides())
         before = meter.snapshot()
         try:
@@ -275,7 +277,7 @@ def build() -> Machine:
     use_own_names(machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, **kwargs: _run(machine, kernel, args, **kwargs)
     upstream.InterpretedFunction.__call__ = lambda kernel, *args, **kwargs: _body(kernel)(*args, **kwargs)
-    autotuner.Autotuner.run = _run_first_configuration
+    autotuner.Autotuner.run = autotuning.run_first_configuration
     _interpret_library()
     _patch_language(machine)
     triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
@@ -299,35 +301,6 @@ def _run(
 def _constants(kernel: upstream.InterpretedFunction) -> set[str]:
     """The names of a kernel's constants."""
     return {name for name, kind in kernel.fn.__annotations__.items() if "constexpr" in str(kind)}
-
-
-def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: Any) -> CompiledKernel:
-    """Autotuning without a clock: the first configuration left after pruning, chosen once per key.
-
-    As on a GPU, `reset_to_zero` and the pre-hook act when the choice is made, not at every launch.
-    """
-    self.nargs = dict(zip(self.arg_names, args, strict=False))
-    arguments = {name: value for name, value in {**self.nargs, **kwargs}.items() if name in self.arg_names}
-    dtypes = [str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")]
-    key = (*(arguments[name] for name in self.keys if name in arguments), *dtypes)
-    fresh = key not in self.cache
-    if fresh:
-        self.cache[key] = self.prune_configs(kwargs)[0]
-    self.best_config = config = self.cache[key]
-    if clash := sorted(kwargs.keys() & config.kwargs.keys()):
-        raise ValueError(f"Conflicting meta-parameters: {clash} given by the call and by the configuration")
-    everything = {**self.nargs, **kwargs, **config.all_kwargs()}
-    if fresh and len(self.configs) > 1:
-        if self.user_defined_pre_hook:
-            self.pre_hook(everything, reset_only=True)
-        else:
-            for tensor in [everything[name] for name in self.reset_to_zero]:
-                torch.Tensor.zero_(tensor)  # recorded: a key may be fresh in every call
-    if config.pre_hook is not None:
-        config.pre_hook(everything)
-    compiled = self.fn.run(*args, **kwargs, **config.all_kwargs())
-    self.nargs = None
-    return compiled
 
 
 def _interpret_library() -> None:

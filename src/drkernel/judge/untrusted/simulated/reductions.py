@@ -75,7 +75,8 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
 
 def _as_dot(machine: Any, input: Any) -> Any:
     """The sum over axis 1 of a product that the compiler makes a product of matrices, in TF32; see `product_of`."""
-    left, right = input.handle.attr["product"]
+    sides = input.handle.attr["product"]
+    left, right = (BlockValue(side.data, side.dtype, side.attr | {"turn": None}) for side in sides)
     builder, (programs, rows, _, columns) = machine.builder, input.handle.data.shape
     builder.count(input.handle.data, -1)  # there is no product element by element
     zero = BlockValue(np.zeros((programs, rows, columns), np.float32), tl.float32)
