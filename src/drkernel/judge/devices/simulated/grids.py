@@ -32,7 +32,7 @@ from drkernel.types import DrKernelError
 _NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
 """Where something needs data, or takes too long: right code may do so."""
 
-_IMPOSSIBLE = ("LaunchLimitExceeded", "SharedMemoryExceeded")
+_IMPOSSIBLE = ("LaunchLimitExceeded", "SharedMemoryExceeded", "MemoryFault")
 """Errors in a dry run that do not come from missing data."""
 
 

@@ -182,6 +182,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
         self.meter.programs.waited |= bool(is_volatile)
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
         data = gather(place, pointers, where, fill, kind, self.meter.addresses)
+        if not dtype.is_floating():
+            self.meter.guess()
         in_loop = self.loop.loaded(dtype, is_volatile) if self.loop else {}
         return BlockValue(data, dtype, loaded(where, pointers, kind.itemsize) | in_loop)
 
@@ -213,6 +215,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
         self.meter.programs.waited |= bool(where.any())
+        self.meter.guess()
         self.meter.access(pointers, where, data.itemsize, False, 1)
         self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
         return pointers - self.meter.addresses, data, where
@@ -271,7 +274,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def _numbers(self, op: Callable, dtype: Any, *operands: BlockValue) -> BlockValue:
         """Applies op; comparisons stay bool, and numpy's wider results go back to the operand's type."""
         result = op(*(decoded(operand.data, dtype) for operand in operands))
-        if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
+        if result.dtype == np.bool_ and dtype.is_floating():
+            self.meter.guess()
+        elif result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
             result = encoded(result, dtype)
         return self._done(result, dtype, COSTS.get(op, _simple_cost(operands[0].data, dtype)))
 
@@ -318,6 +323,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         function = numerics.libdevice(symbol)
         data = [decoded(a.data, a.dtype.scalar) for a in args]
         result = encoded(function(*np.broadcast_arrays(*data)), kind.scalar)
+        self.meter.guess()
         return self._done(result, kind.scalar, COSTS.get(function, 16))
 
     def create_inline_asm(self, *_: Any) -> BlockValue:

@@ -34,10 +34,11 @@ from drkernel.judge.boundary.custom_operators import record_without_modes
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
 from drkernel.judge.untrusted.simulated import autotuning, block_pointers, limits, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
+from drkernel.judge.untrusted.simulated.bounds import MemoryFault
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
 from drkernel.judge.untrusted.simulated.compiled import CompiledKernel
 from drkernel.judge.untrusted.simulated.loops import LoopTransformer, LoopValue, static_range, use_own_names
-from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
+from drkernel.judge.untrusted.simulated.meter import Meter, WorkBudgetExceeded
 from drkernel.judge.untrusted.simulated.recorder import Session, plain
 from drkernel.judge.untrusted.simulated.semantic import BatchSemantic
 from drkernel.judge.untrusted.simulated.shared_memory import stages_of
@@ -137,7 +138,7 @@ class Machine:
                     self._batch(_body(kernel), self._values(kernel, arguments), place)
 
             try:
-                known[key] = sampled.work(run, sizes, self.seed)
+                known[key] = sampled.work(run, sizes, self.seed, list(_given(arguments)))
             except Exception as error:
                 raise _located(kernel, error) from error
         a_program = known[key] if key in known else np.mean(list(known.values()), axis=0)
@@ -209,7 +210,10 @@ class Machine:
             return argument
         if isinstance(argument, tuple):
             return upstream._tuple_create(argument, map(self._value, argument))
-        return upstream._implicit_cvt(argument)
+        value = upstream._implicit_cvt(argument)
+        if isinstance(argument, int) and argument >= 2**31:
+            value.handle.data = value.handle.data.astype(batched.np_dtype(value.type))  # not uint32 for an int64
+        return value
 
 
 @contextlib.contextmanager
@@ -225,12 +229,17 @@ def _collecting() -> Iterator[None]:
 
 
 def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors among the arguments of a launch, each with the argument's name."""
+    """The tensors among the arguments of a launch, each with the argument's name and nobody else's attributes."""
+    return ((name, plain(tensor)) for name, tensor in _given(arguments))
+
+
+def _given(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors among the arguments as they are."""
     for name, value in arguments.items():
         for item in value if isinstance(value, tuple) else (value,):
             item = item.base if isinstance(item, (TensorDescriptor, triton.runtime.jit.TensorWrapper)) else item
             if isinstance(item, torch.Tensor):
-                yield name, plain(item)
+                yield name, item
 
 
 def _body(kernel: upstream.InterpretedFunction) -> Callable:

@@ -13,6 +13,7 @@ import numpy as np
 from drkernel.judge.boundary.aten import distinct_elements
 from drkernel.judge.boundary.op_trace import Math, Row
 from drkernel.judge.untrusted.simulated.batches import Batch, grid_of
+from drkernel.judge.untrusted.simulated.bounds import fault
 from drkernel.judge.untrusted.simulated.races import DataRace, Programs, Readers, Writers
 
 SECTOR_BITS = 5
@@ -30,10 +31,6 @@ WORK_PER_STEP = 2000
 
 class WorkBudgetExceeded(RuntimeError):
     """The launch needs more simulated work than one call may cost. Unlike a timeout it is deterministic."""
-
-
-class MemoryFault(RuntimeError):
-    """A program loads or stores outside of every tensor that the kernel was given."""
 
 
 class Region:
@@ -186,6 +183,9 @@ class Meter:
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
 
+    def guess(self) -> None:
+        """Called for a number that decides what a program does, and that only data can tell."""
+
     def begin(self, places: np.ndarray) -> None:
         """Starts a batch of programs, at these places [P] of the grid. They have loaded nothing yet."""
         self.programs = Programs(places)
@@ -281,16 +281,7 @@ class Meter:
             region.total[stored] += int(moved * inside.mean())
             known |= inside
         if not known.all():
-            raise MemoryFault(self._fault(int(valid[known.argmin()]), stored))
-
-    def _fault(self, address: int, stored: bool) -> str:
-        verb = "store" if stored else "load"
-        if not self.regions:
-            return f"{verb} through a pointer although the kernel was given no tensor"
-        near = min(self.regions, key=lambda r: max(r.base - address, address - r.base - r.size + 1))
-        index = (address - near.base) // near.element
-        size = near.size // near.element
-        return f"{verb} outside of every tensor: element {index} of `{near.name}`, which has {size} (mask missing?)"
+            raise fault(self.regions, int(valid[known.argmin()]), stored)
 
     def finish(self, programs: int) -> None:
         """Adds the launch, of so many programs, to its row.

@@ -59,6 +59,8 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
         and "product" in inputs[0].handle.attr
     ):
         return _as_dot(machine, inputs[0])
+    if len(inputs) > 1:
+        machine.builder.meter.guess()  # it may tell where the largest one is
     machine.builder.count(arrays[0], REDUCE_COST)
     if axis is None:
         arrays, place = [a.reshape(len(a), -1) for a in arrays], 1
@@ -108,6 +110,8 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     dtypes = [t.type.scalar for t in inputs]
     arrays = with_common_programs(*(decoded(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     place = axis + 1 if axis >= 0 else axis + arrays[0].ndim
+    if len(inputs) > 1:
+        machine.builder.meter.guess()
     machine.builder.count(arrays[0], SCAN_COST)
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]
