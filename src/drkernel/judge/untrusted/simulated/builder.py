@@ -15,7 +15,7 @@ import triton.language as tl
 from triton.runtime import interpreter as upstream
 
 from drkernel.judge.untrusted.simulated import numerics
-from drkernel.judge.untrusted.simulated.memory import gather, in_any_order, scatter
+from drkernel.judge.untrusted.simulated.memory import gather, in_any_order, scatter, store
 from drkernel.judge.untrusted.simulated.meter import Meter, NoLaunch
 from drkernel.judge.untrusted.simulated.products import dot_math, is_tf32, loaded, product_fill, product_of, turned
 from drkernel.judge.untrusted.simulated.shared_memory import Loop
@@ -193,12 +193,13 @@ class BatchBuilder(upstream.InterpreterBuilder):
         pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, data))
         place = self.meter.access(pointers, where, kind.itemsize, True, self._repeat(pointers))
         self._remember(place, pointers, where, kind)
-        scatter(place, pointers, where, data, self.meter.addresses)
+        store(place, pointers, where, data, self.meter.addresses, lambda some: decoded(some, ptr.get_element_ty()))
 
     def _remember(self, place: Any, pointers: np.ndarray, where: np.ndarray, kind: np.dtype) -> None:
         if len(self.programs) > 1:
             self.remembered += where.size
             if self.remembered > UNDO_ELEMENTS:
+                self.meter.take_back(place)
                 raise Divergence(np.arange(len(self.programs)))
             old = gather(place, pointers, where, np.zeros(where.shape, kind), kind, self.meter.addresses)
             self.undo.append((place, pointers, where, old))
@@ -207,6 +208,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         """Takes back every store of this batch."""
         for place, pointers, where, old in reversed(self.undo):
             scatter(place, pointers, where, old, self.meter.addresses)
+            self.meter.take_back(place)
 
     def _atomic(
         self, ptr: BlockValue, value: BlockValue, mask: np.ndarray

@@ -34,6 +34,8 @@ COUNTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses",
 class _Blank:
     """In the place of a `meter.Region`: memory that has one number everywhere."""
 
+    overlap = None
+
     def __init__(self, number: float):
         self._number = number
 
