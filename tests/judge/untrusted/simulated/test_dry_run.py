@@ -17,7 +17,7 @@ LARGE = [["float32", [2**20, 2**20], [2**20, 1]]]
 
 @triton.jit
 def double(x, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
 
 

@@ -135,3 +135,65 @@ def test_what_atomic_operations_return_follows_from_no_order_of_programs_or_lane
     assert torch.equal(*found)
     assert out.unique().numel() == 64
     assert (out[:32].diff() == 1).sum() < 8
+
+
+OTHER = "which another program of this launch gives another number"
+
+
+@triton.jit
+def too_wide(x, out, n, BLOCK: tl.constexpr, FILL: tl.constexpr, APART: tl.constexpr):
+    """Each program stores its own block and the next one's. APART as in `add_up`."""
+    start = tl.program_id(0) * BLOCK
+    i = start + tl.arange(0, 2 * BLOCK)
+    value = tl.load(x + i, mask=i < n, other=0.0)
+    for _ in range(start if APART else 0, 2 * start if APART else 0):
+        value += 0.0
+    tl.store(out + i, value * 2 if FILL == "same" else tl.where(i < start + BLOCK, value * 2, 0.0), mask=i < n)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("programs", "apart"), [(2, True), (40, False), (70, False)])
+def test_programs_that_store_different_numbers_at_one_place_are_a_race(programs, apart, dtype):
+    x = torch.randn(programs * 4).to(dtype)
+    out = torch.empty_like(x)
+    launch(too_wide, (programs,), x, out, len(x), BLOCK=4, FILL="same", APART=apart)
+    assert torch.equal(out, x * 2)
+    with pytest.raises(InterpreterError, match=rf"kernel `too_wide` line .*: stores element .* of `out`, {OTHER}"):
+        launch(too_wide, (programs,), x, out, len(x), BLOCK=4, FILL="zeros", APART=apart)
+
+
+@triton.jit
+def one_place(out, programs, FORM: tl.constexpr):
+    pid = tl.program_id(0)
+    if FORM == "cleared":
+        tl.store(out + tl.arange(0, 64), 0)
+        tl.store(out + pid, pid + 1)
+    elif FORM == "number":
+        tl.store(out, pid)
+    elif FORM == "twice":
+        tl.store(out + pid, 1)
+        if pid % 2 == 0:
+            tl.store(out + pid, 2)
+        tl.store(out + 63, 5)
+        for _ in range(pid):
+            tl.store(out + pid, 3)
+        tl.store(out + 63, 5)
+    elif FORM == "waits":
+        tl.store(out + pid, 1)
+        if tl.atomic_add(out + 63, 1) == programs - 1:
+            tl.store(out + tl.arange(0, 32), 7, mask=tl.arange(0, 32) < programs)
+
+
+@pytest.mark.parametrize("form", ["cleared", "number"])
+def test_an_element_that_programs_give_different_numbers_is_a_race(form):
+    launch(one_place, (1,), torch.zeros(64, dtype=torch.int32), 1, FORM=form)
+    with pytest.raises(InterpreterError, match=OTHER):
+        launch(one_place, (8,), torch.zeros(64, dtype=torch.int32), 8, FORM=form)
+
+
+def test_programs_may_store_again_what_is_their_own_or_after_they_have_waited():
+    """They run together at first, and one by one once they go round a loop each as often as it must."""
+    for form, expected in (("twice", [2, *[3] * 7]), ("waits", [7] * 8)):
+        out = torch.zeros(64, dtype=torch.int32)
+        launch(one_place, (8,), out, 8, FORM=form)
+        assert out[:8].tolist() == expected

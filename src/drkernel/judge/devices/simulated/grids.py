@@ -32,19 +32,27 @@ from drkernel.types import DrKernelError
 _NO_ANSWER = (Failed, DeadlineExceeded, PeerClosed, NotSerializable, DrKernelError)
 """Where something needs data, or takes too long: right code may do so."""
 
+_IMPOSSIBLE = ("LaunchLimitExceeded", "SharedMemoryExceeded", "MemoryFault")
+"""Errors in a dry run that do not come from missing data."""
+
 
 def with_full_grids(prepared: PreparedTask, submission: Submission, start: Callable[[], Process]) -> OpTrace:
     """The trace, whose rows know their full grids and calls where the submission runs without data.
 
     Args:
         start: a runner that has not been asked anything yet.
+
+    Raises:
+        Failed: no GPU would run it at the published sizes, whatever the data are.
     """
     try:
         with on_meta():
             reference = Reference(prepared.task, prepared.sizes)
             init, inputs = list(reference.init_args()), reference.inputs(0)
         full = _launched(prepared, submission, start, init, inputs)
-    except _NO_ANSWER:
+    except _NO_ANSWER as error:
+        if isinstance(error, Failed) and error.kind in _IMPOSSIBLE and not prepared.sizes:
+            raise Failed(error.kind, f"{error.message} (at the published sizes)", error.line) from None
         return submission.trace
     simple = loop_free.kernels(submission.written)
     return joined(submission.trace, full, submission.source != submission.written, simple)

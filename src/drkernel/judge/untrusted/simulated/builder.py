@@ -14,11 +14,11 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as upstream
 
-from drkernel.judge.boundary.op_trace import Math
 from drkernel.judge.untrusted.simulated import numerics
-from drkernel.judge.untrusted.simulated.memory import gather, in_any_order, scatter
+from drkernel.judge.untrusted.simulated.memory import gather, in_any_order, scatter, store
 from drkernel.judge.untrusted.simulated.meter import Meter, NoLaunch
-from drkernel.judge.untrusted.simulated.products import loaded, product_fill, product_of, turned
+from drkernel.judge.untrusted.simulated.products import dot_math, is_tf32, loaded, product_fill, product_of, turned
+from drkernel.judge.untrusted.simulated.shared_memory import Loop
 
 UNDO_ELEMENTS = 1 << 24
 """Stored elements whose old values a batch of programs may keep. Programs that store more run one by one."""
@@ -118,6 +118,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
     programs: np.ndarray
     undo: list[tuple]
     remembered: int
+    loop: Loop | None = None
+    stages = 0
+    """See shared_memory."""
     order: np.random.Generator
     """Draws the order of atomic operations; the same in each launch, so that verdicts repeat."""
 
@@ -144,6 +147,8 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     def scalar(self, data: np.ndarray) -> Any:
         """The Python value of a scalar that decides control flow. data: [P or 1]."""
+        if self.loop:
+            self.loop.certain = False
         if data.size > 1 and not agree(data):
             raise Divergence(np.broadcast_to(data.reshape(-1), len(self.programs)))
         return data.flat[0]
@@ -177,7 +182,10 @@ class BatchBuilder(upstream.InterpreterBuilder):
         self.meter.programs.waited |= bool(is_volatile)
         place = self.meter.access(pointers, where, kind.itemsize, False, self._repeat(pointers))
         data = gather(place, pointers, where, fill, kind, self.meter.addresses)
-        return BlockValue(data, dtype, loaded(where, pointers, kind.itemsize))
+        if not dtype.is_floating():
+            self.meter.guess()
+        in_loop = self.loop.loaded(dtype, is_volatile) if self.loop else {}
+        return BlockValue(data, dtype, loaded(where, pointers, kind.itemsize) | in_loop)
 
     def create_masked_store(self, ptr: BlockValue, value: BlockValue, mask: BlockValue, *_: Any, **__: Any) -> None:
         kind = np_dtype(ptr.get_element_ty())
@@ -185,12 +193,13 @@ class BatchBuilder(upstream.InterpreterBuilder):
         pointers, where, data = (np.ascontiguousarray(a) for a in np.broadcast_arrays(ptr.data, mask.data, data))
         place = self.meter.access(pointers, where, kind.itemsize, True, self._repeat(pointers))
         self._remember(place, pointers, where, kind)
-        scatter(place, pointers, where, data, self.meter.addresses)
+        store(place, pointers, where, data, self.meter.addresses, lambda some: decoded(some, ptr.get_element_ty()))
 
     def _remember(self, place: Any, pointers: np.ndarray, where: np.ndarray, kind: np.dtype) -> None:
         if len(self.programs) > 1:
             self.remembered += where.size
             if self.remembered > UNDO_ELEMENTS:
+                self.meter.take_back(place)
                 raise Divergence(np.arange(len(self.programs)))
             old = gather(place, pointers, where, np.zeros(where.shape, kind), kind, self.meter.addresses)
             self.undo.append((place, pointers, where, old))
@@ -199,6 +208,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         """Takes back every store of this batch."""
         for place, pointers, where, old in reversed(self.undo):
             scatter(place, pointers, where, old, self.meter.addresses)
+            self.meter.take_back(place)
 
     def _atomic(
         self, ptr: BlockValue, value: BlockValue, mask: np.ndarray
@@ -207,6 +217,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         arrays = np.broadcast_arrays(ptr.data, value.data, mask, every)[:3]
         pointers, data, where = (np.ascontiguousarray(a) for a in arrays)
         self.meter.programs.waited |= bool(where.any())
+        self.meter.guess()
         self.meter.access(pointers, where, data.itemsize, False, 1)
         self._remember(self.meter.access(pointers, where, data.itemsize, True, 1), pointers, where, data.dtype)
         return pointers - self.meter.addresses, data, where
@@ -265,7 +276,9 @@ class BatchBuilder(upstream.InterpreterBuilder):
     def _numbers(self, op: Callable, dtype: Any, *operands: BlockValue) -> BlockValue:
         """Applies op; comparisons stay bool, and numpy's wider results go back to the operand's type."""
         result = op(*(decoded(operand.data, dtype) for operand in operands))
-        if result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
+        if result.dtype == np.bool_ and dtype.is_floating():
+            self.meter.guess()
+        elif result.dtype != np.bool_ and result.itemsize > np_dtype(dtype).itemsize:
             result = encoded(result, dtype)
         return self._done(result, dtype, COSTS.get(op, _simple_cost(operands[0].data, dtype)))
 
@@ -287,19 +300,21 @@ class BatchBuilder(upstream.InterpreterBuilder):
         return self._done(ptr.data + np.uint64(width) * offset.data.astype(np.uint64), ptr.dtype, INTEGER)
 
     def create_dot(self, a: BlockValue, b: BlockValue, d: BlockValue, precision: Any, imprecise: Any) -> BlockValue:
+        if self.loop:
+            self.loop.product(a, b)
         left, right = self._dot_operand(a, precision), self._dot_operand(b, precision)
         result = np.matmul(left, right, dtype=d.data.dtype if d.data.dtype != np.float16 else np.float32)
         rows, inner, columns = *left.shape[-2:], right.shape[-1]
         batch = int(np.prod(result.shape[:-2]))
         flops = 2 * batch * rows * inner * columns * self._repeat(result)
-        math, k_major = _dot_math(a.dtype.scalar, precision), a.attr.get("along") == 1 and b.attr.get("along") == 0
+        math, k_major = dot_math(a.dtype.scalar, precision), a.attr.get("along") == 1 and b.attr.get("along") == 0
         self.meter.product(flops, product_fill(a, b), math, rows * columns, k_major)
         self.meter.work += batch * rows * inner * columns / 32
         return BlockValue((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
 
     def _dot_operand(self, handle: BlockValue, precision: Any) -> np.ndarray:
         dtype = handle.dtype.scalar
-        if dtype == tl.float32 and _is_tf32(precision):
+        if dtype == tl.float32 and is_tf32(precision):
             return numerics.round_to_tf32(handle.data)
         data = decoded(handle.data, dtype)
         return data.astype(np.float32) if data.dtype == np.float16 else data
@@ -310,6 +325,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         function = numerics.libdevice(symbol)
         data = [decoded(a.data, a.dtype.scalar) for a in args]
         result = encoded(function(*np.broadcast_arrays(*data)), kind.scalar)
+        self.meter.guess()
         return self._done(result, kind.scalar, COSTS.get(function, 16))
 
     def create_inline_asm(self, *_: Any) -> BlockValue:
@@ -362,6 +378,11 @@ class BatchBuilder(upstream.InterpreterBuilder):
 
     # block pointers and descriptors
 
+    def create_descriptor_load(self, *arguments: Any) -> BlockValue:
+        found = super().create_descriptor_load(*arguments)
+        found.attr.pop("turn", None)  # another unit loads it
+        return found
+
     def create_advance(self, ptr: Any, offsets: list[BlockValue]) -> Any:
         moved = [
             BlockValue(o.data + d.data.astype(o.data.dtype), o.dtype) for o, d in zip(ptr.offsets, offsets, strict=True)
@@ -377,19 +398,3 @@ def _view(arg: BlockValue, data: np.ndarray, attr: dict | None = None) -> BlockV
 def _simple_cost(data: np.ndarray, dtype: Any) -> float:
     """Cost of an addition, comparison, ... of such numbers. What they are is seen: a dtype may be made to lie."""
     return 1 if decoded(data[:0], dtype).dtype.kind == "f" else INTEGER
-
-
-def _is_tf32(precision: Any) -> bool:
-    return precision is not None and precision == upstream._ir.INPUT_PRECISION.TF32
-
-
-def _dot_math(dtype: Any, precision: Any) -> Math:
-    if dtype == tl.float64:
-        return "fp64"
-    if dtype == tl.float32:
-        forms: dict[Any, Math] = {
-            upstream._ir.INPUT_PRECISION.IEEE: "fp32",
-            upstream._ir.INPUT_PRECISION.TF32x3: "tf32x3",
-        }
-        return forms.get(precision, "tf32")
-    return "half"

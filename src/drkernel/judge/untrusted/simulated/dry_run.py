@@ -21,9 +21,13 @@ from drkernel.judge.boundary.shared_tensors import DTYPES, decode
 from drkernel.judge.untrusted.fake_cuda import CUDA
 from drkernel.judge.untrusted.simulated.cpu_as_cuda import ADDRESSES
 from drkernel.judge.untrusted.simulated.device import record_grids
+from drkernel.judge.untrusted.simulated.limits import Guesses
 
 MOST_FORWARDS = 5
 """The first ones may pack weights, keep buffers and capture a graph. Two in a row that call the same are enough."""
+
+_APART = 2**36
+"""Bytes between storages: 2**32 elements of 16 bytes."""
 
 
 def launched(build: Callable[..., nn.Module], init: Any, args: Any, metas: list, train: bool, seed: int = 0) -> OpTrace:
@@ -56,10 +60,11 @@ def _without_data() -> Iterator[None]:
     assert isinstance(device, property)
     patches = [
         (fake_tensor.log, "disabled", True),  # it would say at length what does not run
-        (fake_tensor.FakeTensor, "data_ptr", _address),
+        (fake_tensor.FakeTensor, "data_ptr", _Addresses()),
         (fake_tensor.FakeTensor, "device", property(lambda tensor: _device(tensor, device))),
         (torch.utils, "swap_tensors", _becomes),
-        (fake_tensor.FakeTensor, "item_memo", property(lambda tensor: 1, lambda tensor, value: None)),
+        (fake_tensor.FakeTensor, "item_memo", property(_guess, lambda tensor, value: None)),
+        (Guesses, "made", False),
     ]
     with contextlib.ExitStack() as stack:
         for patch in patches:
@@ -72,10 +77,30 @@ def _device(tensor: Tensor, own: property) -> torch.device:
     return CUDA if torch._C._len_torch_function_stack() else own.fget(tensor)  # type: ignore[misc]
 
 
-def _address(tensor: Tensor) -> int:
-    """Where the tensor would lie, as fake CUDA has it: each storage at a multiple of 512 bytes."""
-    storage = tensor.untyped_storage()._cdata % 2**34
-    return ADDRESSES + 512 * storage + tensor.storage_offset() * tensor.element_size()
+def _guess(tensor: Tensor) -> int:
+    """The number that is read back."""
+    Guesses.made = True
+    return 1
+
+
+class _Addresses:
+    """Where tensors would lie, as fake CUDA has it: each storage at a multiple of 512 bytes. It is far from others, so
+    that an offset which has gone wrong leads to none of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], int] = {}
+        self._next = ADDRESSES
+
+    def __get__(self, tensor: Tensor, kind: type) -> Callable[[], int]:
+        return lambda: self._of(tensor)
+
+    def _of(self, tensor: Tensor) -> int:
+        storage = tensor.untyped_storage()
+        key = storage._cdata, storage.nbytes()
+        if key not in self._known:
+            self._known[key] = self._next
+            self._next += _APART + storage.nbytes() // 512 * 512
+        return self._known[key] + int(tensor.storage_offset()) * tensor.element_size()
 
 
 def _becomes(tensor: Tensor, other: Tensor) -> None:

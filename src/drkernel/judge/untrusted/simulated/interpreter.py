@@ -32,14 +32,16 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from drkernel.judge.boundary.aten import keep_fused_operators_whole
 from drkernel.judge.boundary.custom_operators import record_without_modes
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
-from drkernel.judge.untrusted.simulated import block_pointers, opaque, sampled
+from drkernel.judge.untrusted.simulated import autotuning, block_pointers, limits, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
+from drkernel.judge.untrusted.simulated.bounds import MemoryFault
 from drkernel.judge.untrusted.simulated.builder import BatchBuilder, BlockValue, Divergence
 from drkernel.judge.untrusted.simulated.compiled import CompiledKernel
 from drkernel.judge.untrusted.simulated.loops import LoopTransformer, LoopValue, static_range, use_own_names
-from drkernel.judge.untrusted.simulated.meter import MemoryFault, Meter, WorkBudgetExceeded
+from drkernel.judge.untrusted.simulated.meter import Meter, WorkBudgetExceeded
 from drkernel.judge.untrusted.simulated.recorder import Session, plain
 from drkernel.judge.untrusted.simulated.semantic import BatchSemantic
+from drkernel.judge.untrusted.simulated.shared_memory import stages_of
 from drkernel.judge.untrusted.simulated.unsupported_syntax import LAUNCH_OPTIONS, refuse_what_does_not_compile
 
 BATCH_ELEMENTS = 1 << 16
@@ -97,11 +99,12 @@ class Machine:
         if unknown := sorted(kwargs.keys() - set(kernel.arg_names) - LAUNCH_OPTIONS):
             raise errors.InterpreterError(f"kernel `{kernel.__name__}` has no parameter `{unknown[0]}`")
         arguments = inspect.getcallargs(kernel.fn, *args, **{k: v for k, v in kwargs.items() if k in kernel.arg_names})
-        sizes = _grid(kernel, grid(arguments) if callable(grid) else grid)
+        sizes = limits.grid_sizes(kernel.__name__, grid(arguments) if callable(grid) else grid)
         if self.capture is not None:
             self.capture.append(lambda: self.launch(kernel, args, kwargs, sizes))
         for hook in kernel.pre_run_hooks:
             hook(*args, **kwargs)
+        self.builder.stages = stages_of(kwargs, kernel.arg_names)
         row = session.row(kernel)
         row.calls += 1
         if session.dry:
@@ -134,7 +137,10 @@ class Machine:
                     self._place(sizes)
                     self._batch(_body(kernel), self._values(kernel, arguments), place)
 
-            known[key] = sampled.work(run, sizes, self.seed)
+            try:
+                known[key] = sampled.work(run, sizes, self.seed, list(_given(arguments)))
+            except Exception as error:
+                raise _located(kernel, error) from error
         a_program = known[key] if key in known else np.mean(list(known.values()), axis=0)
         for name, number in zip(sampled.COUNTED, a_program, strict=True):
             kind = type(getattr(row, name))
@@ -180,7 +186,7 @@ class Machine:
         Programs that leave a loop one by one split off one by one. After a few splits each runs alone.
         """
         builder, meter = self.builder, self.builder.meter
-        builder.programs, builder.undo, builder.remembered = programs, [], 0
+        builder.programs, builder.undo, builder.remembered, builder.loop = programs, [], 0, None
         meter.begin(programs @ self._strides())
         before = meter.snapshot()
         try:
@@ -204,7 +210,10 @@ class Machine:
             return argument
         if isinstance(argument, tuple):
             return upstream._tuple_create(argument, map(self._value, argument))
-        return upstream._implicit_cvt(argument)
+        value = upstream._implicit_cvt(argument)
+        if isinstance(argument, int) and argument >= 2**31:
+            value.handle.data = value.handle.data.astype(batched.np_dtype(value.type))  # not uint32 for an int64
+        return value
 
 
 @contextlib.contextmanager
@@ -219,23 +228,18 @@ def _collecting() -> Iterator[None]:
             gc.disable()
 
 
-def _grid(kernel: upstream.InterpretedFunction, grid: Any) -> tuple[int, ...]:
-    """The sizes of a grid, checked."""
-    sizes = tuple(int(size) for size in (grid if isinstance(grid, (tuple, list)) else (grid,)))
-    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-        raise errors.InterpreterError(
-            f"kernel `{kernel.__name__}`: the grid must have 1 to 3 dimensions of at least 0, found {sizes}"
-        )
-    return sizes
-
-
 def _tensors(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors among the arguments of a launch, each with the argument's name."""
+    """The tensors among the arguments of a launch, each with the argument's name and nobody else's attributes."""
+    return ((name, plain(tensor)) for name, tensor in _given(arguments))
+
+
+def _given(arguments: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors among the arguments as they are."""
     for name, value in arguments.items():
         for item in value if isinstance(value, tuple) else (value,):
             item = item.base if isinstance(item, (TensorDescriptor, triton.runtime.jit.TensorWrapper)) else item
             if isinstance(item, torch.Tensor):
-                yield name, plain(item)
+                yield name, item
 
 
 def _body(kernel: upstream.InterpretedFunction) -> Callable:
@@ -263,7 +267,7 @@ def _located(kernel: upstream.InterpretedFunction, error: Exception) -> Exceptio
     line = getattr(error, "kernel_line", line)
     text = linecache.getline(file, line).strip()
     place = f"kernel `{kernel.__name__}` line {line}" + (f" `{text}`" if text else "")
-    if isinstance(error, (MemoryFault, WorkBudgetExceeded)):
+    if isinstance(error, (MemoryFault, WorkBudgetExceeded, limits.LaunchLimitExceeded)):
         return type(error)(f"{place}: {error}")
     return errors.InterpreterError(f"{place}: {type(error).__name__}: {error}")
 
@@ -277,11 +281,12 @@ def build() -> Machine:
     upstream.interpreter_semantic = machine.semantic
     upstream.BlockPointerHandle.materialize_pointers = block_pointers.materialize_block_pointer
     upstream.TensorDescHandle.materialize_pointers = block_pointers.materialize_descriptor
+    tl.core.validate_block_shape = limits.block_elements
     upstream.FunctionRewriter.ast_transformer = LoopTransformer()
     use_own_names(machine.semantic)
     upstream.InterpretedFunction.run = lambda kernel, *args, **kwargs: _run(machine, kernel, args, **kwargs)
     upstream.InterpretedFunction.__call__ = lambda kernel, *args, **kwargs: _body(kernel)(*args, **kwargs)
-    autotuner.Autotuner.run = _run_first_configuration
+    autotuner.Autotuner.run = autotuning.run_first_configuration
     _interpret_library()
     _patch_language(machine)
     triton.runtime.jit.mangle_type(torch.empty(0))  # imports what the first launch would, before workers are forked
@@ -305,35 +310,6 @@ def _run(
 def _constants(kernel: upstream.InterpretedFunction) -> set[str]:
     """The names of a kernel's constants."""
     return {name for name, kind in kernel.fn.__annotations__.items() if "constexpr" in str(kind)}
-
-
-def _run_first_configuration(self: autotuner.Autotuner, *args: Any, **kwargs: Any) -> CompiledKernel:
-    """Autotuning without a clock: the first configuration left after pruning, chosen once per key.
-
-    As on a GPU, `reset_to_zero` and the pre-hook act when the choice is made, not at every launch.
-    """
-    self.nargs = dict(zip(self.arg_names, args, strict=False))
-    arguments = {name: value for name, value in {**self.nargs, **kwargs}.items() if name in self.arg_names}
-    dtypes = [str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")]
-    key = (*(arguments[name] for name in self.keys if name in arguments), *dtypes)
-    fresh = key not in self.cache
-    if fresh:
-        self.cache[key] = self.prune_configs(kwargs)[0]
-    self.best_config = config = self.cache[key]
-    if clash := sorted(kwargs.keys() & config.kwargs.keys()):
-        raise ValueError(f"Conflicting meta-parameters: {clash} given by the call and by the configuration")
-    everything = {**self.nargs, **kwargs, **config.all_kwargs()}
-    if fresh and len(self.configs) > 1:
-        if self.user_defined_pre_hook:
-            self.pre_hook(everything, reset_only=True)
-        else:
-            for tensor in [everything[name] for name in self.reset_to_zero]:
-                torch.Tensor.zero_(tensor)  # recorded: a key may be fresh in every call
-    if config.pre_hook is not None:
-        config.pre_hook(everything)
-    compiled = self.fn.run(*args, **kwargs, **config.all_kwargs())
-    self.nargs = None
-    return compiled
 
 
 def _interpret_library() -> None:

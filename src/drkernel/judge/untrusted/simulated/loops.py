@@ -18,6 +18,7 @@ import triton.language as tl
 from triton.runtime import interpreter as upstream
 
 from drkernel.judge.untrusted.simulated.builder import BlockValue, agree, np_dtype
+from drkernel.judge.untrusted.simulated.shared_memory import loop_of
 
 _LOOP, _SEMANTIC = "the values of a loop", "the semantic"
 """Names among those of the submission's module, for the code that the transformer writes: no source can spell them."""
@@ -158,9 +159,10 @@ def loop_values(semantic: Any, function: Callable, *arguments: Any, **options: A
     if isinstance(bounds[2], (tl.tensor, LoopValue)) and (numbers[2] < 0).any():
         raise ValueError("a step below zero must be a constant: a compiled loop would not go round at all")
     if kind == tl.int32 and all(agree(number) for number in numbers):
-        yield from map(LoopValue, range(*(int(number[0]) for number in numbers)))
+        values: Iterator[Any] = map(LoopValue, range(*(int(number[0]) for number in numbers)))
     else:
-        yield from _values_of_programs(semantic, kind, *(number.astype(np.int64) for number in numbers))
+        values = _values_of_programs(semantic, kind, *(number.astype(np.int64) for number in numbers))
+    yield from loop_of(semantic.builder, options, values)
 
 
 def _bounds(arg1: Any, arg2: Any = None, step: Any = None, **_: Any) -> list[Any]:

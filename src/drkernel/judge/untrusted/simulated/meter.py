@@ -13,7 +13,8 @@ import numpy as np
 from drkernel.judge.boundary.aten import distinct_elements
 from drkernel.judge.boundary.op_trace import Math, Row
 from drkernel.judge.untrusted.simulated.batches import Batch, grid_of
-from drkernel.judge.untrusted.simulated.races import DataRace, Programs, Readers, Writers
+from drkernel.judge.untrusted.simulated.bounds import fault
+from drkernel.judge.untrusted.simulated.races import DataRace, Overlap, Programs, Readers, Writers
 
 SECTOR_BITS = 5
 """The L2 cache moves sectors of 32 bytes: a program that touches 4 bytes of each costs eight times its bytes."""
@@ -30,10 +31,6 @@ WORK_PER_STEP = 2000
 
 class WorkBudgetExceeded(RuntimeError):
     """The launch needs more simulated work than one call may cost. Unlike a timeout it is deterministic."""
-
-
-class MemoryFault(RuntimeError):
-    """A program loads or stores outside of every tensor that the kernel was given."""
 
 
 class Region:
@@ -57,12 +54,14 @@ class Region:
         self.total = {False: 0, True: 0}
         self._writers: Writers | None = None
         self._readers: Readers | None = None
+        self.overlap: Overlap | None = None
+        """Which of the elements that were stored last other programs store, too, without having waited for them."""
 
     def touch(self, offsets: np.ndarray, stored: bool) -> None:
         """Takes note of the elements at these byte offsets."""
         if stored not in self.touched:
             self.touched[stored] = np.zeros(-(-self.size // self.element), dtype=bool)
-        self.touched[stored][offsets >> np.uint64(self.shift)] = True
+        self.touched[stored][self._elements(offsets)] = True
 
     def stored_by(self, offsets: np.ndarray, programs: Programs, mask: np.ndarray, inside: Any = ...) -> None:
         """Takes note of stores at these byte offsets, of the unmasked lanes that are `inside` of this storage.
@@ -70,12 +69,26 @@ class Region:
         Raises:
             DataRace: if another program of the launch has loaded there.
         """
-        elements, writers = offsets >> np.uint64(self.shift), programs.of_lanes(mask)[inside]
+        elements, writers = self._elements(offsets), programs.of_lanes(mask)[inside]
         if self._readers is not None and not programs.waited:
             self._expect_none(self._readers.foreign(elements, writers), elements, "stores", "loads")
         if self._writers is None:
             self._writers = Writers(-(-self.size // self.element))
-        self._writers.store(elements, writers)
+        overlap = self._writers.store(elements, writers)
+        self.overlap = None if programs.waited else overlap
+
+    def expect_same(self, offsets: np.ndarray, different: np.ndarray) -> None:
+        """Raises DataRace where one of the stores at these byte offsets has a different number from another's."""
+        self._expect_none(different, self._elements(offsets), "stores", "gives another number")
+
+    def take_back(self, offsets: np.ndarray | None) -> None:
+        """The stores at these byte offsets, or all, have not been made."""
+        if self._writers is not None:
+            self._writers.take_back(... if offsets is None else self._elements(offsets))
+
+    def _elements(self, offsets: np.ndarray) -> np.ndarray:
+        """The elements at byte offsets, as indices that numpy need not convert."""
+        return (offsets >> np.uint64(self.shift)).view(np.int64)
 
     def loaded_by(self, offsets: np.ndarray, programs: Programs, mask: np.ndarray, inside: Any = ...) -> None:
         """Takes note of loads; arguments as those of `stored_by`.
@@ -83,7 +96,7 @@ class Region:
         Raises:
             DataRace: if another program of the launch has stored there.
         """
-        elements, readers = offsets >> np.uint64(self.shift), programs.of_lanes(mask)[inside]
+        elements, readers = self._elements(offsets), programs.of_lanes(mask)[inside]
         if self._writers is not None:
             if not programs.waited:
                 foreign = self._writers.foreign(elements, readers, programs.together)
@@ -131,7 +144,7 @@ class Region:
         if kind not in self._views:
             memory = (ctypes.c_char * (self.size // self.element * self.element)).from_address(self._memory)
             self._views[kind] = np.frombuffer(memory, dtype=kind)
-        return self._views[kind], (offsets >> np.uint64(self.shift)).view(np.int64)
+        return self._views[kind], self._elements(offsets)
 
 
 _SLOWEST_FIRST: tuple[Math, ...] = ("fp32", "fp64", "tf32x3", "tf32", "half")
@@ -185,6 +198,14 @@ class Meter:
         self._batches.pop()
         for region, total in zip(self.regions, totals, strict=True):
             region.total = dict(total)
+
+    def guess(self) -> None:
+        """Called for a number that decides what a program does, and that only data can tell."""
+
+    def take_back(self, place: tuple[Region, np.ndarray, bool] | None) -> None:
+        """A store that `access` has returned this for has not been made."""
+        for region, offsets in [place[:2]] if place else [(region, None) for region in self.regions]:
+            region.take_back(offsets)
 
     def begin(self, places: np.ndarray) -> None:
         """Starts a batch of programs, at these places [P] of the grid. They have loaded nothing yet."""
@@ -281,16 +302,7 @@ class Meter:
             region.total[stored] += int(moved * inside.mean())
             known |= inside
         if not known.all():
-            raise MemoryFault(self._fault(int(valid[known.argmin()]), stored))
-
-    def _fault(self, address: int, stored: bool) -> str:
-        verb = "store" if stored else "load"
-        if not self.regions:
-            return f"{verb} through a pointer although the kernel was given no tensor"
-        near = min(self.regions, key=lambda r: max(r.base - address, address - r.base - r.size + 1))
-        index = (address - near.base) // near.element
-        size = near.size // near.element
-        return f"{verb} outside of every tensor: element {index} of `{near.name}`, which has {size} (mask missing?)"
+            raise fault(self.regions, int(valid[known.argmin()]), stored)
 
     def finish(self, programs: int) -> None:
         """Adds the launch, of so many programs, to its row.

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.runtime import interpreter as upstream
+
+from drkernel.judge.boundary.op_trace import Math
 
 _WEIGHTS = np.random.default_rng(0)
 """Draws numbers by which the addresses of a row become one."""
@@ -77,3 +80,21 @@ def product_of(lhs: Any, rhs: Any) -> dict:
     if left.data.ndim != 3 or right.data.ndim != 3 or min(left.data.shape[1], right.data.shape[2]) < _LEAST_DOT:
         return {}
     return {"product": (left, right)}
+
+
+def is_tf32(precision: Any) -> bool:
+    """Whether a product of fp32 is asked for in TF32."""
+    return precision is not None and precision == upstream._ir.INPUT_PRECISION.TF32
+
+
+def dot_math(dtype: Any, precision: Any) -> Math:
+    """The arithmetic of a tl.dot."""
+    if dtype == tl.float64:
+        return "fp64"
+    if dtype == tl.float32:
+        forms: dict[Any, Math] = {
+            upstream._ir.INPUT_PRECISION.IEEE: "fp32",
+            upstream._ir.INPUT_PRECISION.TF32x3: "tf32x3",
+        }
+        return forms.get(precision, "tf32")
+    return "half"

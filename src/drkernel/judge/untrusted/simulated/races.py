@@ -2,10 +2,13 @@
 
 Programs of a batch run statement by statement, and batches run one after the other. So a program finds here what others
 stored before it, and not what they store after it; on a GPU it may be otherwise. A program that has executed an atomic
-operation may have waited for others: what it loads and stores from then on is not checked.
+operation may have waited for others: what it loads and stores from then on is not checked. Programs may store the same
+number at one place.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +16,22 @@ _NOBODY, _SEVERAL = 0, np.iinfo(np.int32).min
 
 
 class DataRace(RuntimeError):
-    """A program loads what another one of its launch stores, and nothing says which of the two comes first."""
+    """A program loads or overwrites what another one of its launch stores, and nothing says which comes first."""
+
+
+class Overlap(NamedTuple):
+    """Of some elements that are stored together, whether another program has stored them before, or stores them at
+    once and comes last."""
+
+    earlier: np.ndarray
+    at_once: np.ndarray
+
+
+def differ(some: np.ndarray, others: np.ndarray, bits: int) -> np.ndarray:
+    """Whether numbers are not the same up to rounding in so many bits: sums of other batches are rounded otherwise."""
+    if some.dtype.kind != "f":
+        return some != others
+    return ~np.isclose(some, others, 0.02 if bits > 8 else 0.3, 1e-6, equal_nan=True)
 
 
 class Programs:
@@ -45,10 +63,28 @@ class Writers:
 
     def __init__(self, numel: int):
         self._last = np.full(numel, _NOBODY, np.int32)
+        self._taken_back: np.ndarray | None = None
+        """Of each element, whether the memory does not have what its last writer stored."""
 
-    def store(self, elements: np.ndarray, writers: np.ndarray) -> None:
-        """Takes note of the program that stores each of the elements."""
+    def store(self, elements: np.ndarray, writers: np.ndarray) -> Overlap | None:
+        """Takes note of the program that stores each of the elements.
+
+        Returns: which of them other programs have stored, too; None where none has.
+        """
+        before = self._last[elements]
         self._last[elements] = writers
+        earlier = (before != _NOBODY) & (before != writers)
+        at_once = self._last[elements] != writers
+        if self._taken_back is not None:
+            earlier &= ~self._taken_back[elements]
+            self._taken_back[elements] = False
+        return Overlap(earlier, at_once) if earlier.any() or at_once.any() else None
+
+    def take_back(self, elements: np.ndarray | Any) -> None:
+        """These were not stored after all."""
+        if self._taken_back is None:
+            self._taken_back = np.zeros(len(self._last), bool)
+        self._taken_back[elements] = True
 
     def foreign(self, elements: np.ndarray, readers: np.ndarray, together: int) -> np.ndarray:
         """Of each element, whether its last writer is neither its reader nor the reader's whole batch."""

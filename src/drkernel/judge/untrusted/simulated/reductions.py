@@ -59,6 +59,8 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
         and "product" in inputs[0].handle.attr
     ):
         return _as_dot(machine, inputs[0])
+    if len(inputs) > 1:
+        machine.builder.meter.guess()  # it may tell where the largest one is
     machine.builder.count(arrays[0], REDUCE_COST)
     if axis is None:
         arrays, place = [a.reshape(len(a), -1) for a in arrays], 1
@@ -75,7 +77,8 @@ def reduce(machine: Any, input: Any, axis: Any, combine_fn: Any, keep_dims: bool
 
 def _as_dot(machine: Any, input: Any) -> Any:
     """The sum over axis 1 of a product that the compiler makes a product of matrices, in TF32; see `product_of`."""
-    left, right = input.handle.attr["product"]
+    sides = input.handle.attr["product"]
+    left, right = (BlockValue(side.data, side.dtype, side.attr | {"turn": None}) for side in sides)
     builder, (programs, rows, _, columns) = machine.builder, input.handle.data.shape
     builder.count(input.handle.data, -1)  # there is no product element by element
     zero = BlockValue(np.zeros((programs, rows, columns), np.float32), tl.float32)
@@ -107,6 +110,8 @@ def scan(machine: Any, input: Any, axis: Any, combine_fn: Any, reverse: bool = F
     dtypes = [t.type.scalar for t in inputs]
     arrays = with_common_programs(*(decoded(t.handle.data, d) for t, d in zip(inputs, dtypes, strict=True)))
     place = axis + 1 if axis >= 0 else axis + arrays[0].ndim
+    if len(inputs) > 1:
+        machine.builder.meter.guess()
     machine.builder.count(arrays[0], SCAN_COST)
     if reverse:
         arrays = [np.flip(a, place) for a in arrays]

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from drkernel.judge.boundary.op_trace import Row
+from drkernel.judge.untrusted.simulated.bounds import Bounds, MemoryFault
+from drkernel.judge.untrusted.simulated.limits import Guesses, LaunchLimitExceeded
 from drkernel.judge.untrusted.simulated.meter import Meter, WorkBudgetExceeded
 
 PROGRAMS, FEWEST = 4, 2
@@ -22,12 +24,17 @@ BUDGET = 2e7
 LAUNCHES = 8
 """Different launches of one kernel of which programs run; more are taken to be like these."""
 
+CERTAIN = (LaunchLimitExceeded, MemoryFault)
+"""Errors that do not come from missing data."""
+
 COUNTED = ("arithmetic", "dense_arithmetic", "flops", "dense_flops", "accesses", "lanes", "moved")
 """The fields of a row that `work` gives."""
 
 
 class _Blank:
     """In the place of a `meter.Region`: memory that has one number everywhere."""
+
+    overlap = None
 
     def __init__(self, number: float):
         self._number = number
@@ -41,9 +48,12 @@ class _BlindMeter(Meter):
 
     blind = True
 
-    def __init__(self, budget: float, number: float):
+    def __init__(self, budget: float, number: float, tensors: list[tuple[str, Any]]):
         super().__init__(Row("", "", True), [], budget)
-        self._blank = _Blank(number)
+        self._blank, self._bounds = _Blank(number), Bounds(tensors)
+
+    def guess(self) -> None:
+        self._bounds.certain = False
 
     def access(self, pointers: np.ndarray, mask: np.ndarray, width: int, stored: bool, repeat: int) -> Any:
         self.step(pointers.size, 0)
@@ -53,35 +63,57 @@ class _BlindMeter(Meter):
         if count:
             self._batch.access(mask, stored)
             self.row.moved += count * width
+            if self._bounds.certain:
+                self._bounds.check(pointers.ravel() if complete else pointers[mask], width, stored)
         return self._blank, count, complete
 
 
-def work(run: Callable[[Meter, np.ndarray], None], sizes: tuple[int, ...], seed: int) -> np.ndarray:
+def work(
+    run: Callable[[Meter, np.ndarray], None], sizes: tuple[int, ...], seed: int, tensors: list[tuple[str, Any]]
+) -> np.ndarray:
     """What a program of a grid of these sizes does, in COUNTED; zeros where none runs without data. Of those that have
     no end within the budget, what they do until then, and no bytes. The bytes are those of the one that moves least.
 
     Args:
         run: executes the program at a place [1, 3] of the grid.
         seed: decides which programs run.
+        tensors: those that the kernel is given, by name.
+
+    Raises:
+        LaunchLimitExceeded: no GPU would launch the kernel.
+        MemoryFault: a program leaves the tensors, whatever the data are.
     """
     draws = np.random.default_rng(seed)
-    places, number = _places((*sizes, 1, 1)[:3], draws), draws.uniform(0.1, 0.9)
+    grid = (*sizes, 1, 1)[:3]
+    places, number = _places(grid, draws), draws.uniform(0.1, 0.9)
     found, left = [np.zeros(len(COUNTED))], BUDGET
     for place in places:
-        meter = _BlindMeter(left, number)
-        try:
-            run(meter, place[None])
-        except WorkBudgetExceeded:
-            meter.row.moved = 0.0
-        except Exception:
+        meter = _BlindMeter(left, number, tensors)
+        if not _runs(run, meter, place):
             break
         meter.finish(1)
         found.append(np.array([getattr(meter.row, name) for name in COUNTED], float))
         if (left := left - meter.work) < meter.work:  # the next one might have no end
             break
+    if int(np.prod(grid)) > len(places):  # offsets are largest in the last one, which does not count
+        meter = _BlindMeter(max(left, BUDGET / PROGRAMS), number, tensors)
+        _runs(run, meter, np.array(grid, np.int32) - 1)
     mean = np.sum(found, axis=0) / max(1, len(found) - 1)
     mean[-1] = min(counts[-1] for counts in found[1:]) if len(found) > min(FEWEST, len(places)) else 0.0
     return mean
+
+
+def _runs(run: Callable[[Meter, np.ndarray], None], meter: Meter, place: np.ndarray) -> bool:
+    """Whether a program runs without data; one without an end moves nothing."""
+    try:
+        run(meter, place[None])
+    except WorkBudgetExceeded:
+        meter.row.moved = 0.0
+    except Exception as error:
+        if isinstance(error, CERTAIN) and not Guesses.made:
+            raise
+        return False
+    return True
 
 
 def _places(grid: tuple[int, ...], draws: np.random.Generator) -> np.ndarray:

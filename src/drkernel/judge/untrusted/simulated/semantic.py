@@ -19,6 +19,19 @@ class BatchSemantic(TritonSemantic):
     def to_tensor(self, x: Any, check_type: bool = True) -> Any:
         return super().to_tensor(plain(x), check_type)
 
+    def cast(self, input: Any, dst_ty: Any, *args: Any) -> Any:
+        self._note_integer(input, dst_ty)
+        return super().cast(input, dst_ty, *args)
+
+    def bitcast(self, input: Any, dst_ty: Any) -> Any:
+        self._note_integer(input, dst_ty)
+        return super().bitcast(input, dst_ty)
+
+    def _note_integer(self, input: Any, dst_ty: Any) -> None:
+        """An integer of a fraction may become an address."""
+        if input.type.scalar.is_floating() and not dst_ty.scalar.is_floating():
+            self.builder.meter.guess()
+
     def binary_op_type_checking_impl(self, lhs: Any, rhs: Any, *args: Any, **kwargs: Any) -> Any:
         return super().binary_op_type_checking_impl(plain(lhs), plain(rhs), *args, **kwargs)
 
