@@ -77,7 +77,7 @@ def roofline(
     work: LeastWork | None, limits: Limits | None, precision: Precision, submission_us: float
 ) -> dict[str, Any]:
     """`evidence["roofline"]`: the share of the limit that a time reaches, and where it comes from. `share` is None
-    where the reference does not run without data or the GPU is not known."""
+    where the reference does not run without large data or the GPU is not known."""
     facts: dict[str, Any] = {"share": None, "limit_us": None, "bytes": None, "flops": None}
     if work is None:
         return facts

@@ -16,7 +16,7 @@ from torch import Tensor
 from drkernel.judge.boundary.aten import GATHERS, Recorder, distinct_elements
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.without_data import DRY_RUNS
+from drkernel.judge.trusted.small_data import RUNS
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 
@@ -39,12 +39,12 @@ class LeastWork:
 
 
 def least_work(reference: Reference, train: bool) -> LeastWork | None:
-    """The least work of a task; None where its reference does not run without data.
+    """The least work of a task; None where its reference does not run without large data.
 
     It is the least for who computes what the reference computes. Fewer operations may do where half of a product is
     masked or thrown away; of attention that is told to be causal, half counts.
     """
-    for dry in DRY_RUNS:
+    for dry in RUNS:
         with contextlib.suppress(DrKernelError), dry():
             inputs, model = reference.inputs(0), reference.model(0).train(train)
             given = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]

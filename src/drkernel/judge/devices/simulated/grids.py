@@ -9,12 +9,16 @@ other calls do.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
 
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
 from drkernel.judge.boundary.op_trace import OpTrace, Row
@@ -25,6 +29,7 @@ from drkernel.judge.devices.simulated import loop_free
 from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient
+from drkernel.judge.trusted.small_data import few, many
 from drkernel.judge.trusted.without_data import on_meta
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
@@ -40,14 +45,29 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         start: a runner that has not been asked anything yet.
     """
     try:
-        with on_meta():
-            reference = Reference(prepared.task, prepared.sizes)
-            init, inputs = list(reference.init_args()), reference.inputs(0)
+        init, inputs = _given(Reference(prepared.task, prepared.sizes))
         full = _launched(prepared, submission, start, init, inputs)
     except _NO_ANSWER:
         return submission.trace
     simple = loop_free.kernels(submission.written)
     return joined(submission.trace, full, submission.source != submission.written, simple)
+
+
+def _given(reference: Reference) -> tuple[list, list]:
+    """The arguments of a model and of its forward, without data.
+
+    Raises:
+        DrKernelError: they cannot be made without large data.
+    """
+    with contextlib.suppress(DrKernelError), on_meta():
+        return list(reference.init_args()), reference.inputs(0)
+    meta = lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+    for run in (few, many):
+        with contextlib.suppress(DrKernelError):
+            with run():
+                found = list(reference.init_args()), reference.inputs(0)
+            return tree_map_only(torch.Tensor, meta, found)
+    raise DrKernelError(f"task {reference.task.id}: its inputs cannot be made without large data")
 
 
 def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[str] = ()) -> OpTrace:

@@ -6,25 +6,31 @@ into which size each tensor of the small run grows: an activation by one factor,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import torch
 
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.trusted.outputs import leaves
+from drkernel.judge.trusted.small_data import few, many
 from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference
-from drkernel.types import Task
+from drkernel.types import DrKernelError, Task
 
 _ABOUT = 0.99
 """Of a number of elements, which a growth was rounded for."""
 _SOME_CALLS = 4
 """Of all kernels together, or of an operator, outside of any loop."""
+
+_UNREAD = 1e-6
+"""The weight of an input's shape: it decides where the reference reads slices of it alone."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +123,10 @@ def scale_of(task: Task, small: Mapping[str, int] | None = None, full: Mapping[s
     """The factors between `small` (module constants; default: the task's own) and the task as written, or with the
     constants `full`.
 
-    Falls back to the ratio of input elements where the reference cannot run without data (data-dependent shapes), and
-    to `Scale()` where not even the inputs can be described.
+    Of inputs and activations that are small, the reference may read back what they hold.
+
+    Raises:
+        DrKernelError: what it does at one of these sizes depends on data beyond that, so that nothing tells a time.
     """
     constants = dict(small if small is not None else task.small or {})
     large = dict(full or {})
@@ -129,31 +137,27 @@ def scale_of(task: Task, small: Mapping[str, int] | None = None, full: Mapping[s
 
 
 def _scale(task: Task, constants: dict[str, int], full: dict[str, int]) -> Scale:
-    try:
-        return _compared(_reference(task, constants), _reference(task, full))
-    except Exception:
-        pass
-    try:
-        factor = _input_numel(task, full) / _input_numel(task, constants)
-        return Scale(bytes=factor, flops=factor)
-    except Exception:
-        return Scale()
+    problem: DrKernelError | None = None
+    for run in (without_data, few, many):
+        try:
+            return _compared(_recorded(task, constants, run), _recorded(task, full, run))
+        except DrKernelError as error:
+            problem = error
+    raise DrKernelError(f"{problem}; so nothing tells how long it takes at the published sizes") from problem
 
 
-def _reference(task: Task, constants: Mapping[str, int]) -> Recorder:
+def _recorded(
+    task: Task, constants: Mapping[str, int], run: Callable[[], contextlib.AbstractContextManager[None]]
+) -> Recorder:
+    """What the reference does at some sizes. The shapes of its inputs are the first ones."""
     recorder = Recorder(OpTrace(), merge=False)
     reference = Reference(task, constants)
-    with without_data():
+    with run():
         model, inputs = reference.model(0), reference.inputs(0)
+        recorder.shapes.append([t.shape for _, t in leaves(inputs) if isinstance(t, torch.Tensor)])
         with recorder:
-            model(*inputs)
+            reference.forward(model, inputs)
     return recorder
-
-
-def _input_numel(task: Task, constants: Mapping[str, int]) -> int:
-    reference = Reference(task, constants)
-    with without_data():
-        return sum(x.numel() for x in reference.inputs(0) if isinstance(x, torch.Tensor)) or 1
 
 
 def _compared(small: Recorder, full: Recorder) -> Scale:
@@ -170,11 +174,12 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
                 operators[_operator(one)] = other.flops / one.flops
                 dense[_operator(one)] = other.dense_flops / one.dense_flops
                 made[one.flops / one.calls] = min(other.output_numel, made.get(one.flops / one.calls, math.inf))
-        shapes = (itertools.chain.from_iterable(recorder.shapes) for recorder in (small, full))
+        shapes = (itertools.chain.from_iterable(recorder.shapes[1:]) for recorder in (small, full))
         for shape, grown in zip(*shapes, strict=False):
-            if len(shape) == len(grown):
-                for start, stop in itertools.combinations(range(len(shape) + 1), 2):
-                    extents.add(math.prod(shape[start:stop]), math.prod(grown[start:stop]), 1)
+            _add_extents(extents, shape, grown, 1.0)
+    for given, published in zip(small.shapes[0], full.shapes[0], strict=False):
+        numel.add(math.prod(given), math.prod(published), _UNREAD)
+        _add_extents(extents, given, published, _UNREAD)
     moved = _ratio(sum(row.bytes_unique for row in after), sum(row.bytes_unique for row in before))
     products = sum(row.flops for row in before)
     return Scale(
@@ -189,6 +194,13 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
         extents=extents.winners(),
         ways=extents.several(),
     )
+
+
+def _add_extents(extents: _Votes, shape: torch.Size, grown: torch.Size, weight: float) -> None:
+    """Adds the dimensions of a tensor, and the products of neighbouring ones."""
+    if len(shape) == len(grown):
+        for start, stop in itertools.combinations(range(len(shape) + 1), 2):
+            extents.add(math.prod(shape[start:stop]), math.prod(grown[start:stop]), weight)
 
 
 def calls(trace: OpTrace) -> Counter[str]:
