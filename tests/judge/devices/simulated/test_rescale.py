@@ -2,6 +2,7 @@
 
 import pytest
 
+from drkernel.judge.boundary.op_trace import Row
 from drkernel.judge.devices.simulated.rescale import scale_of
 from drkernel.judge.trusted.least_work import least_work
 from drkernel.tasks.module import Reference
@@ -60,8 +61,18 @@ def test_a_reference_that_reads_offsets_back_grows_as_its_products_do():
     assert least_work(Reference(task), False).operations == 2 * 8192 * 2048 * 1024
 
 
-def test_no_time_is_told_where_large_data_decide_what_the_reference_does():
+def test_no_time_is_told_where_large_data_decide_what_is_multiplied():
     source = GROUPED.replace("ends, out = offsets", "ends, out = (offsets + (x.sum() > 0).long() * int(x.sum() > 0))")
     source = source.replace("8192, 2048", "2**18, 2048")
     with pytest.raises(DrKernelError, match="nothing tells how long it takes at the published sizes"):
         scale_of(Task("read back", source, small={"ROWS": 128, "K": 32, "N": 16}))
+
+
+def test_a_loop_of_operators_grows_no_more_than_one_dimension_of_an_input():
+    scale = scale_of(Task("grouped", GROUPED, small={"ROWS": 128, "K": 32, "N": 32}))
+    assert scale.bytes > 1000 and scale.longest == 64
+    assert scale.of_calls(Row("exp", "exp", False, calls=16)) == 64
+    assert scale.of_calls(Row("k", "k:1", True, calls=16)) == scale.bytes, "who launches them may go through all data"
+    several = CONVERTED.replace("return [torch.rand(N, N).CONVERT()]", "return [[torch.rand(8)] * N]")
+    several = several.replace("self.wide(x), self.narrow(x)", "[y + 1 for y in x]").replace("CONVERT", "half")
+    assert scale_of(Task("list", several, small={"N": 64})).longest == 64
