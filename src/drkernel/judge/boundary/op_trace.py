@@ -53,6 +53,8 @@ class Grid:
     """How many times as much as the mean of those that work the busiest program does, where that is far more."""
     light: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Of `work`, what programs do that do far less than the busiest one."""
+    touched: int = 0
+    """Elements of the tensor of which each of them moves the most distinct bytes; 0 where that is not known."""
 
 
 @dataclass
@@ -240,7 +242,7 @@ _FIELD_TYPES: dict[str, Any] = {
 _FIELDS = tuple(_FIELD_TYPES)
 _TensorsMessage = Annotated[list[_TrafficMessage], msgspec.Meta(max_length=MAX_TENSORS)]
 _GridsMessage = Annotated[
-    list[tuple[_Count, _Count, bool, _Count, _Count, _Share, _Work, _Uneven, _Work]],
+    list[tuple[_Count, _Count, bool, _Count, _Count, _Share, _Work, _Uneven, _Work, _Count]],
     msgspec.Meta(max_length=MAX_TENSORS),
 ]
 _RowMessage: Any = tuple[(*_FIELD_TYPES.values(), _TensorsMessage, _GridsMessage)]  # type: ignore[misc]

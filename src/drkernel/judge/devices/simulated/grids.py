@@ -98,12 +98,16 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
 
 
 def _full_grids(row: Row, own: Row) -> list[float]:
-    """The programs at full size of each of the row's grids: both are put in order, where as many launches are alike."""
-    order = sorted(range(len(row.grids)), key=lambda place: row.grids[place].programs)
-    told = sorted(own.grids, key=lambda grid: grid.programs)
-    if [row.grids[place].launches for place in order] != [grid.launches for grid in told]:
+    """The programs at full size of each of the row's grids, of several the fewest: launches of both are put in order,
+    where there are as many. Of as many programs, those that store more are more at full size."""
+    order = sorted(range(len(row.grids)), key=lambda place: (row.grids[place].programs, row.grids[place].stored))
+    told = sorted(grid.programs for grid in own.grids for _ in range(min(grid.launches, row.calls + 1)))
+    if len(told) != sum(grid.launches for grid in row.grids):
         return []
-    programs = {place: float(grid.programs) for place, grid in zip(order, told, strict=True)}
+    programs, first = {}, 0
+    for place in order:
+        programs[place] = float(told[first])
+        first += row.grids[place].launches
     return [programs[place] for place in range(len(row.grids))]
 
 
