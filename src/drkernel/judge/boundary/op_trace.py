@@ -121,6 +121,8 @@ class Row:
     """Whether numbers of its source, so that of its blocks, too, may have been made smaller; not sent."""
     loop_free: bool = False
     """Whether a program is known to do one block's work, whatever the size; not sent."""
+    steady: bool = False
+    """Whether a program is known to do as many steps whatever numbers it loads; not sent."""
     needless: float = 0.0
     """Of `flops`, those of products with a diagonal matrix, where a reference was recorded with data; not sent."""
 

@@ -6,9 +6,10 @@ import triton
 import triton.language as tl
 
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
+from drkernel.judge.devices.simulated.accesses import growth_of_accesses
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import _dense, _dot_rate, _growth_of_accesses, estimate_times
+from drkernel.judge.devices.simulated.roofline import _dense, _dot_rate, estimate_times
 from tests.judge.untrusted.simulated.test_interpreter import launch
 
 MEASURED = {
@@ -83,7 +84,7 @@ def test_rows_that_are_loaded_again_to_fill_a_tile_are_no_data():
 
 def test_a_tile_that_a_small_task_leaves_empty_is_not_loaded_more_often_at_full_size():
     half = Row("k", "k:1", True, flops=1e6, dense_flops=2e6)
-    assert _growth_of_accesses(half, 10.0, 1000.0, 1.0) == 500.0
+    assert growth_of_accesses(half, 10.0, 1000.0, 1.0) == 500.0
 
 
 def test_tiles_whose_numbers_were_made_smaller_have_their_size_at_full_size():

@@ -25,7 +25,7 @@ from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.boundary.shared_tensors import NotSerializable
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Submission
-from drkernel.judge.devices.simulated import loop_free
+from drkernel.judge.devices.simulated import loop_free, steady
 from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient
@@ -49,8 +49,8 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         full = _launched(prepared, submission, start, init, inputs)
     except _NO_ANSWER:
         return submission.trace
-    simple = loop_free.kernels(submission.written)
-    return joined(submission.trace, full, submission.source != submission.written, simple)
+    simple, steps = loop_free.kernels(submission.written), steady.kernels(submission.written)
+    return joined(submission.trace, full, submission.source != submission.written, simple, steps)
 
 
 def _given(reference: Reference) -> tuple[list, list]:
@@ -70,7 +70,9 @@ def _given(reference: Reference) -> tuple[list, list]:
     raise DrKernelError(f"task {reference.task.id}: its inputs cannot be made without large data")
 
 
-def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[str] = ()) -> OpTrace:
+def joined(
+    trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[str] = (), steps: Collection[str] = ()
+) -> OpTrace:
     """The trace, which knows what the dry run `full` tells.
 
     What is called less often there than at the small size is taken for not known: a submission can tell a dry run.
@@ -78,12 +80,16 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
     Args:
         is_smaller: see Row.
         simple: names of the kernels that have no loop, see `loop_free`.
+        steps: names of those that do as many steps whatever they load, see `steady`. None is believed where the host
+            reads numbers back, which are others in the dry run.
     """
+    reads_back = any(row.name == "_local_scalar_dense" for row in (*trace.rows, *full.rows))
     before, after = calls(trace), calls(full)
     rows = [
         dataclasses.replace(
             with_work_of(without_masked_lanes(row, own), own),
             is_smaller=is_smaller,
+            steady=not reads_back and row.site.rpartition(":")[0] in steps,
             loop_free=row.site.rpartition(":")[0] in simple,
             full_grid=own.programs / own.calls if own and own.calls else 0.0,
             full_grids=_full_grids(row, own) if own else [],
