@@ -6,6 +6,7 @@ import pytest
 
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row, Traffic
 from drkernel.judge.devices.simulated import steady
+from drkernel.judge.devices.simulated.accesses import growth_of_products
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.grids import joined
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -86,3 +87,12 @@ def test_no_kernel_is_steady_where_the_host_reads_numbers_back():
     read = Row("_local_scalar_dense", "_local_scalar_dense", False, 1)
     assert not joined(OpTrace([TOLD]), OpTrace([*full.rows, read]), False, steps={"k"}).rows[0].steady
     assert not joined(OpTrace([TOLD]), full, False).rows[0].steady
+
+
+def test_a_steady_kernel_that_skips_masked_blocks_has_half_of_the_products_and_no_less():
+    scale = Scale(flops=4096.0)
+    row = dataclasses.replace(TOLD, flops=1e6, steady=True, full_moved=1e6)
+    for told, expected in ((5e9, 5000), (3e9, 3000), (1e9, 2048)):
+        assert growth_of_products(dataclasses.replace(row, full_flops=told), scale) == expected
+        assert growth_of_products(dataclasses.replace(row, full_flops=told, steady=False), scale) >= 4096
+        assert growth_of_products(dataclasses.replace(row, full_flops=told, full_moved=0.0), scale) >= 4096

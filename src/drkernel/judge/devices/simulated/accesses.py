@@ -1,10 +1,22 @@
-"""How many loads and stores a kernel makes at full size."""
+"""How many loads, stores and products a kernel makes at full size."""
 
 from __future__ import annotations
 
 from drkernel.judge.boundary.op_trace import Row
 from drkernel.judge.devices.simulated.programs import SHARED, grids
 from drkernel.judge.devices.simulated.rescale import Scale
+
+_LEAST_NEEDED = 0.5
+"""Of products that grow as the reference's, those that a kernel does at least: a small run has too few blocks to show
+that it skips those behind a causal mask."""
+
+
+def growth_of_products(row: Row, scale: Scale) -> float:
+    """How much more operations of tl.dot there are: as the reference's products grow, or as programs without data say,
+    if that is more. If it is less, a steady kernel is believed, down to `_LEAST_NEEDED`; not so where they were stopped
+    before their end, which moves no bytes."""
+    grown, told = scale.of_products(row), row.full_flops / row.flops
+    return max(told, _LEAST_NEEDED * grown if row.steady and row.full_moved else grown)
 
 
 def accesses_of(

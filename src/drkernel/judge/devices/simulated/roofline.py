@@ -23,7 +23,12 @@ from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
 from drkernel.judge.boundary.sequences import RECURRENT
-from drkernel.judge.devices.simulated.accesses import accesses_of, filled_share, growth_of_shared
+from drkernel.judge.devices.simulated.accesses import (
+    accesses_of,
+    filled_share,
+    growth_of_products,
+    growth_of_shared,
+)
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.programs import Programs, grids, programs, shares_the_data
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -109,8 +114,9 @@ POOL_OUTPUT = 170
 ONE_BLOCK, NORM_ROW = 8e9, 4e9
 """Bytes per second of nll_loss, which runs as one block, and of each row of a layer norm, which is one block."""
 
-ATTENTION, SPLIT = 0.6, 2048
-"""What eager fp32 attention reaches of cuBLAS; of longer sums, parts have blocks of their own where there are few."""
+ATTENTION, HALF_ATTENTION, SPLIT = 0.6, 0.79, 2048
+"""What eager fp32 attention reaches of cuBLAS, and in 16 bits (not measured here: FlashAttention's 600 TFLOP/s); of
+longer sums, parts have blocks of their own where there are few."""
 
 
 def for_precision(gpu: Gpu, precision: Precision) -> Gpu:
@@ -216,7 +222,8 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     parts = products / 2 / max(1.0, outputs * row.calls) / SPLIT if "convolution" not in row.name else 1.0
     tiles = outputs / 64**2 * (1 / max(row.calls, 1) if row.name in RECURRENT else max(1.0, parts))
     arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
-    rate = gpu.flops[arithmetic] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
+    attention = HALF_ATTENTION if arithmetic == "half" else ATTENTION
+    rate = gpu.flops[arithmetic] * (attention if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
     if arithmetic == "fp32" and "convolution" in row.name:
         rate, short = rate * CONVOLUTION, SHORT_WINDOW
         products = max(products, row.dense_flops * scale.of_dense(row))
@@ -240,7 +247,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     unique, _ = _traffic(row, scale)
     growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
     by_hand = by_hand if by_hand > FASTER_THAN_DATA * growth else 0.0
-    products = max(scale.of_products(row), row.full_flops / row.flops) if row.flops else by_hand
+    products = growth_of_products(row, scale) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
     operations = row.arithmetic * growth + row.flops * products
     found = programs(row, scale, (row.accesses * growth, row.lanes * growth, operations))
