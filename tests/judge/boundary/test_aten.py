@@ -198,3 +198,10 @@ def test_attention_multiplies_in_the_format_of_its_query_and_half_of_it_where_it
     whole, causal = (next(row for name, row in ask(causal).items() if "attention" in name) for causal in (False, True))
     assert whole.math == causal.math == ("half" if dtype == torch.float16 else "fp32")
     assert whole.flops == 4 * 8 * 64 * 64 * 16 and causal.flops / whole.flops == pytest.approx(65 / 128)
+
+
+def test_products_of_eight_bits_are_those():
+    a, b = torch.ones(32, 64, dtype=torch.int8), torch.ones(16, 64, dtype=torch.int8).t()
+    row = rows(lambda: torch._int_mm(a, b))["_int_mm"]
+    assert (row.math, row.flops) == ("byte", 2 * 32 * 64 * 16)
+    assert row.bytes_total == row.bytes_unique, "a transposed factor costs no more"

@@ -49,6 +49,8 @@ PRODUCTS = frozenset(
     }
 )  # fmt: skip
 """Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
+EIGHT_BITS = frozenset({"_int_mm", "_scaled_mm"})
+"""Those of int8 and fp8."""
 _NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
 SOFTMAXES = frozenset({"_softmax", "_log_softmax"})
@@ -132,7 +134,7 @@ class Recorder(TorchDispatchMode):
             along = math.prod(args[1])
         elif name == "native_batch_norm":
             name += TRAINING if args[5] else ""
-        strided = func._overloadpacket.__name__ not in _FLOPS
+        strided = func._overloadpacket.__name__ not in _FLOPS and name not in EIGHT_BITS
         scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
         names = [argument.name for argument in func._schema.arguments]
         needed = needed_share(dict(zip(names, args, strict=False)) | kwargs)
@@ -167,7 +169,7 @@ class Recorder(TorchDispatchMode):
         if not self._merge:
             self.shapes.append([t.shape for t in read + written])
         numel = max((t.numel() for t in written), default=0)
-        math = _math(_factors(name, read)) if flops else _math(read + written)
+        math = "byte" if name in EIGHT_BITS else _math(_factors(name, read) if flops else read + written)
         key = (name, numel, tuple(t.numel() for t in read), math, scattered)
         row = self._rows.get(key) if self._merge else None
         if row is None:

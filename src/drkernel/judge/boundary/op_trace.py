@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-Math = Literal["fp32", "tf32", "tf32x3", "half", "fp64"]
+Math = Literal["fp32", "tf32", "tf32x3", "half", "byte", "fp64"]
 
 MAX_JSON = 4_000_000
 """Characters of a trace as JSON."""
@@ -74,7 +74,8 @@ class Row:
     """Instructions: results of element-wise operations, elements that enter reductions; slow ones count several."""
     output_numel: int = 0
     math: Math = "fp32"
-    """Arithmetic of the products: fp32 (CUDA cores), tf32, tf32x3 (three for one), half (tensor cores) or fp64."""
+    """Arithmetic of the products: fp32 (CUDA cores), tf32, tf32x3 (three for one), half (tensor cores), byte (int8
+    and fp8) or fp64."""
     block: int = 0
     """Elements of the largest block that a program loads or stores; ATen: length of the dimension it works along."""
     accesses: int = 0

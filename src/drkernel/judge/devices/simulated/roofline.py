@@ -37,7 +37,7 @@ from drkernel.types import KernelTime, Precision
 RAMP_US, RAMP = 6.0, 0.1
 """A kernel reaches its bandwidth only after a while: up to a tenth of its time, at most this long."""
 
-TRITON_DOT = {"half": 0.75, "tf32": 0.21, "tf32x3": 0.49, "fp32": 0.85, "fp64": 0.3}
+TRITON_DOT = {"byte": 0.75, "half": 0.75, "tf32": 0.21, "tf32x3": 0.49, "fp32": 0.85, "fp64": 0.3}
 K_MAJOR_DOT = TRITON_DOT | {"tf32": 0.67, "tf32x3": 0.56, "fp32": 0.45}
 """What a plain tl.dot loop reaches of cuBLAS; the second where both factors lie along the summed dimension. The fastest
 instructions for TF32 want that of the right one; a loop in fp32 loads such a factor less well."""

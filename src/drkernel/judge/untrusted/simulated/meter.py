@@ -134,7 +134,7 @@ class Region:
         return self._views[kind], (offsets >> np.uint64(self.shift)).view(np.int64)
 
 
-_SLOWEST_FIRST: tuple[Math, ...] = ("fp32", "fp64", "tf32x3", "tf32", "half")
+_SLOWEST_FIRST: tuple[Math, ...] = ("fp32", "fp64", "tf32x3", "tf32", "half", "byte")
 
 
 class NoLaunch:
