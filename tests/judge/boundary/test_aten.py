@@ -189,3 +189,19 @@ def test_a_reduction_goes_through_each_element_of_windows_that_overlap():
     row = rows(lambda: x.unfold(1, 9, 1).mean(-1))["mean"]
     assert row.tensors[0].unique <= 4 * x.numel() and row.tensors[0].total == 4 * 64 * 56 * 9
     assert rows(lambda: x[:, :1].expand(64, 64) + x)["add"].bytes_total == (64 + 2 * 64 * 64) * 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_attention_multiplies_in_the_format_of_its_query_and_half_of_it_where_it_is_causal(dtype):
+    q = torch.randn(2, 4, 64, 16, dtype=dtype)
+    ask = lambda causal: rows(lambda: F.scaled_dot_product_attention(q, q + 0, q + 0, is_causal=causal))
+    whole, causal = (next(row for name, row in ask(causal).items() if "attention" in name) for causal in (False, True))
+    assert whole.math == causal.math == ("half" if dtype == torch.float16 else "fp32")
+    assert whole.flops == 4 * 8 * 64 * 64 * 16 and causal.flops / whole.flops == pytest.approx(65 / 128)
+
+
+def test_products_of_eight_bits_are_those():
+    a, b = torch.ones(32, 64, dtype=torch.int8), torch.ones(16, 64, dtype=torch.int8).t()
+    row = rows(lambda: torch._int_mm(a, b))["_int_mm"]
+    assert (row.math, row.flops) == ("byte", 2 * 32 * 64 * 16)
+    assert row.bytes_total == row.bytes_unique, "a transposed factor costs no more"

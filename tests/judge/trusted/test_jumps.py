@@ -47,7 +47,7 @@ def test_what_the_reference_itself_would_be_refused_for_tells_nothing():
 
 
 def test_errors_of_lower_precision_are_seen_beside_the_jumps_that_it_would_make():
-    """Who finds out in fp32 what is positive, and multiplies in lower precision then, has its errors without its jumps."""
+    """Who finds out in fp32 what is positive, and multiplies in lower precision then, has its errors without jumps."""
     draw = torch.Generator().manual_seed(3)
     exact = torch.randn(256, 64, dtype=torch.float64, generator=draw)
     errors = 1e-6 * torch.randn(256, 64, dtype=torch.float64, generator=draw)

@@ -98,8 +98,12 @@ def test_modules_that_convert_themselves_are_known():
     assert work.bytes == 2 * (64 * 32 + 32 * 8 + 8 + 64 * 8) and work.flops == {"half": 2 * 64 * 32 * 8}
 
 
-def test_nothing_is_said_where_the_reference_needs_data():
-    assert found("torch.rand(64, 32)", "x * float(x.sum().item())") is None
+def test_nothing_is_said_where_the_reference_needs_large_data():
+    assert found("torch.rand(2**14, 2**13)", "x * float(x.sum().item())") is None
+
+
+def test_small_data_are_read():
+    assert found("torch.rand(64, 32)", "x * float(x.sum().item())").bytes == 2 * 4 * 64 * 32
 
 
 def test_gibibytes_take_no_memory():

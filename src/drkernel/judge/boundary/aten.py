@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
 from torch.utils.flop_counter import flop_registry
 
+from drkernel.judge.boundary.attention import attention_flops, needed_share
 from drkernel.judge.boundary.custom_operators import implementation, record_without_modes
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.boundary.sequences import parts, recurrent_flops, steps
@@ -48,6 +49,8 @@ PRODUCTS = frozenset(
     }
 )  # fmt: skip
 """Operators with products inside, beside linalg_* and those that torch counts: their work is not their bytes'."""
+EIGHT_BITS = frozenset({"_int_mm", "_scaled_mm"})
+"""Those of int8 and fp8."""
 _NO_PRODUCTS = frozenset({"linalg_vector_norm", "linalg_cross", "linalg_diagonal", "_linalg_check_errors"})
 
 SOFTMAXES = frozenset({"_softmax", "_log_softmax"})
@@ -131,9 +134,11 @@ class Recorder(TorchDispatchMode):
             along = math.prod(args[1])
         elif name == "native_batch_norm":
             name += TRAINING if args[5] else ""
-        strided = func._overloadpacket.__name__ not in _FLOPS
+        strided = func._overloadpacket.__name__ not in _FLOPS and name not in EIGHT_BITS
         scattered = torch.Tag.pointwise in func.tags and any(_is_scattered(t, out) for t in read for out in written)
-        flops = _flops(func, args, kwargs, result)
+        names = [argument.name for argument in func._schema.arguments]
+        needed = needed_share(dict(zip(names, args, strict=False)) | kwargs)
+        flops = needed * _flops(func, args, kwargs, result)
         share, number = share_read(func, args, kwargs), steps(func._overloadpacket.__name__, args)
         row = self.add(name, read, written, flops, strided, along, scattered, number, share)
         row.dense_flops += flops * lanes(func, args, kwargs)
@@ -164,7 +169,7 @@ class Recorder(TorchDispatchMode):
         if not self._merge:
             self.shapes.append([t.shape for t in read + written])
         numel = max((t.numel() for t in written), default=0)
-        math = _math(read + written)
+        math = "byte" if name in EIGHT_BITS else _math(_factors(name, read) if flops else read + written)
         key = (name, numel, tuple(t.numel() for t in read), math, scattered)
         row = self._rows.get(key) if self._merge else None
         if row is None:
@@ -329,6 +334,11 @@ def _bytes(tensor: Tensor, output: Tensor, limit: int | None) -> tuple[int, int]
     return unique, unique * max(1, min(*fastest[:1], SECTOR // tensor.element_size()) if fastest else 1)
 
 
+def _factors(name: str, read: list[Tensor]) -> list[Tensor]:
+    """What an operator multiplies: of attention, query and what has its format, and no statistics of rows."""
+    return read[:1] if "attention" in name else read
+
+
 def _math(tensors: list[Tensor]) -> Math:
     kinds = {t.dtype for t in tensors if t.is_floating_point()}
     if torch.float64 in kinds:
@@ -375,15 +385,9 @@ def _as_product(args: tuple, kwargs: dict, result: Any) -> float:
     return 2.0 * (read[-1] * read[-2 if len(read) > 1 else -1] * written) ** 0.5 if read else 0.0
 
 
-def _attention(args: tuple, result: Any) -> float:
-    query, key, value = args[:3]
-    batch, heads, rows, width = query.shape
-    return 2.0 * batch * heads * rows * key.shape[-2] * (width + value.shape[-1])
-
-
 _EXTRA_FLOPS: dict[str, Callable[[tuple, Any], float]] = {
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "_scaled_dot_product_fused_attention_overrideable": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu": attention_flops,
+    "_scaled_dot_product_fused_attention_overrideable": attention_flops,
     "mkldnn_rnn_layer": recurrent_flops,
     "lstm": recurrent_flops,
     "gru": recurrent_flops,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-Math = Literal["fp32", "tf32", "tf32x3", "half", "fp64"]
+Math = Literal["fp32", "tf32", "tf32x3", "half", "byte", "fp64"]
 
 MAX_JSON = 4_000_000
 """Characters of a trace as JSON."""
@@ -53,6 +53,8 @@ class Grid:
     """How many times as much as the mean of those that work the busiest program does, where that is far more."""
     light: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Of `work`, what programs do that do far less than the busiest one."""
+    touched: int = 0
+    """Elements of the tensor of which each of them moves the most distinct bytes; 0 where that is not known."""
 
 
 @dataclass
@@ -72,7 +74,8 @@ class Row:
     """Instructions: results of element-wise operations, elements that enter reductions; slow ones count several."""
     output_numel: int = 0
     math: Math = "fp32"
-    """Arithmetic of the products: fp32 (CUDA cores), tf32, tf32x3 (three for one), half (tensor cores) or fp64."""
+    """Arithmetic of the products: fp32 (CUDA cores), tf32, tf32x3 (three for one), half (tensor cores), byte (int8
+    and fp8) or fp64."""
     block: int = 0
     """Elements of the largest block that a program loads or stores; ATen: length of the dimension it works along."""
     accesses: int = 0
@@ -119,6 +122,8 @@ class Row:
     """Whether numbers of its source, so that of its blocks, too, may have been made smaller; not sent."""
     loop_free: bool = False
     """Whether a program is known to do one block's work, whatever the size; not sent."""
+    steady: bool = False
+    """Whether a program is known to do as many steps whatever numbers it loads; not sent."""
     needless: float = 0.0
     """Of `flops`, those of products with a diagonal matrix, where a reference was recorded with data; not sent."""
 
@@ -240,7 +245,7 @@ _FIELD_TYPES: dict[str, Any] = {
 _FIELDS = tuple(_FIELD_TYPES)
 _TensorsMessage = Annotated[list[_TrafficMessage], msgspec.Meta(max_length=MAX_TENSORS)]
 _GridsMessage = Annotated[
-    list[tuple[_Count, _Count, bool, _Count, _Count, _Share, _Work, _Uneven, _Work]],
+    list[tuple[_Count, _Count, bool, _Count, _Count, _Share, _Work, _Uneven, _Work, _Count]],
     msgspec.Meta(max_length=MAX_TENSORS),
 ]
 _RowMessage: Any = tuple[(*_FIELD_TYPES.values(), _TensorsMessage, _GridsMessage)]  # type: ignore[misc]

@@ -23,7 +23,8 @@ class Limits:
     bandwidth: float
     """Bytes of its memory."""
     flops: Mapping[Math, float]
-    """Operations of dense products at the boost clock, accumulated in fp32, by arithmetic. Of fp32 without TF32."""
+    """Operations of dense products at the boost clock, accumulated in fp32, by arithmetic. Of fp32 without TF32. Of
+    int8 and fp8 twice those of 16 bits; GPUs before capability 8.9 have no fp8."""
     capability: tuple[int, int]
     """CUDA's compute capability; a GPU of this name with another one is not known."""
 
@@ -31,7 +32,14 @@ class Limits:
 def _limits(
     terabytes: float, half: float, tf32: float, fp32: float, fp64: float, capability: tuple[int, int]
 ) -> Limits:
-    flops: dict[Math, float] = {"half": half, "tf32": tf32, "tf32x3": tf32 / 3, "fp32": fp32, "fp64": fp64}
+    flops: dict[Math, float] = {
+        "byte": 2 * half,
+        "half": half,
+        "tf32": tf32,
+        "tf32x3": tf32 / 3,
+        "fp32": fp32,
+        "fp64": fp64,
+    }
     return Limits(1e12 * terabytes, {math: 1e12 * rate for math, rate in flops.items()}, capability)
 
 
@@ -77,7 +85,7 @@ def roofline(
     work: LeastWork | None, limits: Limits | None, precision: Precision, submission_us: float
 ) -> dict[str, Any]:
     """`evidence["roofline"]`: the share of the limit that a time reaches, and where it comes from. `share` is None
-    where the reference does not run without data or the GPU is not known."""
+    where the reference does not run without large data or the GPU is not known."""
     facts: dict[str, Any] = {"share": None, "limit_us": None, "bytes": None, "flops": None}
     if work is None:
         return facts

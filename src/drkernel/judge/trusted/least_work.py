@@ -16,7 +16,7 @@ from torch import Tensor
 from drkernel.judge.boundary.aten import GATHERS, Recorder, distinct_elements
 from drkernel.judge.boundary.op_trace import Math, OpTrace, Row
 from drkernel.judge.trusted.outputs import leaves
-from drkernel.judge.trusted.without_data import DRY_RUNS
+from drkernel.judge.trusted.small_data import RUNS
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
 
@@ -39,12 +39,12 @@ class LeastWork:
 
 
 def least_work(reference: Reference, train: bool) -> LeastWork | None:
-    """The least work of a task; None where its reference does not run without data.
+    """The least work of a task; None where its reference does not run without large data.
 
     It is the least for who computes what the reference computes. Fewer operations may do where half of a product is
     masked or thrown away; of attention that is told to be causal, half counts.
     """
-    for dry in DRY_RUNS:
+    for dry in RUNS:
         with contextlib.suppress(DrKernelError), dry():
             inputs, model = reference.inputs(0), reference.model(0).train(train)
             given = [t for _, t in leaves(inputs) if isinstance(t, Tensor)]
@@ -75,8 +75,6 @@ class _Counter(Recorder):
         self._sizes: dict[int, int] = {}
         for tensor in given:
             self._sizes[_memory(tensor)] = max(_bytes(tensor), self._sizes.get(_memory(tensor), 0))
-        self._share = 1.0
-        """Of the present operator's operations that are needed."""
         self.flops: dict[Math, float] = {}
 
     @property
@@ -91,18 +89,12 @@ class _Counter(Recorder):
         """Whether it lies in the memory of a tensor that was given."""
         return _memory(tensor) in self._regions
 
-    def _record(self, func: Any, args: tuple, kwargs: dict, result: Any) -> None:
-        names = [argument.name for argument in func._schema.arguments]
-        values = dict(zip(names, args, strict=False)) | kwargs
-        self._share = _causal_share(values) if values.get("is_causal") else 1.0
-        super()._record(func, args, kwargs, result)
-
     def add(
         self, name: str, read: list[Tensor], written: list[Tensor], flops: float = 0.0, *more: Any, **others: Any
     ) -> Row:
         row = super().add(name, read, written, flops, *more, **others)
         if flops:
-            self.flops[row.math] = self.flops.get(row.math, 0.0) + flops * self._share
+            self.flops[row.math] = self.flops.get(row.math, 0.0) + flops
         for tensor in read:
             if (regions := self._regions.get(_memory(tensor))) is not None:
                 place = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
@@ -110,13 +102,6 @@ class _Counter(Recorder):
                 share = others.get("share", 1.0) if tensor is read[0] else 1.0
                 regions[place] = max(0 if gathered else int(share * _bytes(tensor)), regions.get(place, 0))
         return row
-
-
-def _causal_share(values: Mapping[str, Any]) -> float:
-    """The proportion of attention's products that a causal mask leaves."""
-    rows, columns = (values[name].shape[-2] for name in ("query", "key"))
-    square = min(rows, columns)
-    return (square * (square + 1) / 2 + (rows - square) * columns) / (rows * columns)
 
 
 def _memory(tensor: Tensor) -> int:

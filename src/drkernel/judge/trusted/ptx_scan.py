@@ -36,7 +36,7 @@ _ALLOWED: dict[Precision, frozenset[str]] = {
 }
 _IN_PIECES = frozenset({"TF32", "bf16", "16 bits", "int8"})
 """Formats of which kernels add up several products for one of fp32, and that of whole numbers, which are exact."""
-_TRACED: dict[Math, str] = {"tf32": "TF32", "half": "16 bits"}
+_TRACED: dict[Math, str] = {"tf32": "TF32", "half": "16 bits", "byte": "16 bits"}
 _FILE = "products.json"
 
 

@@ -1,14 +1,18 @@
 """No price is below what the reference's bytes and products allow, whatever a submission says that it did."""
 
+import dataclasses
+
 import pytest
 import torch
 
 from drkernel.judge.boundary import aten
 from drkernel.judge.boundary.op_trace import OpTrace, Row, Traffic
+from drkernel.judge.devices.limits import LIMITS, roofline
 from drkernel.judge.devices.simulated import floor
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import estimate_times, stream_s
+from drkernel.judge.trusted.least_work import LeastWork
 
 H200 = GPUS["H200"]
 SMALL, FULL = 2.0 * 64**3, 2.0 * 4096**3
@@ -119,3 +123,15 @@ def test_products_with_a_diagonal_matrix_that_aten_does_save_nothing_of_others()
     least = floor.least_us(both, left, H200, SCALE, "ieee", INPUTS, OUTPUTS)
     forged = total(estimate_times(left, H200, SCALE))
     assert forged > floor.least_us(both, kernel(), H200, SCALE, "ieee", INPUTS, OUTPUTS) > least
+
+
+def test_no_mistake_of_counts_or_scales_leads_below_the_data_sheet():
+    limits = LIMITS[H200.sheet]
+    work = LeastWork(3 * 4 * 4096**2, {"fp32": FULL})
+    bound = lambda trace: floor.sheet_us(trace, work, limits, SCALE, "ieee")
+    assert bound(REFERENCE) == pytest.approx(1e6 * FULL / limits.flops["tf32x3"])
+    times = floor.raised(estimate_times(kernel(), H200, Scale()), bound(REFERENCE))
+    assert roofline(work, limits, "ieee", total(times))["share"] == 1
+    diagonal = OpTrace([dataclasses.replace(REFERENCE.rows[0], needless=SMALL)])
+    assert bound(diagonal) == pytest.approx(1e6 * work.bytes / limits.bandwidth), "such products need not happen"
+    assert floor.sheet_us(REFERENCE, None, limits, SCALE, "ieee") == 0

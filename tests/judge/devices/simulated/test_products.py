@@ -6,9 +6,13 @@ import triton
 import triton.language as tl
 
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
+from drkernel.judge.devices.limits import LIMITS
+from drkernel.judge.devices.simulated import floor
+from drkernel.judge.devices.simulated.accesses import growth_of_accesses
 from drkernel.judge.devices.simulated.gpus import GPUS
 from drkernel.judge.devices.simulated.rescale import Scale
-from drkernel.judge.devices.simulated.roofline import _dense, _dot_rate, _growth_of_accesses, estimate_times
+from drkernel.judge.devices.simulated.roofline import _dense, _dot_rate, estimate_times
+from drkernel.judge.untrusted.simulated.device import record
 from tests.judge.untrusted.simulated.test_interpreter import launch
 
 MEASURED = {
@@ -83,7 +87,7 @@ def test_rows_that_are_loaded_again_to_fill_a_tile_are_no_data():
 
 def test_a_tile_that_a_small_task_leaves_empty_is_not_loaded_more_often_at_full_size():
     half = Row("k", "k:1", True, flops=1e6, dense_flops=2e6)
-    assert _growth_of_accesses(half, 10.0, 1000.0, 1.0) == 500.0
+    assert growth_of_accesses(half, 10.0, 1000.0, 1.0) == 500.0
 
 
 def test_tiles_whose_numbers_were_made_smaller_have_their_size_at_full_size():
@@ -122,3 +126,22 @@ def test_operators_of_one_name_that_make_as_much_are_told_apart_by_their_product
     row = lambda flops, numel=512, calls=1: Row("convolution", "c", False, calls, flops=flops, output_numel=numel)
     found = [scale.of_products(one) for one in (row(100.0), row(200.0, calls=2), row(900.0), row(300.0), row(1.0, 4))]
     assert found == [2.0, 2.0, 16.0, 16.0, 9.0]
+
+
+@triton.jit
+def eight_bits(a, b, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    at = i[:, None] * BLOCK + i[None, :]
+    tl.store(out + at, tl.dot(tl.load(a + at), tl.load(b + at), out_dtype=tl.int32))
+
+
+def test_products_of_eight_bits_take_half_as_long_as_those_of_16():
+    a, out = torch.ones(32, 32, dtype=torch.int8), torch.empty(32, 32, dtype=torch.int32)
+    with record() as trace:
+        eight_bits[(1,)](a, a, out, BLOCK=32)
+    assert trace.rows[0].math == "byte" and int(out[0, 0]) == 32
+    for flops in (GPUS["H200"].flops, LIMITS["NVIDIA H200"].flops):
+        assert flops["byte"] == pytest.approx(2 * flops["half"], rel=0.01)
+    row = Row("_int_mm", "_int_mm", False, 1, flops=1e13, output_numel=2**26, math="byte")
+    assert floor._rate(row, GPUS["H200"], "ieee") == GPUS["H200"].flops["byte"]
+    assert sum(time.microseconds for time in estimate_times(OpTrace([row]), GPUS["H200"], Scale())) < 6700

@@ -54,3 +54,22 @@ def test_the_busiest_program_is_known_by_all_that_it_does():
     assert grid.idle == 0
     assert grid.work[:2] == (17 + 31, 1024 + 1 + 31)
     assert grid.uneven == pytest.approx((17 * 32 / 48, 1025 * 32 / 1056, 32), rel=0.01)
+
+
+def test_launches_on_tensors_of_several_sizes_weigh_as_their_data_at_full_size():
+    scale = Scale(bytes=4000.0, numel={2048: 4096.0, 64: 64.0})
+    large, small = Grid(1, 2048, False, work=(2.0, 4096.0, 2048.0), touched=2048), Grid(1, 64, False, touched=64)
+    small.work = (2.0, 128.0, 64.0)
+    row = Row("k", "k:1", True, 2, 2, block=4096, grids=[large, small], full_grid=1024.5)
+    full = Row("k", "k:1", True, 2, 2049, grids=[Grid(2048, 0, False), Grid(1, 0, False)])
+    told = joined(OpTrace([row]), OpTrace([full]), False).rows[0]
+    assert told.full_grids == [2048.0, 1.0]
+    assert programs(told, scale).lanes > 500
+
+
+def test_a_launch_of_many_programs_does_not_weigh_more_since_the_tensor_is_large_that_it_touches():
+    scale = Scale(bytes=4000.0, numel={4096: 4096.0, 64: 64.0})
+    busy, many = Grid(1, 64, True, work=(1e4, 1e4, 1e4), touched=64), Grid(1584, 1, False, touched=4096)
+    many.work = (1584.0, 1584.0, 1584.0)
+    row = Row("k", "k:1", True, 2, 1585, grids=[busy, many], full_grid=792.5, full_grids=[1.0, 1584.0])
+    assert programs(row, scale).lanes < 1.2

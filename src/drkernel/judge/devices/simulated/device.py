@@ -112,7 +112,8 @@ class SimulatedDevice:
             return times
         read = inputs_read(case.inputs, cost.least)
         least = floor.least_us(cost.trace, trace, self._gpu, scale, task.precision, read, outputs)
-        return floor.raised(times, least)
+        sheet = floor.sheet_us(cost.trace, cost.least, LIMITS[self._gpu.sheet], scale, task.precision)
+        return floor.raised(times, max(least, sheet))
 
     def pause(self) -> float:
         """There is nothing to share."""

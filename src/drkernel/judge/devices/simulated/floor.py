@@ -13,10 +13,12 @@ from torch import Tensor
 
 from drkernel.judge.boundary.aten import GATHERS
 from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.devices.limits import Limits, limit_us
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.rescale import Scale
 from drkernel.judge.devices.simulated.roofline import ByHand, stream_s
 from drkernel.judge.trusted import attribution
+from drkernel.judge.trusted.least_work import LeastWork
 from drkernel.types import KernelTime, Precision
 
 _LEAST_BY_HAND = 0.25
@@ -82,6 +84,20 @@ def least_us(
     rates = [_rate(row, gpu, precision) for row in reference.rows if row.flops and not row.triton]
     products = _missing(reference, trace, scale)[1] / max(rates) if rates else 0.0
     return 1e6 * max(stream_s(read + written, 1, gpu), products) + gpu.kernel_us
+
+
+def sheet_us(reference: OpTrace, least: LeastWork | None, limits: Limits, scale: Scale, precision: Precision) -> float:
+    """Microseconds that the data sheet allows at the published size, as `evidence["roofline"]` has them, but for
+    products with a diagonal matrix; 0 where the least work is not known.
+
+    Counts and what takes them to full size have no part in it: no mistake of theirs leads below it.
+    """
+    if least is None:
+        return 0.0
+    moving, computing = limit_us(least, limits, precision)
+    products = [(row.flops * scale.of_products(row), row.needless / row.flops) for row in reference.rows if row.flops]
+    needless = sum(flops * share for flops, share in products) / (sum(flops for flops, _ in products) or 1.0)
+    return max(moving, computing * (1.0 - needless))
 
 
 def _rate(row: Row, gpu: Gpu, precision: Precision) -> float:

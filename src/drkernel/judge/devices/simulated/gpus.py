@@ -44,18 +44,21 @@ GPUS = {
     "H200": Gpu(
         name="H200", sheet="NVIDIA H200", memory_gib=139.0, sms=132,
         peak_bandwidth=4.8e12, bandwidth=4.4e12, l2_bandwidth=5.2e12, l2_bytes=50e6,
-        flops={"half": 760e12, "tf32": 400e12, "tf32x3": 133e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=33e12,
+        flops={"byte": 1521e12, "half": 760e12, "tf32": 400e12, "tf32x3": 133e12, "fp32": 51e12, "fp64": 55e12},
+        vector_ops=33e12,
     ),
     "H100": Gpu(
         name="H100", sheet="NVIDIA H100 80GB HBM3", memory_gib=79.0, sms=132,
         peak_bandwidth=3.35e12, bandwidth=3.07e12, l2_bandwidth=5.2e12, l2_bytes=50e6,
-        flops={"half": 700e12, "tf32": 380e12, "tf32x3": 127e12, "fp32": 51e12, "fp64": 55e12}, vector_ops=33e12,
+        flops={"byte": 1400e12, "half": 700e12, "tf32": 380e12, "tf32x3": 127e12, "fp32": 51e12, "fp64": 55e12},
+        vector_ops=33e12,
     ),
     "A100": Gpu(
         name="A100", sheet="NVIDIA A100-SXM4-80GB", memory_gib=79.0, sms=108,
         peak_bandwidth=2.04e12, bandwidth=1.8e12, l2_bandwidth=3.3e12, l2_bytes=40e6,
-        flops={"half": 260e12, "tf32": 130e12, "tf32x3": 43e12, "fp32": 18e12, "fp64": 18e12}, vector_ops=9e12,
+        flops={"byte": 520e12, "half": 260e12, "tf32": 130e12, "tf32x3": 43e12, "fp32": 18e12, "fp64": 18e12},
+        vector_ops=9e12,
     ),
 }  # fmt: skip
 """The GPUs of the simulated device; `judge.gpu` may name them. H200: measured. H100 (SXM5) and A100 (80 GB SXM4):
-NVIDIA's data sheets, with the H200's ratios to its own."""
+NVIDIA's data sheets, with the H200's ratios to its own. So are products of int8 and fp8: twice those of 16 bits."""

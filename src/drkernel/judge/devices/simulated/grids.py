@@ -9,6 +9,7 @@ other calls do.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import time
@@ -16,15 +17,19 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
+import torch
+from torch.utils._pytree import tree_map_only
+
 from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed
 from drkernel.judge.boundary.op_trace import OpTrace, Row
 from drkernel.judge.boundary.shared_tensors import NotSerializable
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Submission
-from drkernel.judge.devices.simulated import loop_free
+from drkernel.judge.devices.simulated import loop_free, steady
 from drkernel.judge.devices.simulated.rescale import calls
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Failed, RunnerClient
+from drkernel.judge.trusted.small_data import few, many
 from drkernel.judge.trusted.without_data import on_meta
 from drkernel.tasks.module import Reference
 from drkernel.types import DrKernelError
@@ -46,19 +51,36 @@ def with_full_grids(prepared: PreparedTask, submission: Submission, start: Calla
         Failed: no GPU would run it at the published sizes, whatever the data are.
     """
     try:
-        with on_meta():
-            reference = Reference(prepared.task, prepared.sizes)
-            init, inputs = list(reference.init_args()), reference.inputs(0)
+        init, inputs = _given(Reference(prepared.task, prepared.sizes))
         full = _launched(prepared, submission, start, init, inputs)
     except _NO_ANSWER as error:
         if isinstance(error, Failed) and error.kind in _IMPOSSIBLE and not prepared.sizes:
             raise Failed(error.kind, f"{error.message} (at the published sizes)", error.line) from None
         return submission.trace
-    simple = loop_free.kernels(submission.written)
-    return joined(submission.trace, full, submission.source != submission.written, simple)
+    simple, steps = loop_free.kernels(submission.written), steady.kernels(submission.written)
+    return joined(submission.trace, full, submission.source != submission.written, simple, steps)
 
 
-def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[str] = ()) -> OpTrace:
+def _given(reference: Reference) -> tuple[list, list]:
+    """The arguments of a model and of its forward, without data.
+
+    Raises:
+        DrKernelError: they cannot be made without large data.
+    """
+    with contextlib.suppress(DrKernelError), on_meta():
+        return list(reference.init_args()), reference.inputs(0)
+    meta = lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+    for run in (few, many):
+        with contextlib.suppress(DrKernelError):
+            with run():
+                found = list(reference.init_args()), reference.inputs(0)
+            return tree_map_only(torch.Tensor, meta, found)
+    raise DrKernelError(f"task {reference.task.id}: its inputs cannot be made without large data")
+
+
+def joined(
+    trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[str] = (), steps: Collection[str] = ()
+) -> OpTrace:
     """The trace, which knows what the dry run `full` tells.
 
     What is called less often there than at the small size is taken for not known: a submission can tell a dry run.
@@ -66,12 +88,16 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
     Args:
         is_smaller: see Row.
         simple: names of the kernels that have no loop, see `loop_free`.
+        steps: names of those that do as many steps whatever they load, see `steady`. None is believed where the host
+            reads numbers back, which are others in the dry run.
     """
+    reads_back = any(row.name == "_local_scalar_dense" for row in (*trace.rows, *full.rows))
     before, after = calls(trace), calls(full)
     rows = [
         dataclasses.replace(
             with_work_of(without_masked_lanes(row, own), own),
             is_smaller=is_smaller,
+            steady=not reads_back and row.site.rpartition(":")[0] in steps,
             loop_free=row.site.rpartition(":")[0] in simple,
             full_grid=own.programs / own.calls if own and own.calls else 0.0,
             full_grids=_full_grids(row, own) if own else [],
@@ -86,12 +112,16 @@ def joined(trace: OpTrace, full: OpTrace, is_smaller: bool, simple: Collection[s
 
 
 def _full_grids(row: Row, own: Row) -> list[float]:
-    """The programs at full size of each of the row's grids: both are put in order, where as many launches are alike."""
-    order = sorted(range(len(row.grids)), key=lambda place: row.grids[place].programs)
-    told = sorted(own.grids, key=lambda grid: grid.programs)
-    if [row.grids[place].launches for place in order] != [grid.launches for grid in told]:
+    """The programs at full size of each of the row's grids, of several the fewest: launches of both are put in order,
+    where there are as many. Of as many programs, those that store more are more at full size."""
+    order = sorted(range(len(row.grids)), key=lambda place: (row.grids[place].programs, row.grids[place].stored))
+    told = sorted(grid.programs for grid in own.grids for _ in range(min(grid.launches, row.calls + 1)))
+    if len(told) != sum(grid.launches for grid in row.grids):
         return []
-    programs = {place: float(grid.programs) for place, grid in zip(order, told, strict=True)}
+    programs, first = {}, 0
+    for place in order:
+        programs[place] = float(told[first])
+        first += row.grids[place].launches
     return [programs[place] for place in range(len(row.grids))]
 
 

@@ -11,6 +11,8 @@ from drkernel.judge.devices.simulated.rescale import Scale
 _MOSTLY = 0.5
 """The proportion of a kernel's work that programs of the dry run show, above which all of them share it. Of so many
 times more, some of these programs do the others' part."""
+_FAR_MORE = 2.0
+"""So many times the programs of another launch are far more."""
 SHARED = 0.5
 """Of the largest tensor, the part that programs without data have to move: the last one of a row has less to do."""
 
@@ -54,7 +56,7 @@ def programs(row: Row, scale: Scale, grown: tuple[float, float, float] = (math.i
         is_even = _is_even(grids(row), kind, grown[kind], shown[kind])
         even = [1.0 if is_even else grid.uneven[kind] for grid, _ in found]
         most = [_at_work(*facts) for facts in zip([grid for grid, _ in found], mosts, told, even, strict=True)]
-        at_work.append(min(_together(grids(row), most, kind), row.full_grid or math.inf))
+        at_work.append(min(_together(grids(row), most, kind, told, scale), row.full_grid or math.inf))
     return Programs(fewest, *at_work)
 
 
@@ -83,10 +85,20 @@ def _is_even(grids: list[Grid], kind: int, grown: float, shown: float) -> bool:
     return shown - light * grown > _MOSTLY * (1 - light) * grown and shown < grown / _MOSTLY
 
 
-def _together(grids: list[Grid], programs: list[float], kind: int) -> float:
+def _together(grids: list[Grid], programs: list[float], kind: int, told: list[float], scale: Scale) -> float:
     """How many programs work at a time over all launches, of which each has so many. A launch counts by how much it
-    does: one of many programs that do little does not share the work of another one, before or behind it."""
+    does: one of many programs that do little does not share the work of another one, before or behind it.
+
+    What it does grows as the data that it goes through, where the programs of each launch are told. Launches of far
+    more programs than another one has grow no more than the number of their programs.
+    """
     work = [grid.launches * grid.work[kind] for grid in grids]
+    if len(grids) > 1 and all(math.isfinite(number) for number in told):
+        grown = [scale.of_tensor(grid.touched) for grid in grids]
+        most = [number / max(grid.programs, 1) for grid, number in zip(grids, told, strict=True)]
+        few = [number <= _FAR_MORE * min(programs) for number in programs]
+        grown = [own if is_few else min(own, limit) for own, limit, is_few in zip(grown, most, few, strict=True)]
+        work = [part * max(1.0, growth) for part, growth in zip(work, grown, strict=True)]
     if not sum(work):
         work = [float(grid.launches) for grid in grids]
     return sum(work) / sum(part / at_work for part, at_work in zip(work, programs, strict=True))

@@ -6,25 +6,31 @@ into which size each tensor of the small run grows: an activation by one factor,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import torch
 
 from drkernel.judge.boundary.aten import Recorder
 from drkernel.judge.boundary.op_trace import OpTrace, Row
+from drkernel.judge.trusted.outputs import leaves
+from drkernel.judge.trusted.small_data import few, many
 from drkernel.judge.trusted.without_data import without_data
 from drkernel.tasks.module import Reference
-from drkernel.types import Task
+from drkernel.types import DrKernelError, Task
 
 _ABOUT = 0.99
 """Of a number of elements, which a growth was rounded for."""
 _SOME_CALLS = 4
 """Of all kernels together, or of an operator, outside of any loop."""
+
+_UNREAD = 1e-6
+"""The weight of an input's shape: it decides where the reference reads slices of it alone."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Scale:
     ways: Mapping[int, Collection[float]] = field(default_factory=dict)
     """The same -> all of its factors, where several have this size."""
 
+    longest: float = math.inf
+    """The largest factor of one dimension of an input, or of their number: a loop of the reference is over one."""
     largest: float = math.inf
     """Elements at full size that a tensor has at most that the reference never touches, but for `least`."""
     least: float = 1.0
@@ -74,7 +82,8 @@ class Scale:
 
     def of_calls(self, row: Row, launches: int = 0) -> float:
         """Of an operator that the reference calls, too, that of its name; else the largest, where there are several
-        calls. What is called many times is taken to be in a loop, which grows as the data do.
+        calls. What is called many times is taken to be in a loop. It grows as the data do; one of operators, no more
+        than one dimension does.
 
         Args:
             launches: of all kernels of which no more is known: they may take turns.
@@ -82,7 +91,8 @@ class Scale:
         if not row.triton and row.calls <= max(_SOME_CALLS, self.called.get(row.name, 0)):
             return self.calls.get(row.name, 1.0)
         many = max(row.calls, launches) > _SOME_CALLS
-        return max([1.0, *self.calls.values(), self.bytes if many else 1.0]) if many or row.calls > 1 else 1.0
+        loop = self.bytes if row.triton else min(self.bytes, self.longest)
+        return max([1.0, *self.calls.values(), loop if many else 1.0]) if many or row.calls > 1 else 1.0
 
     def of_products(self, row: Row) -> float:
         return _growth(self.operators, row) or self.flops
@@ -117,8 +127,11 @@ def scale_of(task: Task, small: Mapping[str, int] | None = None, full: Mapping[s
     """The factors between `small` (module constants; default: the task's own) and the task as written, or with the
     constants `full`.
 
-    Falls back to the ratio of input elements where the reference cannot run without data (data-dependent shapes), and
-    to `Scale()` where not even the inputs can be described.
+    The reference may read back what small inputs and activations hold. Where large ones decide what it does, all grows
+    as its inputs do.
+
+    Raises:
+        DrKernelError: that is so, and it has products, so that nothing tells a time.
     """
     constants = dict(small if small is not None else task.small or {})
     large = dict(full or {})
@@ -129,31 +142,35 @@ def scale_of(task: Task, small: Mapping[str, int] | None = None, full: Mapping[s
 
 
 def _scale(task: Task, constants: dict[str, int], full: dict[str, int]) -> Scale:
-    try:
-        return _compared(_reference(task, constants), _reference(task, full))
-    except Exception:
-        pass
-    try:
-        factor = _input_numel(task, full) / _input_numel(task, constants)
-        return Scale(bytes=factor, flops=factor)
-    except Exception:
-        return Scale()
+    problem: DrKernelError | None = None
+    for run in (without_data, few, many):
+        try:
+            return _compared(_recorded(task, constants, run), _recorded(task, full, run))
+        except DrKernelError as error:
+            problem = error
+    with contextlib.suppress(DrKernelError):
+        before, after = _recorded(task, constants, many), _recorded(task, full, many, forward=False)
+        if not any(row.flops for row in before.trace.rows):
+            factor = _ratio(*(sum(map(math.prod, recorder.shapes[0])) for recorder in (after, before)))
+            return dataclasses.replace(_compared(before, after), bytes=factor, flops=factor)
+    raise DrKernelError(f"{problem}; so nothing tells how long it takes at the published sizes") from problem
 
 
-def _reference(task: Task, constants: Mapping[str, int]) -> Recorder:
+def _recorded(
+    task: Task,
+    constants: Mapping[str, int],
+    run: Callable[[], contextlib.AbstractContextManager[None]],
+    forward: bool = True,
+) -> Recorder:
+    """What the reference does at some sizes. The shapes of its inputs are the first ones."""
     recorder = Recorder(OpTrace(), merge=False)
     reference = Reference(task, constants)
-    with without_data():
+    with run():
         model, inputs = reference.model(0), reference.inputs(0)
+        recorder.shapes.append([t.shape for _, t in leaves(inputs) if isinstance(t, torch.Tensor)])
         with recorder:
-            model(*inputs)
+            _ = forward and reference.forward(model, inputs)
     return recorder
-
-
-def _input_numel(task: Task, constants: Mapping[str, int]) -> int:
-    reference = Reference(task, constants)
-    with without_data():
-        return sum(x.numel() for x in reference.inputs(0) if isinstance(x, torch.Tensor)) or 1
 
 
 def _compared(small: Recorder, full: Recorder) -> Scale:
@@ -170,11 +187,14 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
                 operators[_operator(one)] = other.flops / one.flops
                 dense[_operator(one)] = other.dense_flops / one.dense_flops
                 made[one.flops / one.calls] = min(other.output_numel, made.get(one.flops / one.calls, math.inf))
-        shapes = (itertools.chain.from_iterable(recorder.shapes) for recorder in (small, full))
+        shapes = (itertools.chain.from_iterable(recorder.shapes[1:]) for recorder in (small, full))
         for shape, grown in zip(*shapes, strict=False):
-            if len(shape) == len(grown):
-                for start, stop in itertools.combinations(range(len(shape) + 1), 2):
-                    extents.add(math.prod(shape[start:stop]), math.prod(grown[start:stop]), 1)
+            _add_extents(extents, shape, grown, 1.0)
+    longest = [len(full.shapes[0]) / max(len(small.shapes[0]), 1), 1.0]
+    for given, published in zip(small.shapes[0], full.shapes[0], strict=False):
+        numel.add(math.prod(given), math.prod(published), _UNREAD)
+        _add_extents(extents, given, published, _UNREAD)
+        longest += [grown / size for size, grown in zip(given, published, strict=False) if size]
     moved = _ratio(sum(row.bytes_unique for row in after), sum(row.bytes_unique for row in before))
     products = sum(row.flops for row in before)
     return Scale(
@@ -188,7 +208,15 @@ def _compared(small: Recorder, full: Recorder) -> Scale:
         called=calls(small.trace),
         extents=extents.winners(),
         ways=extents.several(),
+        longest=max(longest),
     )
+
+
+def _add_extents(extents: _Votes, shape: torch.Size, grown: torch.Size, weight: float) -> None:
+    """Adds the dimensions of a tensor, and the products of neighbouring ones."""
+    if len(shape) == len(grown):
+        for start, stop in itertools.combinations(range(len(shape) + 1), 2):
+            extents.add(math.prod(shape[start:stop]), math.prod(grown[start:stop]), weight)
 
 
 def calls(trace: OpTrace) -> Counter[str]:

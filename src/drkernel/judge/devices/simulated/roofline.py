@@ -23,6 +23,12 @@ from drkernel.judge.boundary import tf32
 from drkernel.judge.boundary.aten import MOMENTS, OUTER, SCANS, SOFTMAXES, SORTS, TRAINING
 from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
 from drkernel.judge.boundary.sequences import RECURRENT
+from drkernel.judge.devices.simulated.accesses import (
+    accesses_of,
+    filled_share,
+    growth_of_products,
+    growth_of_shared,
+)
 from drkernel.judge.devices.simulated.gpus import Gpu
 from drkernel.judge.devices.simulated.programs import Programs, grids, programs, shares_the_data
 from drkernel.judge.devices.simulated.rescale import Scale
@@ -31,7 +37,7 @@ from drkernel.types import KernelTime, Precision
 RAMP_US, RAMP = 6.0, 0.1
 """A kernel reaches its bandwidth only after a while: up to a tenth of its time, at most this long."""
 
-TRITON_DOT = {"half": 0.75, "tf32": 0.21, "tf32x3": 0.49, "fp32": 0.85, "fp64": 0.3}
+TRITON_DOT = {"byte": 0.75, "half": 0.75, "tf32": 0.21, "tf32x3": 0.49, "fp32": 0.85, "fp64": 0.3}
 K_MAJOR_DOT = TRITON_DOT | {"tf32": 0.67, "tf32x3": 0.56, "fp32": 0.45}
 """What a plain tl.dot loop reaches of cuBLAS; the second where both factors lie along the summed dimension. The fastest
 instructions for TF32 want that of the right one; a loop in fp32 loads such a factor less well."""
@@ -108,8 +114,9 @@ POOL_OUTPUT = 170
 ONE_BLOCK, NORM_ROW = 8e9, 4e9
 """Bytes per second of nll_loss, which runs as one block, and of each row of a layer norm, which is one block."""
 
-ATTENTION, SPLIT = 0.6, 2048
-"""What eager fp32 attention reaches of cuBLAS; of longer sums, parts have blocks of their own where there are few."""
+ATTENTION, HALF_ATTENTION, SPLIT = 0.6, 0.79, 2048
+"""What eager fp32 attention reaches of cuBLAS, and in 16 bits (not measured here: FlashAttention's 600 TFLOP/s); of
+longer sums, parts have blocks of their own where there are few."""
 
 
 def for_precision(gpu: Gpu, precision: Precision) -> Gpu:
@@ -215,7 +222,8 @@ def _aten_us(row: Row, gpu: Gpu, scale: Scale) -> float:
     parts = products / 2 / max(1.0, outputs * row.calls) / SPLIT if "convolution" not in row.name else 1.0
     tiles = outputs / 64**2 * (1 / max(row.calls, 1) if row.name in RECURRENT else max(1.0, parts))
     arithmetic = gpu.eager_fp32 if row.math == "fp32" else row.math
-    rate = gpu.flops[arithmetic] * (ATTENTION if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
+    attention = HALF_ATTENTION if arithmetic == "half" else ATTENTION
+    rate = gpu.flops[arithmetic] * (attention if "attention" in row.name else min(1.0, max(0.25, tiles / gpu.sms)))
     if arithmetic == "fp32" and "convolution" in row.name:
         rate, short = rate * CONVOLUTION, SHORT_WINDOW
         products = max(products, row.dense_flops * scale.of_dense(row))
@@ -239,7 +247,7 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     unique, _ = _traffic(row, scale)
     growth = unique / row.bytes_unique if row.bytes_unique else scale.bytes
     by_hand = by_hand if by_hand > FASTER_THAN_DATA * growth else 0.0
-    products = max(scale.of_products(row), row.full_flops / row.flops) if row.flops else by_hand
+    products = growth_of_products(row, scale) if row.flops else by_hand
     unique, total = _traffic(row, scale, products)
     operations = row.arithmetic * growth + row.flops * products
     found = programs(row, scale, (row.accesses * growth, row.lanes * growth, operations))
@@ -250,14 +258,11 @@ def _triton_us(row: Row, gpu: Gpu, scale: Scale, by_hand: float) -> float:
     together, moving = (min(number, gpu.sms * PROGRAMS_PER_SM) for number in (found.accesses, found.lanes))
     filled = min(1.0, most / gpu.sms)
     smaller = row.tile / _tile(row, scale) if products and row.tile else 1.0
-    smaller_sides = (smaller * _filled(row) if products else 1.0) ** 0.5
+    smaller_sides = (smaller * filled_share(row) if products else 1.0) ** 0.5
     total = unique + (total - unique) * smaller_sides  # a tile of four times the elements loads half for each of them
     total -= 0.0 if products else _l1_hits(row, growth, found.lanes if row.full_grid else fewest, scale)
-    growth = growth if products else max(growth, _growth_of_shared(row, scale, guessed))
-    accesses = row.accesses * smaller * _growth_of_accesses(row, growth, products, guessed)
-    if known:
-        fewer = row.accesses * _growth_of_accesses(row, growth, products, fewest)
-        accesses = min(accesses, max(fewer, row.full_accesses))
+    growth = growth if products else max(growth, growth_of_shared(row, scale, guessed))
+    accesses = accesses_of(row, unique, smaller, growth, products, guessed, fewest if known else None)
     memory = max(
         stream_s(unique, row.calls, gpu),
         total / gpu.l2_bandwidth / (TILE_REUSE if products else 1.0),
@@ -357,37 +362,6 @@ def _block(row: Row, programs: float, scale: Scale) -> tuple[int, float]:
 
 def _power_of_two(number: float) -> int:
     return 1 << (math.ceil(number) - 1).bit_length()
-
-
-def _filled(row: Row) -> float:
-    """The share of the lanes of tiles that a small task fills."""
-    return min(1.0, row.flops / row.dense_flops) if row.dense_flops else 1.0
-
-
-def _growth_of_accesses(row: Row, growth: float, products: float, programs: float) -> float:
-    """More data mean more loads and stores, unless a program's whole data lie in one block. Tiles of products that a
-    small task leaves empty are full at full size."""
-    if products:
-        return products * _filled(row)
-    loops = any(grid.loops for grid in grids(row))
-    return growth if loops else min(growth, programs * row.calls / max(row.programs, 1))
-
-
-def _growth_of_shared(row: Row, scale: Scale, programs: float) -> float:
-    """How much more all programs load where each goes, in several blocks, through data that others go through, too.
-
-    A program that compares its numbers with all of a row loads the longer row, and there are more such programs; the
-    data themselves grow less. 0 where no program loads as much as a dimension has.
-    """
-    grown = 0.0
-    for tensor in row.tensors:
-        if tensor.stored or tensor.total - row.reused <= tensor.unique:
-            continue  # what is loaded twice, the same program loads twice
-        for loaded in (tensor.total, tensor.total - row.reused):
-            elements = loaded / max(tensor.unique, 1) * tensor.numel / max(row.programs, 1)
-            if elements > row.block and elements.is_integer():
-                grown = max(grown, scale.extents.get(int(elements), 0.0))
-    return grown * programs * row.calls / max(row.programs, 1)
 
 
 def min_time_us(gpu: Gpu, scale: Scale, inputs_bytes: int, outputs_bytes: int) -> float:

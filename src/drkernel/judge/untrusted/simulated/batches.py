@@ -56,7 +56,7 @@ class Batch:
         return np.stack([self._touches, self._unmasked, operations]) * (self._unmasked > 0)
 
 
-def grid_of(batches: Sequence[Batch], programs: int, stored: int, loops: bool) -> Grid:
+def grid_of(batches: Sequence[Batch], programs: int, stored: int, loops: bool, touched: int) -> Grid:
     """A launch of these batches of programs. Arguments as the fields of Grid."""
     idle = sum(batch.idle() for batch in batches)
     work = np.concatenate([batch.work() for batch in batches], axis=1)
@@ -64,7 +64,7 @@ def grid_of(batches: Sequence[Batch], programs: int, stored: int, loops: bool) -
     share, uneven = _share_of_busiest(batches), _unevenness(work)
     light = np.sum(work * (work * _UNEVEN < work.max(axis=1, keepdims=True)), axis=1)
     of_light = float(light[0]), float(light[1]), float(light[2])
-    return Grid(programs, stored, loops, 1, idle, share, (accesses, lanes, operations), uneven, of_light)
+    return Grid(programs, stored, loops, 1, idle, share, (accesses, lanes, operations), uneven, of_light, touched)
 
 
 def _share_of_busiest(batches: Sequence[Batch]) -> float:

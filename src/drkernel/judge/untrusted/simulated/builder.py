@@ -307,7 +307,7 @@ class BatchBuilder(upstream.InterpreterBuilder):
         rows, inner, columns = *left.shape[-2:], right.shape[-1]
         batch = int(np.prod(result.shape[:-2]))
         flops = 2 * batch * rows * inner * columns * self._repeat(result)
-        math, k_major = dot_math(a.dtype.scalar, precision), a.attr.get("along") == 1 and b.attr.get("along") == 0
+        math, k_major = dot_math(a, b, precision), a.attr.get("along") == 1 and b.attr.get("along") == 0
         self.meter.product(flops, product_fill(a, b), math, rows * columns, k_major)
         self.meter.work += batch * rows * inner * columns / 32
         return BlockValue((result + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)

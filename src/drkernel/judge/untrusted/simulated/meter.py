@@ -147,7 +147,7 @@ class Region:
         return self._views[kind], self._elements(offsets)
 
 
-_SLOWEST_FIRST: tuple[Math, ...] = ("fp32", "fp64", "tf32x3", "tf32", "half")
+_SLOWEST_FIRST: tuple[Math, ...] = ("fp32", "fp64", "tf32x3", "tf32", "half", "byte")
 
 
 class NoLaunch:
@@ -322,13 +322,13 @@ class Meter:
         self.row.reused += self.reused
         self.row.reach += self.reach
         self.row.block = max(self.row.block, self.largest)
-        largest, most, read = 1, 0, 1
+        largest, most, read, touched_most = 1, 0, 1, 0
         added = False
         for region in self.regions:
             added = added or len(region.touched) == 2
             for stored, touched in region.touched.items():
                 unique = min(int(np.count_nonzero(touched)) * region.element, region.size)
-                most = max(most, unique)
+                most, touched_most = max((most, touched_most), (unique, region.extent(unique)))
                 self.row.add_traffic(region.extent(unique), unique, max(region.total[stored], unique), stored)
                 read = max(read, region.extent(unique))
                 if stored:
@@ -337,7 +337,7 @@ class Meter:
         if added and not self.computes_products:  # programs that add to one another divide what they read
             largest = read
         loops = most > _WORD * self.largest * programs
-        self.row.add_grid(grid_of(self._batches, programs, largest, loops))
+        self.row.add_grid(grid_of(self._batches, programs, largest, loops, touched_most))
 
 
 _NONE = np.uint64(2**64 - 1)

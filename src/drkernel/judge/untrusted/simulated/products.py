@@ -87,8 +87,11 @@ def is_tf32(precision: Any) -> bool:
     return precision is not None and precision == upstream._ir.INPUT_PRECISION.TF32
 
 
-def dot_math(dtype: Any, precision: Any) -> Math:
-    """The arithmetic of a tl.dot."""
+def dot_math(a: Any, b: Any, precision: Any) -> Math:
+    """The arithmetic of a tl.dot of two blocks."""
+    dtype = a.dtype.scalar
+    if a.data.itemsize == b.data.itemsize == 1:
+        return "byte"
     if dtype == tl.float64:
         return "fp64"
     if dtype == tl.float32:

@@ -1,0 +1,134 @@
+"""Which kernels do as many steps whatever numbers they load, as their source shows.
+
+Such kernels do without data what they do with data: what some of their programs say of the published size is so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+_NUMBERS = {
+    "range", "min", "max", "tl.range", "tl.static_range", "tl.cdiv", "triton.cdiv", "tl.program_id", "tl.num_programs",
+    "tl.minimum", "tl.maximum",
+}  # fmt: skip
+"""Functions that make of numbers that are no data others that are none."""
+_LANGUAGE = ("tl", "triton", "libdevice")
+_METHODS = {
+    "to", "load", "store", "reshape", "trans", "view", "permute", "expand_dims", "broadcast_to", "cast", "sum", "max",
+    "min", "exp", "log", "sqrt", "abs", "atomic_add", "gather", "split",
+}  # fmt: skip
+"""Of blocks and descriptors: none calls a kernel."""
+_PLAIN = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+_PARTS = (*_PLAIN, ast.Constant, ast.Tuple, ast.expr_context)
+_STRANGE = (ast.comprehension, ast.Lambda, ast.Try, ast.With, ast.Match, ast.Global, ast.Nonlocal, ast.AsyncFor)
+
+
+def kernels(source: str) -> frozenset[str]:
+    """Names of the source's kernels, if no loop and no condition of any of them depends on what it loads; else none.
+    None, too, where the source is too deep for a look at it."""
+    try:
+        tree = ast.parse(source)
+        functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _is_jit(node)}
+        names = Counter(node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
+        named = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        stored = {node.id for node in named} | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        taken = stored | {name for name, number in names.items() if name not in functions or number > 1}
+        is_clear = not taken & {*functions, *_LANGUAGE, "range", "min", "max", "float"}
+        return frozenset(functions) if is_clear and _Steps(functions).are_plain() else frozenset()
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+
+
+def _is_jit(node: ast.FunctionDef) -> bool:
+    return any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+class _Steps:
+    """Which names of kernels may depend on data: by function and name."""
+
+    def __init__(self, functions: dict[str, ast.FunctionDef]):
+        self._functions = functions
+        self._data: set[tuple[str, str]] = set()
+        while self._spread():
+            pass
+
+    def are_plain(self) -> bool:
+        """Whether nothing that decides what is done next depends on data."""
+        for name, function in self._functions.items():
+            for node in ast.walk(function):
+                if isinstance(node, _STRANGE) or (isinstance(node, ast.FunctionDef) and node is not function):
+                    return False
+                decides = node.iter if isinstance(node, ast.For) else None
+                decides = node.test if isinstance(node, (ast.While, ast.If, ast.IfExp, ast.Assert)) else decides
+                if decides is not None and not self._is_plain(name, decides):
+                    return False
+                if isinstance(node, ast.Call) and not self._is_known(node):
+                    return False
+        return True
+
+    def _is_known(self, call: ast.Call) -> bool:
+        """Whether it is to a kernel, to Triton's language, to a method of a block, or makes numbers of numbers."""
+        name = ast.unparse(call.func)
+        if isinstance(call.func, ast.Attribute):
+            return name.partition(".")[0] in _LANGUAGE or call.func.attr in _METHODS
+        return name in self._functions or name in _NUMBERS or name == "float"
+
+    def _spread(self) -> bool:
+        """Whether one more name depends on data."""
+        before = len(self._data)
+        for name, function in self._functions.items():
+            for node in ast.walk(function):
+                for target, value in _bound(node):
+                    if not self._is_plain(name, value):
+                        self._data |= {(name, part.id) for part in ast.walk(target) if isinstance(part, ast.Name)}
+                if isinstance(node, ast.Call) and (called := self._functions.get(ast.unparse(node.func))):
+                    self._data |= {(called.name, given) for given in self._given(name, node, called)}
+        return len(self._data) > before
+
+    def _given(self, name: str, call: ast.Call, called: ast.FunctionDef) -> Iterator[str]:
+        """The parameters that are given data."""
+        parameters = [arg.arg for arg in (*called.args.posonlyargs, *called.args.args)]
+        if any(isinstance(value, ast.Starred) for value in call.args) or any(key.arg is None for key in call.keywords):
+            yield from parameters
+        for parameter, value in zip(parameters, call.args, strict=False):
+            if not self._is_plain(name, value):
+                yield parameter
+        yield from (key.arg for key in call.keywords if key.arg and not self._is_plain(name, key.value))
+
+    def _is_plain(self, name: str, value: ast.expr) -> bool:
+        match value:
+            case ast.Name(id):
+                return (name, id) not in self._data
+            case ast.Call(ast.Attribute(own, "to"), _, []):
+                return self._is_plain(name, own)
+            case ast.Call(function, given, keys):
+                parts = [*given, *(key.value for key in keys)]
+                return ast.unparse(function) in _NUMBERS and all(self._is_plain(name, part) for part in parts)
+            case ast.Attribute():
+                return ast.unparse(value).startswith("tl.")
+        children = list(ast.iter_child_nodes(value))
+        return isinstance(value, _PARTS) and all(
+            self._is_plain(name, child) if isinstance(child, ast.expr) else isinstance(child, _PARTS)
+            for child in children
+        )
+
+
+def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What is bound to what: of tuples, part by part."""
+    match node:
+        case ast.Assign(targets, value):
+            for target in targets:
+                if (
+                    isinstance(target, ast.Tuple)
+                    and isinstance(value, ast.Tuple)
+                    and len(target.elts) == len(value.elts)
+                ):
+                    yield from zip(target.elts, value.elts, strict=True)
+                else:
+                    yield target, value
+        case ast.AugAssign(target, _, value) | ast.AnnAssign(target, _, ast.expr() as value):
+            yield target, value
+        case ast.NamedExpr(target, value) | ast.For(target, value):
+            yield target, value
