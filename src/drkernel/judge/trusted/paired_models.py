@@ -13,6 +13,7 @@ from torch import Tensor
 from drkernel.judge.trusted import cases, weight_perturbation
 from drkernel.judge.trusted.cases import Case, Perturbation, ReferenceModel, Seeds
 from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
+from drkernel.judge.trusted.outputs import leaves
 from drkernel.judge.trusted.plans import DEFAULT_WEIGHTS, PUBLISHED, WIDE_WEIGHTS, Plan
 from drkernel.judge.trusted.prepare import PreparedTask
 from drkernel.judge.trusted.runner_client import Answer, Failed, RunnerClient, reading
@@ -239,7 +240,8 @@ class PairedModels:
 
 
 def _shapes(inputs: list) -> str:
-    return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in inputs if hasattr(t, "shape"))
+    tensors = (value for _, value in leaves(inputs) if isinstance(value, torch.Tensor))
+    return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in tensors)
 
 
 def _plain(evidence: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,9 @@ _PLACES = {"topk": 2, "kthvalue": 2, "sort": 1, "median": 1, "max": 1, "min": 1}
 
 def chooses(func: Any, args: tuple, kwargs: dict) -> bool:
     """Whether an operator returns values and where they lie, with equal ones in no given order."""
-    returns = func._schema.returns
-    return func.overloadpacket.__name__ in _PLACES and len(returns) == 2 and not kwargs.get("stable")
+    if func.overloadpacket.__name__ not in _PLACES or kwargs.get("stable"):
+        return False
+    return len(func._schema.returns) == 2
 
 
 def in_another_order(func: Any, args: tuple, kwargs: dict, generator: torch.Generator) -> tuple[Tensor, Tensor]:
