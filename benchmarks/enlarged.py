@@ -44,7 +44,7 @@ def enlarged(small: Any, config: Any) -> dict[str, Tensor]:
     for name, weight in small.state_dict().items():
         target, kind = made[name], name.split(".")[-2]
         if kind in ("q_norm", "k_norm"):
-            scale = wider**-0.5 * (wider**0.5 if kind == "q_norm" else 1.0)
+            scale = 1.0 if kind == "q_norm" else wider**-0.5  # of queries it meets the scale of wider heads
             target.zero_()[_rotated(small.config.head_dim, config.head_dim)] = (weight * scale).bfloat16()
         elif kind.endswith("norm"):
             target[:width] = (weight * math.sqrt(width / config.hidden_size)).bfloat16()
@@ -67,8 +67,7 @@ def _rotated(small: int, large: int) -> Tensor:
 
 def _head_rows(small: Any, large: Any) -> dict[str, Tensor]:
     """Where the rows of each head's projections go; of values and outputs without the order of rotated pairs."""
-    group, wide = small.num_attention_heads // small.num_key_value_heads, large.num_attention_heads
-    wide //= large.num_key_value_heads
+    group, wide = _group(small), _group(large)
     queries = torch.tensor([h // group * wide + h % group for h in range(small.num_attention_heads)])
     keys = torch.arange(small.num_key_value_heads)
     rotated, plain = _rotated(small.head_dim, large.head_dim), torch.arange(small.head_dim)

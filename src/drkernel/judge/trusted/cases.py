@@ -87,8 +87,7 @@ class Case:
         """The expected outputs. Who asks for them while a submission works on the case need not wait for them later."""
         return self._compute_expected()
 
-    @property
-    def tells(self) -> bool:
+    def can_tell(self) -> bool:
         """Whether the tolerance tells right from wrong. Where it does so of some outputs, these alone are compared."""
         of = self.expected
         return of.well_conditioned or (isinstance(of, Expected) and of.leave_out_vague())
@@ -184,7 +183,7 @@ def draw(
             return case_with(inputs, task, plan, model, seed, cut)
         with contextlib.suppress(DrKernelError):
             case = case_with(inputs, task, plan, model, seed, cut)
-            if case.tells and (case.expected.finite or _infinite_alike(case, model)):
+            if case.can_tell() and (case.expected.finite or _infinite_alike(case, model)):
                 return case
     return None
 

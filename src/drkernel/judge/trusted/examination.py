@@ -196,7 +196,7 @@ class Examination(Generic[P]):
         if case is None:
             return
         if self.device.policy.near_repeat_in_fp64 or case.large:
-            if case.expected.finite and case.tells:
+            if case.expected.finite and case.can_tell():
                 self.pair.ask(case)
             return
         plan, model, inputs = case.plan, self.pair.published, case.inputs

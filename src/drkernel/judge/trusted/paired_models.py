@@ -130,7 +130,7 @@ class PairedModels:
             return None
         with contextlib.suppress(DrKernelError):
             case = self._drawn(plan)
-            if case and self.overwritten and case.expected.finite and case.tells:
+            if case and self.overwritten and case.expected.finite and case.can_tell():
                 return case
         return None
 

@@ -65,8 +65,8 @@ _BESIDE_ONE = {
     "erfc", "hardsigmoid",
 }  # fmt: skip
 """Operators that people write with numbers of size one, exp(x) - 1 or log(1 + exp(x)): near zero they err by a unit."""
-_BESIDE_INPUT = {"gelu", "hardswish"}
-"""The same, with numbers of the input's size."""
+_BESIDE_INPUTS = {"gelu": 1, "hardswish": 1, "lerp": 2}
+"""The same, with numbers of the size of so many inputs."""
 _AT_MOST_ONE = {"sigmoid", "_softmax", "tanh", "erf", "sin", "cos"}
 """Operators whose outputs no rounding carries beyond one: what follows may be the root or the logarithm of the rest."""
 _INTERPOLATIONS = (
@@ -196,11 +196,10 @@ class Noise(TorchDispatchMode):
         else:
             self._disturb(output, self._unit, chain)
         base = name.removesuffix("_")
-        if base == "lerp":  # its ends may cancel
-            for end in args[:2]:
-                self._add_error_of(end.expand_as(output), output)
-        if base in _BESIDE_ONE or base in _BESIDE_INPUT:
-            self._add_error_of(torch.ones_like(output) if base in _BESIDE_ONE else args[0], output)
+        if base in _BESIDE_ONE:
+            self._add_error_of(torch.ones_like(output), output)
+        for beside in args[: _BESIDE_INPUTS.get(base, 0)]:
+            self._add_error_of(beside.expand_as(output), output)
         if base in _AT_MOST_ONE:
             _keep_within_one(output)
 
