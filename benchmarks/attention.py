@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 import update_step as bench
+from shapes import SHAPES
 from torch import Tensor
 
 from drkernel.policy.attention import Packed
@@ -77,5 +78,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--tokens", type=int, default=32_768)
-    parser.add_argument("--shape", default="0.6b", choices=bench.SHAPES, help="tiny has rows a hundredth as long")
+    parser.add_argument("--shape", default="0.6b", choices=SHAPES, help="tiny has rows a hundredth as long")
     main(parser.parse_args())

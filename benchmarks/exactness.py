@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 import update_step as bench
+from shapes import SHAPES
 from torch import Tensor
 
 from drkernel.policy.attention import Packed
@@ -31,7 +32,7 @@ Gradients = dict[str, Tensor]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--shape", default="mid", choices=bench.SHAPES)
+    parser.add_argument("--shape", default="mid", choices=SHAPES)
     options = parser.parse_args()
     device = init_distributed().device
     rows = [
@@ -87,7 +88,7 @@ def batches(shape: str) -> tuple[Batch, Batch]:
 
     def take(most: int) -> list[int]:
         length = unit + int(torch.randint(0, most, (), generator=draw))
-        return torch.randint(0, bench.SHAPES[shape]["vocab_size"], (length,), generator=draw).tolist()
+        return torch.randint(0, SHAPES[shape]["vocab_size"], (length,), generator=draw).tolist()
 
     trajectories = []
     for index in range(6):

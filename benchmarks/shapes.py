@@ -22,6 +22,13 @@ SHAPES: dict[str, dict] = {
         "num_attention_heads": 32,
         "tie_word_embeddings": False,
     },
+    "mid": {
+        **COMMON,
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 4,
+        "vocab_size": 32_000,
+    },
     "tiny": {**COMMON, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 500}
     | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64},
 }

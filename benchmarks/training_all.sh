@@ -23,4 +23,4 @@ python benchmarks/weight_sync.py "$out/sync" --shape 0.6b
 [ "$gpus" -ge 2 ] && torchrun --nproc-per-node 2 benchmarks/weight_sync.py "$out/sync-2" --shape 1.7b
 python benchmarks/generation.py "$out/generation" --part engine --rounds 12
 python benchmarks/generation.py "$out/generation" --part rollout
-python train.py hydra.run.dir="$out/run" judge.share=true engine=vllm trainer.steps=60 policy.lr=1e-4 trainer.save_every=10 logger=none
+bash benchmarks/long_run.sh "$out/long" engine=vllm judge.share=true

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 import update_step as bench
+from shapes import SHAPES, config_of
 
 from drkernel.training import update
 from drkernel.training.loading import random_policy
@@ -32,7 +33,7 @@ def main(options: argparse.Namespace) -> None:
     ranks = init_distributed()
     gpu = ranks.device.type == "cuda"
     compiled = {"fullgraph": True, "dynamic": True} if gpu else None
-    policy = random_policy(bench.config_of(options.shape), ranks, compile=compiled)
+    policy = random_policy(config_of(options.shape), ranks, compile=compiled)
     optimizer = update.make_optimizer(policy, lr=1e-6, weight_decay=0.0)
     batch = copies(bench.batch_of(options.shape), ranks.size)
     loss = bench.objective(batch, ranks.device)
@@ -84,6 +85,6 @@ def write(options: argparse.Namespace, ranks: Ranks, tokens: int, seconds: list[
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--shape", default="1.7b", choices=bench.SHAPES)
+    parser.add_argument("--shape", default="1.7b", choices=SHAPES)
     parser.add_argument("--tokens", type=int, default=32768)
     main(parser.parse_args())

@@ -5,7 +5,7 @@ gradients are right.
 
 Fixed data: 64 rows, a prompt of 512 random tokens and a completion of log-normal length (median 2,048, sigma 0.6, in
 256 to 8,192; of seeds, the one whose total is 204,512 tokens), advantages N(0, 1). Random weights (std 0.02) in the
-shapes of Qwen3-0.6B and 1.7B; float32 master weights, bfloat16 compute, fused AdamW, gradients clipped at 1. Per
+shapes of Qwen3 (shapes.py); float32 master weights, bfloat16 compute, fused AdamW, gradients clipped at 1. Per
 variant two warm-ups and five timed steps (--warm-ups, --timed): median and range. A variant is
 PRECISION:TOKENS[:compile][:recompute=SHARE][:flash2][:offload]:
 
@@ -35,8 +35,9 @@ from typing import Any
 
 import torch
 from expectations import planned_gib, relative_error, shown, utilisation
+from shapes import SHAPES, config_of
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from drkernel.objective.loss import count, policy_loss, token_weights
 from drkernel.policy import attention
@@ -50,14 +51,6 @@ from drkernel.training.ranks import Ranks, init_distributed
 from drkernel.training.sharding import shard
 from drkernel.types import Batch, Trajectory, Turn
 
-COMMON = {"num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "vocab_size": 151_936}
-SHAPES: dict[str, dict[str, Any]] = {
-    "0.6b": {**COMMON, "hidden_size": 1024, "intermediate_size": 3072},
-    "1.7b": {**COMMON, "hidden_size": 2048, "intermediate_size": 6144},
-    "mid": {**COMMON, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 4, "vocab_size": 32_000},
-    "tiny": {**COMMON, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 500}
-    | {"num_attention_heads": 4, "num_key_value_heads": 2},
-}
 VARIANTS = (
     "fsdp:32768:compile",
     "fsdp:16384:compile",
@@ -212,11 +205,6 @@ def objective(batch: Batch, device: torch.device) -> Callable[[Tensor, Tensor], 
     weights = token_weights("token_mean", batch.loss_mask, batch.turn_ids, count(batch.loss_mask, batch.turn_ids))
     weights, advantages = weights.to(device), batch.advantages.to(device)
     return lambda logp, at: policy_loss(logp, logp.detach(), advantages[at], weights[at])[0]
-
-
-def config_of(shape: str) -> Qwen3Config:
-    sizes = SHAPES[shape]
-    return Qwen3Config(**sizes, head_dim=128, tie_word_embeddings=True, max_position_embeddings=40_960, use_cache=False)
 
 
 def make_model(shape: str, device: torch.device, attention: str) -> PreTrainedModel:

@@ -1,4 +1,4 @@
-# TF32 in front of an argmax, which shows no error | task: place_of_largest | expect: incorrect
+# TF32 in front of an argmax, which shows no error | task: place_of_largest | expect: incorrect/not_general
 import torch
 import torch.nn as nn
 import triton
