@@ -115,6 +115,8 @@ def contender(variant: str, steps: tuple[int, int] = (WARM_UPS, TIMED)) -> Calla
 
     def run(shape: str, batch: Batch, device: torch.device) -> dict:
         torch._dynamo.reset()
+        subset = comparable(batch)
+        expected = reference(shape, subset, device)
         attention.flash4_works = (lambda device: False) if "flash2" in rest else flash4_works
         policy = make_policy(shape, device)
         ranks = Ranks(device=device)
@@ -124,10 +126,8 @@ def contender(variant: str, steps: tuple[int, int] = (WARM_UPS, TIMED)) -> Calla
             assert not recompute, "recomputation comes with shard"
             for layer in policy.body.get_submodule("layers").children() if compiled else ():
                 layer.compile(**compiled)
-        subset = comparable(batch)
-        loss, gradients = gradients_of(policy, subset, int(tokens))
-        found = agreement(shape, subset, device, loss, gradients)
-        del gradients
+        found = agreement(expected, gradients_of(policy, subset, int(tokens)))
+        del expected
         where = "optimizer" if "offload" in rest else "none"
         optimizer = offload.placed(update.make_optimizer(policy, lr=1e-6, weight_decay=0.0), where)
         longest = max(int(tokens), int(batch.cu_seqlens.diff().max()))
@@ -221,11 +221,16 @@ def make_policy(shape: str, device: torch.device) -> Policy:
 # Against float32
 
 
-def agreement(shape: str, subset: Batch, device: torch.device, loss: float, gradients: dict[str, Tensor]) -> dict:
-    """Loss and gradients of the subset beside those of float32, each row alone, full logits, no packing."""
+def reference(shape: str, subset: Batch, device: torch.device) -> tuple[float, dict[str, Tensor]]:
+    """Loss and gradients of the subset in float32, each row alone, full logits, no packing. The gradients are on the
+    CPU, so that policy and reference need not fit together."""
     model = make_model(shape, device, "sdpa")
-    expected = reference_loss(model, subset)
-    return {"loss": loss, "loss_float32": expected, "gradient_cosine": cosine(gradients, named_gradients(model))}
+    loss = reference_loss(model, subset)
+    return loss, {name: gradient.cpu() for name, gradient in named_gradients(model).items()}
+
+
+def agreement(expected: tuple[float, dict[str, Tensor]], found: tuple[float, dict[str, Tensor]]) -> dict:
+    return {"loss": found[0], "loss_float32": expected[0], "gradient_cosine": cosine(found[1], expected[1])}
 
 
 def reference_loss(model: PreTrainedModel, batch: Batch) -> float:
@@ -264,12 +269,16 @@ def named_gradients(model: torch.nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def cosine(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> float:
+def cosine(ours: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
     """Cosine of all gradients as one vector."""
-    assert ours.keys() == reference.keys(), ours.keys() ^ reference.keys()
-    dot = sum(float((ours[k].double() * reference[k].double()).sum()) for k in ours)
-    norms = [math.sqrt(sum(float(g.double().square().sum()) for g in side.values())) for side in (ours, reference)]
-    return dot / math.prod(norms)
+    assert ours.keys() == expected.keys(), ours.keys() ^ expected.keys()
+    dot = squares = expected_squares = 0.0
+    for name, gradient in ours.items():
+        one, other = gradient.double(), expected[name].to(gradient.device).double()
+        dot += float((one * other).sum())
+        squares += float(one.square().sum())
+        expected_squares += float(other.square().sum())
+    return dot / math.sqrt(squares * expected_squares)
 
 
 # The machine, failures, the table

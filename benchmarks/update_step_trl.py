@@ -24,12 +24,13 @@ def contender(rows: int) -> Callable[[str, Batch, torch.device], dict]:
     """TRL with micro-batches of `rows` rows."""
 
     def run(shape: str, batch: Batch, device: torch.device) -> dict:
+        subset = ours.comparable(batch)
+        expected = ours.reference(shape, subset, device)
         with tempfile.TemporaryDirectory() as folder:
             trainer = make_trainer(shape, device, rows, folder)
         model = trainer.model
-        subset = ours.comparable(batch)
         loss = accumulate(trainer, subset, rows, device)
-        found = ours.agreement(shape, subset, device, loss, ours.named_gradients(model))
+        found = ours.agreement(expected, (loss, ours.named_gradients(model)))
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, weight_decay=0.0, fused=True)
 
         def step() -> dict:

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,7 @@ def main() -> None:
     """
     connection = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", module="torch")  # of references, at sizes that nobody asked for
     sandbox.die_with_parent()
     sandbox.hide_process()
     sequence, nonce, settings = framing.receive(connection)
