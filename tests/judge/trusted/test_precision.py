@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -268,3 +270,50 @@ def test_roundings_that_eager_does_not_do_are_not_granted():
     (x,) = model.reference.inputs(2)
     expected = cases.expected_outputs(task, model, [x], False, 3)
     assert expected.check(OutputTensor((x @ model.model.weight.T).detach() * 3 + 2))
+
+
+GRADIENTS = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(256, 192)
+
+    def forward(self, x, grad):
+        x = x.detach().requires_grad_(True)
+        with torch.enable_grad():
+            y = torch.relu(self.linear(x))
+        return torch.autograd.grad(y, [x, self.linear.weight, self.linear.bias], grad)
+
+def get_inputs():
+    return [torch.randn(128, 256), torch.randn(128, 192)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def gradients(x, grad, layer, *factors):
+    """Those of relu(layer(x)) with the factors of its three products in some format each: forward, input, weight."""
+    product = lambda change, a, b: change[0](a) @ change[1](b)
+    y = product(factors[0], x, layer.weight.T) + layer.bias
+    grad = grad * (y > 0)
+    return product(factors[1], grad, layer.weight), product(factors[2], grad.T, x), grad.sum(0)
+
+
+@pytest.mark.parametrize("seed", [0, 4, 5, 6])
+def test_a_relu_may_choose_as_any_products_do_that_the_task_allows(seed):
+    """Of two tensors one may be rounded and the other one cut off; each way keeps other elements that are nearly 0."""
+    task = Task("t", GRADIENTS, precision="tf32")
+    model = cases.build(Reference(task), 7 * seed + 1)
+    x, grad = model.reference.inputs(11 * seed + 2)
+    expected = cases.expected_outputs(task, model, [x, grad], False, seed, True)
+    with torch.no_grad():
+        answer = lambda *factors: tuple(OutputTensor(t) for t in gradients(x, grad, model.model.linear, *factors))
+        for way in itertools.product((tf32, truncated), repeat=2):
+            assert expected.check(answer(way, way, way)) is None
+        good, bad = (tf32, tf32), (bf16, bf16)
+        for ways in ((bad, good, good), (good, bad, good), (good, good, bad)):
+            assert expected.check(answer(*ways))

@@ -254,10 +254,10 @@ def expected_outputs(
     try:
         exact = run.exact()
         whole = any(isinstance(t, Tensor) and not t.is_floating_point() for _, t in leaves(rounded))
-        noisy = [*(run.noisy(number, whole) for number in range(runs)), *run.as_allowed(exact)]
+        noisy = [*(run.noisy(number, whole) for number in range(runs)), *run.as_allowed(exact, formats.USUAL)]
         more = run.lowered() if lowered else (), seed, run.rerounded(_NOISY_RUNS * alone)
         expected = ExpectedCall(exact, pair, noisy, run.precision, *more)
-        expected.set_more_noise(lambda: (run.noisy(number, whole) for number in range(runs, runs + _MORE_RUNS)))
+        expected.set_more_noise(functools.partial(run.more, exact, runs, whole), run.in_allowed)
     except (DrKernelError, ValueError):  # the reference does not run in fp64: take its own precision for the truth
         widened = map_tensors(pair, lambda t: t * (1 + _UNKNOWN) if t.is_floating_point() else t)
         expected = ExpectedCall(pair, pair, [widened], run.precision)
@@ -364,13 +364,22 @@ class _Rerun:
                 for name, lower in formats.LOWERINGS[self.precision].items():
                     yield name, self.exact(formats.Lowered(lower))
 
-    def as_allowed(self, exact: Any) -> Iterator[Any]:
+    def as_allowed(self, exact: Any, ways: dict[Precision, tuple[formats.Lower, ...]]) -> Iterator[Any]:
         """The outputs with part of the errors of products in the formats that the task allows: of each, the largest."""
         worst = exact
-        for lower in formats.ALLOWED[self.precision] if self.products else ():
-            worst = map_trees(lowering.further, exact, worst, self.exact(formats.Lowered(lower)))
+        for other in self.in_allowed(ways):
+            worst = map_trees(lowering.further, exact, worst, other)
         if worst is not exact:
             yield map_trees(lowering.part_of_the_way, exact, worst)
+
+    def more(self, exact: Any, first: int, whole: bool) -> Iterator[Any]:
+        """More outputs with noise, from number `first` on; see Expected.set_more_noise."""
+        yield from (self.noisy(number, whole) for number in range(first, first + _MORE_RUNS))
+        yield from self.as_allowed(exact, formats.ALLOWED)
+
+    def in_allowed(self, ways: dict[Precision, tuple[formats.Lower, ...]] = formats.ALLOWED) -> Iterator[Any]:
+        """The outputs with products in each format that the task allows, as they are asked for."""
+        return (self.exact(formats.Lowered(lower)) for lower in ways[self.precision] if self.products)
 
     def in_formats(self) -> Iterator[tuple[str, Any]]:
         """The outputs with products in each format that the task forbids, as they are asked for."""

@@ -31,9 +31,10 @@ class ExpectedCall(Expected):
     def _set_up_edited(self, *args: Any) -> None:
         self.edited = Expected(*args)
 
-    def set_more_noise(self, trees: Callable[[], Iterable[Any]]) -> None:
-        super().set_more_noise(lambda: (pair[0] for pair in trees()))
-        self.edited.set_more_noise(lambda: (pair[1] for pair in trees()))
+    def set_more_noise(self, *trees: Callable[[], Iterable[Any]]) -> None:
+        part = lambda place: [lambda given=given: (pair[place] for pair in given()) for given in trees]
+        super().set_more_noise(*part(0))
+        self.edited.set_more_noise(*part(1))
 
     def check_edits(self, inputs: Any) -> Mismatch | None:
         """Compares the inputs as a submission leaves them, a tree whose tensors are `OutputTensor`."""

@@ -92,11 +92,17 @@ FORMATS: dict[str, tuple[Lower, ...]] = {
 """Formats of factors, and how products in them may be computed."""
 ALLOWED: dict[Precision, tuple[Lower, ...]] = {
     "ieee": (),
-    "tf32": FORMATS["TF32"][:2],
-    "low": (*FORMATS["TF32"][:2], *FORMATS["bf16"][:2]),
+    "tf32": FORMATS["TF32"],
+    "low": (*FORMATS["TF32"], *FORMATS["bf16"]),
 }
 """How products may be computed in a precision, beside fp32. Equal factors are rounded alike: their errors do not cancel
 as those of noise do."""
+USUAL: dict[Precision, tuple[Lower, ...]] = {
+    "ieee": (),
+    "tf32": FORMATS["TF32"][:2],
+    "low": (*FORMATS["TF32"][:2], *FORMATS["bf16"][:2]),
+}
+"""Those of which errors count as noise in every case; the others where that decides."""
 ALLOWED_SHARE = 0.4
 """How much of these errors counts as noise, of which an output may have `tolerance.K_NOISE` times as much."""
 LOWERINGS: dict[Precision, dict[str, Lower]] = {

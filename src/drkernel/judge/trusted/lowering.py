@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -30,6 +30,8 @@ FEW = 32
 """Fewer elements do not show it."""
 _LEAST = 2.0**-26
 """A difference below this, beside the output, is nothing that lower precision could be known by."""
+_SAME = 1e-9
+"""A vector of which the others leave no larger share (of its square) is one of them."""
 MANY = 2**18
 """More elements are not needed."""
 _CHUNK = 2**22
@@ -61,6 +63,9 @@ class Lowering:
         seed: of the places.
     """
 
+    allowed: Callable[[], Iterable[Tensor]] = tuple
+    """The outputs with products in the formats that the task allows, as they are asked for."""
+
     def __init__(self, name: str, lowered: Tensor, exact: Tensor, seed: int):
         self.name = name
         self._places: Tensor | None = None
@@ -73,10 +78,18 @@ class Lowering:
     def explains(self, value: Tensor) -> bool:
         """Whether an output's errors are those of lower precision, wholly or in part. Where rounding decides what is
         positive or largest, gradients jump, with lower precision in other places than without: there errors count
-        less."""
+        less. What a format that the task allows explains, too, tells nothing: it has some of the same jumps."""
         error = self._some(value).double() - self._exact
-        table = self._weights * torch.stack([error, self._pattern, self._exact, torch.ones_like(error)])
+        return self._is_in(error) and (not self._patterns_allowed or self._is_in(error, *self._patterns_allowed))
+
+    def _is_in(self, error: Tensor, *others: Tensor) -> bool:
+        """Whether an error has this pattern beside others."""
+        table = self._weights * torch.stack([error, self._pattern, self._exact, torch.ones_like(error), *others])
         return _projects((table @ table.T).tolist(), len(error))
+
+    @functools.cached_property
+    def _patterns_allowed(self) -> list[Tensor]:
+        return [self._some(other) - self._exact for other in self.allowed()]
 
     @functools.cached_property
     def _weights(self) -> Tensor:
@@ -173,17 +186,19 @@ def _all_near(value: Tensor, centre: Tensor, low: Tensor, bounds: Bounds, most: 
 
 
 def _projects(gram: list[list[float]], number: int) -> bool:
-    """From the inner products of the error, the error of lower precision, the exact output, and ones.
+    """From the inner products of the error, the error of lower precision, the exact output, ones, and errors of allowed
+    formats.
 
-    What the exact output and a constant explain is taken out first: truncated sums err in proportion to the output.
+    What all but the first two explain is taken out first: truncated sums err in proportion to the output.
     """
     if not math.isfinite(sum(map(sum, gram))) or number < FEW:
         return False
-    size = gram[2][2]
-    for place in (3, 2):
-        gram = _without(gram, place)
+    whole = [gram[i][i] for i in range(len(gram))]
+    for place in reversed(range(2, len(gram))):
+        if gram[place][place] > _SAME * whole[place]:  # else those taken out before explain it
+            gram = _without(gram, place)
     own, shared, pattern = gram[0][0], gram[0][1], gram[1][1]
-    if pattern <= _LEAST**2 * size or pattern <= 0:
+    if pattern <= max(_LEAST**2 * whole[2], _SAME * whole[1]):
         return False
     part = shared / pattern
     rest = max(0.0, own - part * shared)
@@ -193,8 +208,6 @@ def _projects(gram: list[list[float]], number: int) -> bool:
 
 def _without(gram: list[list[float]], place: int) -> list[list[float]]:
     """The inner products of what is orthogonal to one of the vectors."""
-    if gram[place][place] <= 0:
-        return gram
     return [
         [gram[i][j] - gram[i][place] * gram[j][place] / gram[place][place] for j in range(len(gram))]
         for i in range(len(gram))

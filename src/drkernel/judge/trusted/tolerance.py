@@ -38,9 +38,9 @@ _FLOOR = 1.0
 """Errors are at least so many times the unit of the precision policy (`rounding.UNIT`)."""
 _RARE, _RARE_FACTOR = 1e-3, 8.0
 """So many elements may exceed their bound, by at most this factor: random errors are small here and there."""
-_DOUBT, _FEW_OFF, _ROWS = 16.0, 0.01, 8
-"""More noise is asked for within so many times the bounds, or where so few are beyond, or one row or column of so many:
-choices jump, as a ReLU's."""
+_DOUBT, _FEW_OFF, _FEW, _ROWS = 16.0, 0.01, 4, 8
+"""More noise is asked for within so many times the bounds, or where such a share or so few elements are beyond, or so
+few rows or columns, where there are so many: choices jump, as a ReLU's."""
 _OTHER_INPUTS = 3.0
 """Bounds from another draw of the inputs, for the distance from the rounded reference, are wider by this factor."""
 _BESIDE, _TINY, _RANGE = 1e-9, 1e-300, 2.0**96
@@ -164,10 +164,13 @@ class Expected:
             return False
         return all(self._leaves[path].fits(path, value, found[path]) for path, value in self._rounded)
 
-    def set_more_noise(self, trees: Callable[[], Iterable[Any]]) -> None:
-        """Says where outputs with other rounding come from. They are asked for once, before what is near is refused."""
+    def set_more_noise(self, trees: Callable[[], Iterable[Any]], allowed: Callable[[], Iterable[Any]] = tuple) -> None:
+        """Says where outputs with other rounding come from, and those with products in the formats that the task
+        allows. They are asked for once, before what is near is refused."""
         for path, leaf in self._leaves.items():
             leaf.more_noise = functools.partial(_at, trees, path)
+            for low in leaf.lowerings:
+                low.allowed = functools.partial(_at, allowed, path)
 
     def tolerance(self) -> Tolerance:
         """How far outputs may be from the reference's own on other inputs of the same kind."""
@@ -205,7 +208,7 @@ class _Leaf:
     def __init__(self, exact_and_noisy: Sequence[Any], rerounded: Sequence[Any], rounded: Any, precision: Precision):
         exact, *noisy = exact_and_noisy
         self._given = rounded, precision
-        self._lowerings: list[Lowering] = []
+        self.lowerings: list[Lowering] = []
         if not is_float(rounded):
             self.finite = self.same_nonfinite = True
             self.well_conditioned = all(same(value, rounded) for value in (exact, *noisy))
@@ -248,7 +251,7 @@ class _Leaf:
     def around(cls, rounded: Any, bounds: RelativeBounds | None) -> _Leaf:
         """A leaf of which no exact value is known, with bounds beside its size."""
         leaf = cls.__new__(cls)
-        leaf._lowerings, leaf.finite, leaf.same_nonfinite, leaf.well_conditioned = [], True, True, True
+        leaf.lowerings, leaf.finite, leaf.same_nonfinite, leaf.well_conditioned = [], True, True, True
         leaf.flips = Flips(rounded)
         if bounds is None:
             return leaf
@@ -282,7 +285,7 @@ class _Leaf:
     def add_lowering(self, name: str, lowered: Any, seed: int) -> None:
         """Notes what the output is in lower precision; only where there are enough elements to tell."""
         if isinstance(lowered, Tensor) and lowered.dtype == torch.float64 and lowered.numel() >= FEW:
-            self._lowerings.append(Lowering(name, lowered, self.exact, seed))
+            self.lowerings.append(Lowering(name, lowered, self.exact, seed))
 
     def max_error(self) -> float:
         """The largest error that any element may have."""
@@ -346,7 +349,7 @@ class _Leaf:
         return None if actual == rounded else Mismatch("wrong_values", text, path)
 
     def _check_values(self, path: str, value: Tensor, rounded: Tensor, slack: float, *why: Any) -> Mismatch | None:
-        lowered = (low for low in self._lowerings if low.explains(value) and not low.explains(rounded))
+        lowered = (low for low in self.lowerings if low.explains(value) and not low.explains(rounded))
         found = next(lowered, None) if slack == 1.0 else None
         if self._is_right(value, slack) and not found:
             return None
@@ -378,8 +381,8 @@ class _Leaf:
         given = value.reshape(self._table), self.exact, self._atol, self._rtol, slack
         special, beyond, _ = reductions.by(*given[:2]).deviations(*given)
         shape = self.exact.shape
-        one_row = max(shape) if min(shape) >= _ROWS else 1
-        return not special and beyond <= max(one_row, _FEW_OFF * value.numel())
+        few = _FEW * (max(shape) if min(shape) >= _ROWS else 1)
+        return not special and beyond <= max(few, _FEW_OFF * value.numel())
 
     def _within(self, value: Tensor, slack: float) -> bool:
         """Whether a tensor of any shape and dtype, with as many elements, holds the values."""
