@@ -172,4 +172,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "sorted_range": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
     "symmetric_product": ({"N": 64, "M": 32}, {"N": 53, "M": 37}),
     "weighted_mean": ({"rows": 16, "cols": 64}, {"rows": 11, "cols": 77}),
+    "clip_norm": ({"n": 4096}, {"n": 3001}),
+    "newton_schulz": ({"M": 32, "N": 64}, {"M": 21, "N": 37}),
+    "fp8_weights": ({"M": 32, "N": 64, "K": 64}, {"M": 21, "N": 37, "K": 53}),
 }

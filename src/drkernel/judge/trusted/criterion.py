@@ -31,7 +31,7 @@ from drkernel.judge.boundary.framing import DeadlineExceeded, PeerClosed, Protoc
 from drkernel.judge.boundary.op_trace import OpTrace
 from drkernel.judge.boundary.zygote import Process
 from drkernel.judge.devices.base import Device, Measurement, P, Submission
-from drkernel.judge.trusted import cases, static_check
+from drkernel.judge.trusted import cases, reruns, static_check
 from drkernel.judge.trusted.block_tolerance import Tolerance
 from drkernel.judge.trusted.cases import Case, Perturbation, Seeds
 from drkernel.judge.trusted.exam_config import ExamConfig
@@ -246,7 +246,7 @@ class KernelBenchTrials(Generic[P]):
         model = pair.published
         effects = model.reference.argument_effects.get(self._train)
         given = cases.map_tensors(inputs, torch.clone) if effects is None or effects.edits else inputs
-        return Close(cases.forward(model, model.model, given, self._train, seed), self._limit)
+        return Close(reruns.forward(model, model.model, given, self._train, seed), self._limit)
 
     def _ask(self, pair: PairedModels, case: Case) -> OpTrace:
         """What a trial launched.

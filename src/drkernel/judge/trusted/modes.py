@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drkernel.judge.trusted import cases
+from drkernel.judge.trusted import cases, reruns
 from drkernel.judge.trusted.outputs import all_same, leaves
 from drkernel.tasks.module import Reference
 
@@ -21,7 +21,7 @@ def mode_alternatives(reference: Reference, seed: int) -> list[tuple[bool, ...]]
     model = cases.build(reference, seed)
     inputs = reference.inputs(seed)
     evaluated, trained, trained_again = (
-        leaves(cases.forward(model, model.model, inputs, train, s))
+        leaves(reruns.forward(model, model.model, inputs, train, s))
         for train, s in ((False, seed), (True, seed), (True, seed + 1))
     )
     if not all_same(trained, trained_again):

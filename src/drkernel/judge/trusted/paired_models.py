@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drkernel.judge.trusted import cases, weight_perturbation
+from drkernel.judge.trusted import cases, reruns, weight_perturbation
 from drkernel.judge.trusted.cases import Case, Perturbation, ReferenceModel, Seeds
 from drkernel.judge.trusted.mismatch import OVERWRITES, Mismatch
 from drkernel.judge.trusted.outputs import leaves
@@ -158,7 +158,7 @@ class PairedModels:
             with contextlib.suppress(DrKernelError):
                 if not first.large:
                     given = [cases.map_tensors(value, torch.clone) for value in inputs()]
-                    cases.forward(self.published, self.published.model, given, plan.train, seed)
+                    reruns.forward(self.published, self.published.model, given, plan.train, seed)
                 return cases.case_with(inputs, self._prepared.task, plan, self.published, seed, self._cut(plan))
         return None
 

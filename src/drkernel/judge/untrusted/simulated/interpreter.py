@@ -31,7 +31,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drkernel.judge.boundary.aten import keep_fused_operators_whole
 from drkernel.judge.boundary.custom_operators import record_without_modes
-from drkernel.judge.boundary.op_trace import Grid, OpTrace, Row
+from drkernel.judge.boundary.op_trace import STORES_UNKNOWN, Grid, OpTrace, Row
 from drkernel.judge.untrusted.simulated import autotuning, block_pointers, limits, opaque, sampled
 from drkernel.judge.untrusted.simulated import builder as batched
 from drkernel.judge.untrusted.simulated.bounds import MemoryFault
@@ -142,9 +142,11 @@ class Machine:
             except Exception as error:
                 raise _located(kernel, error) from error
         a_program = known[key] if key in known else np.mean(list(known.values()), axis=0)
+        if key not in known:
+            a_program[-2:] = STORES_UNKNOWN
         for name, number in zip(sampled.COUNTED, a_program, strict=True):
             kind = type(getattr(row, name))
-            setattr(row, name, kind(getattr(row, name) + float(number) * int(np.prod(sizes))))
+            setattr(row, name, kind(min(getattr(row, name) + float(number) * int(np.prod(sizes)), STORES_UNKNOWN)))
 
     @contextlib.contextmanager
     def _metering(self, meter: Meter) -> Iterator[None]:
