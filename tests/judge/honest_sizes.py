@@ -175,4 +175,13 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "clip_norm": ({"n": 4096}, {"n": 3001}),
     "newton_schulz": ({"M": 32, "N": 64}, {"M": 21, "N": 37}),
     "fp8_weights": ({"M": 32, "N": 64, "K": 64}, {"M": 21, "N": 37, "K": 53}),
+    "mean_square": ({"n": 4096}, {"n": 3001}),
+    "half_product": ({"M": 64, "K": 64, "N": 64}, {"M": 37, "K": 53, "N": 70}),
+    "paged_attention": (
+        {"B": 3, "H": 2, "D": 32, "P": 16, "MAXP": 4},
+        {"B": 2, "H": 3, "D": 16, "P": 4, "MAXP": 7},
+    ),
+    "mixture_of_experts": ({"E": 4, "D": 64, "T": 128}, {"E": 3, "D": 40, "T": 77}),
+    "linear_attention": ({"B": 1, "H": 2, "S": 64, "D": 16}, {"B": 2, "H": 1, "S": 77, "D": 32}),
+    "embedding_bag": ({"V": 200, "D": 32, "B": 16, "L": 4}, {"V": 101, "D": 20, "B": 11, "L": 3}),
 }

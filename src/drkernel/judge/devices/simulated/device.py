@@ -122,7 +122,7 @@ class SimulatedDevice:
         expected = submission.case.expected
         if trace.full is None or cost.least is None or expected.aliases:
             return
-        steps = steady.kernels(submission.written)
+        steps = steady.kernels(submission.written, strictly=True)
         stored = sum(_stored(row, row.name in steps) for row in trace.full.rows)
         if stored < _WRITTEN * cost.least.written:
             raise VerdictReached(
