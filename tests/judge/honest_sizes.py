@@ -184,4 +184,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "mixture_of_experts": ({"E": 4, "D": 64, "T": 128}, {"E": 3, "D": 40, "T": 77}),
     "linear_attention": ({"B": 1, "H": 2, "S": 64, "D": 16}, {"B": 2, "H": 1, "S": 77, "D": 32}),
     "embedding_bag": ({"V": 200, "D": 32, "B": 16, "L": 4}, {"V": 101, "D": 20, "B": 11, "L": 3}),
+    "attention_in_half": ({"B": 2, "S": 64, "D": 32}, {"B": 1, "S": 77, "D": 16}),
+    "sparse_product": ({"N": 16, "NNZ": 64, "D": 32}, {"N": 11, "NNZ": 37, "D": 20}),
+    "jagged_mean": ({"B": 8, "T": 64, "D": 32}, {"B": 5, "T": 37, "D": 20}),
 }

@@ -95,7 +95,7 @@ class _Counter(Recorder):
         self, name: str, read: list[Tensor], written: list[Tensor], flops: float = 0.0, *more: Any, **others: Any
     ) -> Row:
         row = super().add(name, read, written, flops, *more, **others)
-        if flops:
+        if flops and name not in GATHERS:
             self.flops[row.math] = self.flops.get(row.math, 0.0) + flops
         for tensor in read:
             if (regions := self._regions.get(_memory(tensor))) is not None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from drkernel.judge.boundary import tf32
 from drkernel.judge.trusted import domain, formats, lowering, rounding, widened
 from drkernel.judge.trusted.outputs import leaves, map_tensors, map_trees
-from drkernel.judge.trusted.rerounding import Rerounded, Roundings
+from drkernel.judge.trusted.rerounding import Rerounded, Roundings, Site
 from drkernel.judge.trusted.slices import LARGE
 from drkernel.judge.trusted.spent import spent
 from drkernel.judge.trusted.whole_numbers import later_if_possible
@@ -111,25 +111,35 @@ class Rerun:
         product is rounded in eager, and the next one multiplies that."""
         yield from (self.noisy(number, whole) for number in numbers)
         with contextlib.suppress(DrKernelError, ValueError):
-            yield from self.rerounded(NOISY_RUNS * (self.products > 1), inside=True)
+            yield from self.rerounded(NOISY_RUNS * (self.products > 1))
 
-    def rerounded(self, number: int, inside: bool = False) -> list[Any]:
-        """The outputs in fp64 with the roundings of a 16-bit task drawn again, so many times; see rerounding.
-
-        Args:
-            inside: also those of a task that has no numbers of 16 bits, but makes some.
-        """
-        if not number or not (inside or self._narrow()):
+    def rerounded(self, number: int) -> list[Any]:
+        """The outputs in fp64 with the roundings of a 16-bit task drawn again, so many times; see rerounding."""
+        if not number or not self._narrow():
             return []
+        rounded = self._roundings()
+        return [self.exact(Rerounded(rounded, self._seed + drawn)) for drawn in range(number)]
+
+    def _roundings(self) -> dict[Site, torch.dtype]:
+        """The operators of eager that round to 16 bits."""
         self._run(self._built.model, torch.clone, torch.get_default_dtype(), seen := Roundings())
-        drawn = range(number if seen.formats else 0)
-        return [self.exact(Rerounded(seen.formats, self._seed + place)) for place in drawn]
+        return seen.formats
 
     def _narrow(self) -> torch.dtype | None:
-        """The 16-bit format of inputs and weights, where they have one."""
+        """The 16-bit format of inputs and weights, where they have one; else that in which the reference multiplies."""
         tensors = [*self._built.model.parameters(), *(t for _, t in leaves(self._inputs) if isinstance(t, Tensor))]
         found = {t.dtype for t in tensors if t.is_floating_point() and t.element_size() < 4}
-        return torch.bfloat16 if torch.bfloat16 in found else next(iter(found), None)
+        return _widest(found) or self._format_of_products()
+
+    def _format_of_products(self) -> torch.dtype | None:
+        """The 16-bit format of the reference's products, where it makes such numbers itself; found out once."""
+        known = self._built.reference.product_formats
+        if self._train not in known and not self._once:
+            known[self._train] = None  # the run asks for it, too
+            with contextlib.suppress(DrKernelError):
+                rounded = self._roundings().items()
+                known[self._train] = _widest({kind for (name, _), kind in rounded if name in formats.PRODUCTS})
+        return known.get(self._train)
 
     def lowered(self) -> Iterator[tuple[str, Any]]:
         """The outputs with products that the task refuses by their errors; none where there are no products."""
@@ -171,3 +181,8 @@ class Rerun:
         kind = type(mode).__name__.lower() if mode else "exact"
         with spent(kind), tf32.allowing(False), widened.run(dtype, mode):
             return forward(self._built, model, inputs, self._train, self._seed), inputs if self._edits else []
+
+
+def _widest(kinds: set[torch.dtype]) -> torch.dtype | None:
+    """Of 16-bit formats, that with the largest errors; None of none."""
+    return torch.bfloat16 if torch.bfloat16 in kinds else next(iter(kinds), None)

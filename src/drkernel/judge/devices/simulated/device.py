@@ -152,7 +152,7 @@ class SimulatedDevice:
         read = inputs_read(case.inputs, cost.least)
         least = floor.least_us(cost.trace, trace, self._gpu, scale, task.precision, read, outputs)
         sheet = floor.sheet_us(cost.trace, cost.least, LIMITS[self._gpu.sheet], scale, task.precision)
-        return floor.raised(times, max(least, sheet))
+        return floor.raised(times, max(least, sheet, cost.min_time_us if selected else 0.0))
 
     def pause(self) -> float:
         """There is nothing to share."""
